@@ -63,7 +63,7 @@ def do_next(woken_for: int) -> None:
 
 
 def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bool | None:
-    """Record the worker's heartbeat, reap, and call what registries.PERIODIC_TASKS names.
+    """Record the worker's heartbeat; if it has the turn, reap and call what registries.PERIODIC_TASKS names.
 
     Called in the worker's main process. A failure is logged. Return whether the worker is being drained, None if that
     is not known.
@@ -71,9 +71,11 @@ def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bo
     now = timezone.now()
     try:
         is_draining = workers.beat(spec, now, is_leaving).is_draining
-        ledger.reap(now)
-        for path in settings.PERIODIC_TASKS:
-            _run_periodic_task(path, now)
+        if workers.has_turn(now):
+            workers.forget_gone(now)
+            ledger.reap(now)
+            for path in settings.PERIODIC_TASKS:
+                _run_periodic_task(path, now)
         return is_draining
     except (DatabaseError, InterfaceError) as error:
         logger.warning("The reaper could not reach the database and tries again: %s", error)

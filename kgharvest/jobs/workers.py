@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
+from random import random
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as lost
 FORGOTTEN_AFTER = timedelta(days=1)  # a worker that is gone and has done no job
+TURNS = 5  # of the workers that are alive, with each heartbeat
 TOKEN = uuid4()  # of this process and of those that it forks: names their worker
 
 
@@ -50,16 +52,29 @@ class WorkerSpec(NamedTuple):
 
 
 def beat(spec: WorkerSpec, now: datetime, is_leaving: bool = False) -> Worker:
-    """Note that this process's worker is alive; return its row, new if it has none yet. Forget who is long gone.
+    """Note that this process's worker is alive; return its row, new if it has none yet.
 
     is_leaving: it was told to end, and does so when its jobs are done.
     """
     report = {"seen_at": now, "language_models": in_memory(), **({"is_draining": True} if is_leaving else {})}
     if not Worker.objects.filter(token=TOKEN).update(**report):
         register(spec, now)
+    return Worker.objects.get(token=TOKEN)
+
+
+def has_turn(now: datetime) -> bool:
+    """Return whether this worker should do, with this heartbeat, what one worker does for all of them.
+
+    By lot, as then nobody waits for a worker that has died: of few workers each has the turn, of many TURNS of them on
+    average, so that the database bears a thousand; that none has it, with chance e^-TURNS, costs one heartbeat.
+    """
+    return random() * n_alive(now) < TURNS
+
+
+def forget_gone(now: datetime) -> None:
+    """Delete the rows of workers that are long gone and have done no job."""
     gone = Worker.objects.filter(seen_at__lt=now - FORGOTTEN_AFTER)
     gone.filter(~Exists(Job.objects.filter(worker=OuterRef("pk")))).delete()
-    return Worker.objects.get(token=TOKEN)
 
 
 def register(spec: WorkerSpec, now: datetime) -> None:
@@ -253,7 +268,7 @@ def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
 
     queues: None for those of all jobs that wait.
     """
-    queues = queues_waited_in(Job.objects.all()) if queues is None else queues
+    queues = queues_waited_in(Job.objects.whole()) if queues is None else queues
     missing = set(queues) - taken_queues(now) if queues else set()
     if not missing:
         return ""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
 
-from kgharvest.jobs import devices, ledger, workers
+from kgharvest.jobs import devices, ledger, tasks, workers
 from kgharvest.jobs.queues import queue_of
 from kgharvest.models import Job, Worker
 from tests import factories
@@ -125,10 +126,30 @@ def test_workers_that_did_nothing_are_forgotten_after_a_day():
     idle, busy = factories.make_worker(NOW), factories.make_worker(NOW)
     factories.make_harvest_job("succeeded", worker=busy)
 
-    workers.beat(SPEC, NOW + timedelta(hours=25))
+    workers.forget_gone(NOW + timedelta(hours=25))
 
     assert not Worker.objects.filter(pk=idle.pk).exists()
     assert Worker.objects.filter(pk=busy.pk).exists()
+
+
+@pytest.mark.parametrize(("n_workers", "n_with_turn"), [(1, 100), (5, 100), (20, 25)])
+def test_few_of_many_workers_have_the_turn(monkeypatch, n_workers, n_with_turn):
+    """Of a hundred lots that are spread evenly, 5 in n win."""
+    lots = iter(range(100))
+    monkeypatch.setattr(workers, "random", lambda: next(lots) / 100)
+    for _ in range(n_workers):
+        factories.make_worker(NOW)
+
+    assert sum(workers.has_turn(NOW) for _ in range(100)) == n_with_turn
+
+
+def test_a_worker_without_the_turn_beats_and_reaps_nothing(monkeypatch):
+    monkeypatch.setattr(tasks, "connection", SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(workers, "has_turn", lambda now: False)
+    monkeypatch.setattr(ledger, "reap", None)
+
+    assert tasks.run_periodic_tasks(SPEC) is False
+    assert Worker.objects.get().name == SPEC.name
 
 
 def test_a_claim_says_whose_it_is_and_one_of_a_command_says_nothing():
