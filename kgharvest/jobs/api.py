@@ -6,6 +6,7 @@ what each does, and sending one away.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -136,6 +137,15 @@ class JobInHand(serializers.Serializer):
     total = serializers.IntegerField(allow_null=True)
 
 
+class WorkersOfPage(serializers.ListSerializer):
+    def to_representation(self, found: list[Worker]) -> list[dict[str, Any]]:
+        return told_of(self.context["request"], found)
+
+
+def told_of(request: Request, found: Sequence[Worker]) -> list[dict[str, Any]]:
+    return list(map(overview.to_json, overview.worker_rows(request.user, timezone.now(), found)))
+
+
 @extend_schema_serializer(examples=[OpenApiExample("A worker", WORKER, response_only=True)])
 class WorkerSerializer(serializers.Serializer):
     """As kgharvest.jobs.overview tells of it; made for all rows of an answer at once."""
@@ -158,8 +168,10 @@ class WorkerSerializer(serializers.Serializer):
     left_at = serializers.DateTimeField(allow_null=True)
 
     def to_representation(self, instance: Worker) -> dict[str, Any]:
-        [row] = overview.worker_rows(self.context["request"].user, timezone.now(), [instance])
-        return super().to_representation(overview.to_json(row))
+        return super().to_representation(told_of(self.context["request"], [instance])[0])
+
+    class Meta:
+        list_serializer_class = WorkersOfPage
 
 
 class WorkerList(ListView):

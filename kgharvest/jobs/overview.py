@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Min, Q
+from django.db.models import Count, Min, Q, QuerySet
+from django.db.models.functions import Coalesce
 
 from kgharvest.access import User
 from kgharvest.jobs import workers
@@ -23,7 +24,9 @@ WORKING, IDLE, DRAINING, LEFT, LOST = STATES = ("working", "idle", "draining", "
 
 @dataclass
 class Throughput:
-    """Of a worker within LATELY. n_jobs: that ended, however. n_tuples: of harvests that succeeded."""
+    """Of a worker within LATELY, parts of other workers' jobs left out. n_jobs: that ended, however. n_tuples: of
+    harvests that succeeded.
+    """
 
     n_jobs: int = 0
     n_tuples: int = 0
@@ -32,7 +35,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """A worker as people see it. jobs: in its hands. silent_s: since its last heartbeat."""
+    """A worker as people see it. jobs: in its hands, or shared with it. silent_s: since its last heartbeat."""
 
     worker: Worker
     state: str
@@ -82,11 +85,21 @@ def state_of(worker: Worker, is_busy: bool, now: datetime) -> str:
     return WORKING if is_busy else IDLE
 
 
+def n_by_state(now: datetime) -> dict[str, int]:
+    """Return how many of the workers of the last day are in each of STATES."""
+    busy = set(Job.objects.running(now).order_by().values_list("worker", flat=True).distinct())
+    states = Counter(state_of(worker, worker.pk in busy, now) for worker in _seen_lately(now))
+    return {state: states[state] for state in STATES}
+
+
+def _seen_lately(now: datetime) -> QuerySet:
+    return Worker.objects.filter(seen_at__gte=now - SHOWN_FOR).order_by("name")
+
+
 def worker_rows(user: User, now: datetime, found: Sequence[Worker] | None = None) -> list[WorkerRow]:
     """Return the workers of the last day, those that are there first; or those `found`, in their order."""
     if found is None:
-        seen = Worker.objects.filter(seen_at__gte=now - SHOWN_FOR)
-        found = sorted(seen.order_by("name"), key=lambda worker: not workers.is_alive(worker, now))
+        found = sorted(_seen_lately(now), key=lambda worker: not workers.is_alive(worker, now))
     jobs = _jobs_in_hand(found, user, now)
     throughput = throughput_of(found, now)
     return [
@@ -102,23 +115,28 @@ def worker_rows(user: User, now: datetime, found: Sequence[Worker] | None = None
 
 
 def _jobs_in_hand(found: Sequence[Worker], user: User, now: datetime) -> dict[int, list[ShownJob]]:
-    running = Job.objects.running(now).filter(worker__in=found).order_by("pk")
-    visible = set(running.visible_to(user).order_by().values_list("pk", flat=True))
-    with_cell = running.select_related("worker", "project", "harvestjob__relation", "harvestjob__language_model").defer(
-        "payload"
-    )
-    jobs: dict[int, list[ShownJob]] = defaultdict(list)
-    for job in with_cell:
+    """Return the jobs of each worker; for one that does parts of a job, that job."""
+    running = Job.objects.running(now).filter(worker__in=found)
+    pairs = running.order_by(Coalesce("parent", "pk")).values_list("worker", Coalesce("parent", "pk")).distinct()
+    by_worker: dict[int, list[int]] = defaultdict(list)
+    for worker, job_id in pairs:
+        by_worker[worker].append(job_id)
+    told = Job.objects.filter(pk__in={job_id for job_ids in by_worker.values() for job_id in job_ids})
+    visible = set(told.visible_to(user).order_by().values_list("pk", flat=True))
+    with_cell = told.select_related("worker", "project", "harvestjob__relation", "harvestjob__language_model")
+    jobs: dict[int, ShownJob] = {}
+    for job in with_cell.defer("payload"):
         harvest = str(job.harvestjob) if job.pk in visible and hasattr(job, "harvestjob") else ""
-        jobs[job.worker_id].append(ShownJob(job, job.pk in visible, harvest))
-    return jobs
+        jobs[job.pk] = ShownJob(job, job.pk in visible, harvest)
+    shown = {worker: [jobs[job_id] for job_id in job_ids if job_id in jobs] for worker, job_ids in by_worker.items()}
+    return defaultdict(list, shown)
 
 
 def throughput_of(found: Sequence[Worker], now: datetime) -> dict[int, Throughput]:
     """Return what each worker did in the hour before now; a job that began earlier counts with its part within."""
     since = now - LATELY
     done: dict[int, Throughput] = defaultdict(Throughput)
-    recent = Job.objects.filter(Q(finished_at__gt=since) | Q(status=Job.Status.RUNNING), worker__in=found)
+    recent = Job.objects.whole().filter(Q(finished_at__gt=since) | Q(status=Job.Status.RUNNING), worker__in=found)
     fields = ("worker", "status", "started_at", "finished_at", "lease_expires_at", "harvestjob__n_tuples")
     for worker, status, started_at, finished_at, lease_expires_at, n_tuples in recent.order_by().values_list(*fields):
         one = done[worker]
@@ -134,7 +152,7 @@ def throughput_of(found: Sequence[Worker], now: datetime) -> dict[int, Throughpu
 
 def queue_rows(now: datetime) -> list[QueueRow]:
     """Return all queues, with a sentence at those whose jobs wait for a worker that is not there."""
-    waiting = Job.objects.filter(status=Job.Status.QUEUED).order_by().values("queue")
+    waiting = Job.objects.whole().filter(status=Job.Status.QUEUED).order_by().values("queue")
     counts = {row["queue"]: row for row in waiting.annotate(n=Count("pk"), oldest=Min("created_at"))}
     n_workers = Counter(queue for queues in workers.taking(now).values_list("queues", flat=True) for queue in queues)
     rows = []

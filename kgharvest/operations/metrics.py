@@ -8,7 +8,6 @@ theirs in registries.METRICS.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -101,8 +100,7 @@ def job_metrics(now: datetime) -> Iterable[Reading]:
     jobs = Job.objects.whole().order_by().values_list("kind", "status").annotate(n=Count("pk"))
     yield Reading("kgharvest_jobs", "Jobs by kind and state.", ("kind", "state"), {row[:2]: row[2] for row in jobs})
     yield Reading("kgharvest_workers_alive", "Workers heard of lately.", (), {(): workers.n_alive(now)})
-    states = dict.fromkeys(overview.STATES, 0) | Counter(row.state for row in overview.worker_rows(None, now))
-    by_state = {(state,): n for state, n in states.items()}
+    by_state = {(state,): n for state, n in overview.n_by_state(now).items()}
     yield Reading("kgharvest_workers", "Workers of the last day by state.", ("state",), by_state)
     queues = overview.queue_rows(now)
     waiting = {(queue.name,): queue.n_waiting for queue in queues}

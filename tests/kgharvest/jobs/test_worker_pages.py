@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 from django.utils import timezone
 
-from kgharvest.jobs import overview
+from kgharvest.jobs import overview, workers
 from kgharvest.models import Job, Role, Worker
 from tests import factories
 
@@ -168,3 +168,37 @@ def test_the_api_tells_the_same(admin_client):
     assert (told["name"], told["state"], told["jobs"][0]["id"]) == (worker.name, "working", job.pk)
     assert admin_client.post(f"/api/v1/workers/{worker.pk}/drain/").json()["state"] == "draining"
     assert admin_client.post(f"/api/v1/workers/{worker.pk}/drain/").status_code == 409
+
+
+# -- parts of jobs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_does_a_part_is_shown_with_the_job_that_it_is_of():
+    own, other = factories.make_worker(NOW), factories.make_worker(NOW)
+    job = make_running(own, NOW)
+    lease = {"status": "running", "started_at": NOW, "lease_expires_at": NOW + timedelta(hours=1)}
+    for worker in (own, other):
+        Job.objects.create(kind="harvest-part", parent=job, worker=worker, owner_token=worker.token, **lease)
+    Job.objects.create(kind="harvest-part", parent=job, payload={"device": "cuda"})
+    Job.objects.create(kind="harvest-part", parent=job, worker=other, status="succeeded", finished_at=NOW)
+
+    rows = overview.worker_rows(None, NOW)
+
+    assert [[shown.job.pk for shown in row.jobs] for row in rows] == [[job.pk], [job.pk]]
+    assert {shown.harvest for row in rows for shown in row.jobs} == {str(job)}
+    assert [row.throughput.n_jobs for row in rows] == [0, 0]
+    assert overview.n_by_state(NOW)["working"] == 2
+    assert {row.n_waiting for row in overview.queue_rows(NOW)} == {0}
+    assert workers.lacking(NOW) == ""
+
+
+def test_the_list_of_workers_costs_the_same_for_many(admin_client, django_assert_max_num_queries):
+    now = timezone.now()
+    for _ in range(8):
+        make_running(factories.make_worker(now), now)
+    admin_client.get("/api/v1/workers/")
+
+    with django_assert_max_num_queries(12):
+        told = admin_client.get("/api/v1/workers/").json()["results"]
+
+    assert [row["state"] for row in told] == ["working"] * 8
