@@ -284,8 +284,10 @@ SPECTACULAR_SETTINGS = {
 # Networks besides the internet that webhooks may lead to, by plain http, too
 WEBHOOK_NETWORKS = networks("KGHARVEST_WEBHOOK_NETWORKS")
 
-# Where chat models are asked to list tuples, if a launch names no address; it is trusted (docs/harvesting.md)
+# Addresses of the log-probability servers whose LMs may be harvested; questions and the key go there
 LM_SERVERS = tuple(url.rstrip("/") for url in os.environ.get("KGHARVEST_LM_SERVERS", "").split())
+
+# Where chat models are asked to list tuples, if a launch names no address; it is trusted (docs/harvesting.md)
 CHAT_BASE_URL = os.environ.get("KGHARVEST_CHAT_BASE_URL", "").strip()
 
 # Where judges of the kind chat are asked, if a run names no address; what it says is trusted (docs/judges.md)

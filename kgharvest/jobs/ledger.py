@@ -249,8 +249,18 @@ def _fail(job_id: int, token: UUID, error: str) -> None:
 
 def _tell_ended(job_ids: Sequence[int]) -> None:
     """Let whoever listens know that jobs have ended, in the transaction that ends them. Their parts go."""
-    Job.objects.filter(parent__in=job_ids).delete()
+    delete_parts(job_ids)
     hook("jobs_ended")(job_ids)
+
+
+def delete_parts(job_ids: Sequence[int]) -> None:
+    """Delete the parts of jobs, within a transaction.
+
+    They are locked before, as deleting reaches their results first, and a worker that ends one reaches its job first.
+    """
+    parts = Job.objects.filter(parent__in=job_ids)
+    if list(parts.order_by("pk").select_for_update().values_list("pk", flat=True)):
+        parts.delete()
 
 
 def _end(job_id: int, token: UUID, status: Job.Status, **fields: Any) -> int:
