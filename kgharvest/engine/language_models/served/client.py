@@ -70,6 +70,8 @@ class CompletionsClient(ChatClient):
                 "return_tokens_as_token_ids, as vLLM does."
             )
         ranked = {int(tokens[name][1]): logprob_in(value) for name, value in top.items()}  # type: ignore[index]
+        if not ranked:
+            raise ValueError("no token")
         best = sorted(ranked.items(), key=lambda pair: (-pair[1], pair[0]))
         return dict(best[: self.n_ranked])
 
@@ -78,6 +80,8 @@ class CompletionsClient(ChatClient):
             reply = self._ask(texts, max_tokens=1, prompt_logprobs=1)
             if reply.status == 200 and "prompt_logprobs" in reply.text:
                 return self._read(reply, texts, prompt_logprobs_in)
+            if reply.status not in (200, 400, 422):
+                raise self._refusal(reply)  # as for other questions: of the key, or of a model that is away
             self._echoes = True
         reply = self._ask(texts, max_tokens=1, echo=True, logprobs=1)
         if reply.status == 200 and "token_logprobs" not in reply.text:
