@@ -53,7 +53,7 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
     None is a seed tuple, and none was found by a harvest: an LM may well be right.
     """
     by_slot = _entities_by_slot(relation)
-    canonical = canonical_entities(relation, by_slot)
+    canonical = canonical_entities({relation: by_slot})[relation.pk]
     candidates = {candidate.key: candidate for candidate in _corrupted_seeds(relation, by_slot, canonical)}
     facts = {key: tuple_key(canonical(candidate.entities)) for key, candidate in candidates.items()}
     seeds = {tuple_key(canonical(seed)) for seed in relation.seed_tuples}

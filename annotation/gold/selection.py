@@ -107,12 +107,14 @@ def known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldSta
     confirmed = defaultdict(list)
     for decision in GoldDecision.objects.in_force().filter(relation__in=relations, is_confirmed=True).order_by("pk"):
         confirmed[decision.relation_id].append(decision)
+    asked = {
+        relation: [*relation.seed_tuples, *(decision.entities for decision in confirmed[relation.pk])]
+        for relation in relations
+    }
+    forms = canonical_entities(asked)
     known = {}
     for relation in relations:
-        decisions = confirmed[relation.pk]
-        canonical = canonical_entities(
-            relation, [*relation.seed_tuples, *(decision.entities for decision in decisions)]
-        )
+        decisions, canonical = confirmed[relation.pk], forms[relation.pk]
         reason = "It is one of the examples that say what is meant here."
         true = [GoldStatement(relation, seed, canonical(seed), Label.TRUE, reason) for seed in relation.seed_tuples]
         seeds = {statement.key for statement in true}

@@ -7,7 +7,7 @@ people judge once; how each harvest wrote it stays in `surface`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from io import BytesIO
 from itertools import islice
@@ -142,15 +142,18 @@ def table_of(relation: Relation) -> EntityTable | None:
 # -- using -------------------------------------------------------------------------------------------------------------
 
 
-def canonicalizer(relation: Relation, among: Iterable[str] | None = None) -> Canonical | None:
+def canonicalizer(relation: Relation) -> Canonical | None:
     """Return the function that brings an entity of the relation into its form; None where its set has no table.
 
     A name of the table becomes its label, case-folded. What the table does not have is tried in its canonical form,
-    and stays in that. among: the entities that will be asked for, where they are few beside the table's names.
+    and stays in that.
     """
     table = table_of(relation)
-    if table is None:
-        return None
+    return table and _canonicalizer(table, None)
+
+
+def _canonicalizer(table: EntityTable, among: Iterable[str] | None) -> Canonical:
+    """among: the entities that will be asked for, where they are few beside the table's names; None for any."""
 
     def forms_of(entity: str) -> list[str]:
         without_articles, in_singular = table.without_articles, table.in_singular
@@ -171,13 +174,30 @@ def canonicalizer(relation: Relation, among: Iterable[str] | None = None) -> Can
     return canonical
 
 
+Entities = Sequence[str]
+
+
 def canonical_entities(
-    relation: Relation, among: Iterable[Sequence[str]] | None = None
-) -> Callable[[Sequence[str]], list[str]]:
-    """Return the function that gives entities, as written, those of the tuple they are. among: as above, in tuples."""
-    asked = None if among is None else {entity for entities in among for entity in entities}
-    canonical = canonicalizer(relation, asked)
-    return lambda entities: [entity.casefold() if canonical is None else canonical(entity) for entity in entities]
+    asked: Mapping[Relation, Iterable[Entities] | None],
+) -> dict[int, Callable[[Entities], list[str]]]:
+    """Return by relation the function that gives entities, as written, those of the tuple they are.
+
+    asked: by relation the tuples that will be asked for, where they are few beside its table's names; None for any.
+    """
+    sets = {relation.relation_set_id for relation in asked}
+    tables = {table.relation_set_id: table for table in EntityTable.objects.filter(relation_set__in=sets)}
+    return {
+        relation.pk: _canonical_tuple(tables.get(relation.relation_set_id), tuples)
+        for relation, tuples in asked.items()
+    }
+
+
+def _canonical_tuple(table: EntityTable | None, among: Iterable[Entities] | None) -> Callable[[Entities], list[str]]:
+    if table is None:
+        return lambda entities: [entity.casefold() for entity in entities]
+    names = None if among is None else {entity for entities in among for entity in entities}
+    canonical = _canonicalizer(table, names)
+    return lambda entities: list(map(canonical, entities))
 
 
 def _values_of_names(table: EntityTable, names: Iterable[str], field: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ def mark_loaded(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
+    safe_while_the_last_release_runs = "The last release has neither read nor written the column."
 
     dependencies = [
         ('kgharvest', '0029_harvest_parts'),

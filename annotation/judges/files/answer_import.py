@@ -111,7 +111,7 @@ def _matched(run: JudgeRun, read: Iterable[FileAnswer]) -> tuple[list[Answered],
         names[relation.name].add(relation.pk)
     stored = KnowledgeTuple.objects.filter(pk__in=judged).values_list("relation_id", "key", "pk")
     by_key = {(relation_id, key): judged[pk] for relation_id, key, pk in stored.iterator()}
-    canonical = {relation.pk: canonical_entities(relation) for relation in relations.values()}
+    canonical = canonical_entities(dict.fromkeys(relations.values()))
     answers, faults, seen = [], [], set()
     for entry in read:
         meant = names.get(entry.relation, set())
