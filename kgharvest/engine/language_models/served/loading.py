@@ -15,6 +15,7 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import entity_logprobs
 
 TIMEOUT_S = 120.0
+SAME_WITHIN = 0.3  # nats; what bfloat16 and another order of summation make of one logit is below a tenth
 TRIAL = PromptTemplate.parse("the <ENT0> is a <ENT1>")
 
 
@@ -43,8 +44,20 @@ def load_served(served: ServedName, name: str, revision: str | None, key_variabl
 
 
 def check_gives_logprobs(lm: ServedLM) -> None:
-    """Ask once for both that the engine needs. Raises ServerFailed."""
+    """Ask once for both that the engine needs, and whether they are of one distribution. Raises ServerFailed.
+
+    What a server says after it has cut off or sharpened a distribution proves nothing of the tokens that it leaves out.
+    """
     prompt = lm.encode_prompt(TRIAL)
     entity = next((int(token),) for token in lm.starts_entity.nonzero()[0])
     entity_logprobs(lm, [prompt], [(entity, entity)], 1, lambda: None)
-    lm.next_tokens([lm.query(prompt, (1, 1), ()).ids], lambda: None)
+    query = lm.query(prompt, (1, 1), ())
+    [ranked] = lm.next_tokens([query.ids], lambda: None)
+    *_, (token, logprob) = ranked.items()
+    [as_scored] = lm.target_logprobs([query], [token], lambda: None)
+    if abs(logprob - as_scored) > SAME_WITHIN:
+        raise ServerFailed(
+            f"The server of {lm.name} gives the same token {logprob:.2f} nats when it ranks what comes next and "
+            f"{as_scored:.2f} when it scores a text; have it give log-probabilities as they were before sampling "
+            "(vLLM: --logprobs-mode raw_logprobs)."
+        )

@@ -10,6 +10,7 @@ from kgharvest.engine.entities import EntityVocabulary
 from kgharvest.engine.filters import FILTERS, EntityFilter
 from kgharvest.engine.harvest import harvest
 from kgharvest.engine.language_models.served.client import CompletionsClient, ServerFailed, fewer_ranked
+from kgharvest.engine.language_models.served.loading import check_gives_logprobs
 from kgharvest.engine.language_models.served.names import served_name
 from kgharvest.engine.language_models.served.served_lm import ServedLM
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -210,6 +211,7 @@ def test_passing_trouble_is_tried_again(folder_of, tokenizer):
         (reply([1]), r"not with log-probabilities of completions"),
         (reply({"choices": [{"index": 0, "logprobs": {"top_logprobs": [{" dog": -1}]}}]}), r"names tokens by their"),
         (reply({"choices": [{"index": 0, "logprobs": {"top_logprobs": [{"token_id:1": 2}]}}]}), r"not with log-prob"),
+        (reply({"choices": [{"index": 0, "logprobs": {"top_logprobs": [{}]}}]}), r"not with log-probabilities"),
         (reply({"choices": [{"index": 0, "text": "x"}]}), r"not with log-probabilities"),
         (Reply(404), r"knows no model 'tiny' or no completions"),
         (Reply(401), r"refuses the key"),
@@ -225,6 +227,35 @@ def test_a_server_without_log_probabilities_of_prompts_is_said(tokenizer):
         lm = lm_at(fake.url, tokenizer)
         with pytest.raises(ServerFailed, match="neither prompt_logprobs nor echo"):
             lm.target_logprobs([lm.query(lm.encode_prompt(PROMPTS[0]), (1, 1), ())], [3], quiet)
+
+
+class Sampler(TinyServer):
+    """Ranks by what it samples from: its likeliest tokens alone, at a temperature of a half."""
+
+    def choice(self, index, ids, body):
+        choice = super().choice(index, ids, body)
+        for top in choice.get("logprobs", {}).get("top_logprobs", []):
+            total = np.logaddexp.reduce([2 * logprob for logprob in top.values()])
+            top.update({name: 2 * logprob - total for name, logprob in top.items()})
+        return choice
+
+
+def test_a_server_that_ranks_by_another_distribution_than_it_scores_by_is_refused(folder_of, tokenizer):
+    with serving_lm(TinyServer(folder_of("gpt2"))) as fake:
+        check_gives_logprobs(lm_at(fake.url, tokenizer))
+    with serving_lm(Sampler(folder_of("gpt2"))) as fake, pytest.raises(ServerFailed, match="as they were before sampl"):
+        check_gives_logprobs(lm_at(fake.url, tokenizer))
+
+
+def test_a_refusal_of_the_key_is_said_as_such_and_not_remembered(folder_of, tokenizer):
+    server, refusals = TinyServer(folder_of("gpt2")), [Reply(401)]
+    with serving(lambda body: refusals.pop() if refusals else server.answer(body)) as fake:
+        lm = lm_at(fake.url, tokenizer)
+        with pytest.raises(ServerFailed, match="refuses the key"):
+            lm.client.token_logprobs([(1, 2, 3)], quiet)
+        lm.client.token_logprobs([(1, 2, 3)], quiet)
+
+    assert "prompt_logprobs" in fake.requests[-1]
 
 
 @pytest.mark.parametrize(
