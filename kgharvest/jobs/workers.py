@@ -269,13 +269,20 @@ def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
     queues: None for those of all jobs that wait.
     """
     queues = queues_waited_in(Job.objects.whole()) if queues is None else queues
-    missing = set(queues) - taken_queues(now) if queues else set()
+    taken = taken_queues(now) if queues else set()
+    missing = set(queues) - taken
     if not missing:
         return ""
     if missing == {GPU}:
         return (
             "No worker that has a GPU is running, so jobs that ask for a CUDA device wait. Start one on a machine with "
             "a GPU, with ./run worker; it finds the jobs by itself."
+        )
+    if taken:
+        names = " or ".join(sorted(missing))
+        return (
+            f"No worker that takes jobs of the queue {names} is running, so they wait. Start one with ./run worker; it "
+            "finds the jobs by itself."
         )
     return (
         "No worker is running, so queued jobs wait. Start one on the server with ./run worker; it finds the queued "
