@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import ssl
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -165,6 +166,19 @@ def sqlite(path: Path | str) -> dict:
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON;",
         },
     }
+
+
+def broker_tls(url: str) -> dict | None:
+    """Return what has a broker prove its name by a certificate, as kombu would not ask of it; None without TLS.
+
+    `?ssl_cert_reqs=none` and the like in the address of a Redis take precedence.
+    """
+    scheme = url.partition(":")[0]
+    if scheme == "amqps":
+        return {"server_hostname": None}  # None: the host of the address
+    if scheme == "rediss":
+        return {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
+    return None
 
 
 S3_OPTIONS = {"endpoint": "endpoint_url", "region": "region_name", "profile": "session_profile"}

@@ -18,6 +18,7 @@ from kombu import Exchange, Queue
 from kgharvest import VERSION
 from kgharvest.environment import (
     base_url,
+    broker_tls,
     data_folder_needed,
     database,
     file_storage,
@@ -311,6 +312,7 @@ JOB_REAP_EVERY_S = 5
 HARVEST_SHARED_AFTER_S = 2
 
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
+CELERY_BROKER_USE_SSL = broker_tls(CELERY_BROKER_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker however long that is away
 CELERY_TASK_DEFAULT_QUEUE = HARVEST
