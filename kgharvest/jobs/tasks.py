@@ -40,26 +40,32 @@ def run_job(task, job_id: int) -> None:
 
 
 def _run_job(woken_for: int) -> None:
-    """Then send one message in the place of the one that is used up, so that lost messages starve no worker."""
+    """Then send one message in the place of the one that is used up, so that lost messages starve no worker.
+
+    None where nothing could be claimed, as while this worker is sent away: it might get that message again at once.
+    """
+    is_put_back = False
     try:
-        do_next(woken_for)
+        is_put_back = not do_next(woken_for)
     except ledger.DATABASE_IS_AWAY as error:
         logger.warning("Job %s was not taken up, as the database is away: %s", woken_for, error)
     finally:
         workers.report_in_memory(language_models.in_memory())
         try:
-            ledger.send_in_place_of(woken_for, timezone.now())
+            if not is_put_back:
+                ledger.send_in_place_of(woken_for, timezone.now())
         except ledger.DATABASE_IS_AWAY:
             logger.warning("After job %s the database is away; the reaper enqueues what waits.", woken_for)
 
 
-def do_next(woken_for: int) -> None:
-    """Do the job whose turn it is, if there is one and this worker takes jobs."""
+def do_next(woken_for: int) -> bool:
+    """Do the job whose turn it is, if there is one; return whether the message is used up, and not put back."""
     for _ in range(TRIES):
         job_id = turns.next_job(woken_for, timezone.now(), language_models.in_memory())
         if job_id is None or ledger.run_job(job_id):
-            return
+            return True
     ledger.put_back(woken_for)
+    return False
 
 
 def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bool | None:
