@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import blake2s
 from math import floor
 from typing import Any
 
-from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When
+from django.db.models import Case, Count, F, IntegerField, Prefetch, Q, QuerySet, Value, When
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, JudgmentTask, Round, Stratum
+from annotation.monitoring.progress import CachedCount, cached_count
 from evaluation.evidence.arrays import BASES
 from evaluation.evidence.queries import IS_SCORED, sampled_harvests
 from evaluation.reports.sections.curves import sizes_of_cuts
+from kgharvest.bulk.pagination import sorted_by
 from kgharvest.models import LanguageModel, Relation
 
 INCOMPLETE = "incomplete"
+SORTED_BY = {"statement": "task__statement", "verdict": "task__verdict", "rank": "harvested_tuple__rank"}
+SORTED_UP_TO = 30_000
+FURTHER = 4  # times as far down the ranks is looked, while too few draws are found
 OUTCOMES = (*(verdict.value for verdict in Verdict), INCOMPLETE)
 CELL = ("relation", "model", "setting")
 CUTS = (*(f"base:{base}" for base in BASES), "share:0.5")  # of the paper's Table 2, marked on curves
@@ -83,6 +91,52 @@ def count_outcomes(draws: QuerySet[Draw]) -> dict[str, int]:
     """Return how many draws there are of each outcome."""
     counts = dict(draws.order_by().values_list("task__verdict").annotate(n=Count("pk")))
     return {outcome: counts.get("" if outcome == INCOMPLETE else outcome, 0) for outcome in OUTCOMES}
+
+
+def outcomes_of_part(round: Round, part: Mapping[str, Any], draws: QuerySet[Draw], now: datetime) -> CachedCount:
+    """Return `count_outcomes` of a part's draws; of whole cells in large rounds perhaps as they were a while ago."""
+    cell = [part.get(name) or "" for name in CELL]
+    if any(value not in (None, "") for name, value in part.items() if name not in (*CELL, "verdict")):
+        return CachedCount(count_outcomes(draws), None)
+    subject = f"draws {blake2s(json.dumps(cell).encode(), digest_size=8).hexdigest()}"
+    return cached_count(round, subject, lambda _: count_outcomes(draws), now)
+
+
+def sorted_draws(
+    round: Round, part: Mapping[str, Any], draws: QuerySet[Draw], n: int, sort: str
+) -> QuerySet[Draw] | BestDraws:
+    """Return the `n` draws of a part for a paginator. sort: a key of SORTED_BY, perhaps with a minus.
+
+    More than SORTED_UP_TO come by rank whatever `sort` says: all of them would have to be read for another order.
+    """
+    if n <= SORTED_UP_TO:
+        return sorted_by(draws, sort, SORTED_BY)
+    strata = strata_of(round, *(part.get(name) or "" for name in CELL))
+    return BestDraws(draws, n, list(strata.exclude(job=None).values_list("job", flat=True).distinct()))
+
+
+class BestDraws(Sequence[Draw]):
+    """Many draws by rank, for a paginator that knows their number; those without a rank come last.
+
+    A bound on the rank lets the database find the first ones by its index of a harvest's ranks.
+    """
+
+    ordered = True
+
+    def __init__(self, draws: QuerySet[Draw], n: int, jobs: Sequence[int]):
+        self._draws, self._n, self._jobs = draws, n, jobs
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, rows: slice) -> QuerySet[Draw]:  # type: ignore[override]
+        bound = max(rows.stop // max(1, len(self._jobs)), 1)
+        while bound < self._n:
+            best = self._draws.filter(harvested_tuple__job__in=self._jobs, harvested_tuple__rank__lte=bound)
+            if len(best.order_by().values_list("pk")[: rows.stop]) == rows.stop:
+                return best.order_by("harvested_tuple__rank", "-pk")[rows]
+            bound *= FURTHER
+        return self._draws.order_by(F("harvested_tuple__rank").asc(nulls_last=True), "-pk")[rows]
 
 
 def with_evidence(draws: QuerySet[Draw]) -> QuerySet[Draw]:

@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django.utils.safestring import SafeString
 from django.views.decorators.http import condition, require_POST
@@ -28,7 +29,15 @@ from evaluation.rendering.latex import write_latex
 from evaluation.rendering.tables import Document, Table, first_rows, tuples_query, without_empty_columns
 from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import report_tables, tables_to_read
-from evaluation.reports.drawn_tuples import count_outcomes, in_part, with_evidence, with_verdict
+from evaluation.reports.drawn_tuples import (
+    SORTED_BY,
+    BestDraws,
+    in_part,
+    outcomes_of_part,
+    sorted_draws,
+    with_evidence,
+    with_verdict,
+)
 from evaluation.reports.files import FILES
 from evaluation.reports.finding import finding
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
@@ -250,9 +259,6 @@ def as_download(content: bytes, content_type: str, name: str) -> HttpResponse:
     return response
 
 
-TUPLE_COLUMNS = {"statement": "task__statement", "verdict": "task__verdict", "rank": "harvested_tuple__rank"}
-
-
 @researcher_required
 def tuples(request: HttpRequest, pk: int) -> HttpResponse:
     """The draws of a cell, of a side, of a part of them, or of the whole round, as the query names them."""
@@ -260,17 +266,22 @@ def tuples(request: HttpRequest, pk: int) -> HttpResponse:
     form = TuplesForm(request.GET)
     part = form.cleaned_data if form.is_valid() else {}
     draws = Draw.objects.filter(in_part(report.round, part)) if form.is_valid() else Draw.objects.none()
-    counts, verdict = count_outcomes(draws), part.get("verdict", "")
-    sort = sort_key(request, TUPLE_COLUMNS, "rank")
+    outcomes = outcomes_of_part(report.round, part, draws, timezone.now())
+    verdict = part.get("verdict", "")
+    counts = {"": sum(outcomes.content.values()), **outcomes.content}
+    sort, n = sort_key(request, SORTED_BY, "rank"), counts[verdict]
+    rows = sorted_draws(report.round, part, with_evidence(with_verdict(draws, verdict)), n, sort)
     context = {
         "report": report,
         "round": report.round,
         "form": form,
         "part": part,
-        "counts": {"": sum(counts.values()), **counts},
+        "counts": counts,
+        "counted_at": outcomes.counted_at,
         "verdict": verdict,
         "sort": sort,
-        "page_obj": page_of(request, with_evidence(sorted_by(with_verdict(draws, verdict), sort, TUPLE_COLUMNS))),
+        "can_sort": not isinstance(rows, BestDraws),
+        "page_obj": page_of(request, rows),
     }
     return render(request, "evaluation/reports/tuples.html", context)
 

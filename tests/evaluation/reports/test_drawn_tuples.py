@@ -4,11 +4,16 @@ import json
 
 import pytest
 from django.db.models import F
+from django.urls import reverse
 
 from annotation.models import Draw, Judgment, Stratum
+from annotation.monitoring import progress
+from annotation.rounds.services import open_round
+from evaluation.reports import drawn_tuples
 from evaluation.reports.drawn_tuples import count_outcomes, in_part
 from evaluation.reports.services import create_report
 from kgharvest.models import HarvestedTuple, HarvestJob
+from tests import factories
 from tests.factories import judge_all, make_round
 
 pytestmark = pytest.mark.django_db
@@ -121,3 +126,55 @@ def test_a_figure_comes_with_its_data(researcher_client, report):
     assert json.loads(data.content)["kind"] == "forest"
     assert again.status_code == 304
     assert researcher_client.get(f"/reports/{report.pk}/figures/flow.json").status_code == 404  # an image only
+
+
+# -- more draws than are sorted ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deep():
+    """A round that drew a few of many ranks of one harvest, and all of another one."""
+    relation = factories.make_relation("r", relation_set=factories.make_relation_set("s"))
+    jobs = [
+        factories.make_harvest([(f"{name}{n}", "x") for n in range(n_tuples)], relation=relation, setting=setting)
+        for name, n_tuples, setting in (("a", 60, "human"), ("b", 7, "top1"))
+    ]
+    return open_round({"name": "deep", "cells": [{"job": jobs[0].pk, "n": 9}, {"job": jobs[1].pk, "n": None}]})
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 16])
+def test_the_best_draws_are_those_of_the_whole_order(deep, size):
+    draws = Draw.objects.filter(stratum__round=deep)
+    expected = list(draws.order_by("harvested_tuple__rank", "-pk"))
+
+    best = drawn_tuples.BestDraws(draws, len(expected), [stratum.job_id for stratum in deep.strata.all()])
+
+    assert [draw for start in range(0, 16, size) for draw in best[slice(start, min(start + size, 16))]] == expected
+
+
+def test_draws_without_a_rank_come_last(deep):
+    first = Draw.objects.filter(stratum__round=deep).order_by("harvested_tuple__rank", "-pk").first()
+    Draw.objects.filter(pk=first.pk).update(harvested_tuple=None)
+    draws = Draw.objects.filter(stratum__round=deep)
+
+    best = drawn_tuples.BestDraws(draws, 16, [stratum.job_id for stratum in deep.strata.all()])
+
+    assert [draw.pk for draw in best[slice(0, 16)]][-1] == first.pk
+    assert list(best[slice(0, 4)]) == list(draws.exclude(pk=first.pk).order_by("harvested_tuple__rank", "-pk")[:4])
+
+
+def test_a_large_page_is_by_rank_whatever_the_address_says(researcher_client, deep, monkeypatch):
+    report = create_report(deep)
+    address = reverse("evaluation:tuples", args=[report.pk])
+    small = researcher_client.get(address)
+    monkeypatch.setattr(drawn_tuples, "SORTED_UP_TO", 5)
+    monkeypatch.setattr(progress, "LIVE_JUDGMENTS", 0)
+
+    large = researcher_client.get(address, {"sort": "-statement"})
+    of_side = researcher_client.get(address, {"setting": "top1", "sort": "-rank"})
+
+    assert list(large.context["page_obj"]) == list(small.context["page_obj"])
+    assert (large.context["can_sort"], large.context["counts"]) == (False, small.context["counts"])
+    assert large.context["counted_at"] is not None
+    assert of_side.context["counts"][""] == 7
+    assert "?sort=" not in large.text.partition("<thead>")[2].partition("</thead>")[0]
