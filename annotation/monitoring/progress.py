@@ -140,6 +140,10 @@ class CachedCount:
     counted_at: datetime | None
 
 
+def is_counted_live(round: Round) -> bool:
+    return bool(round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS)
+
+
 def cached_count(
     round: Round, subject: str, count: CountRound, now: datetime, *, first: CountRound | None = None
 ) -> CachedCount:
@@ -147,7 +151,7 @@ def cached_count(
 
     first: what the first look shows if `count` takes long however small the round is; it then follows aside.
     """
-    if first is None and round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS:
+    if first is None and is_counted_live(round):
         return CachedCount(count(round), None)
     last = round.snapshots.filter(subject=subject).first()
     is_due = first is not None if last is None else _is_stale(last, now)

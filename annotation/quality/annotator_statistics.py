@@ -25,7 +25,7 @@ from annotation.models import (
     Training,
     WhoAnswers,
 )
-from annotation.monitoring.progress import CachedCount, cached_count, label_totals
+from annotation.monitoring.progress import CachedCount, cached_count, is_counted_live, label_totals
 from annotation.quality.attention import JudgmentSigns, attention_flags, pasted_flag, pasted_texts
 from annotation.quality.profiles import (
     MIN_JUDGMENTS,
@@ -42,8 +42,12 @@ ROWS_AT_ONCE = 5000
 
 
 def annotator_statistics(round: Round, now: datetime) -> CachedCount:
-    """Return one dict per annotator of a round, by code; of a large round perhaps as it was, but for the status."""
-    snapshot = cached_count(round, "annotators", count_annotators, now)
+    """Return one dict per annotator of a round, by code; of a large round perhaps as it was, but for the status.
+
+    The first look at a large round, and the first after an exclusion, gets none: counting millions takes a minute.
+    """
+    first = None if is_counted_live(round) else lambda _: []
+    snapshot = cached_count(round, "annotators", count_annotators, now, first=first)
     if snapshot.counted_at is None:
         return snapshot
     status = dict(round.annotators.values_list("pk", "status"))

@@ -71,6 +71,7 @@ def annotator_list(request: HttpRequest, path: str) -> HttpResponse:
         "round": round,
         "page_obj": page_of(request, sorted_annotators(rows, sort)),
         "n_all": len(statistics.content),
+        "is_being_counted": not statistics.content and round.annotators.exists(),
         "counted_at": statistics.counted_at,
         "filters": filters,
         "sort": sort,

@@ -112,9 +112,30 @@ def test_excluding_and_reinstating_forget_what_was_counted(large):
     assert (before, between, progress(large, NOW)["n_judgments"]) == (3, 0, 3)
 
 
-def test_who_is_paused_shows_so_at_once(large):
+def test_annotators_of_a_large_round_are_counted_aside(researcher_client, researcher, monkeypatch, aside):
+    monkeypatch.setattr(snapshots, "LIVE_JUDGMENTS", 0)
+    round = make_round(name="pilot", by=researcher)
+    address = "/projects/default/rounds/pilot/annotators/"
+    nobody = researcher_client.get(address).text
+    [count_nobody] = aside
+    count_nobody()
+    judge_all(round, ["true"] * round.n_tasks)
+    delete_snapshots(round)
+
+    first = researcher_client.get(address).text
+    aside[-1]()
+    then = researcher_client.get(address).text
+
+    assert "being counted" not in nobody
+    assert "are being counted by annotator" in first
+    assert "being counted" not in then
+    assert [row["n"] for row in annotator_statistics(round, NOW).content] == [round.n_tasks]
+
+
+def test_who_is_paused_shows_so_at_once(large, aside):
     [annotator] = make_annotators(large, 1)
     annotator_statistics(large, NOW)
+    aside[-1]()
 
     pause_annotator(annotator)
 
