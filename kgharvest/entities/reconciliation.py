@@ -36,6 +36,7 @@ JOB_KIND = "reconcile_entities"
 QUERIES_AT_ONCE = 20
 CANDIDATES_OF_A_NAME = 3
 MOST_ENTITIES = 20_000  # looked up by one job
+ACCEPTED_AT_ONCE = 2000  # candidates linked by one transaction
 TIMEOUT_S = 60.0
 MOST_ATTEMPTS = 5
 LONGEST_WAIT_S = 60.0
@@ -194,7 +195,9 @@ def queue_lookup(relation_set: RelationSet, url: str, entity_type: str = "", by:
         under_way = lookups_of(relation_set).unfinished().first()
         if under_way:
             return under_way
-        payload = {"set": relation_set.pk, "url": url, "type": entity_type, "is_trusted": is_trusted}
+        last = lookups_of(relation_set).filter(status=Job.Status.SUCCEEDED).first()
+        after = last.payload.get("until", "") if last else ""
+        payload = {"set": relation_set.pk, "url": url, "type": entity_type, "is_trusted": is_trusted, "after": after}
         job = Job.objects.create(
             kind=JOB_KIND,
             project=relation_set.project,
@@ -217,19 +220,23 @@ def lookups_of(relation_set: RelationSet):
     return Job.objects.filter(kind=JOB_KIND, unique_key=f"{JOB_KIND}:{relation_set.pk}")
 
 
-def names_without_id(relation_set: RelationSet, most: int) -> list[str]:
-    """Return entities of the set's tuples that its table gives no id, in their order, at most `most`."""
-    entities = EntityOccurrence.objects.filter(relation__relation_set=relation_set)
+def names_without_id(relation_set: RelationSet, most: int, after: str = "") -> list[str]:
+    """Return entities of the set's tuples that its table gives no id, in their order, at most `most` past `after`."""
+    entities = EntityOccurrence.objects.filter(relation__relation_set=relation_set, entity__gt=after)
     linked = EntityName.objects.filter(table__relation_set=relation_set).exclude(identifier="")
     unlinked = entities.exclude(entity__in=linked.values("name"))
     return list(unlinked.order_by("entity").values_list("entity", flat=True).distinct()[:most])
 
 
 def run_lookup(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Runner of the kind JOB_KIND: store candidates as they come, so that a later attempt asks only for the others."""
+    """Runner of the kind JOB_KIND: store candidates as they come, so that a later attempt asks only for the others.
+
+    Of more than MOST_ENTITIES names the next lookup asks for those after the last, and from the first again at the end.
+    """
     asked = job.payload
     relation_set = RelationSet.objects.get(pk=asked["set"])
-    names = names_without_id(relation_set, MOST_ENTITIES)
+    names = names_without_id(relation_set, MOST_ENTITIES, asked["after"])
+    until = names[-1] if len(names) == MOST_ENTITIES else ""
     known = set(relation_set.entity_candidates.values_list("name", flat=True))
     names = [name for name in names if name not in known]
     service = ReconciliationService(asked["url"], asked["type"], asked["is_trusted"])
@@ -239,7 +246,7 @@ def run_lookup(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
             candidates = service.candidates(names[start : start + QUERIES_AT_ONCE])
         rows = [EntityCandidate(relation_set=relation_set, **candidate._asdict()) for candidate in candidates]
         heartbeat.store(partial(EntityCandidate.objects.bulk_create, rows, ignore_conflicts=True))
-    return lambda: None
+    return lambda: Job.objects.filter(pk=job.pk).update(payload=asked | {"until": until})
 
 
 # -- what people decide ------------------------------------------------------------------------------------------------
@@ -269,8 +276,11 @@ def decide_on_candidates(
 
 def accept_matches(relation_set: RelationSet, by: Any = None) -> int:
     """Accept all candidates of which the service was sure; return how many names are linked."""
-    sure = relation_set.entity_candidates.filter(is_match=True)
-    return decide_on_candidates(relation_set, sure.values_list("pk", flat=True), (), by)
+    sure = relation_set.entity_candidates.filter(is_match=True).order_by("pk").values_list("pk", flat=True)
+    n_linked = decide_on_candidates(relation_set, [], (), by)  # asks whether `by` may, where there is nothing to do
+    while accepted := list(sure[:ACCEPTED_AT_ONCE]):
+        n_linked += decide_on_candidates(relation_set, accepted, (), by)
+    return n_linked
 
 
 def _link(relation_set: RelationSet, chosen: Sequence[EntityCandidate], by: Any) -> None:

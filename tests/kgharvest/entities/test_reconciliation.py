@@ -190,6 +190,16 @@ def test_a_lookup_that_was_cut_off_asks_only_for_the_rest(relation, fake, monkey
     assert relation.relation_set.entity_candidates.values("name").distinct().count() == 3
 
 
+def test_lookups_of_many_names_go_on_where_the_last_one_ended(relation, fake, monkeypatch):
+    monkeypatch.setattr(reconciliation, "MOST_ENTITIES", 2)
+    monkeypatch.setitem(PROPOSALS, "dogs", [])  # known to nobody, and so asked again
+
+    for _ in range(3):
+        assert looked_up(relation.relation_set).status == "succeeded"
+
+    assert fake.batches == [["dogs", "paris"], ["usa"], ["dogs"]]
+
+
 def test_two_clicks_are_one_lookup_and_a_set_without_names_has_none(relation):
     assert queue_lookup(relation.relation_set, URL) == queue_lookup(relation.relation_set, URL)
     assert lookups_of(relation.relation_set).count() == 1
@@ -219,7 +229,8 @@ def test_accepted_names_have_ids_in_exports_and_lead_to_their_label(relation, fa
     assert decide_on_candidates(relation_set, [ids["Q30"]]) == 0  # decided meanwhile
 
 
-def test_a_label_of_the_table_keeps_its_own_id(relation, fake):
+def test_a_label_of_the_table_keeps_its_own_id(relation, fake, monkeypatch):
+    monkeypatch.setattr(reconciliation, "ACCEPTED_AT_ONCE", 1)
     save_table(relation.relation_set, True, False, ("l.tsv", b"United States\t\tmine:1\n"))
     looked_up(relation.relation_set)
 
