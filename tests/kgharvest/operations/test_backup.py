@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import zipfile
+import zlib
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,14 +152,30 @@ def truncated(file: Path) -> Path:
 
 
 def with_a_flipped_bit(file: Path) -> Path:
-    """In the middle of what is packed: what a header says of itself may not matter."""
+    """In the middle of what is packed: what a header says of itself may not matter.
+
+    Nor does where a run of zeros is copied from, so the next bit is taken if what is unpacked is the same.
+    """
     with zipfile.ZipFile(file) as archive:
         database = archive.getinfo("database")
     content = bytearray(file.read_bytes())
     name_and_extra = sum(content[database.header_offset + 26 + n] << 8 * (n % 2) for n in range(4))
-    content[database.header_offset + 30 + name_and_extra + database.compress_size // 2] ^= 1
-    file.write_bytes(content)
-    return file
+    middle = database.header_offset + 30 + name_and_extra + database.compress_size // 2
+    for position in range(middle, middle + 100):
+        content[position] ^= 1
+        file.write_bytes(content)
+        if is_damaged(file):
+            return file
+        content[position] ^= 1
+    raise AssertionError("A hundred bits do not matter.")
+
+
+def is_damaged(file: Path) -> bool:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.testzip() is not None
+    except (zipfile.BadZipFile, EOFError, zlib.error):
+        return True
 
 
 DAMAGES = {
