@@ -24,6 +24,8 @@ LARGEST_REPLY = 4 << 20  # bytes
 WORTH_A_RETRY = {408, 429, 500, 502, 503, 504}
 FILTER = re.compile(r"content[_ -](filter|policy|management)", re.IGNORECASE)
 EVENT_STREAM = "text/event-stream"
+# What reading a reply of another shape raises; RecursionError: JSON within JSON a thousand times.
+OTHER_SHAPE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 Sleep = Callable[[float], None]
 
@@ -125,7 +127,7 @@ class ChatClient:
             raise self._refusal(reply)
         try:
             return read_completion(reply)
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except OTHER_SHAPE:
             sentence = f"{self.who} at {self.host} answers, but not with a chat completion; check its address."
             raise NoCompletion(sentence, reply.text) from None
 
@@ -207,7 +209,7 @@ class ChatClient:
 
 
 def read_completion(reply: Reply) -> Completion:
-    """Return what a reply says. Raises ValueError, LookupError, TypeError or AttributeError if it is no completion."""
+    """Return what a reply says. Raises one of OTHER_SHAPE if it is no completion."""
     is_stream = reply.headers.get("Content-Type", "").startswith(EVENT_STREAM) or reply.text.startswith("data:")
     document = joined_stream(reply.text) if is_stream else json.loads(reply.text)
     message = document["choices"][0]["message"]
@@ -230,7 +232,7 @@ def said_in(text: str) -> str:
     """Return what an error of the usual shape says, as words that go on a sentence; "" if it says nothing."""
     try:
         message = " ".join(json.loads(text)["error"]["message"].split())
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except OTHER_SHAPE:
         return ""
     return f" and says {message!r:.200}"
 

@@ -49,7 +49,7 @@ def event_type(body: bytes) -> str:
     """Return what kind of event a body says it is, empty where it is no event."""
     try:
         kind = json.loads(body)["event_type"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return ""
     return kind if isinstance(kind, str) else ""
 
@@ -61,7 +61,7 @@ def handle(event: PanelEvent) -> str:
     """
     try:
         about = json.loads(event.text)["resource_id"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return "unreadable"
     if event.event_type == SUBMISSION_CHANGED:
         return _look_at_submission(str(about), event)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kgharvest.engine.chat_completions import ChatClient, ChatFailed, Reply, said_in
+from kgharvest.engine.chat_completions import OTHER_SHAPE, ChatClient, ChatFailed, Reply, said_in
 from kgharvest.engine.language_models.base import Tick, TokenIds
 
 PROMPTS_AT_ONCE = 64
@@ -113,7 +113,7 @@ class CompletionsClient(ChatClient):
         try:
             choices = sorted(json.loads(reply.text)["choices"], key=lambda choice: choice["index"])
             return [read(choice, ids) for choice, ids in zip(choices, prompts, strict=True)]
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except OTHER_SHAPE:
             raise self.failure(
                 f"{self.who} at {self.host} answers, but not with log-probabilities of completions; check its address."
             ) from None

@@ -152,6 +152,8 @@ def test_retry_after_is_given_in_seconds_or_as_a_date(header: str, wait_s: float
         (httpx.Response(400, text="no such field"), r"refuses the request \(status 400\)"),
         (httpx.Response(302, headers={"Location": "https://elsewhere.example"}), r"status 302"),
         (httpx.Response(200, text="<html>Welcome</html>"), "not with a chat completion"),
+        (httpx.Response(200, text="[" * 100_000), "not with a chat completion"),
+        (httpx.Response(400, text="[" * 100_000), r"refuses the request \(status 400\); check"),
         (httpx.Response(200, json={"choices": []}), "not with a chat completion"),
         (httpx.Response(200, json=["hello"]), "not with a chat completion"),
         (httpx.Response(200, json={"choices": [{"message": {"content": ["a", "b"]}}]}), "not with a chat completion"),
