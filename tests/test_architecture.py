@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ LAYERS = [*APPS, "kgharvest.engine"]
 ENGINE_IS_FREE_OF = {"django", "celery", "rest_framework"}
 URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
+NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 MOST_MODULES = 12  # in a folder, beside its rooms
 ROOMS = {
     "kgharvest": "accounts api audit bulk chat_models client embedded_lm engine entities harvests jobs knowledge"
@@ -125,6 +127,7 @@ def test_templates_link_to_the_right_only():
     assert wrong == []
 
 
+@NEEDS_TORCH
 def test_what_the_registries_name_exists():
     for path in strings_of(ROOT / "kgharvest/registries.py"):
         if path.partition(".")[0] in APPS and " " not in path:
@@ -167,7 +170,10 @@ def test_the_engine_imports_of_the_project_only_itself():
     assert wrong == []
 
 
-@pytest.mark.parametrize("module", ["kgharvest.engine", "kgharvest.engine.types", "kgharvest.engine.harvest"])
+@pytest.mark.parametrize(
+    "module",
+    ["kgharvest.engine", "kgharvest.engine.types", pytest.param("kgharvest.engine.harvest", marks=NEEDS_TORCH)],
+)
 def test_importing_the_engine_loads_neither_django_nor_celery(module):
     assert loaded_by(f"import {module}", "django", "celery") == []
 
