@@ -125,7 +125,7 @@ def _has_died_here(worker: Worker) -> bool:
     """Return whether the worker was a process of this machine that is no more, or this one."""
     if worker.host != socket.gethostname()[:200] or not worker.pid:
         return False
-    return worker.pid == os.getpid() or not _runs(worker.pid)
+    return worker.pid == os.getpid() or not is_running(worker.pid)
 
 
 def leave(now: datetime) -> None:
@@ -194,14 +194,15 @@ def in_memory() -> list[str]:
     for file in _reports.glob("*") if _reports else ():
         if file.name.isdecimal():
             with suppress(OSError):  # the process may just have written anew
-                if _runs(int(file.name)):
+                if is_running(int(file.name)):
                     held.update(json.loads(file.read_text(encoding="utf-8")))
                 else:
                     file.unlink()
     return sorted(held)
 
 
-def _runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Return whether there is a process of this number on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -119,16 +119,6 @@ def forget_dead_processes() -> None:
     """Delete what processes of this machine counted that have ended; called when a web server starts."""
     for file in Path(settings.METRICS_DIR).glob("*_*.db"):
         pid = file.stem.rpartition("_")[2]
-        if pid.isdecimal() and not _is_alive(int(pid)):
+        if pid.isdecimal() and not workers.is_running(int(pid)):
             with suppress(OSError):
                 file.unlink()
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

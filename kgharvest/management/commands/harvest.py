@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from django.conf import settings
+from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from kgharvest.accounts.projects import project_for
@@ -80,20 +81,7 @@ class Command(DomainCommand):
         chat = parser.add_argument_group("the chat model that --setting llm asks")
         chat.add_argument("--chat-model", action="append", default=[], help="its name at the endpoint; repeatable")
         add_arguments(chat)
-        words = parser.add_argument_group("prompt creation, where a relation has no ready prompts")
-        words.add_argument(
-            "--paraphraser",
-            choices=get_args(ParaphraserKind),
-            default="offline",
-            help="who rewrites prompts: rules and the LM (offline, default), a chat model, a seq2seq model, "
-            "or two of them that translate out and back",
-        )
-        words.add_argument(
-            "--paraphraser-model", default="", help="chat model, or a seq2seq model; OUT,BACK to translate"
-        )
-        words.add_argument(
-            "--paraphraser-url", default="", help="of the chat endpoint, such as http://127.0.0.1:8080/v1"
-        )
+        add_paraphraser_arguments(parser)
         where = parser.add_argument_group("where")
         add_project_argument(where)
         where.add_argument("--wait", action="store_true", help="do it in this process, with a progress bar")
@@ -227,6 +215,20 @@ def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
         dtype=options["dtype"],
         chat=chat,
     )
+
+
+def add_paraphraser_arguments(parser: CommandParser) -> None:
+    """Add what `paraphraser_of` reads."""
+    words = parser.add_argument_group("prompt creation, where a relation has no ready prompts")
+    words.add_argument(
+        "--paraphraser",
+        choices=get_args(ParaphraserKind),
+        default="offline",
+        help="who rewrites prompts: rules and the LM (offline, default), a chat model, a seq2seq model, "
+        "or two of them that translate out and back",
+    )
+    words.add_argument("--paraphraser-model", default="", help="chat model, or a seq2seq model; OUT,BACK to translate")
+    words.add_argument("--paraphraser-url", default="", help="of the chat endpoint, such as http://127.0.0.1:8080/v1")
 
 
 def paraphraser_of(options: dict[str, Any]) -> ParaphraserSettings:
