@@ -7,8 +7,8 @@ from math import factorial
 
 import pytest
 
-from benches.capacity import Costs, Deployment, Load, connections, simulate
 from benches.queues import Flush, Log, Simulation, Station, Take, Turn, sliced
+from benches.simulated_hosts import Costs, Deployment, Load, connections, simulate
 
 
 def mean_wait(n_servers: int, per_s: float, service, n: int, seed: int = 0) -> float:
