@@ -6,11 +6,15 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from tests.database_copies import MigratedOnce, put_back
+
+if TYPE_CHECKING:
+    from tests.object_store import Store, StoreServer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -199,3 +203,21 @@ def enqueued(monkeypatch) -> list[int]:
     monkeypatch.setattr(ledger, "_send", lambda job_id, queue: sent.append(job_id))
     monkeypatch.setattr(ledger.transaction, "on_commit", lambda call: call())
     return sent
+
+
+@pytest.fixture(scope="module")
+def store_server() -> Iterator[StoreServer]:
+    """An S3-compatible store on this machine, which can go away and come back."""
+    from tests.object_store import serving_files
+
+    with serving_files() as server:
+        yield server
+
+
+@pytest.fixture
+def store(store_server, settings, monkeypatch, tmp_path) -> Iterator[Store]:
+    """A new bucket there, in which files are kept; a host's own data are in `tmp_path`."""
+    from tests.object_store import store_on
+
+    with store_on(store_server, settings, monkeypatch, tmp_path) as store:
+        yield store

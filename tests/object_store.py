@@ -60,7 +60,7 @@ class Store:
 
 
 @contextmanager
-def store_server() -> Iterator[StoreServer]:
+def serving_files() -> Iterator[StoreServer]:
     server = StoreServer()
     try:
         yield server

@@ -14,7 +14,6 @@ from hashlib import file_digest
 from pathlib import Path
 
 from django.conf import settings
-from django.core.cache import cache
 from django.core.files import File
 from django.db import transaction
 
@@ -25,7 +24,7 @@ from evaluation.paper.pack import pack_files
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
 from kgharvest.errors import NotFound
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, workers
 from kgharvest.models import Job
 from kgharvest.operations.files import FilesUnavailable, keep, kept_files, new_connection
 
@@ -106,11 +105,11 @@ def open_file(pack: PaperPack) -> File:
 
 
 def delete_files_without_report(now: datetime) -> None:
-    """Delete the files of packs that are gone, as they go with their reports; once a minute.
+    """Delete the files of packs that are gone, as they go with their reports.
 
-    A periodic task of every worker.
+    A periodic task, which one worker does about once a minute, as some stores bill each list.
     """
-    if not cache.add("packs:swept", True, SWEPT_EVERY_S):
+    if not workers.has_turn_within(SWEPT_EVERY_S, now):
         return
     files = new_connection()
     try:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
 NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
+MIG_LIST = ("nvidia-smi", "-L")  # names the parts of cards that are shared out (MIG) below each card
+MIG = re.compile(r"^\s+(MIG [\w.+]*?(\d+)gb\S*)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)", re.MULTILINE)
 PATIENCE_S = 30  # the driver wakes a card that sleeps
 
 
 class Gpu(NamedTuple):
-    """index: as nvidia-smi counts."""
+    """A card, or a part of one. index: as nvidia-smi counts; of a part, within its card."""
 
     index: str
     uuid: str
@@ -23,17 +27,37 @@ class Gpu(NamedTuple):
 @cache
 def gpus() -> tuple[Gpu, ...]:
     """Return the GPUs that this process may use, in the order of cuda:0, cuda:1, ...; none where there is no driver."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen and chosen.strip().startswith("MIG-"):
+        return visible_part(parse_parts(_listed(MIG_LIST)), chosen)
+    return visible(parse(_listed(NVIDIA_SMI)), chosen)
+
+
+def _listed(command: Sequence[str]) -> str:
     try:
-        listed = subprocess.run(NVIDIA_SMI, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout  # noqa: S603
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout  # noqa: S603
     except (OSError, subprocess.SubprocessError):
-        return ()
-    return visible(parse(listed), os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return ""
 
 
 def parse(listed: str) -> tuple[Gpu, ...]:
     """Return the GPUs of nvidia-smi's lines; a memory that it does not tell is 0."""
     rows = ([field.strip() for field in line.split(",")] for line in listed.splitlines() if line.count(",") == 3)
     return tuple(Gpu(index, uuid, name, int(memory) if memory.isdecimal() else 0) for index, uuid, name, memory in rows)
+
+
+def parse_parts(listed: str) -> tuple[Gpu, ...]:
+    """Return the parts of cards in what `nvidia-smi -L` says; the memory of one is that of its profile, as 3g.20gb."""
+    return tuple(Gpu(index, uuid, name, int(gib) << 10) for name, gib, index, uuid in MIG.findall(listed))
+
+
+def visible_part(found: tuple[Gpu, ...], chosen: str) -> tuple[Gpu, ...]:
+    """Return the part that CUDA_VISIBLE_DEVICES names first, by its whole UUID: CUDA gives a process no more than one.
+
+    NVIDIA Multi-Instance GPU user guide, "CUDA Device Enumeration".
+    """
+    wanted = chosen.partition(",")[0].strip()
+    return tuple(part for part in found if part.uuid == wanted)
 
 
 def visible(found: tuple[Gpu, ...], chosen: str | None) -> tuple[Gpu, ...]:

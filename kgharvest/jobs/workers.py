@@ -21,8 +21,9 @@ from random import random
 from typing import NamedTuple
 from uuid import uuid4
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from kgharvest import code_version
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as lost
 FORGOTTEN_AFTER = timedelta(days=1)  # a worker that is gone and has done no job
+FORGOTTEN_WITH_JOBS_AFTER = timedelta(days=90)  # hosts of containers have new names each time
 TURNS = 5  # of the workers that are alive, with each heartbeat
 TOKEN = uuid4()  # of this process and of those that it forks: names their worker
 
@@ -71,10 +73,20 @@ def has_turn(now: datetime) -> bool:
     return random() * n_alive(now) < TURNS
 
 
+def has_turn_within(period_s: float, now: datetime) -> bool:
+    """Return whether the worker that has the turn should do what one worker does once in `period_s`, on average.
+
+    By lot as well, whatever the number of workers: those that have the turn heartbeat by heartbeat draw for each.
+    """
+    n_heartbeats = period_s / settings.JOB_REAP_EVERY_S
+    return random() * n_heartbeats * min(n_alive(now), TURNS) < 1
+
+
 def forget_gone(now: datetime) -> None:
-    """Delete the rows of workers that are long gone and have done no job."""
+    """Delete the rows of workers that are long gone; the jobs of those that did some stay, and name no worker then."""
     gone = Worker.objects.filter(seen_at__lt=now - FORGOTTEN_AFTER)
-    gone.filter(~Exists(Job.objects.filter(worker=OuterRef("pk")))).delete()
+    did_nothing = ~Exists(Job.objects.filter(worker=OuterRef("pk")))
+    gone.filter(did_nothing | Q(seen_at__lt=now - FORGOTTEN_WITH_JOBS_AFTER)).delete()
 
 
 def register(spec: WorkerSpec, now: datetime) -> None:

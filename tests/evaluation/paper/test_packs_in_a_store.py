@@ -5,30 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
 
 import pytest
-from django.core.cache import cache
 from django.utils import timezone
 
 from evaluation.paper.pack_jobs import delete_files_without_report, queue_pack
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, workers
 from kgharvest.operations import files
 from tests.evaluation.paper.studies import STUDIES
-from tests.object_store import CREDENTIALS, Store, StoreServer, store_on, store_server
+from tests.object_store import CREDENTIALS
 from tests.programs import run_program
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StoreServer]:
-    with store_server() as server:
-        yield server
-
-
-@pytest.fixture
-def store(server, settings, monkeypatch, tmp_path) -> Iterator[Store]:
-    with store_on(server, settings, monkeypatch, tmp_path) as store:
-        yield store
 
 
 @pytest.fixture
@@ -59,7 +45,7 @@ def test_a_pack_of_one_host_is_downloaded_from_another(store, migrated_database,
     assert not list(tmp_path.glob("w*/**/*.zip"))
 
 
-def test_packs_in_the_store_go_with_their_report(store, report, researcher, enqueued):
+def test_packs_in_the_store_go_with_their_report(store, report, researcher, enqueued, monkeypatch):
     first = queue_pack(report, researcher)
     ledger.run_job(first.pk)
     second = queue_pack(report, researcher)
@@ -74,9 +60,10 @@ def test_packs_in_the_store_go_with_their_report(store, report, researcher, enqu
     delete_files_without_report(timezone.now())
     kept = store.names()
     report.delete()
-    delete_files_without_report(timezone.now())  # once a minute
+    with monkeypatch.context() as others_turn:
+        others_turn.setattr(workers, "has_turn_within", lambda period_s, now: False)
+        delete_files_without_report(timezone.now())
     kept_still = store.names()
-    cache.clear()
     delete_files_without_report(timezone.now())
 
     others = "lab ä+b/elsewhere/packs/1.zip"
@@ -84,12 +71,14 @@ def test_packs_in_the_store_go_with_their_report(store, report, researcher, enqu
     assert store.names() == [others]
 
 
-def test_page_and_api_say_that_the_store_is_away(server, store, report, client, researcher, enqueued, monkeypatch):
+def test_page_and_api_say_that_the_store_is_away(
+    store_server, store, report, client, researcher, enqueued, monkeypatch
+):
     client.force_login(researcher)
     pack = queue_pack(report, researcher)
     ledger.run_job(pack.pk)
     page, file = f"/reports/{report.pk}/pack/", f"/reports/{report.pk}/pack/{pack.pk}/pack.zip"
-    server.go_away()
+    store_server.go_away()
     monkeypatch.setattr(files, "LONGEST_WAIT_S", -1)
 
     refused = client.get(file, follow=True)
@@ -107,7 +96,7 @@ def test_page_and_api_say_that_the_store_is_away(server, store, report, client, 
     assert (late.status, late.error) == ("failed", files.AWAY)
     assert store.bucket not in refused.text + late.error
 
-    server.come_back()
+    store_server.come_back()
     content = client.get(file).getvalue()
     pack.refresh_from_db()
     assert hashlib.sha256(content).hexdigest() == pack.sha256

@@ -133,6 +133,19 @@ def test_workers_that_did_nothing_are_forgotten_after_a_day():
     assert Worker.objects.filter(pk=busy.pk).exists()
 
 
+def test_workers_that_did_jobs_are_forgotten_after_ninety_days_and_their_jobs_stay():
+    long_gone = factories.make_worker(NOW)
+    there = factories.make_worker(NOW + timedelta(days=2))
+    jobs = [factories.make_harvest_job("succeeded", worker=worker) for worker in (long_gone, there)]
+
+    workers.forget_gone(NOW + timedelta(days=90))
+    assert Worker.objects.count() == 2
+    workers.forget_gone(NOW + timedelta(days=91))
+
+    assert list(Worker.objects.all()) == [there]
+    assert [Job.objects.get(pk=job.pk).worker for job in jobs] == [None, there]
+
+
 @pytest.mark.parametrize(("n_workers", "n_with_turn"), [(1, 100), (5, 100), (20, 25)])
 def test_few_of_many_workers_have_the_turn(monkeypatch, n_workers, n_with_turn):
     """Of a hundred lots that are spread evenly, 5 in n win."""
@@ -142,6 +155,20 @@ def test_few_of_many_workers_have_the_turn(monkeypatch, n_workers, n_with_turn):
         factories.make_worker(NOW)
 
     assert sum(workers.has_turn(NOW) for _ in range(100)) == n_with_turn
+
+
+@pytest.mark.parametrize(("n_workers", "n_with_turn"), [(1, 100), (5, 20), (20, 20)])
+def test_what_is_done_once_a_minute_is_done_by_one_however_many_there_are(
+    monkeypatch, settings, n_workers, n_with_turn
+):
+    """Of the lots of a hundred minutes with twelve heartbeats, those of one worker, and of five that have the turn."""
+    settings.JOB_REAP_EVERY_S = 5
+    lots = iter(range(1200))
+    monkeypatch.setattr(workers, "random", lambda: next(lots) / 1200)
+    for _ in range(n_workers):
+        factories.make_worker(NOW)
+
+    assert sum(workers.has_turn_within(60, NOW) for _ in range(1200)) == n_with_turn
 
 
 def test_a_worker_without_the_turn_beats_and_reaps_nothing(monkeypatch):
@@ -207,3 +234,38 @@ NVIDIA_SMI = """\
 )
 def test_gpus_are_those_that_the_process_may_use(chosen, indices):
     assert "".join(gpu.index for gpu in devices.visible(devices.parse(NVIDIA_SMI), chosen)) == indices
+
+
+# As NVIDIA's user guide of MIG prints it (driver 470 and newer), with a card that is not shared out.
+NVIDIA_SMI_L = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-e86cb44c-6756-fd30-cd4a-1e6da3caf9b0)
+  MIG 3g.20gb     Device  0: (UUID: MIG-c7384736-a75d-5afc-978f-d2f1294409fd)
+  MIG 1g.5gb+me   Device  1: (UUID: MIG-a28ad590-3fda-56dd-84fc-0a0b96edc58d)
+GPU 1: NVIDIA A10 (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ("MIG-c7384736-a75d-5afc-978f-d2f1294409fd", ["cuda:0, MIG 3g.20gb, 20 GiB"]),
+        (
+            " MIG-a28ad590-3fda-56dd-84fc-0a0b96edc58d,MIG-c7384736-a75d-5afc-978f-d2f1294409fd",
+            ["cuda:0, MIG 1g.5gb+me, 5 GiB"],
+        ),
+        ("MIG-00000000-0000-0000-0000-000000000000", []),
+        ("1", ["cuda:0, NVIDIA H100 80GB HBM3, 80 GiB"]),
+    ],
+)
+def test_a_part_of_a_card_is_a_device_of_its_own(request, tmp_path, monkeypatch, chosen, words):
+    """With an nvidia-smi of the test's own."""
+    monkeypatch.undo()  # devices in words as they are
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\nif [ "$1" = -L ]; then cat <<E\n{NVIDIA_SMI_L}E\nelse cat <<E\n{NVIDIA_SMI}E\nfi\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    devices.gpus.cache_clear()
+    request.addfinalizer(devices.gpus.cache_clear)
+
+    assert devices.in_words()[:-1] == words

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -18,21 +17,9 @@ from kgharvest.engine.types import Cancelled
 from kgharvest.environment import file_storage
 from kgharvest.operations import files, health
 from kgharvest.operations.files import AWAY, REFUSED, FilesUnavailable, keep, kept_files
-from tests.object_store import Store, StoreServer, keep_files_in, store_on, store_server
+from tests.object_store import keep_files_in
 
 ODD_NAME = "packs/ä b+c&d=1 %41'#?é.zip"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StoreServer]:
-    with store_server() as server:
-        yield server
-
-
-@pytest.fixture
-def store(server, settings, monkeypatch, tmp_path) -> Iterator[Store]:
-    with store_on(server, settings, monkeypatch, tmp_path) as store:
-        yield store
 
 
 @pytest.fixture(params=["folder", "store"])
@@ -89,13 +76,13 @@ def test_a_large_file_goes_in_parts_and_through_a_temporary_file(store):
         assert file.read() == content
 
 
-def test_what_is_kept_is_its_owners_alone(server, store):
+def test_what_is_kept_is_its_owners_alone(store_server, store):
     kept_files().save("packs/7.zip", ContentFile(b"content"))
 
     [key] = store.names()
     acl = store.client.get_object_acl(Bucket=store.bucket, Key=key)
     assert [grant["Grantee"]["Type"] for grant in acl["Grants"]] == ["CanonicalUser"]
-    assert requests.get(f"{server.url}/{store.bucket}/{quote(key)}", timeout=5).status_code == 403
+    assert requests.get(f"{store_server.url}/{store.bucket}/{quote(key)}", timeout=5).status_code == 403
 
 
 def test_half_a_file_is_never_there(kept):
@@ -133,14 +120,16 @@ def test_a_bucket_that_is_not_there_is_no_missing_file(store, settings, monkeypa
         assert "other-" in refused.value.reason
 
 
-def test_wrong_and_missing_credentials_are_told_to_the_operator(server, store, monkeypatch):
+def test_wrong_and_missing_credentials_are_told_to_the_operator(store_server, store, monkeypatch):
     assert health.check_files().is_well
-    requests.post(f"{server.url}/moto-api/reset-auth", data="0", timeout=5)  # moto looks at signatures from now on
+    requests.post(
+        f"{store_server.url}/moto-api/reset-auth", data="0", timeout=5
+    )  # moto looks at signatures from now on
     try:
         health.cache.clear()
         wrong = health.check_files()
     finally:
-        requests.post(f"{server.url}/moto-api/reset-auth", data="inf", timeout=5)
+        requests.post(f"{store_server.url}/moto-api/reset-auth", data="inf", timeout=5)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -154,17 +143,17 @@ def test_wrong_and_missing_credentials_are_told_to_the_operator(server, store, m
     assert not missing.value.is_passing
 
 
-def test_a_store_that_is_away_is_waited_for(server, store, monkeypatch):
+def test_a_store_that_is_away_is_waited_for(store_server, store, monkeypatch):
     """The same connection works again once the store is back, and nothing is half done."""
     monkeypatch.setattr(files, "ASKED_EVERY_S", 0.05)
     kept_files().save("packs/before.zip", ContentFile(b"before"))
-    server.go_away()
+    store_server.go_away()
     stages = []
 
     def watch(progress) -> None:
         stages.append(progress.stage)
         if stages.count("waiting for the store of files") == 2:
-            server.come_back()
+            store_server.come_back()
 
     with pytest.raises(FilesUnavailable) as away:
         kept_files().open("packs/before.zip")
@@ -177,19 +166,19 @@ def test_a_store_that_is_away_is_waited_for(server, store, monkeypatch):
     assert kept_files().listdir("packs")[1] == ["7.zip", "before.zip"]
 
 
-def test_waiting_ends_with_the_job_and_after_some_minutes(server, store, monkeypatch):
+def test_waiting_ends_with_the_job_and_after_some_minutes(store_server, store, monkeypatch):
     def cancel(progress) -> None:
         if progress.stage.startswith("waiting"):
             raise Cancelled("The job was cancelled.")
 
-    server.go_away()
+    store_server.go_away()
 
     with pytest.raises(Cancelled):
         keep("packs/7.zip", io.BytesIO(b"content"), cancel)
     monkeypatch.setattr(files, "LONGEST_WAIT_S", -1)
     with pytest.raises(FilesUnavailable):
         keep("packs/7.zip", io.BytesIO(b"content"), lambda progress: None)
-    server.come_back()
+    store_server.come_back()
     assert store.names() == []
 
 
@@ -210,9 +199,9 @@ def test_threads_share_a_connection(store):
     assert contents == [b"0123456789" * 1000] * 8
 
 
-def test_a_store_that_fails_is_named_and_the_server_stays_ready(server, store, client, db):
+def test_a_store_that_fails_is_named_and_the_server_stays_ready(store_server, store, client, db):
     well = client.get("/readyz")
-    server.go_away()
+    store_server.go_away()
     health.cache.clear()
 
     here, elsewhere = client.get("/readyz"), client.get("/readyz", REMOTE_ADDR="192.0.2.7")
@@ -220,7 +209,7 @@ def test_a_store_that_fails_is_named_and_the_server_stays_ready(server, store, c
     assert well.json()["checks"]["files"] == "ok"
     assert (here.status_code, elsewhere.json()["checks"]["files"]) == (200, "down")
     assert store.bucket in here.json()["checks"]["files"]
-    server.come_back()
+    store_server.come_back()
     assert store.names() == []  # what is written to look whether one can is deleted
 
 
