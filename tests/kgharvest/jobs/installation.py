@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from tests.programs import run_program, start_program
 PATIENCE_S = 60
 CANCEL = "from kgharvest.models import Job; from kgharvest.jobs.ledger import cancel; cancel"
 NEW_WORDS = "from kgharvest.knowledge.sensitive_words import replace_words; print(replace_words([{!r}]).pk)"
-LOG_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
 
 RELATIONS = {
     "name": "demo",
@@ -99,12 +96,6 @@ class Installation:
         """Cancel a job, and wait until its worker says that it has stopped."""
         self.manage("shell", "-c", f"{CANCEL}(Job.objects.get(pk={pk}))")
         wait_until(lambda: f"Job {pk} was cancelled" in self.worker_log())
-
-    def seconds_to_stop(self, pk: int) -> float:
-        """Return how long after its cancellation the worker stopped."""
-        [line] = [line for line in self.worker_log().splitlines() if f"Job {pk} was cancelled" in line]
-        stopped_at = datetime.fromisoformat(LOG_TIME.search(line).group().replace(",", "."))
-        return (stopped_at - datetime.fromisoformat(self.job(pk)["finished_at"])).total_seconds()
 
     def worker_log(self) -> str:
         return (self.folder / "worker.log").read_text()
