@@ -185,7 +185,7 @@ def round_events(request: HttpRequest, path: str) -> HttpResponse:
 @researcher_required
 def round_events_file(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path)
-    response = StreamingHttpResponse(round.events.json_lines(), content_type="text/plain; charset=utf-8")
+    response = StreamingHttpResponse(round.events.json_lines(), content_type="application/x-ndjson")
     response["Content-Disposition"] = f'attachment; filename="{round.name}-events.jsonl"'
     return response
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from kgharvest.celery import app
 from kgharvest.jobs import messages
 from kgharvest.management.command import has_pending_migrations
 from kgharvest.operations.files import FilesUnavailable, kept_files
+
+logger = logging.getLogger(__name__)
 
 BROKER = f"files in {settings.BROKER_DIR}" if hasattr(settings, "BROKER_DIR") else app.connection().as_uri()
 DATABASE_ERRORS = (DatabaseError, InterfaceError)  # the latter for a connection that was cut
@@ -73,6 +76,10 @@ def check_files() -> Finding:
             files.check()
         except FilesUnavailable as error:
             finding = Finding(False, error.reason)
+        except Exception as error:  # of whatever lies between here and the store: a probe tells it
+            logger.exception("The store of files could not be checked.")
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            finding = Finding(False, f"{files.place} could not be checked ({reason}); the log says more")
         else:
             finding = Finding(True, files.place)
         cache.set(FILES, finding, None)

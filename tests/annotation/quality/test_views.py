@@ -382,9 +382,11 @@ def test_events_are_shown_and_exported(researcher_client, round, annotator, rese
     exclude_annotator(annotator, "guesses", by=researcher)
 
     page = researcher_client.get(f"{PILOT}events/").text
-    lines = b"".join(researcher_client.get(f"{PILOT}events.jsonl").streaming_content).splitlines()
+    file = researcher_client.get(f"{PILOT}events.jsonl")
+    lines = b"".join(file.streaming_content).splitlines()
 
     assert "excluded the annotator, 3 judgments taken out: guesses" in page
+    assert file.headers["Content-Type"] == "application/x-ndjson"
     kinds = [json.loads(line)["kind"] for line in lines]
     assert (kinds[0], kinds[-2:]) == ("opened", ["limits_set", "excluded"])
 

@@ -100,6 +100,24 @@ def test_a_store_that_is_silent_is_waited_for_by_one_request_alone(monkeypatch):
     assert store.told_meanwhile == health.Finding(False, "s3://lab has not answered yet")
 
 
+def test_a_store_that_fails_in_a_way_nobody_foresaw_is_told_in_a_sentence(client, monkeypatch):
+    class Broken:
+        place = "s3://lab"
+
+        def check(self):
+            raise RuntimeError("no room for a temporary file")
+
+    monkeypatch.setattr(health, "kept_files", Broken)
+    said = "s3://lab could not be checked (RuntimeError: no room for a temporary file); the log says more"
+
+    first = client.get("/readyz")
+    cache.delete("operations:readiness")
+    second, elsewhere = client.get("/readyz"), client.get("/readyz", **FOREIGN)
+
+    assert [response.json()["checks"]["files"] for response in (first, second, elsewhere)] == [said, said, "down"]
+    assert first.status_code == 200  # as for every store that fails
+
+
 @pytest.mark.parametrize(
     ("token", "sent", "address", "status"),
     [
