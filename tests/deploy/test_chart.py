@@ -43,7 +43,7 @@ VALUES: dict[str, dict[str, Any]] = {
         },
         "workers": {"gpu": GPU | {"nodeSelector": {"pool": "gpu"}}, "bare": GPU | {"gpus": 0, "queues": "harvest"}},
         "persistence": {"enabled": True, "storageClass": "shared"},
-        "networkPolicy": {"enabled": True},
+        "networkPolicy": {"enabled": True, "prometheusNamespace": "monitoring"},
     },
     "a volume that is there": {"existingSecret": "a", "persistence": {"enabled": True, "existingClaim": "files"}},
     "no workers": {"existingSecret": "a", "workers": {"light": None, "harvest": None, "gpu": None}},
@@ -135,6 +135,8 @@ def test_what_kubernetes_does_not_know_is_noticed():
         {"existingSecret": "a", "workers": {"gpu": {"queues": "gpus"}}},
         {"existingSecret": "a", "workers": {"web": GPU}},
         {"existingSecret": "a", "replicas": 3},
+        {"existingSecret": "a", "networkPolicy": {"enabled": True, "ingressNamespace": ""}},
+        {"existingSecret": "a", "networkPolicy": {"prometheusNamespace": ["monitoring"]}},
     ],
     ids=str,
 )
@@ -221,6 +223,22 @@ def test_the_ingress_answers_for_the_host_and_path_of_the_base_url():
         objects({"existingSecret": "a"})["Ingress", "lab-kgharvest"]["spec"]["rules"][0]["http"]["paths"][0]["path"]
         == "/"
     )
+
+
+@pytest.mark.parametrize(
+    ("prometheus", "namespaces"), [("", ["ingress-nginx"]), ("monitoring", ["ingress-nginx", "monitoring"])]
+)
+def test_the_ingress_and_prometheus_alone_reach_the_web_servers(prometheus, namespaces):
+    changes = {"existingSecret": "a", "networkPolicy": {"enabled": True, "prometheusNamespace": prometheus}}
+
+    policy = objects(changes)["NetworkPolicy", "lab-kgharvest"]
+
+    [rule] = policy["spec"]["ingress"]
+    assert rule["ports"] == [{"port": "http"}]
+    assert rule["from"] == [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in namespaces
+    ]
+    assert faults_of(policy) == []
 
 
 def test_the_notes_name_deployments_that_are_there():
