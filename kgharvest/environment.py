@@ -129,6 +129,25 @@ def networks(name: str) -> list[IPv4Network | IPv6Network]:
         raise ImproperlyConfigured(f"{name}: {error}; give networks as 10.0.0.0/8,127.0.0.1/32.") from None
 
 
+def lm_servers(name: str) -> dict[str, str]:
+    """Return, by address, the variable with the key of each server: "http://a/v1 https://b/v1=NAME"; "" for none."""
+    entries = [
+        re.fullmatch(r"(https?://[^\s=]+)(?:=([A-Za-z_]\w*))?", word) for word in os.environ.get(name, "").split()
+    ]
+    if not all(entries):
+        raise ImproperlyConfigured(
+            f"{name} has an entry that is no address; give addresses as http://host:8000/v1, and where a server wants "
+            "a key, behind = the name of the variable that holds it: https://host/v1=KGHARVEST_LM_SERVER_API_KEY."
+        )
+    servers = {entry[1].rstrip("/"): entry[2] or "" for entry in entries if entry}
+    if os.environ.get("KGHARVEST_LM_SERVER_API_KEY") and "KGHARVEST_LM_SERVER_API_KEY" not in servers.values():
+        raise ImproperlyConfigured(
+            "KGHARVEST_LM_SERVER_API_KEY is set, and no server is said to be the one that it belongs to; write "
+            f"=KGHARVEST_LM_SERVER_API_KEY behind the address of that server in {name}."
+        )
+    return servers
+
+
 def generated_secret_key(path: Path) -> str:
     """Return the key kept in `path`, made on first use; two processes that start at once agree on it."""
     if restoring_key(path).exists() and sys.argv[1:2] != ["restore"]:

@@ -25,6 +25,7 @@ from kgharvest.environment import (
     flag,
     generated_secret_key,
     limit,
+    lm_servers,
     mail,
     networks,
     openid,
@@ -285,8 +286,8 @@ SPECTACULAR_SETTINGS = {
 # Networks besides the internet that webhooks may lead to, by plain http, too
 WEBHOOK_NETWORKS = networks("KGHARVEST_WEBHOOK_NETWORKS")
 
-# Addresses of the log-probability servers whose LMs may be harvested; questions and the key go there
-LM_SERVERS = tuple(url.rstrip("/") for url in os.environ.get("KGHARVEST_LM_SERVERS", "").split())
+# Addresses of the log-probability servers whose LMs may be harvested, with the variable that holds the key of each
+LM_SERVERS = lm_servers("KGHARVEST_LM_SERVERS")
 
 # Where chat models are asked to list tuples, if a launch names no address; it is trusted (docs/harvesting.md)
 CHAT_BASE_URL = os.environ.get("KGHARVEST_CHAT_BASE_URL", "").strip()

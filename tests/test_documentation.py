@@ -54,3 +54,16 @@ def test_each_command_is_documented_and_each_option_has_help(name: str) -> None:
 
     assert re.search(rf"`{name}\b", "".join(page.read_text() for page in PAGES))
     assert [option.dest for option in options if not option.help] == []
+
+
+def settings_read(text: str) -> set[str]:
+    return set(re.findall(r"\bKGHARVEST_[A-Z0-9_]*[A-Z0-9]\b", text))
+
+
+def test_each_setting_that_the_code_reads_has_a_row_in_operations() -> None:
+    programs = [ROOT / "run", ROOT / "gunicorn.conf.py", *(path for app in APPS for path in (ROOT / app).rglob("*.py"))]
+    read = set().union(*(settings_read(path.read_text()) for path in programs))
+    rows = re.findall(r"^\| (`[^|]*) \|", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+
+    assert "KGHARVEST_DATA_DIR" in read
+    assert sorted(read - settings_read(" ".join(rows))) == []

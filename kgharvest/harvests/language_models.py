@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
 
 
-SERVER_KEY_VARIABLE = "KGHARVEST_LM_SERVER_API_KEY"
 KEPT = 2  # LMs in memory, the ones used last
 _loaded: list[str] = []
 
@@ -80,7 +79,7 @@ def _loadable(name: str, revision: str = "") -> LanguageModel:
 
 
 def check_server(served: ServedName) -> None:
-    """Raise NotFound unless the operator has named the server's address: questions and the key go there."""
+    """Raise NotFound unless the operator has named the server's address: questions and its key go there."""
     if served.base_url not in settings.LM_SERVERS:
         raise NotFound(
             f"{served.base_url} is no server of LMs that this installation asks; its operator names them with "
@@ -176,7 +175,7 @@ def _load(name: str, revision: str | None, device: str, dtype: str, random_seed:
         check_server(served)
         if random_seed is not None:
             raise NotFound(f"{name} is behind a server, which draws no random weights; leave the control out.")
-        return load_served(served, name, revision, SERVER_KEY_VARIABLE)
+        return load_served(served, name, revision, settings.LM_SERVERS[served.base_url])
     from kgharvest.engine.language_models import loading
 
     return loading.load(name, revision, device, dtype, random_seed)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
+from kgharvest.environment import lm_servers
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models
 from kgharvest.models import LanguageModel
@@ -16,7 +18,7 @@ URL = "http://gpu.example:8000/v1"
 
 @pytest.fixture
 def listed(settings):
-    settings.LM_SERVERS = (URL,)
+    settings.LM_SERVERS = {URL: ""}
 
 
 @pytest.mark.parametrize("named", [language_models.get_language_model, language_models.language_model_for_pages])
@@ -48,9 +50,40 @@ def test_pages_take_no_tokenizer_from_a_folder(listed):
 def test_it_is_loaded_like_any_other_lm(settings, tmp_path):
     folder = tiny_gpt2(tmp_path)
     with serving_lm(TinyServer(folder)) as fake:
-        settings.LM_SERVERS = (fake.url,)
+        settings.LM_SERVERS = {fake.url: ""}
         named = language_models.get_language_model(f"{fake.url}#tiny@{folder}")
         lm = language_models.load(named, "cpu", "float32")
 
     assert LanguageModel.objects.get().name == f"{fake.url}#tiny@{folder}"
     assert (lm.revision, lm.client.n_ranked) == ("as served", 20)
+
+
+def test_a_key_goes_to_the_server_that_it_belongs_to_and_to_no_other(settings, tmp_path, monkeypatch):
+    folder = tiny_gpt2(tmp_path)
+    monkeypatch.setenv("KEY_OF_LAB", "kept-by-the-lab")
+    with serving_lm(TinyServer(folder)) as lab, serving_lm(TinyServer(folder)) as other:
+        monkeypatch.setenv("KGHARVEST_LM_SERVERS", f"{lab.url}/=KEY_OF_LAB {other.url}")
+        settings.LM_SERVERS = lm_servers("KGHARVEST_LM_SERVERS")
+        for fake in (lab, other):
+            language_models.load(language_models.get_language_model(f"{fake.url}#tiny@{folder}"), "cpu", "float32")
+
+    assert {headers.get("Authorization") for headers in lab.headers} == {"Bearer kept-by-the-lab"}
+    assert {headers.get("Authorization") for headers in other.headers} == {None}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"KGHARVEST_LM_SERVERS": "gpu.example:8000/v1"},
+        {"KGHARVEST_LM_SERVERS": f"{URL}=sk-secret"},
+        {"KGHARVEST_LM_SERVERS": f"{URL} https://b.example/v1", "KGHARVEST_LM_SERVER_API_KEY": "sk-secret"},
+    ],
+)
+def test_servers_that_cannot_be_told_are_refused_in_a_sentence_without_a_key(monkeypatch, variables):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(ImproperlyConfigured, match=r"^KGHARVEST_LM_SERVER.*[.]$") as refused:
+        lm_servers("KGHARVEST_LM_SERVERS")
+
+    assert "secret" not in str(refused.value)
