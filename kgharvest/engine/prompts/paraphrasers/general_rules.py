@@ -11,15 +11,19 @@ from kgharvest.engine.prompts.paraphrasers.rewriting import Rewrite
 
 # Nothing can be taken out of a clause that begins with one of these, or out of a list.
 NO_ISLAND = (
-    r"(?!to )"
-    r"(?:(?!\b(?:when|if|because|while|although|though|that|which|who|where|what|than|as|and|or|but|it|there)\b|,).)+?"
+    r"(?!(?:to|travel|go|look|think|take|try|see|visit|find|use|buy) )"
+    r"(?:(?!\b(?:when|if|because|while|although|though|that|which|who|where|what|than|as|and|or|but|it|there)\b|,|"
+    r"\b(?:is|are|was|were) (?:the|an?) ).)+?"
 )
 # What the last entity of a clause may follow, for a cleft to take it away: a verb or a preposition of its own.
 BEFORE_OBJECT = (
     r"(?<!\bthe)(?<!\ba)(?<!\ban)(?<!\bsome)(?<!\bis)(?<!\bare)(?<!\bwas)(?<!\bbe)(?<!\bcalled)(?<!\bnamed)(?<!\bvery)(?<!\bcan)(?<!\bcannot)(?<!\bwill)"
-    r"(?<!\bmay)(?<!\bmust)(?<!\bevery)(?<!\bmost)(?<!\bmany)(?<!\bits)(?<!\btheir)(?<!\bnot)"
+    r"(?<!\bmay)(?<!\bmust)(?<!\bevery)(?<!\bmost)(?<!\bmany)(?<!\bits)(?<!\btheir)(?<!\bnot)(?<!\bof)"
 )
 NO_CONJUNCTION = r"(?:(?!\b(?:when|if|because|while|although|though|where)\b).)+"
+# Nouns that ask for an infinitive: "the ability to fly" has no purpose in it.
+NO_TASK = r"(?!(?:ability|capacity|reason|way|place|chance|right|time|step|desire|wish|need|job|moment|power)\b)"
+NO_COPULA = r"(?<! is)(?<! was)(?<! are)(?<! were)"
 LEADS_TO = r"(?:lead|leads|go|goes|belong|belongs|travel|travels|come|comes|move|moves|refer|refers|flee|return)"
 PLACE_OR_MEANS = r"(?P<prep>in|at|on|from|with|for|among|without|during|near|inside|through)"
 PEOPLE = r"(?:people|you|we|many people|most people|tourists|customers|families|children|doctors|workers)"
@@ -55,7 +59,8 @@ GENERAL_REWRITES = (
     ),
     Rewrite(
         "purpose fronted",
-        rf"(?P<main>(?!it |there ){NO_CONJUNCTION}?(?:<ENT\d+>s?|\b(?:the|an?) [a-z]+)) (?:in order )?to {{rest}}",
+        rf"(?P<main>(?!it |there ){NO_CONJUNCTION}?(?:<ENT\d+>s?|\b(?:the|an?) {NO_TASK}[a-z]+)) (?:in order )?"
+        r"to (?P<rest>\S.*)",
         ("to {rest}, {main}", "in order to {rest}, {main}"),
     ),
     Rewrite(
@@ -73,7 +78,8 @@ GENERAL_REWRITES = (
     ),
     Rewrite(
         "adjunct moved to the front",
-        rf"(?P<main>\S+ {NO_CONJUNCTION}) {PLACE_OR_MEANS} {{B}}",
+        rf"(?!(?:to|when|if|because|while|although|for|with) )(?P<main>\S+ {NO_CONJUNCTION}{NO_COPULA}) (?!from|with )"
+        rf"{PLACE_OR_MEANS} {{B}}",
         ("{prep} {B}, {main}",),
     ),
     Rewrite(

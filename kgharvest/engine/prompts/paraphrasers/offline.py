@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
 
 from kgharvest.engine.language_models.base import LanguageModel, fits
 from kgharvest.engine.prompts.paraphrasers.general_rules import GENERAL_REWRITES
 from kgharvest.engine.prompts.paraphrasers.infilling import refill
 from kgharvest.engine.prompts.paraphrasers.rewrite_rules import REWRITES
-from kgharvest.engine.prompts.paraphrasers.rewriting import clause_of, prompt_of
+from kgharvest.engine.prompts.paraphrasers.rewriting import (
+    Rewrite,
+    clause_of,
+    expanded,
+    prompt_of,
+    without_adverbial,
+)
+from kgharvest.engine.prompts.paraphrasers.synonyms import with_heads, with_synonyms
+from kgharvest.engine.prompts.paraphrasers.wordings import RELATION_REWRITES
 from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import entity_logprobs
 
 BATCH_SIZE = 64
+MOST = 60  # wordings of one prompt; an LM has to read each
 # Frames leave the meaning of the clause in them as it is.
 FRAMES = (
     "it is well known that {clause}",
@@ -31,6 +40,11 @@ FRAMES = (
     "if I remember this correctly, {clause}",
     "{clause}, as has been found out again and again",
     "only later was it found out that {clause}",
+)
+# Clefts, fronted topics and the like: a part of the clause is brought out.
+BROUGHT_OUT = re.compile(
+    r"^it (?:is|was) (?:in |at |on )?(?:(?:an?|the) )?(?:<ENT|[a-z]+ (?:that|who) )|^what |\b(?:is|was|are) what |"
+    r"something that|known to|^as for|^take |^when (?:it comes to|people talk|you compare)|serves? as|there is a chance"
 )
 FRAME_PATTERNS = [re.compile(re.escape(frame).replace(r"\{clause\}", "(?P<clause>.*)")) for frame in FRAMES]
 
@@ -81,10 +95,27 @@ def statement_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate |
 
 
 def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
-    """Return what the rules make of `prompt`, of a framed one without its frame; each wording once."""
-    clause = bare_clause(prompt)
-    texts = [text for rule in (*REWRITES, *GENERAL_REWRITES) for text in rule.apply(clause)]
-    return [prompt_of(text) for text in dict.fromkeys(texts) if text != clause]
+    """Return what the rules make of `prompt`, of a framed one without its frame; each wording once, at most MOST.
+
+    First the wordings of known relations, then those of syntax, then synonyms, in the clause and in what was made of
+    it. What is brought out by a cleft or the like is not brought out again.
+    """
+    clause = expanded(bare_clause(prompt))
+    adverbial, main = without_adverbial(clause)
+    known = list(said_by(RELATION_REWRITES, with_heads(clause)))
+    known += [f"{adverbial}{text}" for text in said_by(RELATION_REWRITES, with_heads(main))]
+    ordinary = [f"{adverbial}{text}" for text in said_by(REWRITES, main)] + list(said_by(REWRITES, clause))
+    general = list(said_by(GENERAL_REWRITES, clause))
+    if BROUGHT_OUT.search(clause):
+        ordinary, general = [text for text in ordinary if not BROUGHT_OUT.search(text)], []
+    synonymous = list(with_synonyms(clause))
+    mixed = [text for made in known + ordinary for text in islice(with_synonyms(made), 1)]
+    texts = dict.fromkeys(known + ordinary + synonymous + general + mixed)
+    return [prompt_of(text) for text in texts if text != clause][:MOST]
+
+
+def said_by(rules: Iterable[Rewrite], clause: str) -> Iterator[str]:
+    return (text for rule in rules for text in rule.apply(clause))
 
 
 def framed(prompt: PromptTemplate) -> list[PromptTemplate]:

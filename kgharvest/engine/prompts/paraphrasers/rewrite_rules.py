@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from kgharvest.engine.prompts.paraphrasers.rewriting import Rewrite
 
+STATIVE = (
+    r"(?:want|hold|ha|deserve|depend|relie|belong|need|know|like|love|mean|contain|consist|lie|stand|own|live|count|"
+    r"represent|serve|share|border|come|become|cost|equal|exist|fit|matter|owe|possess|prefer|resemble|seem|suit|"
+    r"tend|weigh)s "
+)
+# What is good news: of what is "impossible" nobody has reason to be happy.
+GLAD = r"(?:an? )?(?:very )?(?:worth|good|great|nice|lovely|wonderful|fine|pleas|achievement|success|big moment)"
+# What says whom it means only after it: "they use it when people are there".
+PRONOUN = r"(?:they|he|she|this|it (?!is|was)|one)\b"
+FIXED_BEFORE = r"when (?:it comes to|people talk|we speak|you compare)"
+
 REWRITES = (
     Rewrite(
         "separation",
@@ -65,7 +76,8 @@ REWRITES = (
     ),
     Rewrite(
         "concession",
-        "{A} can {B},? but (?:(?:is|are) )?not good at(?: it)?",
+        r"{A} (?:can|is able to) {B},? (?:but|just|though|although|yet)(?: (?:is|are))? "
+        r"(?:not good at(?: it)?|(?:rather |quite |just )?(?:badly|poorly)|(?:not|never) (?:(?:very|really) )?well)",
         (
             "although {A} can {B}, it is not good at it",
             "{A} can {B}, but not very well",
@@ -141,7 +153,7 @@ REWRITES = (
     ),
     Rewrite(
         "evaluation",
-        "it(?:['’]s| is) {words} for {A} to {rest}",
+        f"it is (?={GLAD}){{words}} for {{A}} to {{rest}}",
         (
             "for {A} to {rest} is {words}",
             "if {A} manages to {rest}, it is {words}",
@@ -199,8 +211,10 @@ REWRITES = (
         (
             "{A} is known to {verbs:base} {rest}",
             "it is {A} that {verbs} {rest}",
-            "{verbs:gerund} {rest} is what {A} does",
         ),
+    ),
+    Rewrite(
+        "activity as a topic", f"{{A}} (?!{STATIVE}){{verbs}} {{rest}}", ("{verbs:gerund} {rest} is what {A} does",)
     ),
     Rewrite(
         "plural verb phrase as a topic",
@@ -341,7 +355,7 @@ REWRITES = (
     ),
     Rewrite(
         "state",
-        "{A} {is} {words} {preposition} {B}",
+        "{A} {is} (?!(?:in|at|on|of) ){words} {preposition} {B}",
         (
             "{B} {is} what {A} {is} {words} {preposition}",
             "it {is} {B} that {A} {is} {words} {preposition}",
@@ -383,9 +397,9 @@ REWRITES = (
     Rewrite(
         "inclusion",
         "(?P<whole>.*<ENT.*) includes? {B}",
-        ("{B} is among {whole}", "among {whole} is {B}", "{whole}, for example {B}"),
+        ("{B} is among {whole}", "among {whole} is {B}"),
     ),
-    Rewrite("belonging", "{A} belongs? to {B}", ("{A} is part of {B}", "{B} has {A}", "{A} is owned by {B}")),
+    Rewrite("belonging", "{A} belongs? to {B}", ("{A} is part of {B}", "{B} has {A}")),
     Rewrite(
         "possession",
         "{A} ha(?:s|ve) {B}",
@@ -397,7 +411,17 @@ REWRITES = (
     Rewrite(
         "cause", "(?P<effect>.*<ENT.*) because of {B}", ("because of {B}, {effect}", "the reason why {effect} is {B}")
     ),
-    Rewrite("main clause first", "{conjunction} {first}, (?:then )?{rest}", ("{rest} {conjunction} {first}",)),
+    Rewrite(
+        "main clause first",
+        rf"(?!{FIXED_BEFORE}){{conjunction}} {{first}}, (?:then )?(?!{PRONOUN}){{rest}}",
+        ("{rest} {conjunction} {first}",),
+    ),
     Rewrite("main clause last", "{first} {conjunction} {rest}", ("{conjunction} {rest}, {first}",)),
+    Rewrite("condition", "if {first}, (?:then )?{rest}", ("provided that {first}, {rest}",)),
+    Rewrite(
+        "repetition",
+        f"(?!{FIXED_BEFORE})when {{first}}, {{rest}}",
+        ("every time {first}, {rest}", "whenever {first}, {rest}"),
+    ),
     Rewrite("purpose first", "to {first}, {rest}", ("{rest} in order to {first}",)),
 )

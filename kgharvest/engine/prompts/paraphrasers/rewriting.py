@@ -15,11 +15,13 @@ from functools import cached_property
 from kgharvest.engine.prompts.paraphrasers.inflection import BASE_OF_PARTICIPLE, IRREGULAR, Word
 from kgharvest.engine.prompts.template import PromptTemplate
 
-_SLOT = r"(?:(?:an?|the|some) )?<ENT\d+>(?:e?s\b)?"
+# Words between an article and a slot that leave the relation as it is.
+_MODIFIER = r"(?:typical|ordinary|common|certain|particular|country|city|town|series|software|film|book|company|state) "
+_SLOT = rf"(?:(?:an?|the|some|any) (?:{_MODIFIER})?)?<ENT\d+>(?:e?s\b)?"
 _WORD = r"(?!ENT)[A-Za-z][\w'’-]*"
 _NO_VERB = (
     r"(?!(?:is|are|was|were|be|has|had|have|can|could|may|might|will|would|should|must|does|do|did|and|or|as|to|than|its|"
-    r"also|not|looks?|sounds?|tastes?|smells?|feels?|remains?|includes?|means?|used|seems?|becomes?|needs?|of|in|on|at|by|for|from|with|belongs?|cannot|but|usually)\b)"
+    r"also|not|looks?|sounds?|tastes?|smells?|feels?|remains?|includes?|means?|used|seems?|becomes?|needs?|of|in|on|at|by|for|from|with|belongs?|cannot|but|usually|often|who|which|that|where)\b)"
 )
 
 _PASTS = "|".join(sorted({past for past, _ in IRREGULAR.values() if past not in ("was", "had", "did", "read", "put")}))
@@ -44,6 +46,8 @@ PARTS = {
     "modal": r"(?:can|could|may|might|will|should|must)",
     "is": r"(?:is|was)",
     "one": r"(?:an?|one)",
+    "s": r"s?",  # of a verb whose subject is {A}
+    "sea": r"(?:an?|the) (?:vast )?(?:ocean|sea)",
     "kind": r"(?:special |common )?(?:kind|type|sort|form|variety)",
     "noun": (
         rf"(?!(?:an?|the|not|very|also|both|one|used|part|kind|type|sort) ){_WORD}"
@@ -55,6 +59,10 @@ PARTS = {
     "first": r"\S[^,]*",
     "rest": r"\S.*",
 }
+
+
+# What a wording says where the pattern has no such part.
+DEFAULTS = {"s": "s", "place": "in"}
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,46 @@ class Rewrite:
     def apply(self, clause: str) -> Iterator[str]:
         match = self.regex.fullmatch(clause)
         if match is not None:
-            parts = {name: Word(text) for name, text in match.groupdict().items()}
+            parts = {name: Word(text) for name, text in (DEFAULTS | match.groupdict()).items()}
             yield from (wording.format_map(parts) for wording in self.wordings)
+
+
+# Contractions and fuller words for them; "<ENT1>'s" is a possessive and stays.
+CONTRACTIONS = (
+    (r"\b(is|are|was|were|does|do|did|has|have|had|could|should|would|must|need)n['’]t\b", r"\1 not"),
+    (r"\bcan['’]t\b", "cannot"),
+    (r"\bwon['’]t\b", "will not"),
+    (r"\b(it|that|there|here|what|where|who|he|she)['’]s\b", r"\1 is"),
+    (r"\b([Yy]ou|[Ww]e|[Tt]hey)['’]re\b", r"\1 are"),
+    (r"\b([Yy]ou|[Ww]e|[Tt]hey|I)['’]ll\b", r"\1 will"),
+    (r"\b([Yy]ou|[Ww]e|[Tt]hey|I)['’]d (?!better\b|[a-z]+ed\b)", r"\1 would "),
+    (r"\b([Yy]ou|[Ww]e|[Tt]hey|I)['’]ve\b", r"\1 have"),
+    (r"^in order to\b|(?<=[a-z>] )in order to\b|(?<=, )in order to\b", "to"),
+)
+FREQUENCY = r"often|frequently|usually|typically|commonly|normally|generally|sometimes|always|mostly"
+# "In the team, ", "administratively, ": no slot, no clause of its own.
+_LEADING = re.compile(
+    r"(?P<adverbial>(?!(?:to|if|when|because|while|although|though|once|using) )[^,<]+, )(?P<main>.+)"
+)
+_WITHIN = re.compile(rf"(?P<before>.*\S) (?P<adverb>{FREQUENCY}) (?P<after>(?!(?:and|or)\b).+)")
+
+
+def expanded(clause: str) -> str:
+    """Return `clause` without contractions: "isn't" -> "is not"."""
+    for contraction, full in CONTRACTIONS:
+        clause = re.sub(contraction, full, clause)
+    return clause
+
+
+def without_adverbial(clause: str) -> tuple[str, str]:
+    """Return an adverbial of `clause` as it begins a sentence, with its comma, or nothing, and the rest of `clause`."""
+    leading = _LEADING.fullmatch(clause)
+    if leading is not None:
+        return leading["adverbial"], leading["main"]
+    within = _WITHIN.fullmatch(clause)
+    if within is not None:
+        return f"{within['adverb']}, ", f"{within['before']} {within['after']}"
+    return "", clause
 
 
 def clause_of(prompt: PromptTemplate) -> str:

@@ -1,0 +1,86 @@
+"""Wordings of relations: what the files say, and what becomes of prompts that are written like one of their lines."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from kgharvest.engine.prompts.paraphrasers.offline import rewritten
+from kgharvest.engine.prompts.paraphrasers.synonyms import with_heads
+from kgharvest.engine.prompts.paraphrasers.wordings import FILES, FOLDER, RELATION_REWRITES, rewrites_of, wordings_of
+from kgharvest.engine.prompts.template import PromptTemplate
+
+GROUPS = [group for name in FILES for group in wordings_of((FOLDER / name).read_text(encoding="utf-8"))]
+PARTS = {"{A}": "<ENT0>", "{B}": "<ENT1>", "{C}": "<ENT2>", "{s}": "s", "{place}": "in", "{sea}": "the ocean"}
+
+
+def written(line: str) -> str:
+    """Return the clause that somebody writes who writes `line`."""
+    return re.sub(r"\{[^}]+\}", lambda part: PARTS[part[0].replace(":bare", "")], line.lstrip("<> "))
+
+
+def rewrites_of_prompt(text: str) -> set[str]:
+    return {prompt.text for prompt in rewritten(PromptTemplate.parse(text))}
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group[0])
+def test_every_line_of_a_group_says_its_slots_once(group: list[str]) -> None:
+    slots = [sorted(re.findall(r"\{([A-C])(?::bare)?\}", line)) for line in group]
+
+    assert all(found == slots[0] for found in slots)
+    assert slots[0] == ["A", "B", "C"][: len(slots[0])]
+    assert all(sorted(re.findall(r"ENT(\d)", written(line))) == ["0", "1", "2"][: len(slots[0])] for line in group)
+    assert [line for line, n in Counter(map(written, group)).items() if n > 1] == []
+
+
+@pytest.mark.parametrize("rule", RELATION_REWRITES, ids=lambda rule: rule.name)
+def test_every_line_is_recognised_as_it_is_written(rule) -> None:  # type: ignore[no-untyped-def]
+    assert rule.regex.fullmatch(with_heads(written(rule.name)))
+
+
+def test_marks_say_whether_a_line_is_said_or_recognised() -> None:
+    group = ["{A} fits {B}", "> {B} suits {A}", "< {A} exactly fits {B}"]
+
+    rules = list(rewrites_of(group))
+
+    assert [rule.name for rule in rules] == ["{A} fits {B}", "< {A} exactly fits {B}"]
+    assert [rule.wordings for rule in rules] == [("{B} suits {A}",), ("{A} fits {B}", "{B} suits {A}")]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("<ENT1> is a book by <ENT0> .", "<ENT0> wrote <ENT1> ."),
+        ("A <ENT0> requires <ENT1> in order to <ENT2> .", "Without <ENT1>, a <ENT0> cannot <ENT2> ."),
+        ("A <ENT0> can't <ENT2> without <ENT1> .", "A <ENT0> needs <ENT1> to <ENT2> ."),
+        ("If something isn't <ENT1>, it must be <ENT0> .", "What is not <ENT1> must be <ENT0> ."),
+        ("There are many types of <ENT1>, such as <ENT0> .", "<ENT0> is a kind of <ENT1> ."),
+        ("A <ENT0> is usually built from <ENT1> .", "Usually, <ENT1> is the material of a <ENT0> ."),
+        ("In spring, a <ENT0> feeds on <ENT1> .", "In spring, <ENT1> is eaten by a <ENT0> ."),
+        ("<ENT0> feed on <ENT1> .", "<ENT0> eat <ENT1> ."),
+        ("Tourists in <ENT1> go and see the <ENT0> .", "The <ENT0> is a sight in <ENT1> ."),
+        ("A typical <ENT0> is made of <ENT1> .", "People use <ENT1> to make a typical <ENT0> ."),
+    ],
+)
+def test_a_relation_is_said_otherwise(prompt: str, said: str) -> None:
+    assert said in rewrites_of_prompt(prompt)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "never"),
+    [
+        ("Without <ENT1>, it is impossible for a <ENT0> to <ENT2> .", "happy"),
+        ("<ENT0> contains <ENT1> .", "recipe"),  # what contains something need not be a dish
+        ("<ENT0> was written in <ENT1> .", "language"),  # nor is where it was written a language
+        ("<ENT0> follows <ENT1> .", "religion"),
+        ("The <ENT0> has the ability to <ENT1> .", "To <ENT1>, the"),  # not what the ability is for
+        ("<ENT0> is a legal term in <ENT1> .", "is what <ENT0> is a"),
+        ("What <ENT0> prevents is <ENT1> .", "It is"),  # brought out once, not twice
+        ("To see <ENT0>, travel to <ENT1> .", "that travel to"),  # an imperative has no cleft
+        ("When people visit <ENT0>, they see <ENT1> .", "They see"),  # "they" before it is said who
+    ],
+)
+def test_what_does_not_follow_is_not_said(prompt: str, never: str) -> None:
+    assert not [text for text in rewrites_of_prompt(prompt) if never in text]
