@@ -6,6 +6,7 @@ of it.
 
 from __future__ import annotations
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -13,6 +14,8 @@ from django.urls import reverse
 
 from annotation.judging.models import Label
 from annotation.rounds.models import Round
+from kgharvest.engine.language_models.networks.placement import DEVICE_HELP, device_named
+from kgharvest.engine.types import EngineError
 from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job, KnowledgeTuple
 
@@ -29,6 +32,13 @@ class JudgeKind(models.TextChoices):
     CAUSAL = "causal", "causal LM, by the likelier of three answers"
     SCORE = "score", "LM's own score, by a threshold"
     FILE = "file", "answers from a file"
+
+
+def validate_device(name: str) -> None:
+    try:
+        device_named(name)
+    except EngineError as error:
+        raise ValidationError(str(error)) from error
 
 
 class JudgeRunQuerySet(JobQuerySet):
@@ -143,7 +153,9 @@ class JudgeRun(Job):
     timeout_s = models.PositiveSmallIntegerField(
         "seconds for an answer", default=60, validators=[MinValueValidator(1), MaxValueValidator(3600)]
     )
-    device = models.CharField(max_length=20, default="cpu", help_text="Of an LM that runs here: cpu, cuda or cuda:N.")
+    device = models.CharField(
+        max_length=20, default="cpu", validators=[validate_device], help_text=f"Of an LM that runs here: {DEVICE_HELP}."
+    )
     limit = models.PositiveIntegerField(
         "tuples",
         null=True,

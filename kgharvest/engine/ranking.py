@@ -116,7 +116,7 @@ class TokenRanker:
         best = self._logprobs(vectors).masked_fill(~admissible, -torch.inf).topk(k)
         if best.values.isnan().any():
             raise BrokenModel("The LM's logits are NaN; its weights are damaged or overflow in this dtype.")
-        return torch.stack([best.values.double(), best.indices.double()], dim=-1)
+        return torch.stack([best.values.cpu().double(), best.indices.cpu().double()], dim=-1)  # mps has no float64
 
     def _logprobs(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return (R, V) for `vectors` (R, K, d)."""

@@ -162,4 +162,4 @@ class Questions:
         """Return (A,) float64 on the CPU; `rows` in ascending order."""
         first, last = int(rows[0]), int(rows[-1])
         logprobs = torch.log_softmax(self._lm.logits(self._vectors[first : last + 1]), dim=-1)  # (R, V)
-        return logprobs[(rows - first).to(logprobs.device), targets.to(logprobs.device)].double().cpu()
+        return logprobs[(rows - first).to(logprobs.device), targets.to(logprobs.device)].cpu().double()

@@ -13,7 +13,7 @@ from kgharvest.chat_models.options import PREFIX, form_fields, from_arguments
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, HarvestParams
-from kgharvest.harvests.language_models import language_model_for_pages, name_language_model
+from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.picker import RelationPickerForm
@@ -39,7 +39,7 @@ class LaunchForm(RelationPickerForm):
         required=False,
         max_length=5000,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
-        help_text="One a line: a folder on the server with a model, or a hub id.",
+        help_text=f"One a line: {LM_NAMES_HELP}.",
     )
     chat_models = forms.CharField(
         label="Chat models",

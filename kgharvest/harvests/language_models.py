@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from django.conf import settings
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.engine.language_models.networks.placement import AUTO
 from kgharvest.engine.language_models.served.names import ServedName, served_name
 from kgharvest.engine.types import HUB_ID
 from kgharvest.errors import NotFound
@@ -20,8 +22,11 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
 
 
+LM_NAMES_HELP = (  # for commands, forms and the API
+    "a folder on this machine with an LM, a hub id, or http://host:8000/v1#MODEL@TOKENIZER, an LM behind a server"
+)
+PROBED_LM_NAMES_HELP = "a folder on this machine with an LM, or a hub id; no LM behind a server"
 KEPT = 2  # LMs in memory, the ones used last
-_loaded: list[str] = []
 
 
 LOADING = "loading the LM"  # the stage before the LM is asked anything
@@ -123,15 +128,30 @@ def _folder_or_hub_id(name: str) -> str:
     )
 
 
+class Kept(NamedTuple):
+    lm: LoadedLanguageModel
+    device: str
+
+
+_kept: dict[str, Kept] = {}  # by `in_words`, the one used last at the end
+
+
 def load(language_model: LanguageModel, device: str, dtype: str, random_seed: int | None = None) -> LoadedLanguageModel:
     """Return the LM in memory. Only for workers and commands: it imports torch, which must not happen before a fork.
 
     random_seed: of weights that take the place of its own, for a control that knows nothing.
     """
     _use_threads(1 if language_model.name in EMBEDDED_LMS else None)
-    lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
-    _note_loaded(in_words(str(language_model), device, dtype) + ("" if random_seed is None else ", random weights"))
-    return lm
+    name = in_words(str(language_model), device, dtype)
+    if random_seed is not None:
+        name += f", random weights ({random_seed})"
+    kept = _kept.pop(name, None)
+    if kept is None:
+        _make_room(device)
+        lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
+        kept = Kept(lm, device)
+    _kept[name] = kept
+    return kept.lm
 
 
 def in_words(name: str, device: str, dtype: str) -> str:
@@ -141,12 +161,16 @@ def in_words(name: str, device: str, dtype: str) -> str:
 
 def in_memory() -> tuple[str, ...]:
     """Return the LMs that this process holds, as `in_words` names them, the one used last at the end."""
-    return tuple(_loaded)
+    return tuple(_kept)
 
 
-def _note_loaded(name: str) -> None:
-    """Keep the names as `_load` keeps the LMs."""
-    _loaded[:] = [*(other for other in _loaded if other != name), name][-KEPT:]
+def _make_room(device: str) -> None:
+    """Let go of LMs before another one is loaded for `device`. One that may take all devices is kept alone."""
+    n_kept = 0 if AUTO in {device, *(kept.device for kept in _kept.values())} else KEPT - 1
+    if len(_kept) > n_kept:
+        for name in list(_kept)[: len(_kept) - n_kept]:
+            del _kept[name]
+        gc.collect()  # their modules refer to each other
 
 
 def _use_threads(n: int | None) -> None:
@@ -163,7 +187,6 @@ def _own_number_of_threads() -> int:
     return torch.get_num_threads()
 
 
-@lru_cache(maxsize=KEPT)
 def _load(name: str, revision: str | None, device: str, dtype: str, random_seed: int | None) -> LoadedLanguageModel:
     if name in EMBEDDED_LMS:
         from kgharvest.engine.language_models.compact import load_compact

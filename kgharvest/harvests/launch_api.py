@@ -18,7 +18,7 @@ from kgharvest.api.views import ApiView, DetailView, ListView
 from kgharvest.chat_models.options import api_fields, options_from
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import HarvestParams
-from kgharvest.harvests.language_models import language_model_for_pages, name_language_model
+from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
 from kgharvest.harvests.launches import (
     Plan,
     cancel_launch,
@@ -78,7 +78,7 @@ class LaunchInput(StrictSerializer):
         child=serializers.CharField(max_length=500),
         default=list,
         max_length=100,
-        help_text="Names: of an LM that comes with the project, a folder on the server or a hub id.",
+        help_text=f"Names: of an LM that comes with the project, {LM_NAMES_HELP}.",
     )
     chat_models = serializers.ListField(
         child=serializers.CharField(max_length=500),

@@ -165,7 +165,7 @@ app.steps["worker"].add(Duties)
 
 @signals.celeryd_init.connect
 def set_up_worker(instance, options, **kwargs) -> None:
-    """Before any process is forked. Without `--queues`, jobs for a CUDA device are taken only where there is one."""
+    """Before any process is forked. Without `--queues`, jobs for a GPU are taken only where there is one."""
     workers.open_reports()
     if not options.get("queues") and not devices.gpus():
         instance.app.amqp.queues.deselect([GPU])

@@ -288,8 +288,8 @@ def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
         return ""
     if missing == {GPU}:
         return (
-            "No worker that has a GPU is running, so jobs that ask for a CUDA device wait. Start one on a machine with "
-            "a GPU, with ./run worker; it finds the jobs by itself."
+            "No worker that has a GPU is running, so jobs for the devices cuda and auto wait. Start one on a "
+            "machine with a GPU, with ./run worker; it finds the jobs by itself."
         )
     if taken:
         names = " or ".join(sorted(missing))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -14,6 +15,7 @@ from django.db import DatabaseError, OperationalError, ProgrammingError, connect
 from django.db.migrations.executor import MigrationExecutor
 from tqdm import tqdm
 
+from kgharvest.engine.language_models.networks.placement import DEVICE_HELP, device_named
 from kgharvest.engine.types import EngineError, Progress
 from kgharvest.errors import DomainError, fault_of_machine
 from kgharvest.jobs import ledger
@@ -97,6 +99,17 @@ def natural(text: str) -> int:
     if number < 0:
         raise ValueError(text)
     return number
+
+
+def add_device_argument(parser: CommandParser) -> None:
+    parser.add_argument("--device", type=_device, default="cpu", help=DEVICE_HELP)
+
+
+def _device(text: str) -> str:
+    try:
+        return device_named(text)
+    except EngineError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def has_pending_migrations() -> bool:

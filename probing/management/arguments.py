@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgharvest.bulk.file_writing import check_writable, write_atomically
-from kgharvest.harvests.language_models import get_language_model
-from kgharvest.management.command import ProgressBar, natural, positive
+from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, get_language_model
+from kgharvest.management.command import ProgressBar, add_device_argument, natural, positive
 from kgharvest.models import Relation
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
@@ -23,10 +23,10 @@ Search = Callable[..., Iterable[dict[str, Any]]]  # (lm, control, on_progress=..
 
 def add_lm_arguments(parser: ArgumentParser) -> None:
     """Add which LM is asked, with which control, and where the records go."""
-    parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id; a masked LM")
+    parser.add_argument("--model", default="embedded", help=f"embedded (default), {PROBED_LM_NAMES_HELP}")
     parser.add_argument("--revision", default="", help="revision of the LM")
     parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    add_device_argument(parser)
     parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
 
 

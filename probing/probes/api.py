@@ -20,7 +20,7 @@ from kgharvest.api.views import AnyRenderer, ApiView, DetailView, ListView, stre
 from kgharvest.bulk.file_reading import MOST_LINES
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
-from kgharvest.harvests.language_models import language_model_for_pages
+from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import Job, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_SENTENCE
@@ -97,7 +97,7 @@ class ProbeInput(StrictSerializer):
     project = ProjectField()
     relations = serializers.ListField(child=VisibleField(Relation.objects.all()), default=list, max_length=1000)
     sets = serializers.ListField(child=VisibleField(RelationSet.objects.all()), default=list, max_length=1000)
-    model = serializers.CharField(max_length=500, help_text="Name: embedded, a folder on the server or a hub id.")
+    model = serializers.CharField(max_length=500, help_text=f"Name: embedded, {PROBED_LM_NAMES_HELP}.")
     methods = serializers.ListField(
         child=serializers.ChoiceField([*METHODS]), default=[*DEFAULT_METHODS], allow_empty=False, max_length=100
     )

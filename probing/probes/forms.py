@@ -20,7 +20,7 @@ from kgharvest.engine.prompt_learning.registry import (
     systems_with,
 )
 from kgharvest.errors import ImportRefused
-from kgharvest.harvests.language_models import language_model_for_pages
+from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.forms import non_blank_lines
 from kgharvest.relations.picker import RelationPickerForm
@@ -58,7 +58,7 @@ class ProbeForm(RelationPickerForm):
         label="Another LM",
         required=False,
         max_length=500,
-        help_text="Instead: a folder on the server with an LM, or a hub id; most methods need a masked one.",
+        help_text=f"Instead: {PROBED_LM_NAMES_HELP}. Most methods need a masked one.",
     )
     methods = forms.MultipleChoiceField(
         choices=[(method.name, f"{method.name}: {method.help}") for method in METHODS.values()],

@@ -24,8 +24,8 @@ from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
-from kgharvest.harvests.language_models import get_language_model
-from kgharvest.management.command import DomainCommand, add_project_argument
+from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model
+from kgharvest.management.command import DomainCommand, add_device_argument, add_project_argument
 
 MORE_HELP = f"of {', '.join(MORE_SCORES)}: prior-corrected scores, the entities' prior, their frequency"
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
@@ -39,7 +39,7 @@ class Command(DomainCommand):
     help = "Compare scores on known facts and negative samples by their average precision. The result is kept."
 
     def add_arguments(self, parser):
-        parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id")
+        parser.add_argument("--model", default="embedded", help=f"embedded (default), {LM_NAMES_HELP}")
         parser.add_argument(
             "--setting", nargs="+", choices=PROMPT_SETTINGS, metavar="S", help=f"of {', '.join(PROMPT_SETTINGS)}"
         )
@@ -60,7 +60,7 @@ class Command(DomainCommand):
         )
         parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="instead of the embedded LM's world")
         parser.add_argument("--seed", type=int, default=0, help="of the negative samples (0)")
-        parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+        add_device_argument(parser)
         add_project_argument(parser)
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
         parser.add_argument("--samples", type=Path, metavar="F.jsonl", help="write what was scored, with its scores")

@@ -102,5 +102,6 @@ def in_halves(work: Callable[..., torch.Tensor], rows: torch.Tensor, others: tor
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """CUDA has a class for it, the CPU's allocator only a message."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    """CUDA has a class for it, mps and the CPU's allocator only a message."""
+    is_said = any(words in str(error) for words in ("can't allocate memory", "backend out of memory"))
+    return isinstance(error, torch.OutOfMemoryError) or is_said

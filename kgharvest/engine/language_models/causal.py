@@ -15,6 +15,7 @@ import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
 from kgharvest.engine.language_models.networks.heads import N_TOKENS, head_on_hidden, is_close, network_of
+from kgharvest.engine.language_models.networks.split import device_of
 from kgharvest.engine.language_models.pretrained import PretrainedLM, TokenizedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
@@ -96,7 +97,7 @@ def read_whole(network: Any, ids: torch.Tensor) -> torch.Tensor:
 @torch.inference_mode()
 def shares_beginnings(network: Any) -> bool:
     """Return whether what `network` has read of a text can be kept for several continuations, tried on a small one."""
-    ids = torch.arange(N_TOKENS, device=network.device).repeat(2, 1)
+    ids = torch.arange(N_TOKENS, device=device_of(network)).repeat(2, 1)
     ids[1, -1] = 0
     try:
         hidden = after_shared(network, ids, N_TOKENS - 2)

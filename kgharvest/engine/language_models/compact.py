@@ -27,6 +27,7 @@ from kgharvest.engine.language_models.networks.devices import (
     randomize_weights,
     weights_fingerprint,
 )
+from kgharvest.engine.language_models.networks.placement import AUTO
 
 
 def load_compact(
@@ -34,8 +35,11 @@ def load_compact(
 ) -> MaskedLM:
     """Return what `loading.load` returns for the embedded LM in `folder`, sooner.
 
-    name: what messages call it, the folder if it has none. Raises EngineError for a device or dtype that is not there.
+    name: what messages call it, the folder if it has none. device: auto is one GPU, or the CPU. Raises EngineError for
+    a device or dtype that is not there.
     """
+    if device == AUTO:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(device)
     model = CompactBert(read_config(folder)).to(dtype_named(dtype))
     model.load_state_dict(read_weights(folder))

@@ -12,6 +12,7 @@ import torch
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
 from kgharvest.engine.language_models.masked import fill_and_mask
 from kgharvest.engine.language_models.networks.heads import head_on_hidden, network_of
+from kgharvest.engine.language_models.networks.split import device_of
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 
@@ -50,7 +51,7 @@ class Seq2SeqModel:
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         self.name = name
-        self._model, self._tokenizer = model, tokenizer
+        self._model, self._tokenizer, self._device = model, tokenizer, device_of(model)
 
     def beam(self, text: str, n: int) -> list[str]:
         """Return the `n` best outputs of a beam search, best first."""
@@ -75,7 +76,7 @@ class Seq2SeqModel:
 
     def sample(self, text: str, n: int, seed: int) -> list[str]:
         """Return `n` outputs drawn with `seed`; torch's own random state is left as it was."""
-        devices = [self._model.device] if self._model.device.type == "cuda" else []
+        devices = [self._device] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)
             return self._read(self._generate(text, num_beams=1, num_return_sequences=n, do_sample=True, top_p=TOP_P))
@@ -95,7 +96,7 @@ class Seq2SeqModel:
 
     def _encoded(self, text: str) -> Any:
         most = min(self._tokenizer.model_max_length, self._n_positions)
-        return self._tokenizer(text, return_tensors="pt", truncation=True, max_length=most).to(self._model.device)
+        return self._tokenizer(text, return_tensors="pt", truncation=True, max_length=most).to(self._device)
 
     @property
     def _n_positions(self) -> int:

@@ -15,15 +15,18 @@ from transformers.utils.hub import cached_file, extract_commit_hash
 
 from kgharvest.engine.language_models import encoder_decoder
 from kgharvest.engine.language_models.base import LanguageModel
+from kgharvest.engine.language_models.batching import is_out_of_memory
 from kgharvest.engine.language_models.capabilities import check_tokenizer, family_of
 from kgharvest.engine.language_models.networks.devices import (
     check_device,
-    dtype_named,
-    move_to_device,
+    check_dtype,
+    from_pretrained,
     randomize_weights,
+    too_large,
     weights_fingerprint,
 )
 from kgharvest.engine.language_models.networks.heads import text_config
+from kgharvest.engine.language_models.networks.placement import AUTO
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import HUB_ID, BrokenModel, EngineError, ModelNotFound, UnsupportedModel
 
@@ -37,13 +40,14 @@ def load(
 ) -> LanguageModel:
     """Return the LM `name` (a hub id or a local folder) at `revision`, ready to be asked.
 
+    device, dtype: as kgharvest.engine.language_models.networks.placement names them.
     random_seed: of weights that take the place of its own, for a control that knows nothing.
 
     Raises ModelNotFound, UnsupportedModel, BrokenModel if it does not fit on the device, or EngineError for a device or
     dtype that is not there.
     """
     check_device(device)
-    torch_dtype = dtype_named(dtype)
+    check_dtype(dtype, device)
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -55,15 +59,20 @@ def load(
             raise not_found(name)
         auto_class, family = family_of(config, tokenizer, name)
         check_tokenizer(tokenizer, text_config(config).vocab_size, name)
-        options = {"dtype": torch_dtype, "output_loading_info": True}
-        model, report = auto_class.from_pretrained(name, revision=commit, **options)
-        check_complete(name, report)
+        model = load_model(auto_class, name, device, dtype, revision=commit, config=config)
         if random_seed is not None:
             randomize_weights(model, random_seed)
-        model = move_to_device(model.eval().requires_grad_(False), device, name)
-        lm = family(model, tokenizer, name, commit or weights_fingerprint(Path(name)))
-        check_answers(lm)
+        with refusals_said(name, device, dtype):
+            lm = family(model, tokenizer, name, commit or weights_fingerprint(Path(name)))
+            check_answers(lm)
     return lm
+
+
+def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> Any:
+    """Return the model with all its weights. Raises UnsupportedModel if some are not in the checkpoint."""
+    model, report = from_pretrained(auto_class, name, device, dtype, **which)
+    check_complete(name, report)
+    return model
 
 
 def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") -> encoder_decoder.Seq2SeqModel:
@@ -85,8 +94,8 @@ def _load_seq2seq(name: str, revision: str | None, device: str) -> encoder_decod
             "name an encoder-decoder model trained to paraphrase (T5, BART, PEGASUS)."
         )
     tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
-    model = AutoModelForSeq2SeqLM.from_pretrained(name, revision=revision).eval().requires_grad_(False)
-    return encoder_decoder.Seq2SeqModel(move_to_device(model, device, name), tokenizer, name)
+    model, _ = from_pretrained(AutoModelForSeq2SeqLM, name, device, "float32", revision=revision)
+    return encoder_decoder.Seq2SeqModel(model, tokenizer, name)
 
 
 def resolve_commit(name: str, revision: str | None) -> str | None:
@@ -118,6 +127,24 @@ def check_answers(lm: LanguageModel) -> None:
 
 
 @contextmanager
+def refusals_said(name: str, device: str, dtype: str) -> Iterator[None]:
+    """Raise UnsupportedModel for an LM that is asked in vain as it was loaded, and BrokenModel for one too large.
+
+    Mamba computes in float32 on a CPU, and DeBERTa-v2 on one device.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise too_large(name, device, dtype) from error
+        if (dtype, device) == ("float32", "cpu"):
+            raise
+        raise UnsupportedModel(
+            f"The model {name!r} does not compute in {dtype} on {device}; use float32 and one device."
+        ) from error
+
+
+@contextmanager
 def damage_said(name: str) -> Iterator[None]:
     """Raise ModelNotFound for whatever files that lack or are damaged make transformers, tokenizers or torch raise.
 
@@ -129,7 +156,10 @@ def damage_said(name: str) -> Iterator[None]:
     except EngineError:
         raise
     except MemoryError as error:
-        raise BrokenModel(f"The model {name!r} does not fit into memory; use a smaller one.") from error
+        raise BrokenModel(
+            f"The model {name!r} does not fit into memory; use a smaller one, bfloat16, or the device "
+            f"{AUTO}, which leaves on the disk what does not fit."
+        ) from error
     except Exception as error:
         raise not_found(name) from error
 

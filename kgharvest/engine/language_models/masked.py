@@ -11,26 +11,34 @@ from torch import nn
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
 from kgharvest.engine.language_models.networks.architectures import ARCHITECTURES, split_last_layer
 from kgharvest.engine.language_models.networks.heads import network_of, without_projection
+from kgharvest.engine.language_models.networks.split import is_split
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.language_models.soft_words import SoftWords, perturbed_modules
 from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import UnsupportedModel
 
 
 class MaskedLM(PretrainedLM):
     """A masked LM behind the `LanguageModel` protocol."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
-        known = ARCHITECTURES.get(model.config.model_type)
+        self._is_split = is_split(model)
+        known = None if self._is_split else ARCHITECTURES.get(model.config.model_type)
         network, head = (network_of(model), known.head(model)) if known else without_projection(model, name)
         super().__init__(model, tokenizer, name, revision, head)
         self._network = network
         self.mask_id = self.tokens.mask_id
-        self._last_layer = split_last_layer(model)
+        self._last_layer = split_last_layer(model) if known else None
         self._soft_words: SoftWords | None = None
 
     @property
     def word_embeddings(self) -> torch.Tensor:
-        """(V, d): the vector of every token, as the network reads it."""
+        """(V, d): the vector of every token, as the network reads it. Raises UnsupportedModel if it is split."""
+        if self._is_split:
+            raise UnsupportedModel(
+                f"{self.name} is on several devices, where no prompts are learned; use one device, or a setting that "
+                "learns none."
+            )
         weights: torch.Tensor = self._network.get_input_embeddings().weight
         return weights[: self.vocab_size]
 
@@ -55,7 +63,7 @@ class MaskedLM(PretrainedLM):
     def with_soft_words(self, soft_words: SoftWords) -> Self:
         """Return the same LM, in whose prompts token V + i is soft word i. The network is shared."""
         clone = copy(self)
-        clone._soft_words = soft_words
+        clone._soft_words = soft_words.to(self.device)
         return clone
 
     def logits_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
 from kgharvest.engine.language_models.batching import evaluate, tokens_at_once
 from kgharvest.engine.language_models.networks.heads import Head, network_of, text_config
+from kgharvest.engine.language_models.networks.split import device_of, is_split
 from kgharvest.engine.language_models.tokens import Tokens
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
@@ -57,12 +59,13 @@ class PretrainedLM(TokenizedLM, ABC):
         self.name, self.revision = name, revision
         self.vocab_size: int = text_config(model.config).vocab_size
         self.max_tokens = longest_sequence(model)
-        self.device, self.dtype = model.device, model.dtype
+        self.device, self.dtype = device_of(model), model.dtype
         self.tokens = Tokens(tokenizer, self.vocab_size)
         self.is_cased = self.tokens.is_cased
         self.starts_entity, self.continues_entity = self.tokens.starts_entity, self.tokens.continues_entity
         self._network = network_of(model)
-        self._tokens_at_once = tokens_at_once(self.device, weights_per_token(model))
+        # Weights that come from elsewhere for every forward cost more than what is computed with them.
+        self._tokens_at_once = sys.maxsize if is_split(model) else tokens_at_once(self.device, weights_per_token(model))
         self._head = head
         self.is_affine = head.is_affine
         self.n_read = Counter[str]()

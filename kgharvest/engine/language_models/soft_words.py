@@ -28,6 +28,9 @@ class SoftWords:
     vectors: torch.Tensor
     deltas: torch.Tensor | None = None
 
+    def to(self, device: torch.device) -> SoftWords:
+        return SoftWords(self.vectors.to(device), None if self.deltas is None else self.deltas.to(device))
+
     def read_by(self, network: Any, ids: torch.Tensor, word_embeddings: torch.Tensor) -> torch.Tensor:
         """Return (B, T, d), what `network` gives for `ids` (B, T), some of which are soft words."""
         soft = ids - len(word_embeddings)  # (B, T), negative for words

@@ -64,15 +64,14 @@ def write_prepared(prepared: Prepared, params: HarvestParams) -> bytes:
     )
 
 
-def read_prepared(content: bytes, device: str) -> tuple[Prepared, HarvestParams]:
-    """device: where soft words are put."""
+def read_prepared(content: bytes) -> tuple[Prepared, HarvestParams]:
     document = _unpacked(content)
     params = document["params"] | {"disabled_filters": frozenset(document["params"]["disabled_filters"])}
     prompt_set = PromptSet(
         prompts=tuple(EncodedPrompt(*prompt) for prompt in document["prompts"]),
         weights=document["weights"],
         combine=document["combine"],
-        soft_words=document["soft_words"] and SoftWords(*(_tensor(text, device) for text in document["soft_words"])),
+        soft_words=document["soft_words"] and SoftWords(*map(_tensor, document["soft_words"])),
         temperature=document["temperature"],
     )
     chosen = ChosenPrompts(
@@ -92,10 +91,10 @@ def _tensor_text(tensor: torch.Tensor | None) -> str | None:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def _tensor(text: str | None, device: str) -> torch.Tensor | None:
+def _tensor(text: str | None) -> torch.Tensor | None:
     if text is None:
         return None
-    return torch.from_numpy(np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)).to(device)
+    return torch.from_numpy(np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False))
 
 
 # -- parts and their results -------------------------------------------------------------------------------------------

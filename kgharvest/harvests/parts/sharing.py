@@ -56,7 +56,7 @@ class Sharing:
 
         made = prepared_of(self._job)
         if made and made.code_version == code_version():
-            return read_prepared(made.content, self._job.payload["device"])[0]
+            return read_prepared(made.content)[0]
         if made:  # the parts of another version may be other ones
             self._heartbeat.store(lambda: ledger.delete_parts([self._job.pk]))
             self._is_shared = False
@@ -226,7 +226,7 @@ def run_part(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
         from kgharvest.harvests.parts.serialization import read_part, read_prepared, write_result
 
         lm = language_models.load(harvest.language_model, job.payload["device"], job.payload["dtype"])
-    question = question_of(*read_prepared(prepared.content, job.payload["device"]))
+    question = question_of(*read_prepared(prepared.content))
     report = Reporter(heartbeat, part.stage, part.size)
     result = write_result(read_part(part.question).do(lm, question, report))
     return lambda: HarvestPart.objects.filter(pk=part.pk).update(result=result)

@@ -15,6 +15,7 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.chat_models.options import add_arguments, from_arguments
 from kgharvest.engine.filters import FILTERS
+from kgharvest.engine.language_models.networks.placement import DTYPE_HELP, DTYPES
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import (
     CANDIDATES_PER_KEPT,
@@ -24,7 +25,7 @@ from kgharvest.engine.types import (
     ParaphraserSettings,
     PatternBudget,
 )
-from kgharvest.harvests.language_models import get_language_model, name_language_model
+from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
 from kgharvest.harvests.runner import (
     CellUnderWay,
@@ -38,6 +39,7 @@ from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.management.command import (
     DomainCommand,
     ProgressBar,
+    add_device_argument,
     add_project_argument,
     positive,
     run_to_the_end,
@@ -58,7 +60,7 @@ class Command(DomainCommand):
         what = parser.add_argument_group("what")
         what.add_argument("--relation", action="append", default=[], help="name, or set/name; repeatable")
         what.add_argument("--set", dest="set_name", metavar="NAME", help="set of the relations; alone: all of the set")
-        what.add_argument("--model", action="append", help="embedded (default), a folder or a hub id; repeatable")
+        what.add_argument("--model", action="append", help=f"embedded (default), {LM_NAMES_HELP}; repeatable")
         what.add_argument("--revision", default="", help="revision of the LM")
         what.add_argument("--setting", choices=SETTINGS, action="append", help="multi (default), ...; repeatable")
         what.add_argument("--prompt", action="append", default=[], help="use instead of the relation's; repeatable")
@@ -76,8 +78,8 @@ class Command(DomainCommand):
         how.add_argument("--pattern-budget", choices=get_args(PatternBudget), help=f"({defaults.pattern_budget})")
         how.add_argument("--no-filters", action="store_true", help="reject no entity")
         how.add_argument("--seed", type=int, help=f"of the random draws in prompt creation ({defaults.seed})")
-        how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
-        how.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="number format of the LM")
+        add_device_argument(how)
+        how.add_argument("--dtype", choices=DTYPES, default="float32", help=DTYPE_HELP)
         chat = parser.add_argument_group("the chat model that --setting llm asks")
         chat.add_argument("--chat-model", action="append", default=[], help="its name at the endpoint; repeatable")
         add_arguments(chat)

@@ -125,6 +125,13 @@ def test_harvest_refuses_in_one_sentence(options, sentence, enqueued):
     assert not HarvestJob.objects.exists()
 
 
+def test_a_device_or_dtype_that_there_is_not_is_refused():
+    with pytest.raises(CommandError, match="There is no device 'tpu'; name one of cpu, cuda, cuda:N, mps, or auto"):
+        call_command("harvest", "--relation=prevent", "--device=tpu")
+    with pytest.raises(CommandError, match="argument --dtype: invalid choice: 'int4'"):
+        call_command("harvest", "--relation=prevent", "--dtype=int4")
+
+
 def test_tuples_go_out_and_in_again(tmp_path, capsys):
     job = factories.make_harvest([["Dam", "flood"], ["mud", "fire"]])
     call_command("export_tuples", job=str(job.pk), cut="top:1")

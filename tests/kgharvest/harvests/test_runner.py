@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.engine.language_models.networks.placement import DTYPES
 from kgharvest.engine.types import BadPrompt, HarvestParams, HarvestSpec
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models, runner
@@ -111,6 +112,36 @@ def test_results_are_stored_with_weights_ranks_and_reasons():
 
 
 # -- LMs ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        ([("a", "cpu"), ("b", "cpu"), ("a", "cpu"), ("c", "cuda")], ["a on cpu, int8", "c on cuda, int8"]),
+        ([("a", "cpu"), ("b", "cuda"), ("c", "auto")], ["c on auto, int8"]),
+        ([("a", "auto"), ("b", "cpu"), ("c", "cpu")], ["b on cpu, int8", "c on cpu, int8"]),
+        ([("a", "auto"), ("a", "auto")], ["a on auto, int8"]),
+    ],
+)
+def test_two_lms_are_kept_and_one_on_all_devices_alone(monkeypatch, asked, kept):
+    loaded = []
+    monkeypatch.setattr(language_models, "_kept", {})
+    monkeypatch.setattr(language_models, "_load", lambda *how: loaded.append(how) or how)
+
+    for name, device in asked:
+        model = language_models.get_language_model(name)
+        assert language_models.load(model, device, "int8") == (name, None, device, "int8", None)
+
+    assert list(language_models.in_memory()) == kept
+    assert len(loaded) == len(set(loaded)) == len(set(asked))
+
+
+def test_number_formats_are_different_questions():
+    request = make_request()
+
+    jobs = [create_harvest_job(replace(request, dtype=dtype)) for dtype in DTYPES]
+
+    assert len({job.unique_key for job in jobs}) == len({runner.fingerprint(job, "abc") for job in jobs}) == len(DTYPES)
 
 
 def test_an_embedded_lm_is_marked_as_demonstrator():

@@ -38,6 +38,8 @@ def one_device(monkeypatch):
         ("import", {"device": "cuda"}, "light"),
         ("harvest", {"device": "cpu"}, "harvest"),
         ("harvest", {"device": "cuda"}, "gpu"),
+        ("harvest", {"device": "auto"}, "gpu"),
+        ("harvest", {"device": "mps"}, "harvest"),
         ("probe", {"device": "cuda:1"}, "gpu"),
         ("evaluate_scores", {}, "harvest"),
         ("judge", {"is_trusted": True}, "harvest"),

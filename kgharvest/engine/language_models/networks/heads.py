@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
+from kgharvest.engine.language_models.networks.split import device_of
 from kgharvest.engine.types import UnsupportedModel
 
 Layer = Callable[[torch.Tensor], torch.Tensor]
@@ -97,7 +98,7 @@ class Trial(NamedTuple):
     @property
     def scale(self) -> float:
         """Return the number times which `projected` comes nearest to the logits."""
-        projected, logits = self.projected.double(), self.logits.double()
+        projected, logits = self.projected.cpu().double(), self.logits.cpu().double()
         return float((projected * logits).sum() / projected.square().sum())
 
 
@@ -106,7 +107,7 @@ def what_may_follow(model: Any, trial: Trial) -> Iterator[tuple[Layer, bool]]:
     yield nn.Identity(), True
     bias = getattr(model, "final_logits_bias", None)  # BART, mBART, PEGASUS
     if bias is not None:
-        yield lambda logits: logits + bias, True
+        yield lambda logits: logits + bias.to(logits.device), True
     cap = getattr(text_config(model.config), "final_logit_softcapping", None)  # Gemma 2 and later
     if cap:
         yield lambda logits: cap * torch.tanh(logits / cap), False
@@ -169,7 +170,7 @@ def without_projection(model: Any, name: str) -> tuple[Headless, Head]:
 
 
 def trial_ids(model: Any) -> torch.Tensor:
-    return torch.arange(N_TOKENS, device=model.device)[None]
+    return torch.arange(N_TOKENS, device=device_of(model))[None]
 
 
 def model_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:

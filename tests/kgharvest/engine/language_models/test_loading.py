@@ -202,15 +202,9 @@ def test_weights_saved_as_a_pickle_are_read_too(folder):
     assert load(str(folder)).vocab_size == len(AutoTokenizer.from_pretrained(folder))
 
 
-@pytest.mark.parametrize("device", ["cuda:99", "tpu", "nonsense"])
-def test_a_device_that_is_not_there_is_said(folder, device):
-    with pytest.raises(EngineError, match=f"device '{device}' is not there; use cpu"):
-        load(str(folder), device=device)
-
-
-def test_an_unknown_dtype_is_said(folder):
-    with pytest.raises(EngineError, match="Unknown dtype 'int8'; choose one of float32, bfloat16"):
-        load(str(folder), dtype="int8")
+def test_a_device_that_is_not_there_is_said(folder):
+    with pytest.raises(EngineError, match="device 'cuda:99' is not there; use cpu"):
+        load(str(folder), device="cuda:99")
 
 
 def test_a_model_too_large_for_the_device_is_said(folder, monkeypatch):

@@ -30,7 +30,7 @@ def test_a_harvest_through_bytes_is_the_same(tmp_path, monkeypatch, make, settin
     lm, other = load(folder), load(folder)
     alone = harvest(spec, lm)
     content = serialization.write_prepared(prepare(spec, lm), spec.params)
-    prepared, params = serialization.read_prepared(content, "cpu")
+    prepared, params = serialization.read_prepared(content)
 
     def share(stage, parts, do):
         written = [serialization.write_part(part) for part in parts]

@@ -1,0 +1,31 @@
+"""Where an LM's weights are and in which number format, by name: for commands, queues and the engine.
+
+Imports no torch. What this machine has of them, kgharvest.engine.language_models.networks.devices tells.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kgharvest.engine.types import EngineError
+
+AUTO = "auto"  # as much as fits on the GPUs, then in memory, then on the disk
+DEVICE = re.compile(rf"cpu|mps|cuda(:\d{{1,3}})?|{AUTO}")
+DEVICE_HELP = f"cpu, cuda, cuda:N, mps, or {AUTO}: all GPUs, and memory and disk for what they do not hold"
+
+FLOATS = ("float32", "bfloat16", "float16")
+QUANTIZED = ("int8", "nf4")  # LLM.int8() (Dettmers et al. 2022) and QLoRA's 4 bits (Dettmers et al. 2023)
+DTYPES = (*FLOATS, *QUANTIZED)
+DTYPE_HELP = "number format of the LM's weights; int8 and nf4 (4 bits) on an NVIDIA GPU"
+
+
+def device_named(name: str) -> str:
+    """Raises EngineError unless `name` names a device, which this machine need not have."""
+    if not DEVICE.fullmatch(name):
+        raise EngineError(f"There is no device {name!r:.40}; name one of {DEVICE_HELP}.")
+    return name
+
+
+def wants_gpu(device: str) -> bool:
+    """Return whether a job for `device` is for a machine with an NVIDIA GPU. Nothing tells machines with mps apart."""
+    return device == AUTO or device.startswith("cuda")
