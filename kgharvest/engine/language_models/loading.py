@@ -69,8 +69,14 @@ def load(
 
 
 def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> Any:
-    """Return the model with all its weights. Raises UnsupportedModel if some are not in the checkpoint."""
+    """Return the model with all its weights. Raises UnsupportedModel if some are not in the checkpoint.
+
+    Microsoft's DeBERTa-v2 and -v3 checkpoints have another LM head than their config.json lets transformers expect.
+    """
     model, report = from_pretrained(auto_class, name, device, dtype, **which)
+    if any(key.startswith("lm_predictions.") for key in report["unexpected_keys"]):
+        which["config"].legacy = False
+        model, report = from_pretrained(auto_class, name, device, dtype, **which)
     check_complete(name, report)
     return model
 
