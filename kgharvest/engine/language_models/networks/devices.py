@@ -77,9 +77,10 @@ def loading_options(device: str, dtype: str) -> dict[str, Any]:
 def quantization(dtype: str) -> Any:
     from transformers import BitsAndBytesConfig
 
-    if dtype == "int8":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=QUANTIZED_DTYPE)
+    bits: dict[str, Any] = {"load_in_8bit": True}
+    if dtype == "nf4":
+        bits = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": QUANTIZED_DTYPE}
+    return BitsAndBytesConfig(**bits)  # type: ignore[no-untyped-call]
 
 
 def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> tuple[Any, dict[str, Any]]:
