@@ -27,10 +27,12 @@ def next_job(woken_for: int, now: datetime, in_memory: Collection[str]) -> int |
         return woken_for if Job.objects.claimable(now).filter(pk=woken_for).exists() else None
     waiting = Job.objects.claimable(now).filter(queue=queue).order_by("pk")
     oldest = waiting.values_list("pk", flat=True).first()
-    if oldest is None or is_overdue(oldest, queue, now):
-        return oldest
+    if oldest is None:
+        return None
     wanted = waiting.filter(lm__in=in_memory).values_list("pk", flat=True).first() if in_memory else None
-    return wanted or (woken_for if waiting.filter(pk=woken_for).exists() else oldest)
+    chosen = wanted or (woken_for if waiting.filter(pk=woken_for).exists() else oldest)
+    # Looks at all younger jobs of the queue, so only where one would overtake: most messages are for the oldest.
+    return oldest if chosen != oldest and is_overdue(oldest, queue, now) else chosen
 
 
 def is_overdue(job_id: int, queue: str, now: datetime) -> bool:

@@ -56,6 +56,17 @@ def test_a_job_is_overtaken_for_ten_minutes_at_most():
     assert turns.next_job(third, NOW + AT_MOST + timedelta(seconds=1), ["b"]) == first
 
 
+def test_younger_jobs_are_looked_at_only_where_one_would_overtake(monkeypatch):
+    asked = []
+    monkeypatch.setattr(turns, "is_overdue", lambda *question: asked.append(question))
+    first, second, _ = make_jobs("a", "b", "b")
+
+    assert turns.next_job(first, NOW, ["a"]) == turns.next_job(first, NOW, []) == first
+    assert asked == []
+    assert turns.next_job(first, NOW, ["b"]) == second
+    assert asked == [(first, "harvest", NOW)]
+
+
 def test_urgent_and_light_jobs_and_those_of_other_queues_are_left_as_they_are():
     [harvest] = make_jobs("a")
     on_gpu = Job.objects.create(kind="harvest", lm="a", payload={"device": "cuda"})
