@@ -67,6 +67,11 @@ def test_containers_of_kgharvest_may_do_nothing_else_and_stay_up():
         assert service["restart"] == {"migrate": "on-failure", "backup": "no"}.get(name, "unless-stopped")
 
 
+def test_images_are_told_the_commit_that_results_are_stored_with():
+    for name in OURS:
+        assert services()[name]["build"]["args"]["COMMIT"] == "${COMMIT:-}", name
+
+
 def test_tables_are_made_before_anything_runs():
     for name in OURS - {"migrate"}:
         assert services()[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}

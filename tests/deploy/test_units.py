@@ -71,6 +71,11 @@ def test_settings_of_the_example_are_documented_ones():
     assert [name for name in names if f"`{name}`" not in documented] == []
 
 
+def test_the_port_can_be_held_before_the_network_has_its_address():
+    """An address of the network between hosts comes up later than sockets do when a host starts."""
+    assert "FreeBind=yes\n" in (UNITS / "kgharvest-web.socket").read_text()
+
+
 # -- the port that is kept while the web server is replaced ------------------------------------------------------------
 
 

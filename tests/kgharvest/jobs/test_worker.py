@@ -44,6 +44,18 @@ def test_a_job_whose_message_is_lost_is_sent_again(installation):
     assert installation.job(job)["attempts"] == 1
 
 
+def test_a_worker_that_wakes_itself_does_jobs_whose_broker_stays_away(tmp_path, migrated_database):
+    away = {"BROKER_URL": "amqp://127.0.0.1:9//", "DATABASE_URL": "", "DEBUG": "1"}
+    installation = Installation(tmp_path, migrated_database, SLOW_RUNNER_STEPS="2", **away)
+    jobs = [installation.queue_harvest(setting) for setting in ("human", "top1", "multi")]
+    installation.environment["BROKER_URL"] = "filesystem://"
+
+    with installation.worker():
+        wait_until(lambda: all(installation.job(job)["status"] == "succeeded" for job in jobs))
+
+    assert [installation.job(job)["attempts"] for job in jobs] == [1, 1, 1]
+
+
 def test_of_sixty_jobs_every_one_ends_once_though_a_worker_is_killed_twice(tmp_path, migrated_database):
     sixty = Installation(tmp_path, migrated_database, SLOW_RUNNER_STEPS="3")
     models = [option for number in range(20) for option in ("--model", f"lm-{number}")]
