@@ -266,7 +266,7 @@ class Cost:
         return tuple(1000 * (now - then) / n for now, then in zip(self._now(), self._begin, strict=True))
 
 
-def measure_pages(server: WebServer) -> None:
+def measure_pages(server: WebServer, only: str) -> None:
     operator = get_user_model().objects.get(username="operator")
     browser = Reader(server.port, logged_in(operator))
     rounds = {round.name: round for round in Round.objects.filter(name__in=[JUDGED, OPEN])}
@@ -277,7 +277,7 @@ def measure_pages(server: WebServer) -> None:
     pages += round_pages(rounds[JUDGED])
     pages += api_lists(rounds[JUDGED])
     waits = []
-    for page in dict.fromkeys(pages):
+    for page in dict.fromkeys(page for page in pages if only in page):
         waits += measure_page(server, browser, page)
     p95 = quantiles(waits, n=20)[-1]
     print(f"{len(waits)} requests for pages: median {median(waits):.0f} ms, 95th percentile {p95:.0f} ms")
@@ -414,6 +414,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tuples", type=int, default=1_000_000)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--only", default="", metavar="TEXT", help="pages with this in their address")
     options = parser.parse_args()
     settings.DEBUG = False  # else every statement of SQL is kept
     migrate()
@@ -425,7 +426,7 @@ def main() -> None:
         collect_static_files()
         with WebServer(url_of(connection), settings.SECRET_KEY, *SETTINGS_OF_SERVER) as server:
             if "pages" in options.parts:
-                measure_pages(server)
+                measure_pages(server, options.only)
             if "judging" in options.parts:
                 measure_judging(server)
     if "sizes" in options.parts:

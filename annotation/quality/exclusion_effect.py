@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Exists, OuterRef
@@ -97,7 +98,8 @@ def _cells(annotator: Annotator) -> list[dict[str, Any]]:
     accuracy: None for the `reason`, such as a stratum that has no verdict.
     """
     round = annotator.round
-    counts, counts_without = stratum_counts(round), stratum_counts(round)
+    counts = stratum_counts(round)
+    counts_without = deepcopy(counts)
     for stratum, task, n in _drawn_and_judged(annotator):
         k = max(task.n_wanted, round.least_k)
         labels, outcomes = counts_without[stratum]

@@ -76,11 +76,10 @@ class JudgedHarvest:
 
 def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | None:
     """Return the harvest as the newest of `rounds` drew it in which somebody judged it; None if nobody did."""
-    draws = Draw.objects.filter(stratum__job=job, stratum__round__in=rounds, harvested_tuple__job=job)
-    newest = (
-        draws.filter(task__n_judgments__gt=0).order_by("-stratum__round").values_list("stratum__round", flat=True)[:1]
-    )
-    round = Round.objects.filter(pk__in=list(newest)).first()
+    draws = Draw.objects.filter(stratum__job=job, harvested_tuple__job=job)
+    judged = draws.filter(task__n_judgments__gt=0)
+    newest_first = rounds.filter(strata__job=job).distinct().order_by("-pk")
+    round = next((round for round in newest_first if judged.filter(stratum__round=round).exists()), None)
     if round is None:
         return None
     strata = Stratum.objects.sampled().filter(round=round, job=job).order_by("pk")

@@ -92,10 +92,10 @@ def _store(round: Round, document: dict[str, Any], now: datetime, by: User) -> P
 
 def is_judged(round: Round) -> bool:
     """Return whether anybody has said anything about a statement of the round, gold included."""
-    return (
-        Judgment.objects.filter(annotator__round=round).exists()
-        or Adjudication.objects.filter(task__round=round).exists()
-    )
+    by_annotator = Judgment.objects.filter(annotator__round=round).order_by(
+        "annotator", "judged_at"
+    )  # else all are read
+    return bool(by_annotator.values("annotator")[:1]) or Adjudication.objects.filter(task__round=round).exists()
 
 
 def check_unjudged(round: Round) -> None:
