@@ -281,7 +281,8 @@ def statements_executed(act) -> list[str]:
 
 
 def without_values(captured: CaptureQueriesContext) -> list[str]:
-    return [re.sub(r"'[^']*'|\bs\d+_x\d+\b|\b\d+(\.\d+)?\b", "?", query["sql"]) for query in captured]
+    values = r"'[^']*'|\b(true|false)\b|\bs\d+_x\d+\b|\b\d+(\.\d+)?\b"  # SQLite writes booleans as numbers
+    return [re.sub(values, "?", query["sql"]) for query in captured]
 
 
 def both_kinds(annotator) -> tuple[Client, str, str]:
