@@ -21,7 +21,7 @@ from annotation.exchange.judgment_export import FORMATS, judgment_rows
 from annotation.exchange.judgment_import import DUPLICATES, import_judgments
 from annotation.models import Adjudication, Judgment, Label, Round
 from annotation.rounds.api import RoundView
-from kgharvest.api.input import Filters, StrictSerializer
+from kgharvest.api.input import Filters, IdField, StrictSerializer
 from kgharvest.api.views import AnyRenderer, ApiView, ListView
 
 
@@ -57,7 +57,7 @@ class JudgmentSerializer(serializers.ModelSerializer):
 class JudgmentFilters(Filters):
     annotator = serializers.SlugField(source="annotator__code", required=False, help_text="A code.")
     label = serializers.ChoiceField(Label.choices, required=False)
-    task = serializers.IntegerField(min_value=1, required=False)
+    task = IdField(required=False)
 
 
 class JudgmentList(RoundView, ListView):

@@ -10,7 +10,7 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.api.input import JsonParser, StrictSerializer
+from kgharvest.api.input import IdField, JsonParser, StrictSerializer
 from kgharvest.api.views import ApiView, ListView
 from kgharvest.entities.models import EntityCandidate, EntityTable
 from kgharvest.entities.reconciliation import decide_on_candidates, queue_lookup
@@ -117,7 +117,7 @@ class LookupInput(StrictSerializer):
 
 
 class EntityDecisionsInput(StrictSerializer):
-    accepted = serializers.ListField(child=serializers.IntegerField(min_value=1), max_length=1000, default=list)
+    accepted = serializers.ListField(child=IdField(), max_length=1000, default=list)
     refused = serializers.ListField(
         child=serializers.CharField(),
         max_length=1000,

@@ -20,7 +20,7 @@ from annotation.recruiting.pay import bonuses, commands, floor, ledger, review
 from annotation.recruiting.pay.hourly import hourly_pay
 from annotation.recruiting.pay.models import LONGEST_MESSAGE
 from annotation.recruiting.pay.views import ledger_csv
-from kgharvest.api.input import Filters, StrictSerializer
+from kgharvest.api.input import Filters, IdField, StrictSerializer
 from kgharvest.api.views import AnyRenderer, ListView, streamed
 
 Kind, State = PlatformCommand.Kind, PlatformCommand.State
@@ -130,7 +130,7 @@ class PayEntrySerializer(serializers.ModelSerializer):
 
 
 class PayEntryFilters(Filters):
-    submission = serializers.IntegerField(min_value=1, required=False)
+    submission = IdField(required=False)
     side = serializers.ChoiceField(PayEntry.Side.choices, required=False)
 
 
@@ -170,7 +170,7 @@ class CommandSerializer(serializers.ModelSerializer):
 
 
 class CommandInput(StrictSerializer):
-    submission = serializers.IntegerField(min_value=1)
+    submission = IdField()
     kind = serializers.ChoiceField([kind for kind in Kind.choices if kind[0] != Kind.BONUS])
     message = serializers.CharField(
         max_length=LONGEST_MESSAGE,
@@ -185,7 +185,7 @@ class CommandInput(StrictSerializer):
 
 class CommandFilters(Filters):
     state = serializers.ChoiceField(State.choices, required=False)
-    submission = serializers.IntegerField(min_value=1, required=False)
+    submission = IdField(required=False)
 
 
 class CommandList(PanelView, ListView):
@@ -268,13 +268,13 @@ class OpenBonusSerializer(serializers.Serializer):
 
 
 class BonusInput(StrictSerializer):
-    submission = serializers.IntegerField(min_value=1)
+    submission = IdField()
     amount = serializers.IntegerField(min_value=1, max_value=MOST_MONEY, help_text=MONEY)
     reason = serializers.CharField(max_length=commands.LONGEST_REASON, help_text="The person reads it.")
 
 
 class PaidInput(StrictSerializer):
-    submissions = serializers.ListField(child=serializers.IntegerField(min_value=1), min_length=1)
+    submissions = serializers.ListField(child=IdField(), min_length=1)
     total = serializers.IntegerField(min_value=1, help_text=f"Of what was paid to them. {MONEY}")
 
 
@@ -332,7 +332,7 @@ class BonusesPaid(PanelView):
 
 class ApprovalInput(StrictSerializer):
     submissions = serializers.ListField(
-        child=serializers.IntegerField(min_value=1),
+        child=IdField(),
         required=False,
         allow_null=True,
         default=None,
