@@ -87,7 +87,7 @@ def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which
     """Return the model in `dtype` on `device`, frozen, and transformers' report on its weights.
 
     which: its revision and config. Raises EngineError for what is not there, BrokenModel if the model does not fit,
-    UnsupportedModel if it cannot be split.
+    UnsupportedModel if it cannot be split or is saved as nothing here reads it.
     """
     options = loading_options(device, dtype)
     if device != AUTO:
@@ -101,6 +101,11 @@ def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which
         if isinstance(error, ValueError) and SPILLS not in str(error):
             raise
         raise too_large(name, device, dtype) from error
+    except ImportError as error:
+        raise UnsupportedModel(
+            f"The model {name!r} is saved quantized, which needs more packages than kgharvest; name the model "
+            "that it was made from, in int8 or nf4 if it is too large."
+        ) from error
     except IndexError as error:  # transformers 5.23, of BERT's and RoBERTa's tied biases
         if device != AUTO:
             raise

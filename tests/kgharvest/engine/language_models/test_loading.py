@@ -171,6 +171,13 @@ def test_a_type_unknown_to_transformers_is_unsupported(folder, model_type):
         load(str(folder))
 
 
+def test_a_checkpoint_in_a_format_that_nothing_here_reads_is_unsupported(folder):
+    set_config(folder, quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128})
+
+    with pytest.raises(UnsupportedModel, match="is saved quantized, which needs more packages"):
+        load(str(folder))
+
+
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
