@@ -11,22 +11,25 @@ from kgharvest.engine.prompts.paraphrasers.rewriting import Rewrite
 
 # Nothing can be taken out of a clause that begins with one of these, or out of a list.
 NO_ISLAND = (
-    r"(?!(?:to|travel|go|look|think|take|try|see|visit|find|use|buy) )"
+    r"(?!to )"
     r"(?:(?!\b(?:when|if|because|while|although|though|that|which|who|where|what|than|as|and|or|but|it|there)\b|,|"
     r"\b(?:is|are|was|were) (?:the|an?) ).)+?"
 )
-# What the last entity of a clause may follow, for a cleft to take it away: a verb or a preposition of its own.
-BEFORE_OBJECT = (
-    r"(?<!\bthe)(?<!\ba)(?<!\ban)(?<!\bsome)(?<!\bis)(?<!\bare)(?<!\bwas)(?<!\bbe)(?<!\bcalled)(?<!\bnamed)(?<!\bvery)(?<!\bcan)(?<!\bcannot)(?<!\bwill)"
-    r"(?<!\bmay)(?<!\bmust)(?<!\bevery)(?<!\bmost)(?<!\bmany)(?<!\bits)(?<!\btheir)(?<!\bnot)(?<!\bof)"
-)
-NO_CONJUNCTION = r"(?:(?!\b(?:when|if|because|while|although|though|where)\b).)+"
+NO_CONJUNCTION = r"(?:(?!\b(?:when|whenever|if|because|while|although|though|where)\b).)+"
 # Nouns that ask for an infinitive: "the ability to fly" has no purpose in it.
 NO_TASK = r"(?!(?:ability|capacity|reason|way|place|chance|right|time|step|desire|wish|need|job|moment|power)\b)"
 NO_COPULA = r"(?<! is)(?<! was)(?<! are)(?<! were)"
 LEADS_TO = r"(?:lead|leads|go|goes|belong|belongs|travel|travels|come|comes|move|moves|refer|refers|flee|return)"
 PLACE_OR_MEANS = r"(?P<prep>in|at|on|from|with|for|among|without|during|near|inside|through)"
 PEOPLE = r"(?:people|you|we|many people|most people|tourists|customers|families|children|doctors|workers)"
+
+# What takes the last entity of a clause as its object: a preposition, or a verb by its ending or by what it follows.
+TAKES_OBJECT = (
+    r"\b(?<!just )(?:"
+    r"in|on|at|for|from|with|through|after|into|about|against|under|over|via|between|during|by|without|near|"
+    r"(?!(?:is|was|as|its|this|less|towards|called|named|known)\b)[a-z]+(?:s|ed)|"
+    rf"(?:{PEOPLE}|\b(?:can|could|may|might|will|would|should|must|to|often|usually)|<ENT\d+>s?) (?!be\b)[a-z]+)"
+)
 
 GENERAL_REWRITES = (
     Rewrite(
@@ -59,7 +62,8 @@ GENERAL_REWRITES = (
     ),
     Rewrite(
         "purpose fronted",
-        rf"(?P<main>(?!it |there ){NO_CONJUNCTION}?(?:<ENT\d+>s?|\b(?:the|an?) {NO_TASK}[a-z]+)) (?:in order )?"
+        r"(?P<main>(?!it |there )(?!.* (?:and|or|but) )"
+        rf"{NO_CONJUNCTION}?(?:(?<!from )<ENT\d+>s?|\b(?:the|an?) {NO_TASK}[a-z]+)) (?:in order )?"
         r"to (?P<rest>\S.*)",
         ("to {rest}, {main}", "in order to {rest}, {main}"),
     ),
@@ -129,12 +133,26 @@ GENERAL_REWRITES = (
     Rewrite("infinitives exchanged", "(?P<what>an? .*<ENT.*) is to {rest}", ("to {rest} is {what}",)),
     Rewrite(
         "condition in a relative clause",
-        "people who (?P<main>.*<ENT.*?) (?P<how>{modal}|usually|often|also) {rest}",
-        ("when people {main}, they {how} {rest}",),
+        r"(?P<who>people|[a-z]+s|those) who (?P<main>.*<ENT.*?) (?P<how>{modal}|usually|often|also) {rest}",
+        (
+            "when {who} {main}, they {how} {rest}",
+            "if {who} {main}, they {how} {rest}",
+        ),
+    ),
+    Rewrite(
+        "relative clause of a class",
+        r"{A} (?:is|was) (?P<class>(?:an?|one|the) (?!kind|type|way)[a-z -]+?) (?:that|which|who) {rest}",
+        (
+            "{class} that {rest} is {A}",
+            "there is {class} called {A} that {rest}",
+            "as {class}, {A} {rest}",
+            "it is {A} that {rest}",
+            "{A} {rest}",
+        ),
     ),
     Rewrite(
         "cleft of the last entity",
-        rf"(?P<main>{NO_ISLAND}){BEFORE_OBJECT}(?<! to) {{B}}",
+        rf"(?P<main>{NO_ISLAND}{TAKES_OBJECT}) {{B}}",
         ("it is {B} that {main}", "{B} is what {main}", "what {main} is {B}", "{B} is something that {main}"),
     ),
     Rewrite(

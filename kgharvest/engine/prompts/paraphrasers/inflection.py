@@ -196,7 +196,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "active third": lambda word: third_person(base_of_participle(word)),
     "active past": lambda word: past(base_of_participle(word)),
     "plural": plural,
-    "bare": lambda phrase: re.sub(r"^(?:an?|the|some) ", "", phrase),
+    "bare": lambda phrase: re.sub(r"^(?:an?|the|some|any|every|each) ", "", phrase),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 
 from kgharvest.engine.language_models.base import LanguageModel, fits
 from kgharvest.engine.prompts.paraphrasers.general_rules import GENERAL_REWRITES
@@ -14,7 +14,9 @@ from kgharvest.engine.prompts.paraphrasers.rewriting import (
     Rewrite,
     clause_of,
     expanded,
+    is_imperative,
     prompt_of,
+    unclassified,
     without_adverbial,
 )
 from kgharvest.engine.prompts.paraphrasers.synonyms import with_heads, with_synonyms
@@ -46,6 +48,9 @@ BROUGHT_OUT = re.compile(
     r"^it (?:is|was) (?:in |at |on )?(?:(?:an?|the) )?(?:<ENT|[a-z]+ (?:that|who) )|^what |\b(?:is|was|are) what |"
     r"something that|known to|^as for|^take |^when (?:it comes to|people talk|you compare)|serves? as|there is a chance"
 )
+OF_PLACES = re.compile(
+    r"\b(?:place|birthplace|where|city|country|native|origins?|located|location|found|find|lies|home|headquarters)\b"
+)
 FRAME_PATTERNS = [re.compile(re.escape(frame).replace(r"\{clause\}", "(?P<clause>.*)")) for frame in FRAMES]
 
 
@@ -62,7 +67,8 @@ class OfflineParaphraser:
         prompt = statement_prompt(sentence, entities)
         if prompt is None:
             return []
-        rewrites = self._best_first(rewritten(prompt), entities)
+        fitting = [other for other in rewritten(prompt) if not takes_number_for_place(other, prompt, entities)]
+        rewrites = self._best_first(fitting, entities)
         fillings = refill(self._lm, prompt, entities)
         pairs = zip_longest(rewrites[0::2], rewrites[1::2], fillings)
         ordered = [template for triple in pairs for template in triple if template is not None]
@@ -94,6 +100,12 @@ def statement_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate |
     return None if prompt is None or prompt.text.endswith(("?", "!")) else prompt
 
 
+def takes_number_for_place(wording: PromptTemplate, prompt: PromptTemplate, entities: Sequence[str]) -> bool:
+    """Return whether `wording` speaks of a place, unlike `prompt`, though an entity is a year or another number."""
+    has_number = any(re.search(r"\d", entity) for entity in entities)
+    return has_number and not OF_PLACES.search(prompt.text) and OF_PLACES.search(wording.text) is not None
+
+
 def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     """Return what the rules make of `prompt`, of a framed one without its frame; each wording once, at most MOST.
 
@@ -102,16 +114,20 @@ def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     """
     clause = expanded(bare_clause(prompt))
     adverbial, main = without_adverbial(clause)
-    known = list(said_by(RELATION_REWRITES, with_heads(clause)))
-    known += [f"{adverbial}{text}" for text in said_by(RELATION_REWRITES, with_heads(main))]
-    ordinary = [f"{adverbial}{text}" for text in said_by(REWRITES, main)] + list(said_by(REWRITES, clause))
+    known = list(relation_said(clause)) + [f"{adverbial}{text}" for text in relation_said(main)]
+    ordinary = [f"{adverbial}{text}" for text in (*said_by(REWRITES, main), main)] + list(said_by(REWRITES, clause))
     general = list(said_by(GENERAL_REWRITES, clause))
-    if BROUGHT_OUT.search(clause):
+    if BROUGHT_OUT.search(clause) or is_imperative(clause):
         ordinary, general = [text for text in ordinary if not BROUGHT_OUT.search(text)], []
     synonymous = list(with_synonyms(clause))
     mixed = [text for made in known + ordinary for text in islice(with_synonyms(made), 1)]
     texts = dict.fromkeys(known + ordinary + synonymous + general + mixed)
     return [prompt_of(text) for text in texts if text != clause][:MOST]
+
+
+def relation_said(clause: str) -> Iterator[str]:
+    heads = with_heads(clause)
+    return chain.from_iterable(said_by(RELATION_REWRITES, text) for text in dict.fromkeys((heads, unclassified(heads))))
 
 
 def said_by(rules: Iterable[Rewrite], clause: str) -> Iterator[str]:
@@ -120,7 +136,7 @@ def said_by(rules: Iterable[Rewrite], clause: str) -> Iterator[str]:
 
 def framed(prompt: PromptTemplate) -> list[PromptTemplate]:
     clause = bare_clause(prompt)
-    return [prompt_of(frame.format(clause=clause)) for frame in FRAMES]
+    return [] if is_imperative(clause) else [prompt_of(frame.format(clause=clause)) for frame in FRAMES]
 
 
 def bare_clause(prompt: PromptTemplate) -> str:

@@ -9,6 +9,10 @@ STATIVE = (
     r"represent|serve|share|border|come|become|cost|equal|exist|fit|matter|owe|possess|prefer|resemble|seem|suit|"
     r"tend|weigh)s "
 )
+# What a modal does not let go of: "can only fly if" is no "possible to only fly if".
+SCOPED = r"(?:only|just|hardly|barely|scarcely|not|never|also|sometimes|still) "
+# Nouns of a class: nothing "has" its members "as a kind".
+NO_KIND = r"(?!(?:[a-z-]+ )?(?:kind|type|sort|form|variety|example|piece|case|instance)s?\b)"
 # What is good news: of what is "impossible" nobody has reason to be happy.
 GLAD = r"(?:an? )?(?:very )?(?:worth|good|great|nice|lovely|wonderful|fine|pleas|achievement|success|big moment)"
 # What says whom it means only after it: "they use it when people are there".
@@ -133,6 +137,19 @@ REWRITES = (
         ),
     ),
     Rewrite(
+        "quality",
+        r"{A} (?:is|are) {one} (?P<B><ENT\d+>) (?P<C><ENT\d+>)",
+        (
+            "as {one} {C}, {A} is {B}",
+            "{A} is {one} {C} that is {B}",
+            "among all {C}s, {A} is {B}",
+            "one {B} {C} is {A}",
+            "if you want {one} {B} {C}, take {A}",
+            "{A} is both {B} and {one} {C}",
+            "there is {one} {B} {C} called {A}",
+        ),
+    ),
+    Rewrite(
         "location",
         "{A} (?:is|are) (?:located|found|situated) in {B}",
         ("you can find {A} in {B}", "{B} is home to {A}", "the location of {A} is {B}", "{A} lies in {B}"),
@@ -218,7 +235,7 @@ REWRITES = (
     ),
     Rewrite(
         "plural verb phrase as a topic",
-        "{A} {plain} {rest}",
+        "{A} {plain} (?!{verbs}){rest}",
         ("{A} are known to {plain} {rest}", "it is {A} that {plain} {rest}", "what {A} do is {plain} {rest}"),
     ),
     Rewrite("past event", "{A} {past} {rest}", ("it was {A} that {past} {rest}",)),
@@ -237,12 +254,35 @@ REWRITES = (
     ),
     Rewrite(
         "ability",
-        "{A} can (?!be ){rest}",
+        f"{{A}} (?:can|is able to|has the (?:ability|capacity) to) (?!be |{SCOPED}){{rest}}",
         (
             "{A} is able to {rest}",
             "it is possible for {A} to {rest}",
             "what {A} can do is {rest}",
             "{A} has the ability to {rest}",
+            "{A} can {rest}",
+            "to {rest} is something that {A} can do",
+        ),
+    ),
+    Rewrite(
+        "what something is known as",
+        "{A} is (?:known|described|seen) as (?P<what>.*<ENT.*)",
+        (
+            "people know {A} as {what}",
+            "people think of {A} as {what}",
+            "{what} is what people call {A}",
+            "{A} is {what}",
+        ),
+    ),
+    Rewrite(
+        "infinitive as the subject",
+        "to {B} is (?P<how>[^<]+) for {A}",
+        (
+            "it is {how} for {A} to {B}",
+            "for {A}, it is {how} to {B}",
+            "for {A} to {B} is {how}",
+            "{how} for {A} is to {B}",
+            "what is {how} for {A} is to {B}",
         ),
     ),
     Rewrite(
@@ -302,7 +342,6 @@ REWRITES = (
             "the {noun} for {B} is {A}",
             "when it comes to {B}, {A} is the {noun}",
             "{B} has {A} as its {noun}",
-            "for {B}, there is no better {noun} than {A}",
         ),
     ),
     Rewrite(
@@ -320,7 +359,7 @@ REWRITES = (
     ),
     Rewrite(
         "one of several",
-        "{one} {noun} of {A} is {B}",
+        f"{{one}} {NO_KIND}{{noun}} of {{A}} is {{B}}",
         (
             "{B} is {one} {noun} of {A}",
             "{A} has {B} as {one} {noun}",
@@ -330,7 +369,7 @@ REWRITES = (
     ),
     Rewrite(
         "a member of",
-        "{A} is {one} {noun} of {B}",
+        f"{{A}} is {{one}} {NO_KIND}{{noun}} of {{B}}",
         (
             "one {noun} of {B} is {A}",
             "among the {noun:plural} of {B} is {A}",
@@ -355,15 +394,16 @@ REWRITES = (
     ),
     Rewrite(
         "state",
-        "{A} {is} (?!(?:in|at|on|of) ){words} {preposition} {B}",
+        "{A} {is} (?!(?:in|at|on|of|an?|the|one|part|not) )(?P<how>[a-z-]+(?: (?!an? |the )[a-z-]+)?) "
+        "{preposition} {B}",
         (
-            "{B} {is} what {A} {is} {words} {preposition}",
-            "it {is} {B} that {A} {is} {words} {preposition}",
-            "what {A} {is} {words} {preposition} {is} {B}",
+            "{B} {is} what {A} {is} {how} {preposition}",
+            "it {is} {B} that {A} {is} {how} {preposition}",
+            "what {A} {is} {how} {preposition} {is} {B}",
         ),
     ),
-    Rewrite("description", "{A} {is} (?!{one} ){rest}", ("it {is} {A} that {is} {rest}",)),
-    Rewrite("reported description", "{A} is (?!{one} ){rest}", ("{A} is known to be {rest}",)),
+    Rewrite("description", "{A} {is} (?!{one} |where |what ){rest}", ("it {is} {A} that {is} {rest}",)),
+    Rewrite("reported description", "{A} is (?!{one} |where |what ){rest}", ("{A} is known to be {rest}",)),
     Rewrite(
         "place of an event",
         "{A} {place_verb} in {B}",

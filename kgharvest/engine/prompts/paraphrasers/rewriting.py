@@ -17,7 +17,9 @@ from kgharvest.engine.prompts.template import PromptTemplate
 
 # Words between an article and a slot that leave the relation as it is.
 _MODIFIER = r"(?:typical|ordinary|common|certain|particular|country|city|town|series|software|film|book|company|state) "
-_SLOT = rf"(?:(?:an?|the|some|any) (?:{_MODIFIER})?)?<ENT\d+>(?:e?s\b)?"
+# No "every", "any" or "most": where they stand in a negated clause decides what is said.
+_DETERMINER = r"(?:an?|the|some|this|that|your|our|my)"
+_SLOT = rf"(?:{_DETERMINER} (?:{_MODIFIER})?)?<ENT\d+>(?:e?s\b)?(?: (?:region|area|position|industry)\b)?"
 _WORD = r"(?!ENT)[A-Za-z][\w'’-]*"
 _NO_VERB = (
     r"(?!(?:is|are|was|were|be|has|had|have|can|could|may|might|will|would|should|must|does|do|did|and|or|as|to|than|its|"
@@ -54,13 +56,14 @@ PARTS = {
         rf"(?: (?!(?:of|for|in|made|that|used|which)\b){_WORD}){{0,2}}"
     ),
     "words": rf"(?!(?:an?|the|one|part|not)\b){_WORD}(?: {_WORD})*?",
-    "adverb": r"(?:very|quite|really|extremely)",
+    "adverb": r"(?:very|quite|really|extremely|rather|particularly|fairly|pretty|remarkably|especially)",
     "conjunction": r"(?:if|when|because|although|while)",
     "first": r"\S[^,]*",
     "rest": r"\S.*",
 }
 
 
+IMPERATIVES = {*IRREGULAR, "look", "travel", "try", "visit", "use", "ask", "avoid", "add", "call", "expect", "imagine"}
 # What a wording says where the pattern has no such part.
 DEFAULTS = {"s": "s", "place": "in"}
 
@@ -96,10 +99,22 @@ CONTRACTIONS = (
     (r"\b([Yy]ou|[Ww]e|[Tt]hey|I)['’]ve\b", r"\1 have"),
     (r"^in order to\b|(?<=[a-z>] )in order to\b|(?<=, )in order to\b", "to"),
 )
-FREQUENCY = r"often|frequently|usually|typically|commonly|normally|generally|sometimes|always|mostly"
+FREQUENCY = (
+    r"often|frequently|usually|typically|commonly|normally|generally|sometimes|always|mostly|"
+    r"widely|mainly|largely|primarily|regularly|certainly|probably|surely|clearly|actually|obviously|nowadays"
+)
 # "In the team, ", "administratively, ": no slot, no clause of its own.
 _LEADING = re.compile(
-    r"(?P<adverbial>(?!(?:to|if|when|because|while|although|though|once|using) )[^,<]+, )(?P<main>.+)"
+    r"(?P<adverbial>(?:i|I|we|people|many people|most people) (?:think|believe|know|say|agree) that |"
+    r"(?!(?:to|if|when|because|while|although|though|once|using) )[^,<]+, )(?P<main>.+)"
+)
+_TRAILING = re.compile(
+    r"(?P<main>.*<ENT\d+>s?),? (?P<adverbial>(?:for|at|in|on|every|each|by|with|during|all over|most of)\b"
+    r"(?!.*\b(?:it|them|each other|which|that|who)\b)[^<,]+)"
+)
+_CLASSIFIER = re.compile(
+    r"\b(?:an?|the) (?:[a-z]+ (?:called|named|known as)|(?:city|country|state|nation|region|town|island|land) of) "
+    r"(?=<ENT)"
 )
 _WITHIN = re.compile(rf"(?P<before>.*\S) (?P<adverb>{FREQUENCY}) (?P<after>(?!(?:and|or)\b).+)")
 
@@ -111,6 +126,16 @@ def expanded(clause: str) -> str:
     return clause
 
 
+def is_imperative(clause: str) -> bool:
+    """Return whether `clause` tells somebody to do something: no frame holds it, and nothing is brought out of it."""
+    return clause.split(maxsplit=1)[0] in IMPERATIVES
+
+
+def unclassified(clause: str) -> str:
+    """Return `clause` without the words that say what a slot holds: "the city of <ENT0>" -> "<ENT0>"."""
+    return _CLASSIFIER.sub("", clause)
+
+
 def without_adverbial(clause: str) -> tuple[str, str]:
     """Return an adverbial of `clause` as it begins a sentence, with its comma, or nothing, and the rest of `clause`."""
     leading = _LEADING.fullmatch(clause)
@@ -119,6 +144,9 @@ def without_adverbial(clause: str) -> tuple[str, str]:
     within = _WITHIN.fullmatch(clause)
     if within is not None:
         return f"{within['adverb']}, ", f"{within['before']} {within['after']}"
+    trailing = _TRAILING.fullmatch(clause)
+    if trailing is not None:
+        return f"{trailing['adverbial']}, ", trailing["main"]
     return "", clause
 
 

@@ -43,7 +43,7 @@ VERBS = (
     group("make | produce | create | manufacture", not_before=NOT_MADE_SO),
     group("prevent | avert"),
     group("help | assist | aid", not_before=" (?:to|avoid|from)\\b"),
-    group("buy | purchase"),
+    group("buy | purchase", not_before=" (?:you|me|us|him|her|them)\\b"),
     group("use | make use of", not_before=" to\\b"),
     group("live | dwell | reside", not_before=" on\\b"),
     group("own | possess"),

@@ -129,3 +129,19 @@ def test_the_same_lm_and_random_state_give_the_same_prompts(tmp_path: Path) -> N
     runs = [create_prompts(initial, seeds, OfflineParaphraser(load(folder)), random.Random(3)) for _ in range(2)]
 
     assert runs[0] == runs[1]
+
+
+def test_what_tells_somebody_to_do_something_is_not_framed() -> None:
+    paraphraser = OfflineParaphraser(FakeLM(["mask", "virus"]))
+
+    assert paraphraser.frame("Wear a mask against a virus.", ["mask", "virus"]) == []
+
+
+@pytest.mark.parametrize(("entity", "is_said"), [("paris", True), ("1921", False)])
+def test_a_year_is_taken_for_no_place(entity: str, is_said: bool) -> None:
+    sentences = OfflineParaphraser(FakeLM(["queen", entity])).paraphrase(
+        f"queen was born in {entity}.", ["queen", entity]
+    )
+
+    assert (f"The birthplace of queen is {entity}." in sentences) == is_said
+    assert f"The life of queen began in {entity}." in sentences

@@ -17,7 +17,7 @@ from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 
 # Parts that may hold a slot, so that a rewrite has to say them exactly once.
 HOLDS_SLOTS = {"A", "B", "C", "agent", "rest", "first", "event", "effect", "whole", "main", "after", "what", "where"}
-HOLDS_NONE = {"be", "prep", "how"}
+HOLDS_NONE = {"be", "prep", "how", "who", "class"}
 
 
 def rewrites_of(text: str) -> set[str]:
@@ -33,6 +33,10 @@ def rewrites_of(text: str) -> set[str]:
         ("<ENT0> is produced by <ENT1> .", "<ENT1> produces <ENT0> ."),
         ("<ENT0> was written by <ENT1> .", "<ENT1> wrote <ENT0> ."),
         ("<ENT1>s can be carved by <ENT0> .", "<ENT0> can carve <ENT1>s ."),
+        ("The <ENT0> has the ability to <ENT1> .", "The <ENT0> can <ENT1> ."),
+        ("To <ENT1> is a great moment for the <ENT0> .", "For the <ENT0> to <ENT1> is a great moment ."),
+        ("<ENT0> is known as a <ENT1> <ENT2> .", "People know <ENT0> as a <ENT1> <ENT2> ."),
+        ("<ENT0> is a company that sells <ENT1> .", "A company that sells <ENT1> is <ENT0> ."),
         ("<ENT0> can help <ENT1> .", "<ENT1> can be helped by <ENT0> ."),
         ("<ENT0> can <ENT1> in <ENT2> .", "<ENT0> is able to <ENT1> in <ENT2> ."),
         ("<ENT0> can <ENT1> in <ENT2> .", "In <ENT2>, <ENT0> can <ENT1> ."),

@@ -61,6 +61,7 @@ def test_marks_say_whether_a_line_is_said_or_recognised() -> None:
         ("In spring, a <ENT0> feeds on <ENT1> .", "In spring, <ENT1> is eaten by a <ENT0> ."),
         ("<ENT0> feed on <ENT1> .", "<ENT0> eat <ENT1> ."),
         ("Tourists in <ENT1> go and see the <ENT0> .", "The <ENT0> is a sight in <ENT1> ."),
+        ("A <ENT0> eats <ENT1> every day .", "Every day, <ENT1> is eaten by a <ENT0> ."),
         ("A typical <ENT0> is made of <ENT1> .", "People use <ENT1> to make a typical <ENT0> ."),
     ],
 )
@@ -72,13 +73,18 @@ def test_a_relation_is_said_otherwise(prompt: str, said: str) -> None:
     ("prompt", "never"),
     [
         ("Without <ENT1>, it is impossible for a <ENT0> to <ENT2> .", "happy"),
+        ("A <ENT0> can only <ENT1> if it has <ENT2> .", "possible for"),  # what "only" bears on
+        ("I am a <ENT0> and need <ENT1> to <ENT2> .", "To <ENT2>, I am"),
+        ("A <ENT0> is a common kind of <ENT1> .", "as a common kind"),
+        ("Every <ENT0> needs <ENT1> to <ENT2> .", "every <ENT0> cannot"),  # but "no <ENT0> can"
         ("<ENT0> contains <ENT1> .", "recipe"),  # what contains something need not be a dish
         ("<ENT0> was written in <ENT1> .", "language"),  # nor is where it was written a language
         ("<ENT0> follows <ENT1> .", "religion"),
         ("The <ENT0> has the ability to <ENT1> .", "To <ENT1>, the"),  # not what the ability is for
         ("<ENT0> is a legal term in <ENT1> .", "is what <ENT0> is a"),
         ("What <ENT0> prevents is <ENT1> .", "It is"),  # brought out once, not twice
-        ("To see <ENT0>, travel to <ENT1> .", "that travel to"),  # an imperative has no cleft
+        ("Fly to <ENT1> to see <ENT0> .", "that fly to"),  # an imperative has no cleft
+        ("Whenever you go from <ENT0> to <ENT1>, you cross the sea .", "To <ENT1>, you"),
         ("When people visit <ENT0>, they see <ENT1> .", "They see"),  # "they" before it is said who
     ],
 )
