@@ -65,6 +65,7 @@ def test_a_report_is_made_once_listed_and_read(api, round):
 
 def test_every_file_is_that_of_the_page(api, round):
     report = create_report(round)
+    report.refresh_from_db()  # PostgreSQL orders the keys of JSON
     shown = api.get(f"{REPORTS}{report.pk}/").json()
 
     assert [file["name"] for file in shown["files"]] == list(FILES)
