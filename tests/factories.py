@@ -222,6 +222,6 @@ def make_judge_answer(run: JudgeRun, knowledge_tuple, label: str, **fields) -> J
 
 def make_worker(seen_at, name: str | None = None, **fields) -> Worker:
     """Make a worker of all queues that was heard of at `seen_at`."""
-    name = name or f"worker-{next(_numbers)}@here"
+    name = name or f"worker-{next(_numbers):09}@here"  # lists are in the order of names
     values = {"queues": list(QUEUES), "started_at": seen_at, "token": uuid4(), **fields}
     return Worker.objects.create(name=name, seen_at=seen_at, **values)
