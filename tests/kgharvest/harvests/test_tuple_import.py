@@ -93,7 +93,7 @@ def test_jobs_that_know_the_same_share_the_knowledge_tuple(tmp_path, cell):
 def test_all_bad_rows_are_listed_with_their_lines_and_nothing_stored(tmp_path, cell):
     text = (
         lines({"entities": ["dam", "flood"], "score": -2})
-        + '{"entities": ["dam",]}\n\n'
+        + '{"entities": ["dam" 1]}\n\n'
         + lines(
             {"entities": ["dam"], "score": -1},
             {"entities": ["dam", ""], "score": -1},

@@ -153,7 +153,7 @@ def test_the_same_file_again_takes_the_relations_that_it_made(tmp_path):
         ("kg.nt", "<urn:a> <urn:r> <urn:b> .\n<urn:a> r <urn:b> .\n", "line 2, column 9: is no triple"),
         ("kg.nt", '<urn:a> <urn:r> "b\\uD800" .\n', "line 1: has an escape of no character"),
         ("kg.jsonl", '{"head": "a", "relation": "r"}\n', 'line 1: has neither "head"'),
-        ("kg.jsonl", '{"head": "a",}\n', "line 1, column 14: is not JSON"),
+        ("kg.jsonl", '{"head": "a" "b"}\n', "line 1, column 14: is not JSON"),
         ("kg.tsv", "node1\tlabel\tnode2\tid\na\tr\t\te\n", "line 2, column 3: has no node2"),
     ],
 )
