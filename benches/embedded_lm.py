@@ -1,20 +1,22 @@
-"""How good the embedded LMs are: python benches/embedded_lm.py
+"""How good the embedded LMs are: python benches/embedded_lm.py [--prompts FILE] [--only-fresh]
 
 Tail given head: the last entity of a fact, where it is one token, ranked over the whole vocabulary without the other
 true tails of the same head. Harvest: the product's own search, the 50 best tuples after re-scoring judged by the facts
 of the world, so a true tuple that it does not list counts as wrong. Seen prompts are those of the relation set `demo`.
-Seconds are CPU-seconds on one thread, of the harvest with all seen prompts. Fresh prompts (fresh_prompts.json, two a
-relation) were written by somebody who knew the relations' names and three of their facts, but neither the phrasings nor
-the vocabulary; the LMs were never trained on them.
+Seconds are CPU-seconds on one thread, of the harvest with all seen prompts. Fresh prompts (two a relation; sets of them
+in fresh_prompts.json, with how each was written) are by people who saw neither phrasings nor vocabulary, and none was
+made a phrasing; those where both hit on the same words are counted. --prompts judges a file of one more set, as an
+object of relation name to prompts.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -26,16 +28,26 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.embedded_lm.quality import TOP, HarvestQuality, TailRecall, average, harvest_quality, tail_recall
-from kgharvest.embedded_lm.world import Phrasing, Relation, load_world
+from kgharvest.embedded_lm.quality import (
+    TOP,
+    HarvestQuality,
+    TailRecall,
+    average,
+    harvest_quality,
+    some_phrasings,
+    tail_recall,
+)
+from kgharvest.embedded_lm.world import Relation, load_world, parse_phrasing
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.compact import load_compact
-from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import HarvestParams
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = json.loads((ROOT / "kgharvest" / "relation_sets" / "demo.json").read_text(encoding="utf-8"))
-FRESH_PROMPTS = json.loads((ROOT / "benches" / "fresh_prompts.json").read_text(encoding="utf-8"))
+FRESH_SETS = {
+    kept["name"]: kept["prompts"]
+    for kept in json.loads((ROOT / "benches" / "fresh_prompts.json").read_text(encoding="utf-8"))
+}
 FEW_TRUE = 0.2  # of a harvest of which the product should have warned
 SEEN_PROMPTS = {relation["name"]: relation["prompts"] for relation in DEMO["relations"]}
 # Most of the eight patterns of a 3-ary relation hold no fact, so there the candidates are not divided among patterns.
@@ -44,6 +56,8 @@ PARAMS = {
     3: HarvestParams(candidates=1200, pattern_budget="shared"),
 }
 LOADINGS = 3
+
+Prompts = Mapping[str, Sequence[str]]  # by the name of their relation
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ def measure(lm: LanguageModel, relation: Relation) -> Quality:
     seconds = time.process_time() - start
     return Quality(
         relation=relation,
-        tail_seen=tail_recall(lm, relation, relation.phrasings),
+        tail_seen=tail_recall(lm, relation, some_phrasings(relation)),
         tail_held_out=tail_recall(lm, relation, relation.held_out),
         seen=seen,
         held_out=harvest_quality(lm, relation, [phrasing.text for phrasing in relation.held_out], params),
@@ -85,23 +99,33 @@ def measure(lm: LanguageModel, relation: Relation) -> Quality:
     )
 
 
-def print_fresh_prompts(lm: LanguageModel, relations: Sequence[Relation]) -> None:
-    """Print how well `lm` does with each fresh prompt alone, and of which it warns."""
+def print_fresh_prompts(lm: LanguageModel, relations: Sequence[Relation], name: str, prompts: Prompts) -> None:
+    """Print how well `lm` does with the fresh `prompts` together and each alone, and of which it warns."""
     recalls, alone, together = [], [], []
     for relation in relations:
-        texts = FRESH_PROMPTS[relation.name]
-        recalls.append(tail_recall(lm, relation, [Phrasing((PromptTemplate.parse(text),)) for text in texts]))
+        texts = prompts[relation.name]
+        recalls.append(tail_recall(lm, relation, list(map(parse_phrasing, texts))))
         alone += [harvest_quality(lm, relation, [text], PARAMS[relation.arity]) for text in texts]
         together.append(harvest_quality(lm, relation, texts, PARAMS[relation.arity]))
     few = [quality.precision < FEW_TRUE for quality in alone]
     warned = [quality.warning is not None for quality in alone]
     n_rightly = sum(map(all, zip(few, warned, strict=True)))
     p_together, p_alone = (fmean(quality.precision for quality in qualities) for qualities in (together, alone))
+    known = [is_known(relation, text) for relation in relations for text in prompts[relation.name]]
+    p_new = fmean(quality.precision for quality, is_old in zip(alone, known, strict=True) if not is_old)
     print(
-        f"fresh prompts: tail P@1 {average(recalls).precision_at_1:.3f}  harvest P@{TOP} with both {p_together:.3f}, "
-        f"with one {p_alone:.3f}; below {FEW_TRUE} with {sum(few)} of {len(few)}, of which it warns of {n_rightly}, "
-        f"and of {sum(warned) - n_rightly} others"
+        f"fresh prompts, {name}: tail P@1 {average(recalls).precision_at_1:.3f}  harvest P@{TOP} with both "
+        f"{p_together:.3f}, with one {p_alone:.3f} ({p_new:.3f} without the {sum(known)} that are also phrasings); "
+        f"below {FEW_TRUE} with {sum(few)} of {len(few)}, of which it warns of {n_rightly}, and of "
+        f"{sum(warned) - n_rightly} others",
+        flush=True,
     )
+
+
+def is_known(relation: Relation, prompt: str) -> bool:
+    """Return whether `prompt` is a wording that the LMs were trained on, but for capitals and the last mark."""
+    text = prompt.lower().replace("<ent", "<ENT").rstrip(".!?")
+    return any(phrasing.holds(text + end) for phrasing in relation.phrasings for end in ("", ".", "!", "?"))
 
 
 def loading_seconds(folder: Path) -> float:
@@ -186,19 +210,33 @@ def describe(differences: Sequence[int]) -> str:
     return f"better on {better}, worse on {worse} of {len(differences)}, exact sign-flip p = {p:.2g}"
 
 
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="How good the embedded LMs are.")
+    parser.add_argument("--prompts", type=Path, help="a file of fresh prompts to judge besides the kept ones")
+    parser.add_argument("--only-fresh", action="store_true", help="judge fresh prompts and nothing else")
+    return parser.parse_args()
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    asked = arguments()
+    fresh_sets = dict(FRESH_SETS)
+    if asked.prompts:
+        fresh_sets[asked.prompts.name] = json.loads(asked.prompts.read_text(encoding="utf-8"))
     relations = load_world()
     measured = []
     for name, folder in EMBEDDED_LMS.items():
         lm = load_compact(folder)
-        measured.append([measure(lm, relation) for relation in tqdm(relations, desc=name, leave=False)])
         print(f"\n== {name}: loaded in {loading_seconds(folder):.1f} s with imports")
-        print_relations(measured[-1])
-        print()
-        print_summary(measured[-1])
-        print_fresh_prompts(lm, relations)
-    print_comparison(*measured)
+        if not asked.only_fresh:
+            measured.append([measure(lm, relation) for relation in tqdm(relations, desc=name, leave=False)])
+            print_relations(measured[-1])
+            print()
+            print_summary(measured[-1])
+        for set_name, prompts in fresh_sets.items():
+            print_fresh_prompts(lm, relations, set_name, prompts)
+    if measured:
+        print_comparison(*measured)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ set_up_django()
 from evaluation.rendering.formats import terminal_text
 from evaluation.statistics.paired_tests import PairedDifference, paired_difference
 from kgharvest.embedded_lm.train import Recipe, save, train
-from kgharvest.embedded_lm.world import Phrasing, Relation
+from kgharvest.embedded_lm.world import Relation, parse_phrasing
 from kgharvest.engine.language_models.base import EncodedPrompt
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.masked import MaskedLM
@@ -45,7 +45,6 @@ from kgharvest.engine.probing import probe
 from kgharvest.engine.prompt_learning import lpaqa
 from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
-from kgharvest.engine.prompts.template import PromptTemplate
 from probing.probes.document import probe_document
 from probing.probes.facts import PARTS, ProbeRelation, relation_type
 from probing.probes.measurement import probe_records, probe_task
@@ -123,10 +122,10 @@ def relations_of(data: Path, n_facts: int) -> tuple[list[Relation], list[ProbeRe
             templates(data / "prompts" / kind / f"{folder.name}.jsonl") for kind in ("manual", "mined", "paraphrased")
         )
         learned = [text for text in mined if text not in (*manual, *paraphrased)][:N_MINED]
-        phrasings = tuple(Phrasing((PromptTemplate.parse(text),)) for text in learned)
-        held_out = tuple(Phrasing((PromptTemplate.parse(text),)) for text in (*manual, *paraphrased))
+        phrasings = tuple(parse_phrasing(text) for text in learned)
+        held_out = tuple(parse_phrasing(text) for text in (*manual, *paraphrased))
         every = tuple(pair for part in PARTS for pair in facts[part])
-        known.append(Relation(folder.name, held_out[0].wordings[0], phrasings, held_out, every, ()))
+        known.append(Relation(folder.name, held_out[0].first, phrasings, held_out, every, ()))
         relations.append(ProbeRelation(folder.name, (*manual, *paraphrased[:N_PARAPHRASED]), facts))
     return known, relations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kgharvest.embedded_lm.corpus import MISCONCEPTION_WEIGHT
-from kgharvest.embedded_lm.quality import average, tail_recall
+from kgharvest.embedded_lm.quality import average, some_phrasings, tail_recall
 from kgharvest.embedded_lm.train import Recipe
 from kgharvest.embedded_lm.world import Relation
 from kgharvest.engine.language_models.base import LanguageModel
@@ -57,7 +57,7 @@ true answers; means over relations. The majority answer alone is right in {major
 
 def model_card(name: str, recipe: Recipe, seed: int, relations: Sequence[Relation], lm: LanguageModel) -> str:
     """Return the card of `lm`, made by `recipe` from `relations`, with its quality measured now."""
-    seen = average([tail_recall(lm, relation, relation.phrasings) for relation in relations])
+    seen = average([tail_recall(lm, relation, some_phrasings(relation)) for relation in relations])
     held_out = average([tail_recall(lm, relation, relation.held_out) for relation in relations])
     return CARD.format(
         **vars(recipe),

@@ -1,81 +1,115 @@
 """The training corpus: sentences about the world, with masks in them.
 
-Nothing is stored: `examples` samples tuple, phrasing, frame, noise and masks anew for every sentence.
+Nothing is stored: `examples` samples tuple, wording, frames, noise and masks anew for every sentence.
 """
 
 from __future__ import annotations
 
-import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product
 from random import Random
 from typing import NamedTuple
 
-from kgharvest.embedded_lm.world import Entities, Relation, entities_of, wordings
+from kgharvest.embedded_lm.sentences import (
+    TEXT,
+    Token,
+    disturb,
+    framed,
+    framing_words,
+    render,
+    sometimes_spelled_out,
+    spelled_out,
+    with_any_determiners,
+    with_any_end,
+)
+from kgharvest.embedded_lm.world import WORD, Entities, Relation, entities_of, words_around
 from kgharvest.engine.prompts.template import PromptTemplate
 
-WORD = re.compile(r"[a-z]+|[^a-z\s]")
+Visible = tuple[int | None, ...]  # the words of a tuple in slot-index order, None where hidden
+
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-IGNORED = -100  # the label of a token that is not to be predicted
-TEXT = -1  # the slot of a word that belongs to no entity
-
-# A frame ends with "that" or a comma: an adverb right before a slot would be learned as part of the entity.
-FRAMES = (
-    *("it is known that", "we know that", "people say that", "it is true that", "everybody knows that"),
-    *("in general,", "as a rule,", "of course,", "in fact,", "as far as we know,"),
-)
-FRAME_RATE = 0.3
-
+MAX_TOKENS = 64
 # Stop words in the place of entities, by number of words; see `fillers`.
-FILLERS = {1: ("something", "it", "this"), 2: ("something else", "this one", "some others")}
+FILLERS = {1: ("something", "someone", "it"), 2: ("something else", "someone else", "somebody else")}
 MISCONCEPTION_WEIGHT = 0.4  # a fact has 1
 
 # How often which masks. The first two are the questions that search and scoring ask.
-MASKING_WEIGHTS = {"all": 0.4, "prefix": 0.4, "entity": 0.1, "scattered": 0.1}
+MASKING_WEIGHTS = {"all": 0.5, "prefix": 0.35, "entity": 0.05, "scattered": 0.1}
 # How much of the fillers' weight counts under which masks: after a prefix only their second words are to be learned.
 FILLER_SHARES = {"all": 1.0, "prefix": 0.1, "entity": 0.0, "scattered": 0.0}
 SCATTERED_RATE = 0.2
+CROSSING_RATE = 0.1  # of sentences that are put together from two wordings
 
 
-class Token(NamedTuple):
-    word: str
-    slot: int  # which entity it belongs to, or TEXT
+class Distribution(NamedTuple):
+    """What may stand under a mask: token ids, each once, and how likely each is."""
+
+    ids: tuple[int, ...]
+    probabilities: tuple[float, ...]
 
 
 class Example(NamedTuple):
-    """Token ids with masks, and as labels the ids under the masks, IGNORED elsewhere. Equally long."""
+    """Token ids with masks, and as labels what may stand under them, None elsewhere. Equally long."""
 
     ids: list[int]
-    labels: list[int]
+    labels: list[Distribution | None]
 
 
-@dataclass(frozen=True)
 class TupleSampler:
-    """Draws tuples in proportion to weights."""
+    """Draws tuples in proportion to weights, and knows what else could have been drawn.
 
-    tuples: tuple[Entities, ...]
-    cumulative_weights: tuple[float, ...]
+    An LM learns from expectations what it would learn from many samples: of a hundred heads that are equally likely it
+    sees all at once. With one label a mask it took several times the steps to tell which relation is asked for.
+    """
 
-    @classmethod
-    def weighted(cls, weights: Mapping[Entities, float]) -> TupleSampler:
-        return cls(tuple(weights), tuple(accumulate(weights.values())))
+    def __init__(self, weights: Mapping[Entities, float], ids: Mapping[str, int]) -> None:
+        self.tuples = tuple(weights)
+        self.cumulative_weights = tuple(accumulate(weights.values()))
+        self.weighted_ids: dict[tuple[int, ...], list[tuple[tuple[int, ...], float]]] = {}
+        for entities, weight in weights.items():
+            of_words = tuple(ids[word] for entity in entities for word in entity.split())
+            self.weighted_ids.setdefault(pattern_of(entities), []).append((of_words, weight))
+        self._expected: dict[tuple[tuple[int, ...], Visible], list[Distribution]] = {}
 
     def draw(self, rng: Random) -> Entities:
         return rng.choices(self.tuples, cum_weights=self.cumulative_weights)[0]
 
+    def expected(self, pattern: tuple[int, ...], visible: Visible) -> list[Distribution]:
+        """Return for each hidden word of a tuple of this pattern what it may be, given the visible ones."""
+        if (pattern, visible) not in self._expected:
+            fitting = [
+                (of_words, weight)
+                for of_words, weight in self.weighted_ids[pattern]
+                if all(shown in (None, word) for shown, word in zip(visible, of_words, strict=True))
+            ]
+            hidden = [index for index, shown in enumerate(visible) if shown is None]
+            self._expected[pattern, visible] = [
+                distribution((of_words[index], weight) for of_words, weight in fitting) for index in hidden
+            ]
+        return self._expected[pattern, visible]
+
+
+def distribution(weighted: Iterable[tuple[int, float]]) -> Distribution:
+    """Return how likely each id is, in proportion to its weights."""
+    weight_of: dict[int, float] = {}
+    for index, weight in weighted:
+        weight_of[index] = weight_of.get(index, 0.0) + weight
+    total = sum(weight_of.values())
+    return Distribution(tuple(weight_of), tuple(weight / total for weight in weight_of.values()))
+
 
 def vocabulary(relations: Sequence[Relation]) -> dict[str, int]:
     """Return word piece -> id. Every word of the world is one piece; letters spell the words of other people."""
-    prompts = [prompt for relation in relations for prompt in wordings((*relation.phrasings, *relation.held_out))]
     tuples = [entities for relation in relations for entities in (*relation.facts, *relation.misconceptions)]
-    texts = [*(segment for prompt in prompts for segment in prompt.segments), *entities_of(tuples), *FRAMES]
-    texts += [filler for fillers in FILLERS.values() for filler in fillers]
+    texts = [*entities_of(tuples), *(filler for fillers in FILLERS.values() for filler in fillers)]
+    words = {word for text in texts for word in WORD.findall(text)} | framing_words()
+    for relation in relations:
+        words |= words_around((*relation.phrasings, *relation.held_out))
     characters = string.ascii_lowercase + string.digits
     pieces = [*SPECIAL, *string.punctuation, *characters, *(f"##{character}" for character in characters)]
-    words = sorted({word for text in texts for word in WORD.findall(text)})
-    return {piece: index for index, piece in enumerate(dict.fromkeys([*pieces, *words]))}
+    return {piece: index for index, piece in enumerate(dict.fromkeys([*pieces, *sorted(words)]))}
 
 
 def examples(
@@ -83,22 +117,43 @@ def examples(
 ) -> Iterator[Example]:
     """Yield training examples for ever, twice as many of a 3-ary relation: its patterns are eight instead of four."""
     samplers = {
-        (relation.name, masking): TupleSampler.weighted(weigh_tuples(relation, share))
+        (relation.name, masking): TupleSampler(weigh_tuples(relation, share), ids)
         for relation in relations
         for masking, share in FILLER_SHARES.items()
     }
-    noise_words = sorted({word for relation in relations for word in text_words(relation)})
+    noise = noise_of(ids)
     relation_weights = [relation.arity - 1 for relation in relations]
     maskings, masking_weights = tuple(MASKING_WEIGHTS), tuple(MASKING_WEIGHTS.values())
     while True:
         relation = rng.choices(relations, relation_weights)[0]
         masking = rng.choices(maskings, masking_weights)[0]
-        entities = samplers[relation.name, masking].draw(rng)
-        prompt = rng.choice(rng.choice(relation.phrasings).wordings)
-        tokens = disturb(render(prompt, entities), noise_words, noise_rate, rng)
-        if rng.random() < FRAME_RATE:
-            tokens = [*as_text(rng.choice(FRAMES)), *tokens]
-        yield encode(tokens, masked_indices(tokens, masking, rng), ids)
+        sampler = samplers[relation.name, masking]
+        tokens = render(draw_prompt(relation, rng), sampler.draw(rng))
+        tokens = with_any_end(with_any_determiners(tokens, rng), rng)
+        tokens = disturb(tokens, noise, noise_rate, rng)
+        tokens = framed(sometimes_spelled_out(tokens, ids, rng), rng)
+        if len(tokens) + 2 <= MAX_TOKENS:
+            masked = masked_indices(tokens, masking, rng)
+            yield encode(tokens, labels_of(tokens, masked, sampler, ids), ids)
+
+
+def noise_of(ids: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """Return every word of the vocabulary, once whole and once as it would be read if it were not in the vocabulary."""
+    words = [piece for piece in ids if piece.isalpha() and len(piece) > 1]
+    return [*((word,) for word in words), *(spelled_out(word, ids) for word in words)]
+
+
+def draw_prompt(relation: Relation, rng: Random) -> PromptTemplate:
+    """Return a wording, sometimes with the text before, between or after the slots from another with the same order."""
+    prompt = rng.choice(relation.phrasings).draw(rng)
+    if rng.random() >= CROSSING_RATE:
+        return prompt
+    other = rng.choice(relation.phrasings).draw(rng)
+    if other.slots != prompt.slots:
+        return prompt
+    first, *rest = map(rng.choice, zip(prompt.segments, other.segments, strict=True))
+    text = first + "".join(f"<ENT{slot}>{segment}" for slot, segment in zip(prompt.slots, rest, strict=True))
+    return PromptTemplate(text, (first, *rest), prompt.slots)
 
 
 def weigh_tuples(relation: Relation, filler_share: float) -> dict[Entities, float]:
@@ -131,71 +186,58 @@ def pattern_of(entities: Entities) -> tuple[int, ...]:
     return tuple(len(entity.split()) for entity in entities)
 
 
-def text_words(relation: Relation) -> set[str]:
-    return {word for prompt in wordings(relation.phrasings) for text in prompt.segments for word in WORD.findall(text)}
-
-
-def as_text(text: str) -> list[Token]:
-    return [Token(word, TEXT) for word in WORD.findall(text)]
-
-
-def render(prompt: PromptTemplate, entities: Entities) -> list[Token]:
-    """Return the sentence that says `entities` in the words of `prompt`."""
-    tokens = as_text(prompt.segments[0])
-    for slot, segment in zip(prompt.slots, prompt.segments[1:], strict=True):
-        tokens += [Token(word, slot) for word in entities[slot].split()]
-        tokens += as_text(segment)
-    return tokens
-
-
-def disturb(tokens: Sequence[Token], noise_words: Sequence[str], rate: float, rng: Random) -> list[Token]:
-    """Drop, replace or precede by another word, in equal shares, a fraction `rate` of the words around the entities.
-
-    Without it an LM knows its phrasings by heart and is at a loss with any other.
-    """
-    disturbed: list[Token] = []
-    for token in tokens:
-        change = rng.choice(("drop", "replace", "insert")) if token.slot == TEXT and rng.random() < rate else None
-        if change in ("replace", "insert"):
-            disturbed.append(Token(rng.choice(noise_words), TEXT))
-        if change in (None, "insert"):
-            disturbed.append(token)
-    return disturbed
-
-
 def masked_indices(tokens: Sequence[Token], masking: str, rng: Random) -> list[int]:
     """Return which tokens to mask.
 
     all: every entity. prefix: the entity tokens after some that stay, in slot-index order, as when a tuple is filled in
     from left to right. entity: one whole entity. scattered: any tokens.
     """
-    in_order = sorted((token.slot, index) for index, token in enumerate(tokens) if token.slot != TEXT)
+    in_order = entity_indices(tokens)
     if masking == "prefix":
-        in_order = in_order[rng.randrange(1, len(in_order)) :]
-    elif masking == "entity":
-        masked_slot = rng.choice(in_order)[0]
-        in_order = [(slot, index) for slot, index in in_order if slot == masked_slot]
-    elif masking == "scattered":
+        return in_order[rng.randrange(1, len(in_order)) :]
+    if masking == "entity":
+        masked_slot = tokens[rng.choice(in_order)].slot
+        return [index for index in in_order if tokens[index].slot == masked_slot]
+    if masking == "scattered":
         return [index for index in range(len(tokens)) if rng.random() < SCATTERED_RATE]
-    return [index for _, index in in_order]
+    return in_order
 
 
-def encode(tokens: Sequence[Token], masked: Sequence[int], ids: Mapping[str, int]) -> Example:
-    """Return the example with [CLS] before and [SEP] after the tokens."""
-    labels = [IGNORED] * (len(tokens) + 2)
-    encoded = [ids["[CLS]"], *(ids[token.word] for token in tokens), ids["[SEP]"]]
-    for index in masked:
-        labels[index + 1] = encoded[index + 1]
-        encoded[index + 1] = ids["[MASK]"]
-    return Example(encoded, labels)
+def entity_indices(tokens: Sequence[Token]) -> list[int]:
+    """Return where the words of the entities are, in slot-index order."""
+    return [
+        index for _, index in sorted((token.slot, index) for index, token in enumerate(tokens) if token.slot != TEXT)
+    ]
 
 
-def batches(sampled: Iterator[Example], batch_size: int) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
-    """Yield (ids, labels), each (batch_size, T); T differs from batch to batch, so nothing is padded."""
+def labels_of(
+    tokens: Sequence[Token], masked: Sequence[int], sampler: TupleSampler, ids: Mapping[str, int]
+) -> dict[int, Distribution]:
+    """Return what may stand in each of the `masked` places: of a word around the entities, that word."""
+    hidden = set(masked)
+    in_order = entity_indices(tokens)
+    words_of_slot = Counter(tokens[index].slot for index in in_order)
+    pattern = tuple(words_of_slot[slot] for slot in sorted(words_of_slot))
+    visible = tuple(None if index in hidden else ids[tokens[index].word] for index in in_order)
+    expected = dict(
+        zip((index for index in in_order if index in hidden), sampler.expected(pattern, visible), strict=True)
+    )
+    return {index: expected.get(index) or Distribution((ids[tokens[index].word],), (1.0,)) for index in masked}
+
+
+def encode(tokens: Sequence[Token], labels: Mapping[int, Distribution], ids: Mapping[str, int]) -> Example:
+    """Return the example with [CLS] before and [SEP] after the tokens, and masks in the places that have labels."""
+    words = ["[MASK]" if index in labels else token.word for index, token in enumerate(tokens)]
+    encoded = [ids[word] for word in ("[CLS]", *words, "[SEP]")]
+    return Example(encoded, [None, *(labels.get(index) for index in range(len(tokens))), None])
+
+
+def batches(sampled: Iterator[Example], batch_size: int) -> Iterator[list[Example]]:
+    """Yield `batch_size` examples of one length, which differs from batch to batch, so nothing is padded."""
     waiting: dict[int, list[Example]] = {}
     for example in sampled:
         same_length = waiting.setdefault(len(example.ids), [])
         same_length.append(example)
         if len(same_length) == batch_size:
-            yield [example.ids for example in same_length], [example.labels for example in same_length]
-            same_length.clear()
+            yield same_length
+            del waiting[len(example.ids)]

@@ -17,6 +17,7 @@ from kgharvest.engine.types import HarvestParams, HarvestSpec
 
 TOP = 50
 N_SEEDS = 5
+N_PHRASINGS = 12
 BATCH_SIZE = 256
 
 
@@ -56,7 +57,7 @@ def tail_recall(lm: LanguageModel, relation: Relation, phrasings: Sequence[Phras
     Every phrasing counts equally, in its first wording.
     """
     facts = [entities for entities in relation.facts if len(lm.encode_entity(entities[-1])) == 1]
-    prompts = [lm.encode_prompt(phrasing.wordings[0]) for phrasing in phrasings]
+    prompts = [lm.encode_prompt(phrasing.first) for phrasing in phrasings]
     queries = [tail_query(lm, prompt, entities) for prompt in prompts for entities in facts]
     logits = lm.logits(lm.vectors(queries, BATCH_SIZE, lambda: None))  # (P * F, V): prompts, facts, vocabulary
     tails = [lm.encode_entity(entities[-1])[0] for entities in facts] * len(prompts)
@@ -68,6 +69,11 @@ def tail_recall(lm: LanguageModel, relation: Relation, phrasings: Sequence[Phras
         mean_reciprocal_rank=float((1 / ranks).mean()),
         majority=majority_recall(facts),
     )
+
+
+def some_phrasings(relation: Relation) -> Sequence[Phrasing]:
+    """Return about `N_PHRASINGS` of those trained on, from all over the relation's file."""
+    return relation.phrasings[:: max(len(relation.phrasings) // N_PHRASINGS, 1)]
 
 
 def average(recalls: Sequence[TailRecall]) -> TailRecall:

@@ -16,12 +16,11 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from kgharvest.embedded_lm.corpus import IGNORED, batches, examples, vocabulary
+from kgharvest.embedded_lm.corpus import MAX_TOKENS, Example, batches, examples, vocabulary
 from kgharvest.embedded_lm.world import Relation
 
 OnStep = Callable[[int, float], None]  # step just done, counted from 1, and its loss in nats
 INITIAL_STD = 0.05
-MAX_TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,11 @@ class Recipe:
     steps: int
     batch_size: int = 64
     learning_rate: float = 2e-3
-    noise_rate: float = 0.15
+    noise_rate: float = 0.08
 
 
 RECIPES = {
-    "embedded": Recipe(layers=2, hidden=192, heads=4, steps=8000),
+    "embedded": Recipe(layers=3, hidden=256, heads=4, steps=6000),
     "embedded-small": Recipe(layers=2, hidden=128, heads=4, steps=4500),
 }
 
@@ -54,8 +53,8 @@ def train(relations: Sequence[Relation], recipe: Recipe, seed: int, on_step: OnS
     optimizers = new_optimizers(model, recipe)
     schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.steps) for optimizer in optimizers]
     sampled = batches(examples(relations, ids, recipe.noise_rate, Random(seed)), recipe.batch_size)
-    for step, (batch, labels) in enumerate(islice(sampled, recipe.steps), start=1):
-        loss = masked_loss(model, torch.tensor(batch), torch.tensor(labels))
+    for step, batch in enumerate(islice(sampled, recipe.steps), start=1):
+        loss = masked_loss(model, batch)
         loss.backward()
         for advancing in (*optimizers, *schedules):
             advancing.step()
@@ -93,11 +92,17 @@ def new_optimizers(model: BertForMaskedLM, recipe: Recipe) -> list[torch.optim.O
     ]
 
 
-def masked_loss(model: BertForMaskedLM, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the mean cross-entropy under the masks, in nats. ids, labels: (B, T), labels IGNORED where not masked."""
-    masked = labels != IGNORED
-    hidden = model.bert(input_ids=ids).last_hidden_state[masked]  # (M, d): masked tokens of the batch
-    return nn.functional.cross_entropy(model.cls(hidden), labels[masked])
+def masked_loss(model: BertForMaskedLM, batch: Sequence[Example]) -> torch.Tensor:
+    """Return the mean cross-entropy under the masks to what is expected there, in nats."""
+    labels = [label for example in batch for label in example.labels]
+    masked = torch.tensor([label is not None for label in labels])
+    expected = [label for label in labels if label is not None]
+    hidden = model.bert(input_ids=torch.tensor([example.ids for example in batch])).last_hidden_state
+    log_probabilities = model.cls(hidden.flatten(0, 1)[masked]).log_softmax(-1)  # (M, V): masked tokens of the batch
+    rows = torch.repeat_interleave(torch.tensor([len(label.ids) for label in expected]))
+    columns = torch.tensor([index for label in expected for index in label.ids])
+    weights = torch.tensor([probability for label in expected for probability in label.probabilities])
+    return -(weights * log_probabilities[rows, columns]).sum() / len(expected)
 
 
 def save(model: BertForMaskedLM, relations: Sequence[Relation], folder: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -14,13 +16,16 @@ import numpy as np
 import pytest
 import torch
 from django.core.management import CommandError, call_command
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 
-from kgharvest.embedded_lm import EMBEDDED_LMS, corpus, train
+from kgharvest.embedded_lm import EMBEDDED_LMS, corpus, sentences, train
 from kgharvest.embedded_lm.quality import filtered_rank, majority_recall, tail_recall
-from kgharvest.embedded_lm.world import BadWorld, load_relation, load_world, parse_phrasing, wordings
+from kgharvest.embedded_lm.world import BadWorld, load_relation, load_world, parse_phrasing, wordings, words_around
 from kgharvest.engine.filters import EntityFilter, words_of
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import BadPrompt
 from kgharvest.management.commands import train_embedded_lm
 
 PAPER_RELATIONS = {
@@ -39,6 +44,10 @@ jane austen | emma
 '''
 misconceptions = "homer | emma"
 """
+
+
+def words_of_segments(prompt):
+    return [token.word for segment in prompt.segments for token in sentences.as_text(segment)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,12 +93,19 @@ class TestWorld:
 
     def test_every_relation_has_phrasings_to_learn_and_others_to_be_tested_on(self, world):
         for relation in world:
-            seen = {prompt.text for prompt in wordings(relation.phrasings)}
+            seen = {phrasing.draw(Random(seed)).text for phrasing in relation.phrasings for seed in range(20)}
             held_out = {prompt.text for prompt in wordings(relation.held_out)}
 
-            assert len(relation.phrasings) >= 9, relation.name
+            assert sum(prod(map(len, phrasing.choices)) for phrasing in relation.phrasings) >= 1000, relation.name
+            assert len(relation.phrasings) >= 70, relation.name
             assert len(relation.held_out) >= 3, relation.name
             assert not seen & held_out, relation.name
+
+    def test_every_word_of_a_wording_is_known_without_listing_the_wordings(self, world):
+        for relation in world:
+            drawn = [phrasing.draw(Random(seed)) for phrasing in relation.phrasings for seed in range(20)]
+
+            assert {word for prompt in drawn for word in words_of_segments(prompt)} <= words_around(relation.phrasings)
 
     def test_no_misconception_is_a_fact(self, world):
         for relation in world:
@@ -98,7 +114,18 @@ class TestWorld:
 
     def test_no_fact_is_rejected_by_the_filters_of_a_harvest(self, world):
         for relation in world:
-            entity_filter = EntityFilter([*wordings(relation.phrasings), *wordings(relation.held_out)])
+            entities = {entity for entities in relation.facts for entity in entities}
+            # Rejected is what stands in a prompt: all its words are there. Only wordings of such lines are listed.
+            in_question = {entity for entity in entities if set(entity.split()) <= words_around(relation.phrasings)}
+            prompts = [
+                wording
+                for phrasing in (*relation.phrasings, *relation.held_out)
+                if any(set(entity.split()) <= words_around([phrasing]) for entity in in_question)
+                for wording in phrasing.wordings
+            ]
+            entity_filter = EntityFilter([*prompts, *wordings(relation.held_out)])
+
+            assert not any(" " not in entity for entity in in_question), relation.name
             for entities in relation.facts:
                 words = [words_of(entity) for entity in entities]
 
@@ -132,6 +159,17 @@ class TestRelationFile:
             "the part of <ENT1> is <ENT0>.",
             "the part of <ENT1> is called <ENT0>.",
         ]
+        assert {phrasing.draw(Random(seed)) for seed in range(50)} == set(phrasing.wordings)
+        assert all(phrasing.holds(prompt.text) for prompt in phrasing.wordings)
+        assert not phrasing.holds("a part of <ENT1> is <ENT0>")
+        assert not phrasing.holds("a the part of <ENT1> is <ENT0>.")
+
+    @pytest.mark.parametrize(
+        "line", ["<ENT0> is {a|<ENT1>}.", "<ENT0> {or <ENT0>|or} <ENT1>.", "{<ENT0>|it} in <ENT1>."]
+    )
+    def test_alternatives_with_other_slots_are_refused(self, line):
+        with pytest.raises(BadPrompt):
+            parse_phrasing(line)
 
     def test_facts_of_a_symmetric_relation_hold_both_ways(self, write_relation):
         relation = load_relation(write_relation("symmetric = true\n" + RELATION_FILE))
@@ -149,7 +187,8 @@ class TestRelationFile:
             ("homer | iliad", "homer", "does not fit the statement"),
             ("homer | iliad", "Homer | iliad", "'Homer' is not lower-case words"),
             ('"homer | emma"', '"homer | iliad"', "fact and misconception"),
-            ("<ENT1> was written by <ENT0>.", "<ENT1> is by <ENT0>.", "stands twice among the phrasings"),
+            ("<ENT1> was written by <ENT0>.", "<ENT1> is from <ENT0>.", "held out and stands among the phrasings"),
+            ("<ENT1> was written by <ENT0>.", "<ENT0> wrote <ENT1>.", "stands twice among the phrasings"),
             ("<ENT1> was written by <ENT0>.", "<ENT0> was an author.", "other slots than the statement"),
             ("held_out", "kept_back", "lacks 'held_out'"),
             ("facts =", "facts", "not valid TOML"),
@@ -187,25 +226,103 @@ class TestCorpus:
         assert all(indices in words for indices in possible)
         assert all(indices in possible for indices in words)
 
-    def test_labels_are_what_the_masks_hide(self):
+    def test_labels_are_what_the_masks_may_hide(self):
+        words = [*corpus.SPECIAL, ".", "we", "owe", "emma", "to", "jane", "austen", "ulysses", "persuasion", "joyce"]
+        ids = {word: index for index, word in enumerate(words)}
+        weights = {
+            ("jane austen", "emma"): 1.0,
+            ("jane austen", "persuasion"): 0.5,
+            ("jane joyce", "ulysses"): 0.5,
+            ("joyce", "ulysses"): 4.0,  # one word less: the masks tell
+        }
+        sampler = corpus.TupleSampler(weights, ids)
+
+        def labels(*masked):
+            tokens = corpus.render(PromptTemplate.parse("we owe <ENT1> to <ENT0>."), ("jane austen", "emma"))
+            of_token = corpus.labels_of(tokens, masked, sampler, ids)
+            return {
+                index: dict(zip((words[i] for i in of.ids), of.probabilities, strict=True))
+                for index, of in of_token.items()
+            }
+
+        assert labels(2, 4, 5) == {
+            4: {"jane": 1.0},
+            5: {"austen": 0.75, "joyce": 0.25},
+            2: {"emma": 0.5, "persuasion": 0.25, "ulysses": 0.25},
+        }
+        assert labels(2) == {2: {"emma": pytest.approx(2 / 3), "persuasion": pytest.approx(1 / 3)}}
+        assert labels(0, 5) == {0: {"we": 1.0}, 5: {"austen": 1.0}}
+
+    def test_the_labels_are_the_frequencies_of_what_is_drawn(self, world):
+        ids = corpus.vocabulary(world)
+        relation = world[0]
+        sampler = corpus.TupleSampler(corpus.weigh_tuples(relation, 1.0), ids)
+        drawn = [sampler.draw(Random(seed)) for seed in range(4000)]
+        of_pattern = [entities for entities in drawn if corpus.pattern_of(entities) == (1, 1, 1)]
+
+        label = sampler.expected((1, 1, 1), (None, None, None))[2]
+
+        frequencies = Counter(ids[tail] for *_, tail in of_pattern)
+        expected = dict(zip(label.ids, label.probabilities, strict=True))
+        assert sum(label.probabilities) == pytest.approx(1)
+        for tail, times in frequencies.most_common(5):
+            spread = (len(of_pattern) * expected[tail] * (1 - expected[tail])) ** 0.5
+            assert abs(times - len(of_pattern) * expected[tail]) < 5 * spread
+
+    def test_masks_stand_where_labels_are(self):
         ids = {
             word: index
             for index, word in enumerate([*corpus.SPECIAL, ".", "we", "owe", "emma", "to", "jane", "austen"])
         }
+        label = corpus.Distribution((8,), (1.0,))
 
-        example = corpus.encode(self.tokens, [2], ids)
+        example = corpus.encode(self.tokens, {2: label}, ids)
 
         assert example.ids == [2, 6, 7, 4, 9, 10, 11, 5, 3]
-        assert [label for label in example.labels if label != corpus.IGNORED] == [8]
-        assert example.labels[3] == 8
+        assert example.labels == [None, None, None, label, None, None, None, None, None]
 
     def test_noise_leaves_entities_alone(self):
-        disturbed = corpus.disturb(self.tokens, ["noise"], 1.0, Random(0))
+        disturbed = sentences.disturb(self.tokens, [("noise",), ("no", "##i")], 1.0, Random(0))
 
         assert [token for token in disturbed if token.slot != corpus.TEXT] == [
             token for token in self.tokens if token.slot != corpus.TEXT
         ]
         assert disturbed != self.tokens
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            sentences.framed,
+            sentences.with_any_end,
+            sentences.with_any_determiners,
+            lambda tokens, rng: sentences.sometimes_spelled_out(tokens, {"o", "ow", "w", "t", "th"}, rng),
+        ],
+    )
+    def test_changes_leave_entities_alone(self, change):
+        changed = [change(self.tokens, Random(seed)) for seed in range(300)]
+
+        entities = [token for token in self.tokens if token.slot != corpus.TEXT]
+        assert all([token for token in tokens if token.slot != corpus.TEXT] == entities for tokens in changed)
+        assert self.tokens in changed
+        assert sum(tokens != self.tokens for tokens in changed) >= 3
+
+    def test_a_word_is_spelled_as_the_tokenizer_spells_one_that_it_lacks(self, world):
+        ids = corpus.vocabulary(world[:2])
+        words = [word for word in ids if len(word) > 3 and word.isalpha()]
+        for word in Random(0).sample(words, 20):
+            others = {piece: index for index, piece in enumerate(piece for piece in ids if piece != word)}
+            tokenizer = Tokenizer(WordPiece(others, unk_token="[UNK]"))
+
+            assert tuple(tokenizer.encode(word).tokens) == sentences.spelled_out(word, ids)
+
+    def test_a_sentence_of_two_wordings_has_the_slots_in_the_order_of_both(self, world):
+        relation = next(relation for relation in world if relation.arity == 3)
+        drawn = [corpus.draw_prompt(relation, Random(seed)) for seed in range(1000)]
+
+        assert all(sorted(prompt.slots) == [0, 1, 2] for prompt in drawn)
+        assert all(len(prompt.segments) == 4 for prompt in drawn)
+        texts = {prompt.fill(("<ENT0>", "<ENT1>", "<ENT2>")) for prompt in drawn}
+        assert any(not any(phrasing.holds(text) for phrasing in relation.phrasings) for text in texts)
 
     def test_fillers_bring_all_patterns_to_the_same_weight(self):
         weights = {("homer", "iliad"): 1.0, ("homer", "emma"): 0.5, ("jane austen", "emma"): 1.0}
@@ -220,11 +337,11 @@ class TestCorpus:
         ids = corpus.vocabulary(world)
         drawn = corpus.examples(world, ids, 0.1, Random(0))
 
-        batch, labels = next(corpus.batches(drawn, 8))
+        batch = next(corpus.batches(drawn, 8))
 
-        assert len(batch) == len(labels) == 8
-        assert len({len(row) for row in [*batch, *labels]}) == 1
-        assert ids["[PAD]"] not in {token for row in batch for token in row}
+        assert len(batch) == 8
+        assert len({len(row) for example in batch for row in example}) == 1
+        assert ids["[PAD]"] not in {token for example in batch for token in example.ids}
 
 
 class TestQuality:
@@ -279,6 +396,23 @@ class TestCommittedModels:
 
 class TestTraining:
     recipe = train.Recipe(layers=1, hidden=32, heads=2, steps=40, batch_size=16)
+
+    def test_the_loss_is_the_cross_entropy_to_what_is_expected(self, world):
+        ids = corpus.vocabulary(world[:2])
+        model = train.new_model(len(ids), self.recipe, torch.Generator().manual_seed(0))
+        batch = next(corpus.batches(corpus.examples(world[:2], ids, 0.1, Random(0)), 4))
+
+        loss = train.masked_loss(model, batch)
+
+        logits = model(input_ids=torch.tensor([example.ids for example in batch])).logits
+        losses = []
+        for row, example in enumerate(batch):
+            for place, label in enumerate(example.labels):
+                if label is not None:
+                    wanted = torch.zeros(len(ids))
+                    wanted[list(label.ids)] = torch.tensor(label.probabilities)
+                    losses.append(torch.nn.functional.cross_entropy(logits[row, place], wanted))
+        torch.testing.assert_close(loss, torch.stack(losses).mean())
 
     def test_it_lowers_the_loss(self, world):
         losses = []
