@@ -58,7 +58,8 @@ def language_model_for_pages(name: str) -> LanguageModel:
         if not HUB_ID.fullmatch(served.tokenizer):
             raise NotFound(f"The tokenizer {served.tokenizer!r:.80} is no hub id; name one, as in #model@hub/id.")
         return _loadable(name)
-    known = LanguageModel.objects.filter(name=name, revision="", is_loadable=True).first()
+    loadable = LanguageModel.objects.filter(revision="", is_loadable=True)
+    known = loadable.filter(name=name).first() if "\0" not in name else None  # PostgreSQL looks up no NUL
     if known or name in EMBEDDED_LMS:
         return known or _loadable(name)
     for root in settings.MODEL_ROOTS:
