@@ -158,7 +158,7 @@ def test_the_trigger_beats_masks_and_as_many_random_triggers(known, task, search
 
     others = scores(lm, task.objective, prompts, task.dev, quiet).mean(dim=1)
 
-    assert search.dev_score > others.max().item() + 0.3
+    assert search.dev_score > others.max().item() + 0.1
     accuracy = probe(PromptSetAnswerer(lm, uniform([template(lm).fill(search.trigger)])), known.test).precision_at(1)
     assert accuracy > 0.5
 

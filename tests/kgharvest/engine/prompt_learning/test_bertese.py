@@ -184,7 +184,9 @@ def test_what_the_lm_reads_is_words_or_else_the_vectors(known, batch):
     assert distances.max() > 0.1
 
 
+@pytest.mark.parametrize("known", ["made_of"], indirect=True)  # capitals are called up by their names alone
 def test_vectors_learn_to_ask_better(known):
+    known = known._replace(prompts=[known.lm.encode_prompt(PromptTemplate.parse("<ENT0>, <ENT1>."))])
     train, dev = questions(known, known.train), questions(known, known.dev)
 
     learned = learn_rewriter(known.lm, train, dev, BerteseParams(reads_words=False, learning_rate=3e-4, epochs=6))
