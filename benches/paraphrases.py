@@ -150,8 +150,9 @@ def published(path: Path) -> dict[str, list[str]]:
 
 
 def sets_of(arguments: argparse.Namespace) -> Iterator[tuple[str, PromptsByRelation]]:
-    for path in (ROOT / "benches" / "fresh_prompts.json", *arguments.files):
-        yield path.stem, json.loads(path.read_text("utf-8"))
+    for written in json.loads((ROOT / "benches" / "fresh_prompts.json").read_text("utf-8")):
+        yield f"fresh, {written['name']}", written["prompts"]
+    yield from ((path.stem, json.loads(path.read_text("utf-8"))) for path in arguments.files)
     if arguments.lm is None:
         yield from ((f"shipped {name}", shipped(name)) for name in SHIPPED)
     if arguments.published is not None:
