@@ -15,7 +15,21 @@ NO_ISLAND = (
     r"(?:(?!\b(?:when|if|because|while|although|though|that|which|who|where|what|than|as|and|or|but|it|there)\b|,|"
     r"\b(?:is|are|was|were) (?:the|an?) ).)+?"
 )
-NO_CONJUNCTION = r"(?:(?!\b(?:when|whenever|if|because|while|although|though|where)\b).)+"
+NO_CONJUNCTION = (
+    r"(?:(?!\b(?:when|whenever|if|because|while|although|though|where|but)\b| (?:and|or) (?!(?:an? |the )?<ENT)).)+"
+)
+# What makes a clause of an entity and what follows: "people believe <ENT0> prevents", "is", "can".
+FINITE = r"(?:(?!as\b|always\b|sometimes\b|its\b)[a-z]+s|are|were|can|could|may|might|will|would|should|must|had)\b"
+# Verbs of giving and going, whose "to" names who or where, and of comparing: no purpose.
+TO_SOMETHING = (
+    r"(?:g[ai]ve(?:s|n)?|sen[dt]s?|sells?|sold|brings?|brought|leads?|led|shows?|showed|offers?(?:ed)?|hand(?:s|ed)?|"
+    r"pass(?:es|ed)?|pays?|paid|owes?|owed|lends?|lent|donate[sd]?|dedicate[sd]?|devote[sd]?|attribute[sd]?|"
+    r"link(?:s|ed)?|connect(?:s|ed)?|tie[sd]?|attach(?:es|ed)?|deliver(?:s|ed)?|export(?:s|ed)?|ship(?:s|ped)?|"
+    r"turn(?:s|ed)?|transfer(?:s|red)?|move[sd]?|carr(?:y|ies|ied)|spread(?:s)?|transmit(?:s|ted)?|relate[sd]?|"
+    r"explain(?:s|ed)?|present(?:s|ed)?|supply|supplie[sd]|award(?:s|ed)?|grant(?:s|ed)?|expose[sd]?|add(?:s|ed)?|"
+    r"fl(?:y|ies|ew)|drives?|drove|follow(?:s|ed)?|compare[sd]?|prefer(?:s|red)?|introduce[sd]?|invite[sd]?|"
+    r"marr(?:y|ies|ied)|wr[io]tes?|reduce[sd]?|lost|loses?)"
+)
 # Nouns that ask for an infinitive: "the ability to fly" has no purpose in it.
 NO_TASK = r"(?!(?:ability|capacity|reason|way|place|chance|right|time|step|desire|wish|need|job|moment|power)\b)"
 NO_COPULA = r"(?<! is)(?<! was)(?<! are)(?<! were)"
@@ -34,7 +48,7 @@ TAKES_OBJECT = (
 GENERAL_REWRITES = (
     Rewrite(
         "passive without an agent",
-        rf"{PEOPLE} (?:(?:often|usually) )?{{plain}} {{A}}(?P<after>(?! <ENT)(?: .*)?)",
+        rf"{PEOPLE} (?:(?:often|usually) )?{{plain}} {{A}}(?P<after>(?! <ENT)(?! {FINITE})(?: .*)?)",
         ("{A} is {plain:participle}{after}", "it is {A} that is {plain:participle}{after}"),
     ),
     Rewrite(
@@ -62,9 +76,9 @@ GENERAL_REWRITES = (
     ),
     Rewrite(
         "purpose fronted",
-        r"(?P<main>(?!it |there )(?!.* (?:and|or|but) )"
+        rf"(?P<main>(?!it |there )(?!.* (?:and|or|but) )(?!.*\b(?:{TO_SOMETHING}|(?:is|are|was|were) (?!used)[a-z]+) )"
         rf"{NO_CONJUNCTION}?(?:(?<!from )<ENT\d+>s?|\b(?:the|an?) {NO_TASK}[a-z]+)) (?:in order )?"
-        r"to (?P<rest>\S.*)",
+        r"to (?!(?:the|an?|its|their|his|her|my|your|our|all|every|each|some) )(?P<rest>\S.*)",
         ("to {rest}, {main}", "in order to {rest}, {main}"),
     ),
     Rewrite(
@@ -82,8 +96,8 @@ GENERAL_REWRITES = (
     ),
     Rewrite(
         "adjunct moved to the front",
-        rf"(?!(?:to|when|if|because|while|although|for|with) )(?P<main>\S+ {NO_CONJUNCTION}{NO_COPULA}) (?!from|with )"
-        rf"{PLACE_OR_MEANS} {{B}}",
+        rf"(?!(?:to|when|if|because|while|although|for|with) )(?!.*\b(?:only|just) )"
+        rf"(?P<main>\S+ {NO_CONJUNCTION}{NO_COPULA}) (?!from|with ){PLACE_OR_MEANS} {{B}}",
         ("{prep} {B}, {main}",),
     ),
     Rewrite(
@@ -104,9 +118,8 @@ GENERAL_REWRITES = (
         "universal possession",
         "(?:every|each) {A} ha(?:s|ve) {B}",
         (
-            "there is {B} in every {A}",
             "{B} is something that every {A} has",
-            "no {A} is without {B}",
+            "there is no {A} without {B}",
             "what every {A} has is {B}",
         ),
     ),

@@ -17,6 +17,8 @@ NO_KIND = r"(?!(?:[a-z-]+ )?(?:kind|type|sort|form|variety|example|piece|case|in
 GLAD = r"(?:an? )?(?:very )?(?:worth|good|great|nice|lovely|wonderful|fine|pleas|achievement|success|big moment)"
 # What says whom it means only after it: "they use it when people are there".
 PRONOUN = r"(?:they|he|she|this|it (?!is|was)|one)\b"
+# A second verb belongs to the first one's subject and not to what is made of it: "grows in <ENT1> and dies in <ENT2>".
+ONE_VERB = r"(?!.* (?:and|or|but) [a-z]+s )"
 FIXED_BEFORE = r"when (?:it comes to|people talk|we speak|you compare)"
 
 REWRITES = (
@@ -40,8 +42,6 @@ REWRITES = (
             "the opposite of {B} is {A}",
             "{A} is the antonym of {B}",
             "{A} means the contrary of {B}",
-            "what is {A} is not {B}",
-            "there is a contrast between {A} and {B}",
         ),
     ),
     Rewrite(
@@ -201,7 +201,7 @@ REWRITES = (
     Rewrite(
         "use for something",
         "{A} (?:can be|is|are) used for {B}",
-        ("people use {A} for {B}", "for {B}, one can use {A}", "{B} is done with {A}"),
+        ("people use {A} for {B}", "for {B}, one can use {A}"),
     ),
     Rewrite(
         "active to passive",
@@ -224,14 +224,16 @@ REWRITES = (
     ),
     Rewrite(
         "verb phrase as a topic",
-        "{A} {verbs} {rest}",
+        f"{{A}} {{verbs}} {ONE_VERB}{{rest}}",
         (
             "{A} is known to {verbs:base} {rest}",
             "it is {A} that {verbs} {rest}",
         ),
     ),
     Rewrite(
-        "activity as a topic", f"{{A}} (?!{STATIVE}){{verbs}} {{rest}}", ("{verbs:gerund} {rest} is what {A} does",)
+        "activity as a topic",
+        f"{{A}} (?!{STATIVE}){{verbs}} {ONE_VERB}{{rest}}",
+        ("{verbs:gerund} {rest} is what {A} does",),
     ),
     Rewrite(
         "plural verb phrase as a topic",
@@ -292,7 +294,7 @@ REWRITES = (
     ),
     Rewrite(
         "obligation",
-        "{A} (?:should|must) {rest}",
+        "{A} (?:should|must) (?!not ){rest}",
         ("it is important for {A} to {rest}", "{A} ought to {rest}", "it would be wrong for {A} not to {rest}"),
     ),
     Rewrite(
@@ -411,7 +413,7 @@ REWRITES = (
     ),
     Rewrite(
         "fronted place",
-        "{A} (?P<event>(?!(?:is|are) (?:an?|the|rich) ).*) in {B}",
+        rf"{{A}} (?P<event>(?!(?:is|are) (?:an?|the|rich) |.*\b(?:only|just) ){ONE_VERB}.*) in {{B}}",
         ("it is in {B} that {A} {event}", "in {B}, {A} {event}"),
     ),
     Rewrite(
@@ -436,14 +438,16 @@ REWRITES = (
     ),
     Rewrite(
         "inclusion",
-        "(?P<whole>.*<ENT.*) includes? {B}",
+        "(?P<whole>.*<ENT.*) include {B}",
         ("{B} is among {whole}", "among {whole} is {B}"),
     ),
-    Rewrite("belonging", "{A} belongs? to {B}", ("{A} is part of {B}", "{B} has {A}")),
+    Rewrite(
+        "belonging", "{A} belongs? to {B}", ("{B} has {A}", "what {A} belongs to is {B}", "{B} is what {A} belongs to")
+    ),
     Rewrite(
         "possession",
         "{A} ha(?:s|ve) {B}",
-        ("there is {B} in {A}", "{B} is something that {A} has", "{A} comes with {B}", "what {A} has is {B}"),
+        ("{B} is something that {A} has", "what {A} has is {B}", "{B} is what {A} has"),
     ),
     Rewrite("attribute", "{A} ha(?:s|ve) the {noun} of {B}", ("the {noun} of {A} is {B}", "{B} is the {noun} of {A}")),
     Rewrite("negated verb", "{A} (?:doesn['’]t|does not) {rest}", ("it is not the case that {A} does {rest}",)),

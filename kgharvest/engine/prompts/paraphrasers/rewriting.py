@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from kgharvest.engine.prompts.paraphrasers.inflection import BASE_OF_PARTICIPLE, IRREGULAR, Word
+from kgharvest.engine.prompts.paraphrasers.inflection import BASE_OF_PARTICIPLE, IRREGULAR, Word, base_form
 from kgharvest.engine.prompts.template import PromptTemplate
 
 # Words between an article and a slot that leave the relation as it is.
@@ -23,13 +23,17 @@ _SLOT = rf"(?:{_DETERMINER} (?:{_MODIFIER})?)?<ENT\d+>(?:e?s\b)?(?: (?:region|ar
 _WORD = r"(?!ENT)[A-Za-z][\w'’-]*"
 _NO_VERB = (
     r"(?!(?:is|are|was|were|be|has|had|have|can|could|may|might|will|would|should|must|does|do|did|and|or|as|to|than|its|"
-    r"also|not|looks?|sounds?|tastes?|smells?|feels?|remains?|includes?|means?|used|seems?|becomes?|needs?|of|in|on|at|by|for|from|with|belongs?|cannot|but|usually|often|who|which|that|where)\b)"
+    r"also|not|looks?|sounds?|tastes?|smells?|feels?|remains?|includes?|means?|used|seems?|becomes?|needs?|of|in|on|at|by|for|from|with|belongs?|cannot|but|usually|often|who|which|that|where|"
+    r"without|near|under|over|into|through|about|against|before|after|like|unlike|than|never|hardly|rarely|seldom|"
+    r"barely|scarcely|ever|always|only|just|both|all|any|no|such|more|less|most|when|if|because|while|then|so)\b)"
 )
 
 _PASTS = "|".join(sorted({past for past, _ in IRREGULAR.values() if past not in ("was", "had", "did", "read", "put")}))
 _SUBJECT_BEFORE = r"(?:^|, |: |\b(?:that|what|where|when|if|while|although|because|sometimes|one|and) )"
-_PLURAL_SUBJECT = re.compile(rf"({_SUBJECT_BEFORE}(?:(?:the|some) )?<ENT\d+>e?s) (is|has|does|was)\b")
-_PLURAL_VERB = {"is": "are", "has": "have", "does": "do", "was": "were"}
+_SINGULAR_VERB = "is|has|does|was|serves|comes|provides|gives|points|carries|offers|stands"
+_PLURAL_SUBJECT = re.compile(rf"({_SUBJECT_BEFORE}(?:(?:the|some) )?<ENT\d+>e?s) ({_SINGULAR_VERB})\b")
+_PLURAL_POSSESSOR = re.compile(r"(<ENT\d+>e?s have .* as) its\b")
+_PLURAL_VERB = {"is": "are", "was": "were"}
 
 PARTS = {
     "A": _SLOT,
@@ -63,7 +67,10 @@ PARTS = {
 }
 
 
-IMPERATIVES = {*IRREGULAR, "look", "travel", "try", "visit", "use", "ask", "avoid", "add", "call", "expect", "imagine"}
+IMPERATIVES = {
+    *IRREGULAR, "add", "apply", "ask", "avoid", "boil", "call", "don't", "don’t", "expect", "imagine", "look", "mix",
+    "never", "please", "pour", "remember", "remove", "travel", "try", "use", "visit", "wash",
+}  # fmt: skip
 # What a wording says where the pattern has no such part.
 DEFAULTS = {"s": "s", "place": "in"}
 
@@ -151,17 +158,22 @@ def without_adverbial(clause: str) -> tuple[str, str]:
 
 
 def clause_of(prompt: PromptTemplate) -> str:
-    """Return the text of `prompt` without its full stop, its first word in lower case unless it is an acronym."""
+    """Return the text of `prompt` without its full stop, its first word in lower case unless it is a name.
+
+    Acronyms are taken for names, and what another word in upper case follows: "Marie Curie".
+    """
     text = prompt.text.rstrip(" .")
-    first = text.split(maxsplit=1)[0]
-    is_plain = first != "I" and first[:1].isupper() and first[1:].islower()
-    return text[0].lower() + text[1:] if is_plain or first == "A" else text
+    first, *others = text.split(maxsplit=2)
+    is_name = first == "I" or not first[1:].islower() or bool(others and re.match("[A-Z][a-z]", others[0]))
+    return text[0].lower() + text[1:] if first == "A" or not is_name else text
 
 
 def prompt_of(clause: str) -> PromptTemplate:
     """Return `clause` as a prompt: first letter in upper case, verbs agreeing with plural slots, a full stop."""
-    clause = _PLURAL_SUBJECT.sub(lambda match: f"{match[1]} {_PLURAL_VERB[match[2]]}", clause)
-    clause = clause.replace("s's ", "s' ")
+    clause = _PLURAL_SUBJECT.sub(
+        lambda match: f"{match[1]} {_PLURAL_VERB.get(match[2]) or base_form(match[2])}", clause
+    )
+    clause = _PLURAL_POSSESSOR.sub(r"\1 their", clause).replace("s's ", "s' ")
     return PromptTemplate.parse(f"{capitalised(clause)} .")
 
 

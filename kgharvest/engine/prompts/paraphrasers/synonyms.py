@@ -16,13 +16,23 @@ from kgharvest.engine.prompts.paraphrasers.inflection import gerund, participle,
 
 NEVER = r"(?!)"
 # What a verb does not follow; what a past form does, and a participle does not.
-NO_VERB_AFTER = r"\b(?:an?|the|its|their|of|for|with|from|gets?|gives?|in|on|at|by|some|such|own) "
+NO_VERB_AFTER = (
+    r"\b(?:an?|the|its|their|his|her|my|our|your|of|for|with|from|gets?|gives?|in|on|at|by|some|such|own|"
+    r"is|are|was|were|main|chief|leading|common|root) "
+)
+# What a noun is followed by that looks like a verb: "the main causes of".
+NO_VERB_BEFORE = r" (?:of|for|is|are|was|were)\b"
+# What a verb follows that looks like a noun: "<ENT0> borders <ENT1>", "it may result in <ENT1>".
+NO_NOUN_AFTER = (
+    r"(?:<ENT\d+>s?|\b(?:that|which|who|it|they|he|she|we|you|people|to|can|could|may|might|will|would|should|must|"
+    r"cannot|not|often|usually|also|always|never)) "
+)
 PAST_AFTER = r"(?:<ENT\d+>s?|\bwho|\bthat|\bit|\bthey|\bpeople|^) "
 NO_PAST_AFTER = rf"^(?!.*{PAST_AFTER}$).*"
 NOT_A_NOUN_AFTER = r"^(?!.*\b(?:the|for|of|gets?|gives?|some) $).*"
-NOT_MADE_SO = (
-    r" (?:of|up|out|from|with|its|their|people|you|it|money|sure|use)\b| <ENT\d+>s? (?:difficult|hard|easy|happy)"
-)
+# Nobody produces a mistake, or people happy: things are made, and for, from, in, at or by something.
+_THING = r"(?:(?:an?|the|some|its|their) )?<ENT\d+>s?"
+NOT_MADE_SO = rf"(?!(?: {_THING})?(?:$|,| (?:by|in|at|on|for)\b)| {_THING} (?:and|or|out|from|with|without)\b)"
 
 
 @dataclass(frozen=True)
@@ -63,29 +73,31 @@ VERBS = (
     group("represent | stand for", not_before=" by\\b"),
     group("teach | instruct", not_before=" (?:at|in|how|that)\\b"),
     group("forbid | prohibit", not_before=" <ENT\\d+>s? to\\b"),
-    group("show | display", not_before=" (?:that|itself|up|how)\\b"),
+    group(
+        "show | display", not_before=" (?:that|itself|up|how)\\b", not_after="\\b(?:TV|[Tt]elevision|[Tt]alk|[Gg]ame) "
+    ),
 )
 NOUNS = (
-    group("kind | type | sort | variety"),
+    group("kind | type | sort | variety", not_before="(?! of\\b)"),
     group("author | writer"),
     group("place | spot", not_before="(?! (?:for|where|to)\\b)", not_after="\\btakes? "),
     group("risk | danger | hazard", not_after="\\b(?:to|<ENT\\d+>s?) "),
-    group("symptom | sign | indication", not_before=" (?:up|language)\\b"),
+    group("sign | indication", not_before=" (?:up|language)\\b"),  # of weather, too, unlike symptoms
     group("workplace | place of work"),
     group("component | constituent"),
-    group("material | substance"),
-    group("tool | implement | instrument"),
-    group("purpose | aim | goal"),
+    group("material | substance", not_after="\\braw "),
+    group("tool | implement"),
+    group("purpose | aim | goal", not_after="\\bscor\\w+ (?:an?|the|his|her) "),
     group("expert | specialist"),
     group("way | means", not_before=" (?:of|from|in)\\b|$", not_after="\\bby "),
     group("native language | mother tongue"),
     group("birthplace | place of birth"),
-    group("occupation | profession", not_after="\\bby "),
+    group("occupation | profession", not_before=" of .* by\\b", not_after="\\bby "),
     group("religion | faith", not_after="\\bby "),
     group("result | outcome | consequence"),
-    group("sight | attraction"),
+    group("sight | attraction", not_before="(?! in\\b)", not_after="\\b(?:lose|loses|lost|out of|first) "),
     group("owner | proprietor"),
-    group("ability | capacity"),
+    group("ability | capacity", not_before="(?! to\\b)"),
     group("method | technique"),
     group("border | frontier", not_before=" on\\b"),
     group("main office | head office"),
@@ -94,7 +106,7 @@ NOUNS = (
     group("doctor | physician"),
     group("movie | film"),
     group("colour | color"),
-    group("opposite | reverse | antithesis", not_before=" (?:sides|meanings|each)\\b"),
+    group("opposite | reverse | antithesis", not_before="(?! of\\b)"),
 )
 OTHERS = (
     group("usual | typical | customary", not_after="\\ba "),
@@ -103,12 +115,12 @@ OTHERS = (
     group("very | extremely | really | exceptionally", not_before=" (?:much|well|badly)\\b"),
     group("famous | well-known | renowned"),
     group("main | chief | principal | primary", not_before=" office\\b"),
-    group("important | significant"),
+    group("important | significant", not_before=" (?:for|to|that)\\b"),
     group("big | large"),
     group("happy | glad | pleased"),
     group("located | situated"),
     group("badly | poorly"),
-    group("may | might | could"),
+    group("may | might | could", not_before=" not\\b", not_after="\\b[Yy]ou "),
     group("as well as | along with"),
     group("a lot of | plenty of"),
     group("pretty | rather | quite | fairly", not_before=" <"),
@@ -118,6 +130,18 @@ OTHERS = (
     group("particularly | especially | remarkably"),
     group("entirely | completely | wholly"),
 )
+
+
+# Of forms that other words have, too; where there is nothing to say, the group's own guards alone.
+NOT_AFTER = {
+    "base": NO_VERB_AFTER,
+    "third": NO_VERB_AFTER,
+    "past": NO_PAST_AFTER,
+    "participle": PAST_AFTER,
+    "singular": NO_NOUN_AFTER,
+    "plural": NO_NOUN_AFTER,
+}
+NOT_BEFORE = {"base": NO_VERB_BEFORE, "third": NO_VERB_BEFORE}
 
 
 def of_first_word(inflect: Callable[[str], str]) -> Callable[[str], str]:
@@ -145,11 +169,8 @@ VERB_FORMS: Mapping[str, Callable[[str], str]] = {
     "past": past,
     "participle": participle,
 }
-NOT_AFTER = {"base": NO_VERB_AFTER, "third": NO_VERB_AFTER, "past": NO_PAST_AFTER, "participle": PAST_AFTER}
-
-
-NOUN_FORMS: Mapping[str, Callable[[str], str]] = {"": str, "plural": plural}
-ONE_FORM: Mapping[str, Callable[[str], str]] = {"": str}
+NOUN_FORMS: Mapping[str, Callable[[str], str]] = {"singular": str, "plural": plural}
+ONE_FORM: Mapping[str, Callable[[str], str]] = {"only": str}
 
 
 def entries() -> Iterator[tuple[str, Entry]]:
@@ -158,8 +179,9 @@ def entries() -> Iterator[tuple[str, Entry]]:
             for form, inflect in inflections.items():
                 kept = [word for word in synonyms.words if not (form == "participle" and " " in word)]
                 words = tuple(map(of_first_word(inflect), kept))
+                not_before = f"{synonyms.not_before}|{NOT_BEFORE.get(form, NEVER)}"
                 not_after = f"(?:{synonyms.not_after}|{NOT_AFTER.get(form, NEVER)})$"
-                yield from ((word, Entry(words, synonyms.not_before, not_after)) for word in words)
+                yield from ((word, Entry(words, not_before, not_after)) for word in words)
 
 
 ENTRIES: dict[str, list[Entry]] = {}

@@ -38,7 +38,8 @@ def rewrites_of(group: list[str]) -> Iterator[Rewrite]:
 
 
 def pattern_of(wording: str) -> str:
-    pattern = re.sub(r"\{([A-Z]):bare\}", r"{\1}", with_heads(wording))
+    with_slots = re.sub(r"\{([ABC])(?::bare)?\}", lambda part: f"<ENT{'ABC'.index(part[1])}>", wording)
+    pattern = re.sub(r"<ENT(\d)>", lambda slot: f"{{{'ABC'[int(slot[1])]}}}", with_heads(with_slots))
     pattern = re.sub(r",? (?=\{)", lambda gap: ",? " if "," in gap[0] else " ", pattern)
     return re.sub(r"\bpeople\b", lambda _: PEOPLE, pattern)
 

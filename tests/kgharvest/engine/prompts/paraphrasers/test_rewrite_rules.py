@@ -63,12 +63,12 @@ def rewrites_of(text: str) -> set[str]:
         ("You cross the sea to get from <ENT0> to <ENT1> .", "To get from <ENT0> to <ENT1>, you cross the sea ."),
         ("Without <ENT1>, a <ENT0> cannot <ENT2> .", "A <ENT0> needs <ENT1> to <ENT2> ."),
         ("There is an ocean between <ENT0> and <ENT1> .", "An ocean lies between <ENT0> and <ENT1> ."),
-        ("Every <ENT1> has a <ENT0> .", "There is a <ENT0> in every <ENT1> ."),
+        ("Every <ENT1> has a <ENT0> .", "There is no <ENT1> without a <ENT0> ."),
         ("It is the job of a <ENT0> to help the <ENT1> .", "To help the <ENT1> is the job of a <ENT0> ."),
         ("The money used in <ENT1> is called the <ENT0> .", "The <ENT0> is the money used in <ENT1> ."),
         ("<ENT0> is the main language in <ENT1> .", "The main language in <ENT1> is <ENT0> ."),
         ("The government of <ENT1> sits in <ENT0> .", "What the government of <ENT1> sits in is <ENT0> ."),
-        ("<ENT0> is the raw material of <ENT1>s .", "<ENT1>s have <ENT0> as its raw material ."),
+        ("<ENT0> is the raw material of <ENT1>s .", "<ENT1>s have <ENT0> as their raw material ."),
     ],
 )
 def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
@@ -84,10 +84,47 @@ def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
         ("A <ENT0> is a <ENT1> .", "is a is"),
         ("<ENT0> looks <ENT1> .", "is looked by"),  # no object
         ("You often see a <ENT0> <ENT1> in a <ENT2> .", "A <ENT0> is seen"),
+        ("A <ENT0> without <ENT1> is useless .", "to without"),
+        ("<ENT0> hardly ever needs <ENT1> .", "do is hardly"),
+        ("A <ENT0> must not <ENT1> .", "not to not"),
+        ("<ENT0> includes <ENT1> .", "is among <ENT0>"),
+        ("<ENT0> grows in <ENT1> and dies in <ENT2> .", "known to"),
+        ("People believe <ENT0> prevents <ENT1> .", "is believed prevents"),
     ],
 )
 def test_what_english_does_not_allow_is_not_said(prompt: str, never: str) -> None:
     assert not [text for text in rewrites_of(prompt) if never in text]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "never"),
+    [
+        ("<ENT0> gave <ENT1> to <ENT2> .", "To <ENT2>"),  # who got it, not what it was for
+        ("<ENT0> prefers <ENT1> to <ENT2> .", "o <ENT2>, "),
+        ("<ENT0> is too <ENT1> to <ENT2> .", "o <ENT2>, "),
+        ("A <ENT0> was the first to <ENT1> .", "n order to"),
+        ("<ENT0> is good for <ENT1> but bad for <ENT2> .", "For <ENT2>"),
+        ("<ENT0> grows in <ENT1> and dies in <ENT2> .", "n <ENT2>, "),
+        ("<ENT0> only lives in <ENT1> .", "In <ENT1>"),
+        ("A <ENT0> has a <ENT1> .", "in a <ENT0>"),  # "A dog has an owner"
+        ("Every <ENT0> has a <ENT1> .", "in every"),
+        ("<ENT0> belongs to <ENT1> .", "part of"),  # "The book belongs to Mary"
+        ("<ENT0> is used for <ENT1> .", "done with"),  # "Wood is used for furniture"
+    ],
+)
+def test_what_means_something_else_is_not_said(prompt: str, never: str) -> None:
+    assert not [text for text in rewrites_of(prompt) if never in text]
+
+
+def test_a_name_of_several_words_keeps_its_case() -> None:
+    assert "In <ENT1>, Marie Curie studied <ENT0> ." in rewrites_of("Marie Curie studied <ENT0> in <ENT1> .")
+
+
+@pytest.mark.parametrize(
+    "text", ["Mix <ENT0> with <ENT1> .", "Don’t use <ENT0> for <ENT1> .", "Never <ENT0> a <ENT1> ."]
+)
+def test_no_frame_holds_an_imperative(text: str) -> None:
+    assert framed(PromptTemplate.parse(text)) == []
 
 
 @pytest.mark.parametrize("rule", [*REWRITES, *GENERAL_REWRITES], ids=lambda rule: rule.name)

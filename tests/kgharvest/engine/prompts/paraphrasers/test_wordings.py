@@ -62,6 +62,7 @@ def test_marks_say_whether_a_line_is_said_or_recognised() -> None:
         ("<ENT0> feed on <ENT1> .", "<ENT0> eat <ENT1> ."),
         ("Tourists in <ENT1> go and see the <ENT0> .", "The <ENT0> is a sight in <ENT1> ."),
         ("A <ENT0> eats <ENT1> every day .", "Every day, <ENT1> is eaten by a <ENT0> ."),
+        ("<ENT0>s eat <ENT1>s .", "<ENT1>s serve as food for <ENT0>s ."),
         ("A typical <ENT0> is made of <ENT1> .", "People use <ENT1> to make a typical <ENT0> ."),
     ],
 )
@@ -86,6 +87,20 @@ def test_a_relation_is_said_otherwise(prompt: str, said: str) -> None:
         ("Fly to <ENT1> to see <ENT0> .", "that fly to"),  # an imperative has no cleft
         ("Whenever you go from <ENT0> to <ENT1>, you cross the sea .", "To <ENT1>, you"),
         ("When people visit <ENT0>, they see <ENT1> .", "They see"),  # "they" before it is said who
+        ("<ENT0> looks <ENT1> .", "colour"),  # tired
+        ("<ENT0> is an example of <ENT1> .", "kind of"),  # Paris, of a city
+        ("<ENT0> contrasts with <ENT1> .", "opposite"),
+        ("The government of <ENT1> sits in <ENT0> .", "capital"),  # not in the Netherlands
+        ("People use <ENT1> to make <ENT0> .", "made of"),  # a hammer
+        ("<ENT0> uses <ENT2> to make <ENT1> .", "from <ENT2>"),
+        ("<ENT1> is made with <ENT0> .", "ingredient"),
+        ("<ENT0> consists of <ENT1> .", "material"),  # a team, of players
+        ("Every <ENT1> has a <ENT0> .", "part of"),  # every dog an owner
+        ("<ENT0> is located in <ENT1> .", "see"),  # the heart, in the chest
+        ("<ENT1> comes from <ENT0> .", "source"),  # Mary, from Ireland
+        ("People with <ENT1> often have <ENT0> .", "symptom"),
+        ("<ENT0> works on <ENT1> .", "workplace"),
+        ("<ENT0> plays <ENT1> .", "player"),  # a part in a film
     ],
 )
 def test_what_does_not_follow_is_not_said(prompt: str, never: str) -> None:
