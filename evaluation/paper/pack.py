@@ -6,7 +6,6 @@ they give other numbers than the frozen ones, packing is refused.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -109,9 +108,8 @@ def _judge_of(report: Report) -> JudgeRun | None:
 
 
 def _facts_file(facts: dict[str, Any]) -> PackFile:
-    text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
     about = "Rules, dates and log of the round, which no row tells."
-    return PackFile(round_facts.PATH, text.encode(), "application/json", about)
+    return PackFile(round_facts.PATH, write_json(facts).encode(), "application/json", about)
 
 
 def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:

@@ -44,7 +44,8 @@ def write_html(document: Document) -> str:
 
 
 def write_json(document: Document) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    """Keys are sorted, as databases give them back in orders of their own: jsonb the shorter ones first."""
+    return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 # -- CSV ---------------------------------------------------------------------------------------------------------------

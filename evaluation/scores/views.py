@@ -19,6 +19,7 @@ from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.canvas import render as draw
+from evaluation.rendering.formats import write_json
 from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.facts import facts_of_content
 from evaluation.scores.lookups import scores_of_content
@@ -222,8 +223,7 @@ def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | N
     """
     name = f"scores-{evaluation.pk}.{file_format}"
     if file_format == "json":
-        text = json.dumps(evaluation.document, indent=2, ensure_ascii=False) + "\n"
-        return as_download(text.encode(), "application/json", name)
+        return as_download(write_json(evaluation.document).encode(), "application/json", name)
     if file_format == "jsonl" and evaluation.samples:
         return as_download("".join(sample_lines(evaluation.samples)).encode(), "application/x-ndjson", name)
     if file_format not in CONTENT_TYPES:

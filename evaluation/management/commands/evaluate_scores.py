@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from annotation.judges.runs import find_run
 from annotation.rounds.services import find_round
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, render
+from evaluation.rendering.formats import write_json
 from evaluation.scores.facts import BUILT_IN, facts_of_file
 from evaluation.scores.lookups import Table, scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, evaluate_now
@@ -87,7 +87,7 @@ class Command(DomainCommand):
         with tqdm(desc="relations", file=self.stderr, disable=None) as bar:
             evaluation = evaluate_now(request, partial(show, bar), project)
         document = evaluation.document
-        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        text = write_json(document)
         if figure:
             size = precision_recall.size(document)
             image = render(precision_recall.draw, document, size, FIGURES[figure.suffix], LIGHT)

@@ -271,6 +271,23 @@ def test_the_same_report_is_the_same_bytes(file_format):
     assert FORMATS[file_format].bytes_of(document) == FORMATS[file_format].bytes_of(document)
 
 
+def as_postgresql_keeps_it(value):
+    """Return JSON as a jsonb column gives it back: the shorter keys first."""
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
+        return {key: as_postgresql_keeps_it(value[key]) for key in keys}
+    return [as_postgresql_keeps_it(entry) for entry in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_the_same_report_is_the_same_bytes_whichever_database_kept_it(file_format):
+    document = make_document(TWO_SETTINGS, comparisons=[make_comparison()], annotators=[make_annotator("Ann")])
+
+    kept = as_postgresql_keeps_it(json.loads(json.dumps(document)))
+
+    assert FORMATS[file_format].bytes_of(kept) == FORMATS[file_format].bytes_of(document)
+
+
 def texts_of(file_format: str, document) -> str:
     """Return what a reader of the file reads."""
     if file_format != "xlsx":
