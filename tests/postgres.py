@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier
 from urllib.parse import urlsplit, urlunsplit
@@ -39,6 +40,20 @@ def run_on_postgresql(file: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
     )
+
+
+@contextmanager
+def parameters_counted() -> Iterator[list[int]]:
+    """Give a list of how many parameters each statement inside has; PostgreSQL takes 65,535 of them."""
+    counts: list[int] = []
+
+    def count(execute, sql, params, many, context):
+        if not many:
+            counts.append(len(params or ()))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(count):
+        yield counts
 
 
 def at_once(*calls: Callable):

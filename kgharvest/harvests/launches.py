@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
+from kgharvest.audit.tables import batched
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
 from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, queue_harvest, unique_key_of
@@ -303,13 +304,17 @@ def tell_webhooks(job_ids: Sequence[int]) -> None:
     """
     if not Webhook.objects.enabled().exists():
         return
-    ended = Job.objects.whole().filter(pk__in=job_ids, status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
-    for job in ended.select_related("harvestjob").order_by("pk"):
-        facts = {"job": job.pk, "kind": job.kind, "status": job.status, "error": job.error}
-        harvest = getattr(job, "harvestjob", None)
-        path = harvest.get_absolute_url() if harvest else reverse("home")
-        emit(job.project_id, "job.finished", path, facts)
-    launches = Launch.objects.filter(pk__in=HarvestJob.objects.filter(pk__in=job_ids).values("launch"))
+    ended = Job.objects.whole().filter(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
+    launch_ids: set[int] = set()
+    for some in batched(job_ids, ledger.JOBS_AT_ONCE):
+        for job in ended.filter(pk__in=some).select_related("harvestjob").order_by("pk"):
+            facts = {"job": job.pk, "kind": job.kind, "status": job.status, "error": job.error}
+            harvest = getattr(job, "harvestjob", None)
+            path = harvest.get_absolute_url() if harvest else reverse("home")
+            emit(job.project_id, "job.finished", path, facts)
+        launched = HarvestJob.objects.filter(pk__in=some, launch__isnull=False).order_by()
+        launch_ids.update(launched.values_list("launch", flat=True).distinct())
+    launches = Launch.objects.filter(pk__in=launch_ids)
     for launch in launches.order_by("pk").select_for_update(of=("self",), no_key=True):
         counts = Counter(launch.jobs.order_by().values_list("status", flat=True))
         if counts[Job.Status.QUEUED] + counts[Job.Status.RUNNING]:

@@ -24,6 +24,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from kgharvest.access import Action, check_may
+from kgharvest.audit.tables import batched
 from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress, ignore
 from kgharvest.errors import DomainError, is_connection_lost
 from kgharvest.jobs import messages, workers
@@ -40,6 +41,7 @@ ENQUEUED_PER_IDLE_PROCESS = 10  # and for each process that could take a job, if
 DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # or was for a moment; InterfaceError: a connection that was cut
 RECONNECT_EVERY_S = 1
 ENDED_LAST = timedelta(days=1)  # jobs that work off what is due
+JOBS_AT_ONCE = 1000  # named in one statement: PostgreSQL takes 65,535 parameters
 MOST_ATTEMPTS = 20  # of a job, those that a cut connection ended among them
 GAVE_UP = (
     "The worker died or the database failed during this job as often as it was tried, perhaps for lack of memory; "
@@ -78,7 +80,9 @@ def enqueue_once(kind: str) -> None:
 
 def delete_ended(kind: str) -> None:
     """Delete the jobs of such a kind that ended more than ENDED_LAST ago: they come by the thousand and say little."""
-    Job.objects.filter(kind=kind, finished_at__lt=timezone.now() - ENDED_LAST).delete()
+    ended = Job.objects.filter(kind=kind, finished_at__lt=timezone.now() - ENDED_LAST).order_by("pk")
+    while some := list(ended.values_list("pk", flat=True)[:JOBS_AT_ONCE]):
+        Job.objects.filter(pk__in=some).delete()
 
 
 def _send(job_id: int, queue: str) -> None:
@@ -258,9 +262,10 @@ def delete_parts(job_ids: Sequence[int]) -> None:
 
     They are locked before, as deleting reaches their results first, and a worker that ends one reaches its job first.
     """
-    parts = Job.objects.filter(parent__in=job_ids)
-    if list(parts.order_by("pk").select_for_update().values_list("pk", flat=True)):
-        parts.delete()
+    for some in batched(job_ids, JOBS_AT_ONCE):
+        parts = Job.objects.filter(parent__in=some)
+        if list(parts.order_by("pk").select_for_update().values_list("pk", flat=True)):
+            parts.delete()
 
 
 def _end(job_id: int, token: UUID, status: Job.Status, **fields: Any) -> int:
@@ -323,10 +328,9 @@ def _retry_all(jobs: QuerySet) -> int:
     newest = {(project, unique_key or job_id): (job_id, queue) for job_id, queue, project, unique_key in rows}
     queues = dict(newest.values())
     fresh = {"status": Job.Status.QUEUED, "attempts": 0, "enqueued_at": timezone.now(), "started_at": None}
-    n_retried = (
-        Job.objects.filter(pk__in=queues)
-        .retryable()
-        .update(**fresh, error="", stage="", done=0, total=None, finished_at=None, worker=None)
+    fresh |= {"error": "", "stage": "", "done": 0, "total": None, "finished_at": None, "worker": None}
+    n_retried = sum(
+        Job.objects.filter(pk__in=some).retryable().update(**fresh) for some in batched(queues, JOBS_AT_ONCE)
     )
     if n_retried:  # one that somebody else has retried meanwhile gets a second message
         transaction.on_commit(lambda: [_send(job_id, queue) for job_id, queue in queues.items()])

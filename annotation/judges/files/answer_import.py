@@ -109,8 +109,8 @@ def _matched(run: JudgeRun, read: Iterable[FileAnswer]) -> tuple[list[Answered],
     for relation in relations.values():
         names[relation.path].add(relation.pk)
         names[relation.name].add(relation.pk)
-    stored = KnowledgeTuple.objects.filter(pk__in=judged).values_list("relation_id", "key", "pk")
-    by_key = {(relation_id, key): judged[pk] for relation_id, key, pk in stored.iterator()}
+    stored = KnowledgeTuple.objects.filter(relation__in=relations).values_list("relation_id", "key", "pk")
+    by_key = {(relation_id, key): judged[pk] for relation_id, key, pk in stored.iterator() if pk in judged}
     canonical = canonical_entities(dict.fromkeys(relations.values()))
     answers, faults, seen = [], [], set()
     for entry in read:

@@ -17,6 +17,7 @@ from annotation.rounds.services import create_draft
 from kgharvest.errors import ImportRefused
 from kgharvest.models import KnowledgeTuple
 from tests.factories import make_harvest, make_judge_answer, make_judge_run, make_round
+from tests.postgres import parameters_counted
 
 pytestmark = pytest.mark.django_db
 
@@ -55,6 +56,16 @@ def test_labels_and_raw_answers_become_a_finished_run(round):
 
     assert (run.status, run.model, run.done) == ("succeeded", "llama-3", 3)
     assert labels_by_entities(run) == {("dog", "bark"): "true", ("cat", "meow"): "false", ("fish", "sing"): ""}
+
+
+def test_however_many_tuples_are_judged_a_statement_names_few_of_them():
+    round = make_round([(f"Dog {number}", "bark") for number in range(100)])
+
+    with parameters_counted() as counts:
+        run = imported(round, line(round, ["dog 7", "bark"], label="true"))
+
+    assert run.done == 1
+    assert max(counts) < 100
 
 
 @pytest.mark.parametrize(

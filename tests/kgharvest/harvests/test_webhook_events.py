@@ -11,6 +11,7 @@ import pytest
 from django.utils import timezone
 
 from kgharvest.accounts.projects import default_project
+from kgharvest.harvests.launches import cancel_launch
 from kgharvest.jobs import ledger
 from kgharvest.models import Delivery, Job, Launch
 from kgharvest.webhooks.models import EVENTS
@@ -44,3 +45,17 @@ def test_jobs_that_end_are_told_and_their_launch_once(settings):
 
     ledger.cancel(other)
     assert told()[2:] == [("launch.finished", 1)]
+
+
+def test_a_launch_whose_jobs_end_together_is_told_once(settings, monkeypatch):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    monkeypatch.setattr(ledger, "JOBS_AT_ONCE", 1)
+    project = default_project()
+    create_webhook(project.pk, "http://127.0.0.1:9/hook", list(EVENTS))
+    launch = Launch.objects.create(project=project)
+    for _ in range(3):
+        make_harvest_job(project=project, launch=launch)
+
+    cancel_launch(launch)
+
+    assert told() == [("launch.finished", 0)]

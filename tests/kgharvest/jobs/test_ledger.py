@@ -18,6 +18,7 @@ from kgharvest.jobs.workers import WorkerSpec
 from kgharvest.models import HarvestedTuple, Job, KnowledgeTuple
 from tests import factories
 from tests.kgharvest.jobs import slow_runner
+from tests.postgres import parameters_counted
 
 pytestmark = pytest.mark.django_db
 
@@ -60,6 +61,23 @@ def test_jobs_that_worked_off_what_was_due_are_deleted_a_day_after_they_ended(en
     ledger.delete_ended("deliver_webhooks")
 
     assert list(Job.objects.order_by("pk")) == ended[1:]
+
+
+def test_however_many_jobs_there_are_a_statement_names_few_of_them(enqueued, monkeypatch):
+    monkeypatch.setattr(ledger, "JOBS_AT_ONCE", 10)
+    ended = {"status": Job.Status.SUCCEEDED, "finished_at": timezone.now() - timedelta(days=2)}
+    Job.objects.bulk_create(Job(kind="deliver_webhooks", **ended) for _ in range(100))
+    jobs = Job.objects.bulk_create(Job(kind="harvest") for _ in range(100))
+    Job.objects.bulk_create(Job(kind="harvest-part", parent=job) for job in jobs)
+
+    with parameters_counted() as counts:
+        ledger.delete_ended("deliver_webhooks")
+        n_cancelled = ledger.cancel_all(Job.objects.filter(kind="harvest"))
+        n_retried = ledger.retry_all(Job.objects.filter(kind="harvest"))
+
+    assert (n_cancelled, n_retried) == (100, 100)
+    assert Job.objects.count() == 100
+    assert max(counts) < 50
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------
