@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import time
@@ -59,7 +60,7 @@ class ProxiedServer:
 
     def _configuration(self) -> Path:
         """Return a file with the configuration that is shipped, changed where its first lines say so."""
-        site = (ROOT / "deploy" / "nginx.conf").read_text()
+        site = over_ipv4((ROOT / "deploy" / "nginx.conf").read_text())
         changes = {
             "listen 80;": f"listen 127.0.0.1:{self._plain_port};",
             "listen 443 ": f"listen 127.0.0.1:{self._port} ",
@@ -94,6 +95,21 @@ def wait_for_port(port: int) -> None:
         except OSError:
             time.sleep(0.05)
     raise RuntimeError("nginx did not start")
+
+
+def has_ipv6() -> bool:
+    """Return whether this machine has addresses of IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def over_ipv4(site: str) -> str:
+    """Return the configuration without what listens to IPv6."""
+    return re.sub(r"^ *listen \[::\].*\n", "", site, flags=re.MULTILINE)
 
 
 def make_certificate(folder: Path) -> None:

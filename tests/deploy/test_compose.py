@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from kgharvest.jobs.queues import QUEUES
-from tests.browser.proxied_server import FRAME, make_certificate
+from tests.browser.proxied_server import FRAME, has_ipv6, make_certificate, over_ipv4
 from tests.deploy.commands import ROOT, command_of_run
 
 COMPOSE = ROOT / "deploy" / "compose.yaml"
@@ -106,6 +106,7 @@ def test_the_proxy_makes_its_configuration_of_the_one_that_is_shipped(tmp_path):
     site = re.sub(r"web-[12]:8000", "127.0.0.1:8000", site).replace(
         "/etc/letsencrypt/live/lab.example.org", str(tmp_path)
     )
+    site = site if has_ipv6() else over_ipv4(site)
     (tmp_path / "nginx.conf").write_text(FRAME.format(folder=tmp_path, site=site))
     done = subprocess.run(
         ["nginx", "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"], capture_output=True, text=True

@@ -15,7 +15,7 @@ import pytest
 
 from kgharvest.settings import LARGEST_UPLOAD
 from kgharvest.wsgi import below
-from tests.browser.proxied_server import FRAME, free_port, make_certificate, wait_for_port
+from tests.browser.proxied_server import FRAME, free_port, has_ipv6, make_certificate, over_ipv4, wait_for_port
 
 ROOT = Path(__file__).resolve().parents[2]
 NGINX = ROOT / "deploy" / "nginx.conf"
@@ -42,6 +42,7 @@ def configuration(folder: Path, **changes: str) -> Path:
     """Return a file with the site that is shipped, its certificate in `folder` and `changes` made to it."""
     make_certificate(folder)
     site = NGINX.read_text().replace("/etc/letsencrypt/live/harvest.example.org", str(folder))
+    site = site if has_ipv6() else over_ipv4(site)
     for shipped, own in changes.items():
         assert shipped in site
         site = site.replace(shipped, own)
@@ -98,6 +99,29 @@ def serving(release: str):
 
 
 @needs_nginx
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_the_proxy_answers_over_ipv6(tmp_path):
+    tls, plain = free_port(), free_port()
+    with serving("new") as server, ExitStack() as stack:
+        addresses = {
+            "listen 80;": f"listen 127.0.0.1:{plain};",
+            "listen [::]:80;": f"listen [::1]:{plain};",
+            "listen 443 ": f"listen 127.0.0.1:{tls} ",
+            "listen [::]:443 ": f"listen [::1]:{tls} ",
+        }
+        path = configuration(tmp_path, **addresses, **{"server 127.0.0.1:8000;": f"server 127.0.0.1:{server};"})
+        nginx = subprocess.Popen(["nginx", "-p", tmp_path, "-c", path])
+        stack.callback(nginx.wait)
+        stack.callback(nginx.terminate)
+        wait_for_port(tls)
+
+        page = httpx.get(f"https://[::1]:{tls}/", verify=False)
+        plain_page = httpx.get(f"http://[::1]:{plain}/")
+
+    assert (page.status_code, plain_page.status_code) == (200, 308)
+
+
+@needs_nginx
 def test_while_a_release_is_rolled_out_no_page_form_or_style_is_missed(tmp_path):
     """Three web servers: one is being replaced and does not answer, one is of the old release, one of the new."""
     tls, plain, gone = free_port(), free_port(), free_port()
@@ -111,6 +135,7 @@ def test_while_a_release_is_rolled_out_no_page_form_or_style_is_missed(tmp_path)
                 "server 127.0.0.1:8000;": servers,
             },
         )
+        path.write_text(over_ipv4(path.read_text()))
         nginx = subprocess.Popen(["nginx", "-p", tmp_path, "-c", path])
         stack.callback(nginx.wait)
         stack.callback(nginx.terminate)
