@@ -9,16 +9,19 @@ by the same distribution, so that their lists can be compared: `true` counts tup
 engine's loose cap), `known` the facts of the embedded LM's world among the list's first 100 by consistency. The list of
 the engine is capped strictly after re-scoring; `engine, 3 N` proposes what `--max-tuples N` does.
 
-CPU seconds, sequences read by the LM, and growth of the peak memory in MiB; each run in a process of its own.
+CPU seconds, sequences read by the LM, and growth of the resident memory to its peak in MiB (Linux); each run in a
+process of its own, whose free memory goes back to the system first.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import heapq
 import json
 import multiprocessing
-import resource
+import re
 import sys
 import time
 from collections import Counter
@@ -151,6 +154,7 @@ def measure(search, lm_name, relation, n_tuples, max_entity_tokens):
     folder = str(EMBEDDED_LMS.get(lm_name, lm_name))
     setup = set_up(load(folder), AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval(), relation)
     search(setup, 1, 1)  # what is allocated once
+    forget_peak()
     memory, start = peak_mib(), time.process_time()
     candidates, n_sequences = search(setup, n_tuples, max_entity_tokens)
     seconds, growth = time.process_time() - start, peak_mib() - memory
@@ -159,8 +163,15 @@ def measure(search, lm_name, relation, n_tuples, max_entity_tokens):
     return seconds, n_sequences(), growth, [score_of[candidate.folded] for candidate in candidates]
 
 
+def forget_peak():
+    """Let the peak of the resident memory begin at what is in use."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # proc(5)
+
+
 def peak_mib():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
 
 def in_own_process(*arguments):
