@@ -36,8 +36,9 @@ from kgharvest.registries import hook
 logger = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
-ENQUEUED_PER_REAP = 4  # while all workers are busy: bounds the messages that pile up
-ENQUEUED_PER_IDLE_PROCESS = 10  # and for each process that could take a job, if there were a message for it
+ENQUEUED_PER_REAP = 4  # while all workers are busy: so many of a queue's messages are on their way, and no more
+SENT_ANEW_AFTER = timedelta(minutes=5)  # then, as the broker may have lost them
+ENQUEUED_PER_IDLE_PROCESS = 10  # for each process that could take a job, if there were a message for it
 DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # or was for a moment; InterfaceError: a connection that was cut
 RECONNECT_EVERY_S = 1
 ENDED_LAST = timedelta(days=1)  # jobs that work off what is due
@@ -350,7 +351,11 @@ def reap(now: datetime) -> None:
     _route(now)
     idle = workers.idle_processes(now) or dict.fromkeys(QUEUES, 0)
     for queue in sorted(idle, key=QUEUES.index):  # urgent ones first
-        enqueue_stale(now, max(ENQUEUED_PER_REAP, ENQUEUED_PER_IDLE_PROCESS * idle[queue]), queue)
+        if idle[queue]:
+            enqueue_stale(now, ENQUEUED_PER_IDLE_PROCESS * idle[queue], queue)
+            continue
+        on_their_way = Job.objects.filter(queue=queue, status=Job.Status.QUEUED, enqueued_at__gt=now - SENT_ANEW_AFTER)
+        enqueue_stale(now, ENQUEUED_PER_REAP - on_their_way[:ENQUEUED_PER_REAP].count(), queue)
 
 
 def _route(now: datetime) -> None:

@@ -391,6 +391,18 @@ def test_a_task_that_does_not_reach_the_database_leaves_its_job_waiting(monkeypa
     assert "the database is away" in caplog.text
 
 
+def test_messages_do_not_pile_up_while_all_workers_are_busy(enqueued):
+    later = NOW + 2 * ledger.SENT_ANEW_AFTER
+    make_running_job(later, worker=factories.make_worker(later, queues=["harvest"]))
+    for _ in range(10):
+        factories.make_harvest_job(enqueued_at=NOW)
+
+    for seconds in range(0, int((later - NOW).total_seconds()), 5):
+        ledger.reap(NOW + timedelta(seconds=seconds))
+
+    assert 0 < len(enqueued) <= 2 * ledger.ENQUEUED_PER_REAP
+
+
 def test_a_job_whose_workers_keep_dying_fails_with_advice(enqueued):
     job = make_running_job(NOW, attempts=3)
 
