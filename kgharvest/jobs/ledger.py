@@ -30,6 +30,7 @@ from kgharvest.errors import DomainError, is_connection_lost
 from kgharvest.jobs import messages, workers
 from kgharvest.jobs.queues import QUEUES, queue_of
 from kgharvest.models import Job, Worker
+from kgharvest.operations.clock import shared_now
 from kgharvest.operations.logs import request_id
 from kgharvest.registries import hook
 
@@ -146,7 +147,7 @@ class Heartbeat:
 
     def renew(self, **report: Any) -> None:
         """Raise Cancelled as a report does."""
-        lease_end = _lease_end(timezone.now())
+        lease_end = _lease_end(shared_now())
         if not Job.objects.owned(self._job_id, self.token).update(lease_expires_at=lease_end, **report):
             raise Cancelled(f"Job {self._job_id} was cancelled or taken over.")
 
@@ -190,7 +191,7 @@ def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None
     Return whether it could be claimed. A job whose database was away is lost, and so taken up again, by this or another
     worker. under: the claim of the job that this one is a part of, if its process does the part, too.
     """
-    token = claim(job_id, timezone.now(), under)
+    token = claim(job_id, shared_now(), under)
     if token is None:
         logger.info("Job %s has ended, another worker has claimed it, or only a newer version can do it.", job_id)
         return False
@@ -239,7 +240,7 @@ def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:
             connection.close_if_unusable_or_obsolete()
             n_more = 0 if is_attempt else 1
             Job.objects.owned(job_id, token).update(
-                lease_expires_at=timezone.now(), max_attempts=Least(F("max_attempts") + n_more, MOST_ATTEMPTS)
+                lease_expires_at=shared_now(), max_attempts=Least(F("max_attempts") + n_more, MOST_ATTEMPTS)
             )
             return
         except DATABASE_IS_AWAY:
@@ -328,7 +329,7 @@ def _retry_all(jobs: QuerySet) -> int:
     rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "queue", "project", "unique_key")
     newest = {(project, unique_key or job_id): (job_id, queue) for job_id, queue, project, unique_key in rows}
     queues = dict(newest.values())
-    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "enqueued_at": timezone.now(), "started_at": None}
+    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "enqueued_at": shared_now(), "started_at": None}
     fresh |= {"error": "", "stage": "", "done": 0, "total": None, "finished_at": None, "worker": None}
     n_retried = sum(
         Job.objects.filter(pk__in=some).retryable().update(**fresh) for some in batched(queues, JOBS_AT_ONCE)
@@ -380,7 +381,7 @@ def send_in_place_of(job_id: int, now: datetime) -> None:
 
 def put_back(job_id: int) -> None:
     """Have a job that its message has woken nobody for sent again by the next reaper."""
-    long_ago = timezone.now() - timedelta(seconds=settings.JOB_STALE_AFTER_S + 1)
+    long_ago = shared_now() - timedelta(seconds=settings.JOB_STALE_AFTER_S + 1)
     Job.objects.filter(pk=job_id, status=Job.Status.QUEUED).update(enqueued_at=long_ago)
 
 

@@ -15,13 +15,13 @@ from celery import bootsteps, signals
 from celery.worker import state
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
-from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from kgharvest.celery import app
 from kgharvest.harvests import language_models
 from kgharvest.jobs import devices, ledger, turns, workers
 from kgharvest.jobs.queues import GPU
+from kgharvest.operations.clock import shared_now
 from kgharvest.operations.logs import logged_under
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def _run_job(woken_for: int) -> None:
         workers.report_in_memory(language_models.in_memory())
         try:
             if not is_put_back:
-                ledger.send_in_place_of(woken_for, timezone.now())
+                ledger.send_in_place_of(woken_for, shared_now())
         except ledger.DATABASE_IS_AWAY:
             logger.warning("After job %s the database is away; the reaper enqueues what waits.", woken_for)
 
@@ -61,7 +61,7 @@ def _run_job(woken_for: int) -> None:
 def do_next(woken_for: int) -> bool:
     """Do the job whose turn it is, if there is one; return whether the message is used up, and not put back."""
     for _ in range(TRIES):
-        job_id = turns.next_job(woken_for, timezone.now(), language_models.in_memory())
+        job_id = turns.next_job(woken_for, shared_now(), language_models.in_memory())
         if job_id is None or ledger.run_job(job_id):
             return True
     ledger.put_back(woken_for)
@@ -74,8 +74,8 @@ def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bo
     Called in the worker's main process. A failure is logged. Return whether the worker is being drained, None if that
     is not known.
     """
-    now = timezone.now()
     try:
+        now = shared_now()
         is_draining = workers.beat(spec, now, is_leaving).is_draining
         if workers.has_turn(now):
             workers.forget_gone(now)
@@ -152,7 +152,7 @@ class Duties(bootsteps.StartStopStep):
         self.ended.set()
         with self.fork_lock:
             try:
-                workers.leave(timezone.now())
+                workers.leave(shared_now())
             except (DatabaseError, InterfaceError) as error:
                 logger.warning("The worker leaves and cannot say so: %s", error)
             finally:

@@ -24,7 +24,6 @@ from uuid import uuid4
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils import timezone
 
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
@@ -32,6 +31,7 @@ from kgharvest.errors import DomainError
 from kgharvest.jobs import devices
 from kgharvest.jobs.queues import GPU, HARVEST
 from kgharvest.models import Job, Worker
+from kgharvest.operations.clock import shared_now
 
 logger = logging.getLogger(__name__)
 
@@ -163,14 +163,14 @@ def find_worker(name: str) -> Worker:
 def drain(worker: Worker, by=None) -> None:
     """Have a worker take no further job, end those in hand, and leave. Raises NotAllowed, WorkerNotThere."""
     check_may(by, Action.MANAGE, None)
-    if not taking(timezone.now()).filter(pk=worker.pk).update(is_draining=True):
+    if not taking(shared_now()).filter(pk=worker.pk).update(is_draining=True):
         raise WorkerNotThere(f"The worker {worker} is gone or is being drained already; there is nothing to do.")
 
 
 def undrain(worker: Worker, by=None) -> None:
     """Have a worker that is being drained and still has a job go on. Raises NotAllowed, WorkerNotThere."""
     check_may(by, Action.MANAGE, None)
-    if not alive(timezone.now()).filter(pk=worker.pk, is_draining=True).update(is_draining=False):
+    if not alive(shared_now()).filter(pk=worker.pk, is_draining=True).update(is_draining=False):
         raise WorkerNotThere(f"The worker {worker} is gone or was not being drained; start one with ./run worker.")
 
 

@@ -22,6 +22,7 @@ from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress,
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger, workers
 from kgharvest.models import HarvestJob, HarvestPart, Job
+from kgharvest.operations.clock import shared_now
 
 if TYPE_CHECKING:
     from kgharvest.engine.harvest import Prepared
@@ -106,7 +107,7 @@ class Sharing:
             return
         self._look_at = monotonic() + LOOK_EVERY_S
         try:
-            if workers.idle_processes(timezone.now()).get(self._job.queue):
+            if workers.idle_processes(shared_now()).get(self._job.queue):
                 self._hand_out()
         except ledger.DATABASE_IS_AWAY as error:  # then nobody takes a part
             logger.warning("Harvest %s could not be shared: %s", self._job.pk, error)
@@ -152,7 +153,7 @@ class Sharing:
         from kgharvest.harvests.parts.serialization import read_result
 
         while self._n_unfinished():
-            claimable = Job.objects.claimable(timezone.now()).filter(
+            claimable = Job.objects.claimable(shared_now()).filter(
                 parent=self._job, harvest_part__in=self._rows(self._stage)
             )
             job_id = claimable.order_by("pk").values_list("pk", flat=True).first()

@@ -108,6 +108,13 @@ def test_a_running_job_is_claimed_only_after_its_lease():
     assert ledger.claim(job.pk, NOW + timedelta(seconds=1)) is not None
 
 
+def test_a_host_whose_clock_is_ahead_takes_no_job_of_another_one(monkeypatch):
+    monkeypatch.setattr(ledger, "shared_now", lambda: NOW)
+    job = make_running_job(NOW + timedelta(seconds=1))  # long over by the clock of this host
+
+    assert not ledger.run_job(job.pk)
+
+
 @pytest.mark.parametrize("status", ["succeeded", "failed", "cancelled"])
 def test_a_job_that_is_over_is_not_claimed(status):
     job = factories.make_harvest_job(status)
