@@ -11,10 +11,9 @@ from time import monotonic
 from django.db import connection
 from django.utils import timezone
 
-COMPARED_EVERY_S = 60  # as a clock may be set meanwhile
+ASKED_EVERY_S = 60  # so that a clock that is set, there or here, is wrong for no longer
 
-_ahead = timedelta()  # the database's clock of this host's
-_compared_on: float | None = None
+_shown: tuple[datetime, float] | None = None  # what the database's clock showed, and `monotonic` then
 
 
 def shared_now() -> datetime:
@@ -22,14 +21,13 @@ def shared_now() -> datetime:
 
     Raises as a query does where the database is away.
     """
-    global _ahead, _compared_on
+    global _shown
     if connection.vendor != "postgresql":
         return timezone.now()
-    if _compared_on is None or monotonic() - _compared_on >= COMPARED_EVERY_S:
-        began_at = timezone.now()
+    if _shown is None or monotonic() - _shown[1] >= ASKED_EVERY_S:
+        began_at = monotonic()
         with connection.cursor() as cursor:
             cursor.execute("SELECT clock_timestamp()")
             [at_database] = cursor.fetchone()
-        _ahead = at_database - (began_at + (timezone.now() - began_at) / 2)
-        _compared_on = monotonic()
-    return timezone.now() + _ahead
+        _shown = at_database, (began_at + monotonic()) / 2
+    return _shown[0] + timedelta(seconds=monotonic() - _shown[1])
