@@ -27,6 +27,7 @@ from annotation.models import (
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import open_round
 from kgharvest.accounts.projects import create_project, default_project
+from kgharvest.harvests.language_models import in_words
 from kgharvest.jobs.queues import QUEUES
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import (
@@ -101,12 +102,14 @@ def make_language_model(name: str | None = None, **fields) -> LanguageModel:
 
 def make_harvest_job(status: str = Job.Status.QUEUED, **fields) -> HarvestJob:
     """Make a job without tuples. A running one needs `owner_token` and `lease_expires_at`."""
+    language_model = fields.pop("language_model", None) or make_language_model()
     values = {
         "kind": "harvest",
         "project": fields.pop("project", None) or default_project(),
         "relation": fields.pop("relation", None) or make_relation(),
-        "language_model": fields.pop("language_model", None) or make_language_model(),
+        "language_model": language_model,
         "setting": "multi",
+        "lm": in_words(str(language_model), "cpu", "float32"),
         **fields,
     }
     return HarvestJob.objects.create(status=status, **values)

@@ -6,7 +6,6 @@ of it.
 
 from __future__ import annotations
 
-from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -14,8 +13,8 @@ from django.urls import reverse
 
 from annotation.judging.models import Label
 from annotation.rounds.models import Round
-from kgharvest.engine.language_models.networks.placement import DEVICE_HELP, device_named
-from kgharvest.engine.types import EngineError
+from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
+from kgharvest.jobs.devices import validate_device
 from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job, KnowledgeTuple
 
@@ -32,13 +31,6 @@ class JudgeKind(models.TextChoices):
     CAUSAL = "causal", "causal LM, by the likelier of three answers"
     SCORE = "score", "LM's own score, by a threshold"
     FILE = "file", "answers from a file"
-
-
-def validate_device(name: str) -> None:
-    try:
-        device_named(name)
-    except EngineError as error:
-        raise ValidationError(str(error)) from error
 
 
 class JudgeRunQuerySet(JobQuerySet):

@@ -43,6 +43,8 @@ HARVEST = {
     "error": "",
     "n_tuples": 100,
     "summary": {},
+    "device": "cpu",
+    "dtype": "float32",
     "fingerprint": "0f1e2d3c4b5a6978",
     "created_at": "2026-11-22T09:00:00Z",
     "started_at": "2026-11-22T09:00:01Z",
@@ -96,12 +98,18 @@ class HarvestSerializer(serializers.ModelSerializer):
     model = serializers.CharField(source="language_model.name")
     is_unfinished = serializers.BooleanField(help_text="Whether it waits or is being done.")
     summary = serializers.DictField(help_text="Counts of the search, what was rejected, versions.")
+    device = serializers.CharField(
+        source="payload.device", default=None, allow_null=True, help_text="Where the LM was; null if imported."
+    )
+    dtype = serializers.CharField(
+        source="payload.dtype", default=None, allow_null=True, help_text="Number format of its weights."
+    )
 
     class Meta:
         model = HarvestJob
         fields = [
             *("id", "project", "relation", "model", "setting", "origin", "launch", *JOB_FIELDS),
-            *("n_tuples", "summary", "fingerprint", *JOB_TIMES),
+            *("n_tuples", "summary", "device", "dtype", "fingerprint", *JOB_TIMES),
         ]
 
 

@@ -7,19 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 from django import forms
+from django.utils import timezone
 
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.chat_models.options import PREFIX, form_fields, from_arguments
 from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.engine.language_models.networks.placement import DEVICE_HELP, DTYPE_HELP, DTYPES
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, HarvestParams
 from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
+from kgharvest.jobs.workers import devices_offered
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.picker import RelationPickerForm
 
 DEFAULTS = HarvestParams()
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens")
+PLACEMENT = ("device", "dtype")
 
 
 class LaunchForm(RelationPickerForm):
@@ -69,6 +73,14 @@ class LaunchForm(RelationPickerForm):
         initial=DEFAULTS.max_entity_tokens,
         help_text="In tokens of the LM.",
     )
+    device = forms.ChoiceField(initial=HarvestRequest.device, required=False, help_text=f"{DEVICE_HELP}.")
+    dtype = forms.ChoiceField(
+        label="Number format",
+        choices=[(name, name) for name in DTYPES],
+        initial=HarvestRequest.dtype,
+        required=False,
+        help_text=f"{DTYPE_HELP[0].upper()}{DTYPE_HELP[1:]}.",
+    )
     project = ProjectField()
     again = forms.BooleanField(
         label="Harvest again",
@@ -81,6 +93,7 @@ class LaunchForm(RelationPickerForm):
         prompted = {"jobs__origin": "harvested", "jobs__setting__in": list(PROMPT_SETTINGS)}
         used = LanguageModel.objects.filter(revision="", **prompted).values_list("name", flat=True)
         self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
+        self.fields["device"].choices = [(name, name) for name in devices_offered(timezone.now())]
         self.fields.update(form_fields())
         self.fields["models"].required = not self.data.get("other_models", "").strip() and self._prompts_an_lm()
 
@@ -96,13 +109,22 @@ class LaunchForm(RelationPickerForm):
         """Return whether something of the chat model is filled in, or wrong."""
         return any(bound.value() or bound.errors for bound in self.chat_fields())
 
+    def placement_fields(self) -> list[forms.BoundField]:
+        """Return the fields that say where an LM is and in which number format, which stand apart."""
+        return [self[name] for name in PLACEMENT]
+
+    def says_placement(self) -> bool:
+        """Return whether something of it is chosen, or wrong."""
+        return any(bound.value() not in ("", bound.field.initial) or bound.errors for bound in self.placement_fields())
+
     def other_fields(self) -> list[forms.BoundField]:
-        return [bound for bound in super().other_fields() if not bound.name.startswith(PREFIX)]
+        apart = {*PLACEMENT, *(name for name in self.fields if name.startswith(PREFIX))}
+        return [bound for bound in super().other_fields() if bound.name not in apart]
 
     def requests(self) -> Iterator[HarvestRequest]:
         """Yield the harvests that a valid form asks for; of whole sets, the relations that can be harvested.
 
-        Raises NotFound if there is no such LM.
+        Raises NotFound if there is no such LM, and EngineError for a number format that the device does not have.
         """
         cleaned = self.cleaned_data
         params = HarvestParams(**{name: cleaned[name] for name in PARAMS})
@@ -114,7 +136,11 @@ class LaunchForm(RelationPickerForm):
         if chat.scorer:
             chat = replace(chat, scorer=language_model_for_pages(chat.scorer).name)
         relations = self.chosen_relations()
-        yield from requests_for(relations, language_models, cleaned["settings"], chat_models, params=params, chat=chat)
+        placement = {name: cleaned[name] for name in PLACEMENT if cleaned[name]}
+        settings = cleaned["settings"]
+        yield from requests_for(
+            relations, language_models, settings, chat_models, params=params, chat=chat, **placement
+        )
 
     def is_ready(self, relation: Relation) -> bool:
         return len(relation.seed_tuples) >= MIN_SEED_TUPLES

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from kgharvest.api.input import CountField, Filters, ProjectField, StrictSerializer, VisibleField
 from kgharvest.api.views import ApiView, DetailView, ListView
 from kgharvest.chat_models.options import api_fields, options_from
+from kgharvest.engine.language_models.networks.placement import DEVICE_HELP, DTYPE_HELP, DTYPES
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
@@ -29,6 +30,7 @@ from kgharvest.harvests.launches import (
     start_launch,
 )
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
+from kgharvest.jobs.devices import validate_device
 from kgharvest.models import Launch, Relation, RelationSet
 
 MOST_CELLS = 10_000  # of a launch
@@ -91,6 +93,12 @@ class LaunchInput(StrictSerializer):
     max_tuples = CountField(required=False, help_text="Tuples to keep after re-scoring; all if left out.")
     candidates = CountField(required=False, help_text="Tuples proposed for re-scoring.")
     max_entity_tokens = CountField(max_value=6, default=HarvestParams.max_entity_tokens)
+    device = serializers.CharField(
+        default=HarvestRequest.device, validators=[validate_device], help_text=f"Where the LMs run: {DEVICE_HELP}."
+    )
+    dtype = serializers.ChoiceField(
+        [*DTYPES], default=HarvestRequest.dtype, help_text=f"{DTYPE_HELP[0].upper()}{DTYPE_HELP[1:]}."
+    )
     again = serializers.BooleanField(
         default=False, help_text="Also the cells that were harvested before with the same parameters."
     )
@@ -165,7 +173,8 @@ def requests_of(sent: dict[str, Any]) -> Iterator[HarvestRequest]:
     if chat.scorer:
         chat = replace(chat, scorer=language_model_for_pages(chat.scorer).name)
     settings = [*dict.fromkeys(sent["settings"])]
-    yield from requests_for(relations.values(), models, settings, chat_models, params=params, chat=chat)
+    placement = {name: sent[name] for name in ("device", "dtype")}
+    yield from requests_for(relations.values(), models, settings, chat_models, params=params, chat=chat, **placement)
 
 
 class LaunchFilters(Filters):

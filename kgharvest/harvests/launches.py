@@ -18,7 +18,14 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.audit.tables import batched
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
-from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, queue_harvest, unique_key_of
+from kgharvest.harvests.runner import (
+    CellUnderWay,
+    HarvestRequest,
+    check_harvest,
+    lm_of,
+    queue_harvest,
+    unique_key_of,
+)
 from kgharvest.jobs import ledger, workers
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Webhook
 from kgharvest.webhooks.outbox import emit
@@ -26,7 +33,7 @@ from kgharvest.webhooks.outbox import emit
 JOBS_FOR_A_MEDIAN = 50  # the latest ones
 JOBS_FOR_A_PACE = 20
 
-PaceKey = tuple[int, str, int]  # LM, setting and arity, which harvests that take about the same time share
+PaceKey = tuple[int, str, str, int]  # LM, that with its device and dtype, setting and arity
 
 
 class NothingToLaunch(DomainError):
@@ -136,7 +143,8 @@ def _refusal(request: HarvestRequest, by) -> str | None:
 
 
 def _pace_key(request: HarvestRequest) -> PaceKey:
-    return (request.language_model.pk, request.setting, request.relation.arity)
+    """Return what harvests that take about the same time share."""
+    return (request.language_model.pk, lm_of(request), request.setting, request.relation.arity)
 
 
 def _kind_in_words(request: HarvestRequest) -> str:
@@ -154,11 +162,12 @@ def _estimate(n_jobs: Counter[PaceKey], n_at_once: int) -> Estimate:
     return Estimate(max(shared, longest), sum(known.values()), without_past)
 
 
-def _median_seconds(language_model_id: int, setting: str, arity: int) -> float | None:
-    """Return how long the latest harvests of this LM, setting and arity took; None if there are none."""
+def _median_seconds(language_model_id: int, lm: str, setting: str, arity: int) -> float | None:
+    """Return how long the latest harvests of this LM, as it is loaded, setting and arity took; None without any."""
     past = HarvestJob.objects.succeeded().filter(
         kind="harvest",
         language_model=language_model_id,
+        lm=lm,
         setting=setting,
         relation__arity=arity,
         started_at__isnull=False,
@@ -255,7 +264,7 @@ def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
 
 def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> float | None:
     """Return what is left at this pace where all harvests of the launch are alike, else by the past of each kind."""
-    kinds = ("language_model", "setting", "relation__arity")
+    kinds = ("language_model", "lm", "setting", "relation__arity")
     waiting = Counter(launch.jobs.unfinished().values_list(*kinds))
     at_pace = waiting.total() / per_minute * 60 if per_minute else None
     if at_pace is not None and launch.jobs.order_by().values(*kinds).distinct().count() == 1:

@@ -18,6 +18,7 @@ from kgharvest.access import owns_installation
 from kgharvest.accounts.projects import project_for
 from kgharvest.chat_models.options import ChatOptions, to_json
 from kgharvest.chat_models.services import check_endpoint, summary_of
+from kgharvest.engine.language_models.networks.placement import check_placement
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS, find_setting
 from kgharvest.engine.types import (
@@ -64,7 +65,10 @@ class HarvestFailed(DomainError):
 class HarvestRequest:
     """A cell and how to harvest it. `prompts`: used instead of the relation's own, initial and ready ones.
 
-    chat: of a setting that asks a chat model; the cell's LM is then that model, and `device` is of the LM that scores.
+    device, dtype: of the LM, as kgharvest.engine.language_models.networks.placement names them. chat: of a setting that
+    asks a chat model; the cell's LM is then that model, and `device` is of the LM that scores.
+
+    Raises EngineError for a device or dtype that there is not, or that do not go together.
     """
 
     relation: Relation
@@ -76,6 +80,9 @@ class HarvestRequest:
     device: str = "cpu"
     dtype: str = "float32"
     chat: ChatOptions | None = None
+
+    def __post_init__(self) -> None:
+        check_placement(self.device, self.dtype)
 
     @property
     def cell(self) -> str:
@@ -107,7 +114,7 @@ def create_harvest_job(
                 language_model=request.language_model,
                 setting=request.setting,
                 payload=payload,
-                lm=_lm_of(request),
+                lm=lm_of(request),
                 score_scale=HarvestJob.ScoreScale.ORDER if is_unscored else HarvestJob.ScoreScale.NATS,
                 unique_key=unique_key,
                 launch=launch,
@@ -120,7 +127,7 @@ def create_harvest_job(
         raise CellUnderWay(same) from None
 
 
-def _lm_of(request: HarvestRequest) -> str:
+def lm_of(request: HarvestRequest) -> str:
     """Return the LM that the harvest loads, in words; that which scores what a chat model lists, if there is one."""
     if request.chat is None:
         return language_models.in_words(str(request.language_model), request.device, request.dtype)

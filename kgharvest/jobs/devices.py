@@ -1,4 +1,7 @@
-"""What this machine computes with, found without torch, which must not be loaded in the process that forks."""
+"""Devices: what this machine computes with, found without torch, which must not be loaded in the process that forks.
+
+Names of devices that people give are checked for forms and the API here.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,11 @@ import subprocess
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
+
+from django.core.exceptions import ValidationError
+
+from kgharvest.engine.language_models.networks.placement import device_named
+from kgharvest.engine.types import EngineError
 
 NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
 MIG_LIST = ("nvidia-smi", "-L")  # names the parts of cards that are shared out (MIG) below each card
@@ -81,3 +89,10 @@ def in_words() -> list[str]:
     cards = [f"cuda:{n}, {gpu.name}, {round(gpu.memory_mib / 1024)} GiB" for n, gpu in enumerate(gpus())]
     n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return [*cards, f"cpu, {n_cores} core{'s' * (n_cores != 1)}"]
+
+
+def validate_device(name: str) -> None:
+    try:
+        device_named(name)
+    except EngineError as error:
+        raise ValidationError(str(error)) from error

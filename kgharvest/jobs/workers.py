@@ -27,6 +27,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
+from kgharvest.engine.language_models.networks.placement import AUTO
 from kgharvest.errors import DomainError
 from kgharvest.jobs import devices
 from kgharvest.jobs.queues import GPU, HARVEST
@@ -265,6 +266,14 @@ def n_processes(now: datetime) -> int:
     """Return how many harvests the workers that are alive do at once."""
     rows = taking(now).values_list("queues", "n_processes")
     return sum(n for queues, n in rows if HARVEST in queues or GPU in queues)
+
+
+def devices_offered(now: datetime) -> list[str]:
+    """Return the devices that pages offer: the CPU, the GPUs that workers have, any of them, and all of a machine."""
+    lines = [line for of_worker in taking(now).values_list("devices", flat=True) for line in of_worker]
+    reported = {line.partition(",")[0] for line in lines if line.startswith("cuda")}
+    cards = sorted(reported, key=lambda name: (len(name), name))  # cuda:2 before cuda:10
+    return ["cpu", *(["cuda"] if cards else []), *cards, AUTO]
 
 
 def queues_waited_in(jobs: QuerySet) -> set[str]:

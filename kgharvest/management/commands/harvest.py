@@ -79,7 +79,7 @@ class Command(DomainCommand):
         how.add_argument("--no-filters", action="store_true", help="reject no entity")
         how.add_argument("--seed", type=int, help=f"of the random draws in prompt creation ({defaults.seed})")
         add_device_argument(how)
-        how.add_argument("--dtype", choices=DTYPES, default="float32", help=DTYPE_HELP)
+        how.add_argument("--dtype", choices=DTYPES, default=HarvestRequest.dtype, help=DTYPE_HELP)
         chat = parser.add_argument_group("the chat model that --setting llm asks")
         chat.add_argument("--chat-model", action="append", default=[], help="its name at the endpoint; repeatable")
         add_arguments(chat)

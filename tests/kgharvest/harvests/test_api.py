@@ -43,6 +43,22 @@ def test_a_launch_queues_a_harvest_for_each_cell(api, enqueued):
     assert HarvestJob.objects.first().payload["spec"]["params"]["max_tuples"] == 10
 
 
+def test_a_launch_says_where_its_lms_are_and_in_which_format(api, enqueued):
+    asked = {"relations": [factories.make_relation().pk], "models": ["embedded"], "settings": ["human"]}
+
+    api.post(LAUNCHES, asked, JSON)
+    api.post(LAUNCHES, asked | {"device": "cuda:1", "dtype": "int8"}, JSON)
+
+    usual, other = HarvestJob.objects.order_by("pk")
+    assert [(job.payload["device"], job.payload["dtype"]) for job in (usual, other)] == [
+        ("cpu", "float32"),
+        ("cuda:1", "int8"),
+    ]
+    assert [job.queue for job in (usual, other)] == ["harvest", "gpu"]
+    assert api.get(f"{HARVESTS}{other.pk}/").json()["device"] == "cuda:1"
+    assert api.get(f"{HARVESTS}{other.pk}/").json()["dtype"] == "int8"
+
+
 def test_a_plan_starts_nothing_and_says_what_is_skipped(api):
     relation = factories.make_relation()
     asked = {"relations": [relation.pk], "models": ["embedded"], "settings": ["human"]}
@@ -75,6 +91,9 @@ def test_a_whole_set_is_launched_without_the_relations_that_are_not_ready(api, e
         ({"max_tuples": 2**31}, 400),
         ({"project": "nowhere"}, 400),
         ({"models": ["../../etc"]}, 409),
+        ({"device": "tpu"}, 400),
+        ({"dtype": "float12"}, 400),
+        ({"dtype": "int8"}, 409),  # which no CPU computes in
         ({"more": 1}, 400),
     ],
 )

@@ -52,6 +52,31 @@ def test_one_harvest_is_queued_for_each_relation_lm_and_setting(researcher_clien
     assert sorted(enqueued) == sorted(launch.jobs.values_list("pk", flat=True))
 
 
+def test_devices_of_workers_are_offered_and_the_chosen_one_is_asked(researcher_client, enqueued):
+    now = timezone.now()
+    factories.make_worker(
+        now, devices=["cuda:0, NVIDIA H200, 140 GiB", "cuda:1, NVIDIA H200, 140 GiB", "cpu, 16 cores"]
+    )
+    factories.make_worker(now - timedelta(hours=1), devices=["cuda:7, NVIDIA H200, 140 GiB"])  # gone
+    form = filled_in(relations=[factories.make_relation().pk], device="cuda:1", dtype="bfloat16")
+
+    offered = researcher_client.get(reverse(NEW)).context["form"].fields["device"].choices
+    researcher_client.post(reverse(NEW), form)
+
+    assert [name for name, _ in offered] == ["cpu", "cuda", "cuda:0", "cuda:1", "auto"]
+    payload = HarvestJob.objects.get().payload
+    assert (payload["device"], payload["dtype"]) == ("cuda:1", "bfloat16")
+
+
+def test_where_lms_run_is_folded_until_something_of_it_is_chosen(researcher_client):
+    folded = '<details class="folded" data-part="placement">'
+    unfolded = '<details class="folded" data-part="placement" open>'
+    factories.make_relation()
+
+    assert folded in researcher_client.get(reverse(NEW)).content.decode()
+    assert unfolded in researcher_client.post(reverse(NEW), filled_in(device="auto")).content.decode()
+
+
 def test_one_harvest_alone_leads_to_its_page(researcher_client, enqueued):
     response = researcher_client.post(reverse(NEW), filled_in(relations=[factories.make_relation().pk]))
 
@@ -116,6 +141,8 @@ def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researche
         ({"models": []}, "Choose at least one LM, or name another one."),
         ({"other_models": "/no/such/folder"}, "There is no model &#x27;/no/such/folder&#x27; here"),
         ({"candidates": 0}, "greater than or equal to 1"),
+        ({"device": "cuda:3"}, "cuda:3 is not one of the available choices"),
+        ({"dtype": "int8"}, "Weights in int8 need an NVIDIA GPU"),
     ],
 )
 def test_what_is_missing_is_said_and_nothing_launched(researcher_client, enqueued, fields, sentence):
@@ -132,7 +159,7 @@ def test_the_form_costs_the_same_for_any_number_of_relations(researcher_client, 
     for _ in range(20):
         factories.make_relation()
 
-    with django_assert_num_queries(5):  # session, user, group; LMs, relations
+    with django_assert_num_queries(6):  # session, user, group; LMs, devices of workers, relations
         page = researcher_client.get(reverse(NEW)).content.decode()
 
     assert page.count('name="relations"') == 20

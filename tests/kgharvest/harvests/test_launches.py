@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
 from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
-from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, unique_key_of
+from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, lm_of, unique_key_of
 from kgharvest.models import HarvestJob, Job, Launch
 from tests import factories
 
@@ -33,6 +34,7 @@ def make_job_for(request: HarvestRequest, status=Job.Status.SUCCEEDED, took_s: f
         language_model=request.language_model,
         setting=request.setting,
         unique_key=unique_key_of(request),
+        lm=lm_of(request),
         **{**times, **fields},
     )
 
@@ -179,6 +181,15 @@ def test_before_the_first_harvest_ends_the_past_tells_what_is_left():
     progress = progress_of(launch, NOW)
 
     assert (progress.per_minute, progress.seconds_left) == (None, 16)
+
+
+def test_what_a_gpu_took_tells_nothing_of_a_cpu():
+    [past] = make_requests(1, device="cuda")
+    make_job_for(past, took_s=8)
+    on_gpu, on_cpu = (replace(past, relation=factories.make_relation(), device=device) for device in ("cuda", "cpu"))
+
+    assert plan_launch([on_gpu], NOW).estimate.seconds == 8
+    assert plan_launch([on_cpu], NOW).without_past == [f"{past.language_model.name} × multi"]
 
 
 def test_where_harvests_differ_the_past_of_their_arity_tells_what_is_left():

@@ -137,7 +137,7 @@ def test_two_lms_are_kept_and_one_on_all_devices_alone(monkeypatch, asked, kept)
 
 
 def test_number_formats_are_different_questions():
-    request = make_request()
+    request = make_request(device="cuda")
 
     jobs = [create_harvest_job(replace(request, dtype=dtype)) for dtype in DTYPES]
 

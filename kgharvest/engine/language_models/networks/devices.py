@@ -11,7 +11,14 @@ from typing import Any
 import torch
 
 from kgharvest.engine.language_models.networks.heads import network_of
-from kgharvest.engine.language_models.networks.placement import AUTO, DTYPES, FLOATS, QUANTIZED, device_named
+from kgharvest.engine.language_models.networks.placement import (
+    AUTO,
+    FLOATS,
+    QUANTIZED,
+    check_placement,
+    device_named,
+    needs_gpu,
+)
 from kgharvest.engine.language_models.networks.split import is_split, join_parts
 from kgharvest.engine.types import BrokenModel, EngineError, UnsupportedModel
 
@@ -43,15 +50,11 @@ def check_device(device: str) -> None:
 
 def check_dtype(dtype: str, device: str) -> None:
     """Raise EngineError unless LMs can be loaded in `dtype` on `device` here."""
-    if dtype not in DTYPES:
-        raise EngineError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
+    check_placement(device, dtype)
     if dtype not in QUANTIZED:
         return
-    if not torch.cuda.is_available() or device in ("cpu", "mps"):
-        raise EngineError(
-            f"Weights in {dtype} need an NVIDIA GPU; use the device cuda or {AUTO} on a machine that has one, or "
-            f"bfloat16 on {device}."
-        )
+    if not torch.cuda.is_available():
+        raise needs_gpu(dtype, device)
     for package in ("accelerate", "bitsandbytes"):
         check_installed(package, f"The dtype {dtype}")
 

@@ -26,6 +26,22 @@ def device_named(name: str) -> str:
     return name
 
 
+def check_placement(device: str, dtype: str) -> None:
+    """Raise EngineError unless some machine has LMs in `dtype` on `device`."""
+    device_named(device)
+    if dtype not in DTYPES:
+        raise EngineError(f"Unknown dtype {dtype!r:.40}; choose one of {', '.join(DTYPES)}.")
+    if dtype in QUANTIZED and not wants_gpu(device):
+        raise needs_gpu(dtype, device)
+
+
+def needs_gpu(dtype: str, device: str) -> EngineError:
+    return EngineError(
+        f"Weights in {dtype} need an NVIDIA GPU; use the device cuda or {AUTO} on a machine that has one, or bfloat16 "
+        f"on {device}."
+    )
+
+
 def wants_gpu(device: str) -> bool:
     """Return whether a job for `device` is for a machine with an NVIDIA GPU. Nothing tells machines with mps apart."""
     return device == AUTO or device.startswith("cuda")
