@@ -50,7 +50,8 @@ DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolv
 
 
 with data_folder_needed():
-    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    # For nobody else on this machine: SQLite's file holds mail addresses, sessions and hashes of passwords.
+    DATA_DIR.mkdir(0o700, parents=True, exist_ok=True)
 
 # Below these, pages take models from local folders; commands take any.
 MODEL_ROOTS = [Path(root) for root in os.environ.get("KGHARVEST_MODEL_ROOTS", "").split(os.pathsep) if root]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,15 @@ def settings_with(tmp_path: Path, *names: str, **variables: str) -> dict:
     done = run_python(tmp_path, "-c", code, **variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def test_a_data_folder_that_is_made_is_for_its_owner_alone(tmp_path):
+    folder = tmp_path / "labs" / "var"
+
+    done = run_python(folder, "-c", "from django.conf import settings; settings.DATA_DIR")
+
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_with_nothing_set_it_runs_here_alone(tmp_path):
