@@ -16,10 +16,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from pathlib import Path
 from random import random
 from typing import NamedTuple
-from uuid import uuid4
+from uuid import UUID, getnode
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -40,7 +41,21 @@ TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as lost
 FORGOTTEN_AFTER = timedelta(days=1)  # a worker that is gone and has done no job
 FORGOTTEN_WITH_JOBS_AFTER = timedelta(days=90)  # hosts of containers have new names each time
 TURNS = 5  # of the workers that are alive, with each heartbeat
-TOKEN = uuid4()  # of this process and of those that it forks: names their worker
+
+
+def new_token() -> UUID:
+    """Return a name for a process; the first half is the same for all that see each other's ids.
+
+    These are of one machine, or of one container: the host names of containers may be alike, and their ids are.
+    """
+    try:
+        sight = Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
+    except OSError:  # macOS
+        sight = f"{getnode()} {socket.gethostname()}"
+    return UUID(bytes=blake2b(sight.encode(), digest_size=8).digest() + os.urandom(8))
+
+
+TOKEN = new_token()  # of this process and of those that it forks: names their worker
 
 
 class WorkerSpec(NamedTuple):
@@ -135,8 +150,8 @@ def _take_row(name: str, fields: Mapping) -> bool:
 
 
 def _has_died_here(worker: Worker) -> bool:
-    """Return whether the worker was a process of this machine that is no more, or this one."""
-    if worker.host != socket.gethostname()[:200] or not worker.pid:
+    """Return whether the worker was a process that this one would see and does not, or was this one."""
+    if not worker.token or worker.token.bytes[:8] != TOKEN.bytes[:8] or not worker.pid:
         return False
     return worker.pid == os.getpid() or not is_running(worker.pid)
 

@@ -102,7 +102,8 @@ def test_a_worker_says_what_it_is_and_beats():
 @pytest.mark.parametrize(
     ("before", "name"),
     [
-        ({"host": "elsewhere", "pid": 7}, "celery-2@here"),
+        ({"host": "elsewhere", "pid": 7, "token": uuid4()}, "celery-2@here"),
+        ({"pid": 2**22 + 1, "token": uuid4()}, "celery-2@here"),  # a container with the same name of its host
         ({"host": "elsewhere", "left_at": NOW}, "celery@here"),
         ({"seen_at": NOW - timedelta(minutes=2), "host": "elsewhere"}, "celery@here"),
         ({"pid": os.getppid()}, "celery-2@here"),
@@ -111,7 +112,8 @@ def test_a_worker_says_what_it_is_and_beats():
 )
 def test_a_name_is_one_workers_at_a_time(monkeypatch, before, name):
     monkeypatch.setattr(workers.socket, "gethostname", lambda: "here")
-    factories.make_worker(before.pop("seen_at", NOW), name="celery@here", **{"host": "here", **before})
+    own = {"host": "here", "token": workers.new_token()}
+    factories.make_worker(before.pop("seen_at", NOW), name="celery@here", **own | before)
 
     assert workers.beat(SPEC, NOW).name == name
 
