@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 from django.utils import timezone
+from django.utils.text import capfirst
 
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.chat_models.options import PREFIX, form_fields, from_arguments
@@ -73,13 +74,15 @@ class LaunchForm(RelationPickerForm):
         initial=DEFAULTS.max_entity_tokens,
         help_text="In tokens of the LM.",
     )
-    device = forms.ChoiceField(initial=HarvestRequest.device, required=False, help_text=f"{DEVICE_HELP}.")
+    device = forms.ChoiceField(
+        initial=HarvestRequest.device, required=False, help_text=f"Where the LM runs: {DEVICE_HELP}."
+    )
     dtype = forms.ChoiceField(
         label="Number format",
         choices=[(name, name) for name in DTYPES],
         initial=HarvestRequest.dtype,
         required=False,
-        help_text=f"{DTYPE_HELP[0].upper()}{DTYPE_HELP[1:]}.",
+        help_text=f"{capfirst(DTYPE_HELP)}.",
     )
     project = ProjectField()
     again = forms.BooleanField(

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.utils import timezone
+from django.utils.text import capfirst
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -96,9 +97,7 @@ class LaunchInput(StrictSerializer):
     device = serializers.CharField(
         default=HarvestRequest.device, validators=[validate_device], help_text=f"Where the LMs run: {DEVICE_HELP}."
     )
-    dtype = serializers.ChoiceField(
-        [*DTYPES], default=HarvestRequest.dtype, help_text=f"{DTYPE_HELP[0].upper()}{DTYPE_HELP[1:]}."
-    )
+    dtype = serializers.ChoiceField([*DTYPES], default=HarvestRequest.dtype, help_text=f"{capfirst(DTYPE_HELP)}.")
     again = serializers.BooleanField(
         default=False, help_text="Also the cells that were harvested before with the same parameters."
     )

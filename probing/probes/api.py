@@ -19,8 +19,10 @@ from kgharvest.api.input import CountField, Filters, FiniteField, ProjectField, 
 from kgharvest.api.views import AnyRenderer, ApiView, DetailView, ListView, streamed
 from kgharvest.bulk.file_reading import MOST_LINES
 from kgharvest.engine.filters import LONGEST_ENTITY
+from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
+from kgharvest.jobs.devices import validate_device
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import Job, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_SENTENCE
@@ -121,6 +123,9 @@ class ProbeInput(StrictSerializer):
     with_control = serializers.BooleanField(
         default=ProbeParams.with_control, help_text="Run every method on the LM with random weights, too."
     )
+    device = serializers.CharField(
+        default=ProbeParams.device, validators=[validate_device], help_text=f"Where the LM runs: {DEVICE_HELP}."
+    )
     preset = serializers.ChoiceField([*PRESETS], default=ProbeParams.preset)
 
     def get_fields(self) -> dict[str, serializers.Field]:
@@ -156,6 +161,7 @@ def request_of(sent: dict[str, Any]) -> ProbeRequest:
         params=ProbeParams(
             **budget,
             preset=sent["preset"],
+            device=sent["device"],
             with_control=sent["with_control"],
             common_with=[language_model_for_pages(name).name for name in sent["common_with"]],
             words=sent["words"],

@@ -41,6 +41,16 @@ def test_a_set_is_probed_with_the_facts_of_the_embedded_world(api, demo, enqueue
     assert api.get(f"{PROBES}{probe.pk}/records/").getvalue() == b""
 
 
+def test_a_probe_says_where_its_lm_is(api, demo, enqueued):
+    asked = {"sets": [demo.pk], "model": "embedded", "methods": ["manual"]}
+
+    devices = [
+        Probe.objects.get(pk=api.post(PROBES, asked | more, JSON).json()["id"]) for more in ({}, {"device": "cuda"})
+    ]
+
+    assert [(probe.payload["device"], probe.queue) for probe in devices] == [("cpu", "harvest"), ("cuda", "gpu")]
+
+
 def test_facts_and_prompts_come_with_the_request(api, enqueued):
     relation = factories.make_relation("capital")
     facts = [{"part": part, "sub": f"{part} land", "obj": f"{part} town"} for part in ("train", "dev", "test")]
@@ -67,6 +77,7 @@ def test_facts_and_prompts_come_with_the_request(api, enqueued):
         ({"facts": [{"part": "train", "sub": "a", "obj": "b", "relation": "no such"}]}, 409),
         ({"facts": [{"part": "train", "sub": "a"}]}, 400),
         ({"model": "../.."}, 409),
+        ({"device": "tpu"}, 400),
     ],
 )
 def test_a_wrong_probe_is_refused(api, demo, wrong, status):

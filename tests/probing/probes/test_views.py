@@ -9,13 +9,14 @@ import zipfile
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
 
 from evaluation.statistics.paired_tests import NONE_DIFFERS
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from probing.models import Probe, ProbeRecord
 from probing.probes.facts import split_world
-from tests.factories import make_relation, make_relation_set, make_user
+from tests.factories import make_relation, make_relation_set, make_user, make_worker
 from tests.probing.probes.probe_factories import make_probe
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +67,16 @@ def done(db) -> Probe:
 
 
 # -- asking for one ----------------------------------------------------------------------------------------------------
+
+
+def test_a_device_of_a_worker_is_offered_and_asked(researcher_client, capitals, enqueued):
+    make_worker(timezone.now(), devices=["cuda:0, NVIDIA H200, 140 GiB", "cpu, 16 cores"])
+
+    refused = researcher_client.post(NEW, filled_in(capitals, device="cuda:1"))
+    researcher_client.post(NEW, filled_in(capitals, device="cuda:0"))
+
+    assert "cuda:1 is not one of the available choices" in refused.text
+    assert Probe.objects.get().payload["device"] == "cuda:0"
 
 
 def test_the_empty_list_says_what_a_probe_is_and_offers_the_demo_set(researcher_client):
