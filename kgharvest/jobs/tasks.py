@@ -128,7 +128,10 @@ class Duties(bootsteps.StartStopStep):
 
     def run_until_ended(self) -> None:
         while not self.ended.wait(settings.JOB_REAP_EVERY_S):
-            self.run()
+            try:
+                self.run()
+            except Exception:  # or the worker would go on without a heartbeat, and nobody could send it away
+                logger.exception("The worker's round failed; the next one follows.")
             if self.is_draining and not self.is_leaving and not state.reserved_requests:
                 os.kill(os.getpid(), signal.SIGTERM)  # the one way in which workers end
 

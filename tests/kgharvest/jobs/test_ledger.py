@@ -487,6 +487,26 @@ def retry_later(now: datetime) -> None:
     raise DatabaseIsLocked("away")
 
 
+def test_a_round_that_fails_is_followed_by_the_next_one(settings, caplog):
+    settings.JOB_REAP_EVERY_S = 0
+    duties = object.__new__(tasks.Duties)
+    duties.ended, duties.is_draining = threading.Event(), False
+    n_rounds = 0
+
+    def run() -> None:
+        nonlocal n_rounds
+        n_rounds += 1
+        if n_rounds == 2:
+            duties.ended.set()
+        raise ValueError("a bug")
+
+    duties.run = run
+    duties.run_until_ended()
+
+    assert n_rounds == 2
+    assert "a bug" in caplog.text
+
+
 def test_a_periodic_task_that_fails_lets_the_others_go_on(settings, caplog, monkeypatch):
     monkeypatch.setattr(tasks, "connection", SimpleNamespace(close=lambda: None))
     calls: list[datetime] = []
