@@ -21,6 +21,8 @@ from kgharvest.errors import DomainError, fault_of_machine
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 
+LARGEST = 2**31 - 1  # number that is given; the API takes none above it either
+
 
 class Error(CommandError):
     """What Django prints on standard error as "Error: ..." before it exits with status 1."""
@@ -87,17 +89,21 @@ def add_project_argument(parser: CommandParser) -> None:
 
 def positive(text: str) -> int:
     """The type of an argument that is 1 or more."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+    return _whole_number(text, 1)
 
 
 def natural(text: str) -> int:
     """The type of an argument that is 0 or more."""
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
+    return _whole_number(text, 0)
+
+
+def _whole_number(text: str, least: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= LARGEST:
+        raise ArgumentTypeError(f"{text!r:.40} is no whole number from {least} to {LARGEST:,}")
     return number
 
 

@@ -171,7 +171,7 @@ class Command(DomainCommand):
         took_s = (job.finished_at - job.started_at).total_seconds()
         self.stdout.write(f"Job {job.pk}: {counted(job.n_tuples, 'tuple')} of {job} in {seconds(took_s)}.")
         for sentence in filter(None, (job.summary["notice"], job.summary["warning"])):
-            self.stderr.write(sentence)
+            self.stderr.write(f"Job {job.pk}: {sentence}")
         return job
 
 

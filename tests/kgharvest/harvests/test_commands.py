@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import redirect_stdout
+from dataclasses import replace
 
 import pytest
 from django.core.management import CommandError, call_command, execute_from_command_line
@@ -123,6 +124,24 @@ def test_harvest_refuses_in_one_sentence(options, sentence, enqueued):
         call_command("harvest", **options)
 
     assert not HarvestJob.objects.exists()
+
+
+@pytest.mark.parametrize("number", ["0", "1e3", "2147483648", "9" * 5000])
+def test_a_number_of_tuples_that_nothing_holds_is_refused_at_once(number):
+    with pytest.raises(CommandError, match="is no whole number from 1 to 2,147,483,647"):
+        call_command("harvest", "--relation=prevent", f"--max-tuples={number}")
+
+
+def test_what_a_harvest_has_to_say_names_its_job(quick_harvest, monkeypatch, capsys):
+    result = replace(slow_runner.three_tuples(), notice="The list is short.", warning="Few may be true.")
+    monkeypatch.setattr(slow_runner, "three_tuples", lambda: result)
+    factories.make_relation("prevent")
+
+    call_command("harvest", relation=["prevent"], wait=True)
+
+    said = capsys.readouterr()
+    number = HarvestJob.objects.get().pk
+    assert f"Job {number}: The list is short.\nJob {number}: Few may be true.\n" in said.err
 
 
 def test_a_device_or_dtype_that_there_is_not_is_refused():
