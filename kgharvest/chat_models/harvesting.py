@@ -53,7 +53,9 @@ def _with_listed(result: HarvestResult, listed: Listed) -> HarvestResult:
     rejected = {**listed.rejected, **result.rejected}
     notices = [listed.notice, result.notice]
     if not listed.tuples and listed.rejected[UNPARSABLE]:
-        notices.append("No answer of the chat model held a tuple that could be read; look at its answers below.")
+        notices.append(
+            "No answer of the chat model held a tuple that could be read; see its answers on the page of the harvest."
+        )
     return replace(
         result,
         rejected=dict(sorted(rejected.items())),

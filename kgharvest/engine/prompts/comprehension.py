@@ -43,7 +43,8 @@ def warning_about(
     if gain_of_wording(lm, weighted, seeds, params, tick) < MIN_GAIN:
         sentences.append(
             f"{lm.name} hardly finds the seed tuples likelier in these prompts than in a bare list of entities, so few "
-            "of the harvested tuples may be true; word the prompts otherwise, or use another LM."
+            "of the harvested tuples may be true; word the prompts otherwise, give seed tuples that fit them, or use "
+            "another LM."
         )
     return " ".join(sentences) or None
 

@@ -155,7 +155,7 @@ def weigh_by_compatibility(source: PromptSource, templates: Sequence[PromptTempl
     weighted = weigh_prompts(source.lm, templates, source.seeds, source.spec.params, source.on_progress)
     encoded = tuple(source.lm.encode_prompt(template) for template in templates)
     prompt_set = PromptSet(encoded, tuple(prompt.weight for prompt in weighted))
-    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notice_of_long_prompts(source.spec, templates))
+    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notice_of_prompts(source.spec, templates))
 
 
 def weigh_prompts(
@@ -197,12 +197,21 @@ def check_fits(lm: LanguageModel, template: PromptTemplate, pattern: Pattern) ->
         )
 
 
-def notice_of_long_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:
-    """Return the notice that ready prompts were too long for the LM, if some were."""
-    n_ready = len(set(spec.prompts)) if SETTINGS[spec.setting].takes_ready_prompts else 0
-    if n_ready <= len(templates):
+def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:
+    """Return the notice that ready prompts were too long for the LM, or that there were no paraphrases; else None."""
+    if not SETTINGS[spec.setting].takes_ready_prompts:
         return None
-    return f"{n_ready - len(templates)} of {n_ready} ready prompts were left out: they are too long for this LM."
+    n_ready = len(set(spec.prompts))
+    if n_ready > len(templates):
+        return f"{n_ready - len(templates)} of {n_ready} ready prompts were left out: they are too long for this LM."
+    if not n_ready and {template.text for template in templates} <= {
+        PromptTemplate.parse(text).text for text in spec.initial_prompts
+    }:
+        return (
+            "No paraphrase of the initial prompts was found, so these alone were asked; give more prompts, or choose "
+            "another paraphraser."
+        )
+    return None
 
 
 # -- prompts that are learned ------------------------------------------------------------------------------------------
@@ -284,4 +293,4 @@ def with_compatibilities(
         WeightedPrompt(text, float(mean), weight, prompt.segments)
         for text, mean, weight, prompt in zip(texts, means, prompt_set.weights, prompts, strict=True)
     ]
-    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notice_of_long_prompts(source.spec, templates))
+    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notice_of_prompts(source.spec, templates))

@@ -1,6 +1,7 @@
 """The pipeline from a relation to ranked tuples, and what it says when it cannot."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -230,6 +231,20 @@ def test_ready_prompts_that_are_too_long_are_left_out_and_the_result_says_so(tmp
     assert "1 of 2 ready prompts were left out" in result.notice
     with pytest.raises(BadPrompt, match="exceeds the 40 tokens"):
         harvest(replace(spec, prompts=(long,)), lm)
+
+
+def test_a_harvest_says_that_no_paraphrase_was_found():
+    lm = FakeLM(WORDS, KNOWN)
+    none, one = (
+        SimpleNamespace(paraphrase=lambda *_: []),
+        SimpleNamespace(paraphrase=lambda sentence, entities: [f"{entities[1]} is governed from {entities[0]} ."]),
+    )
+
+    alone, paraphrased = (harvest(replace(SPEC, setting="multi"), lm, paraphraser=maker) for maker in (none, one))
+
+    assert "No paraphrase of the initial prompts was found" in alone.notice
+    assert len(paraphrased.prompts) > 1
+    assert paraphrased.notice is None
 
 
 def test_a_ready_prompt_that_is_too_long_only_with_the_seeds_is_left_out(tmp_path):
