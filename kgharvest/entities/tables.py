@@ -31,6 +31,7 @@ MOST_NAMES = 1_000_000
 NAMES_AT_ONCE = 500  # looked up by one statement
 ALIASES = "|"  # between two of them
 HEADER = ("label", "aliases", "id")
+SEPARATORS = ",;|"  # that people and spreadsheets put where tabs belong
 
 Canonical = Callable[[str], str]
 Row = TypeVar("Row")
@@ -64,6 +65,9 @@ def names_of_content(content: bytes, source: str) -> Names:
         cells = [cell.strip() for cell in line.rstrip("\r\n").split("\t")]
         if not any(cells) or (number == 1 and tuple(cell.casefold() for cell in cells) == HEADER[: len(cells)]):
             continue
+        if number == 1 and (separator := _separator_of_head(cells)):
+            faults.add(BadEntry("line 1", f"has {separator!r} between its cells; put tabs there"))
+            break
         if reason := _fault(cells):
             faults.add(BadEntry(f"line {number}", reason))
             continue
@@ -79,6 +83,15 @@ def names_of_content(content: bytes, source: str) -> Names:
     every = {**aliases, **ids}
     by_name = {name: next(iter(meant)) for name, meant in every.items() if len(meant) == 1}
     return Names(by_name, len(ids), len(by_name.keys() - ids.keys()), len(every) - len(by_name))
+
+
+def _separator_of_head(cells: Sequence[str]) -> str | None:
+    """Return what stands between the cells of a header in the place of tabs: such a file would be labels alone."""
+    for separator in SEPARATORS:
+        names = tuple(name.strip(' "') for name in cells[0].casefold().split(separator))
+        if 1 < len(names) <= len(HEADER) and names == HEADER[: len(names)]:
+            return separator
+    return None
 
 
 def _fault(cells: Sequence[str]) -> str | None:

@@ -96,6 +96,8 @@ def test_a_label_stands_for_itself_whoever_has_it_as_an_alias():
     [
         (b"", "has no label"),
         (b"\talias\tQ1\n", "has no label"),
+        (b"label,aliases\nFrance,Gaul\n", "has ',' between its cells; put tabs there"),
+        (b'Label; "Aliases"; ID\nFrance;Gaul;Q142\n', "has ';' between its cells; put tabs there"),
         (b"a\tb\tc\td\n", "has 4 cells; a line is label, aliases, id"),
         (b"a\t" + b"x" * 201, "has a name of more than 200 characters"),
         (b"a\x01\n", "has a control character"),
