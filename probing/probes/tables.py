@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from kgharvest.pages.number_format import counted
 from probing.probes.facts import PARTS
 
 CONTROL = "random weights"
@@ -48,10 +49,10 @@ def summary_table(document: Document) -> Table:
 
 
 def method_table(document: Document) -> Table:
-    n_relations = max((row["n_relations"] for row in document["summary"]), default=0)
+    relations = counted(max((row["n_relations"] for row in document["summary"]), default=0), "relation")
     n_facts = max((row["n_facts"] for row in document["summary"]), default=0)
     notes = (
-        f"P@1, P@10 and MRR are means over {n_relations:,} relations, each with the same weight, with Student's 95 % "
+        f"P@1, P@10 and MRR are means over {relations}, each with the same weight, with Student's 95 % "
         f"interval for relations like these; micro: of all {n_facts:,} facts alike. NLL in nats. Forwards: sequences "
         "that the LM read while learning.",
         *(["Methods that are measured on fewer relations so far cannot be compared."] if is_partial(document) else []),

@@ -17,6 +17,7 @@ from kgharvest.engine.prompts.mining import (
     sentences_of_conllu,
     sentences_of_text,
 )
+from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand, positive
 from kgharvest.models import Relation
 from kgharvest.pages.number_format import counted
@@ -24,6 +25,10 @@ from probing.management.arguments import add_relation_arguments, chosen_relation
 from probing.probes.facts import documents_in, read_facts
 
 CONLLU = ".conllu"
+
+
+class NotParsed(DomainError):
+    """Paths between words are wanted of text that no parser has read."""
 
 
 class Command(DomainCommand):
@@ -47,6 +52,8 @@ class Command(DomainCommand):
         parser.add_argument("--most", type=positive, default=40, metavar="N", help="prompts of a relation (40)")
 
     def handle(self, *, corpus, output, facts, how, most, **options):
+        if how == "dependency" and (plain := [path.name for path in corpus if path.suffix != CONLLU]):
+            raise NotParsed(f"{plain[0]} is text without trees; --how dependency needs parsed sentences, FILE{CONLLU}.")
         relations = [relation for relation in chosen_relations(options) if relation.arity == 2]
         try:
             output.mkdir(parents=True, exist_ok=True)

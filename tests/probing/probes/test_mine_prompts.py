@@ -56,5 +56,7 @@ def test_a_bad_corpus_or_folder_is_said(relation, corpus, tmp_path):
     bad.write_text("1\tx\n")
     with pytest.raises(CommandError, match="Line 1 is no word of CoNLL-U"):
         call_command("mine_prompts", bad, set_name="places", output=tmp_path / "mined")
+    with pytest.raises(CommandError, match="is text without trees"):
+        call_command("mine_prompts", corpus, set_name="places", output=tmp_path / "mined", how="dependency")
     with pytest.raises(CommandError, match="cannot be made"):
         call_command("mine_prompts", corpus, set_name="places", output=corpus)
