@@ -19,7 +19,7 @@ from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, HarvestP
 from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
 from kgharvest.jobs.workers import devices_offered
-from kgharvest.models import LanguageModel, Relation
+from kgharvest.models import Job, LanguageModel, Relation
 from kgharvest.relations.picker import RelationPickerForm
 
 DEFAULTS = HarvestParams()
@@ -94,6 +94,8 @@ class LaunchForm(RelationPickerForm):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         prompted = {"jobs__origin": "harvested", "jobs__setting__in": list(PROMPT_SETTINGS)}
+        # A name of which every harvest failed may be a slip; who means it writes it among the other LMs.
+        prompted["jobs__status__in"] = [status for status in Job.Status if status != Job.Status.FAILED]
         used = LanguageModel.objects.filter(revision="", **prompted).values_list("name", flat=True)
         self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
         self.fields["device"].choices = [(name, name) for name in devices_offered(timezone.now())]

@@ -77,6 +77,18 @@ def test_where_lms_run_is_folded_until_something_of_it_is_chosen(researcher_clie
     assert unfolded in researcher_client.post(reverse(NEW), filled_in(device="auto")).content.decode()
 
 
+def test_an_lm_of_which_every_harvest_failed_is_not_offered(researcher_client):
+    for name, statuses in {"good/lm": ("failed", "succeeded"), "slip/lm": ("failed", "failed")}.items():
+        language_model = factories.make_language_model(name)
+        for status in statuses:
+            factories.make_harvest_job(status, language_model=language_model)
+
+    offered = [name for name, _ in researcher_client.get(reverse(NEW)).context["form"].fields["models"].choices]
+
+    assert "good/lm" in offered
+    assert "slip/lm" not in offered
+
+
 def test_one_harvest_alone_leads_to_its_page(researcher_client, enqueued):
     response = researcher_client.post(reverse(NEW), filled_in(relations=[factories.make_relation().pk]))
 
