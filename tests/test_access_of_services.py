@@ -57,7 +57,7 @@ from annotation.rounds.services import (
 from evaluation.paper.pack_jobs import queue_pack
 from evaluation.paper.statements.services import save_statements
 from evaluation.preregistration.services import freeze_preregistration
-from evaluation.reports.services import create_report
+from evaluation.reports.services import create_report, prepare_report, store_report
 from evaluation.sharing.services import revoke_share, share_report
 from kgharvest.access import NotAllowed
 from kgharvest.accounts.projects import (
@@ -185,6 +185,8 @@ CALLS: dict[Callable, Callable] = {
     continue_run: lambda it, by: continue_run(JudgeRun(project=it.project), {}, by),
     release_assigned: lambda it, by: release_assigned(it.round, by=by),
     create_report: lambda it, by: create_report(it.round, by),
+    prepare_report: lambda it, by: prepare_report(it.round, by),
+    store_report: lambda it, by: store_report(it.report, by),
     queue_pack: lambda it, by: queue_pack(it.report, by),
     freeze_preregistration: lambda it, by: freeze_preregistration(it.draft, planned(), NOW, by),
     share_report: lambda it, by: share_report(it.report, "Reviewers", 1, NOW, by=by),

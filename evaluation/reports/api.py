@@ -21,7 +21,7 @@ from evaluation.reports.document import report_tables
 from evaluation.reports.drawn_tuples import CUTS, INCOMPLETE, OUTCOMES, in_part, with_evidence, with_verdict
 from evaluation.reports.files import FILES
 from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, report_options
-from evaluation.reports.services import create_report
+from evaluation.reports.services import prepare_report, store_report
 from evaluation.reports.views import (
     CONTENT_TYPES,
     figure_download,
@@ -133,14 +133,17 @@ class ReportList(ListView):
         """On the round as it is now; it is computed while you wait, some seconds for a large round."""
         self.serializer_class = ReportDetailSerializer
 
-        def make() -> Response:
+        def compute() -> Report:
             sent = self.sent(ReportInput)
             rounds = Round.objects.select_related("project")
             judged = visible_or_404(request.user, rounds, Action.WORK, pk=sent["round"])
-            report = create_report(judged, by=request.user, **report_options(sent, judged))
+            return prepare_report(judged, request.user, **report_options(sent, judged))
+
+        def store(computed: Report) -> Response:
+            report = store_report(computed, request.user)
             return self.created(report, reverse("evaluation:api_report", args=[report.pk]))
 
-        return self.once(make)
+        return self.prepared_once(compute, store)
 
 
 class ReportView(ApiView):

@@ -37,14 +37,28 @@ REPORTS = AuditedTable(Report, "round_id", "document", "method", "code_version",
 
 def create_report(round: Round, by=None, **options: Any) -> Report:
     """Compute and store a report on the round as it is now, with the options of `compute_report`. Raises NotAllowed."""
+    return store_report(prepare_report(round, by, **options), by)
+
+
+def prepare_report(round: Round, by=None, **options: Any) -> Report:
+    """Return the report that is to be stored. In no transaction: PostgreSQL shows one moment to a new one alone.
+
+    Raises NotAllowed.
+    """
     check_may(by, Action.WORK, round.project)
     seal_judgments(round)
-    report = compute_report(round, by=by, **options)
-    with transaction.atomic():
-        report.save()
-        facts = {"report": report.pk, "round": round.name}
-        emit(round.project_id, "report.made", report.get_absolute_url(), facts)
-        record("report.made", report, by, round.project_id, round=round.name)
+    return compute_report(round, by=by, **options)
+
+
+@transaction.atomic
+def store_report(report: Report, by=None) -> Report:
+    """Raises NotAllowed."""
+    round = report.round
+    check_may(by, Action.WORK, round.project)
+    report.save()
+    facts = {"report": report.pk, "round": round.name}
+    emit(round.project_id, "report.made", report.get_absolute_url(), facts)
+    record("report.made", report, by, round.project_id, round=round.name)
     return report
 
 

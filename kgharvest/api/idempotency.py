@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.files.uploadedfile import UploadedFile
 from django.db import transaction
@@ -25,6 +25,7 @@ from kgharvest.models import KeyedAnswer
 HEADER = "Idempotency-Key"
 KEPT = timedelta(hours=24)
 LONGEST_KEY = KeyedAnswer._meta.get_field("key").max_length
+Prepared = TypeVar("Prepared")
 BAD_KEY = f"Give 1 to {LONGEST_KEY} letters, digits and signs, such as a UUID."
 
 
@@ -32,33 +33,37 @@ class KeyReused(DomainError):
     """An idempotency key sent before with another request."""
 
 
-def answer_once(request: Request, act: Callable[[], Response]) -> Response:
+def answer_once(request: Request, act: Callable[[Prepared], Response], prepare: Callable[[], Prepared]) -> Response:
     """Return what `act` answers, or what it answered to the same request with the same key. Raises KeyReused.
 
-    act: validates, then creates by a service. It runs in a transaction if there is a key.
+    prepare: validates, and does what has to go before the transaction; of simultaneous requests each does it. act:
+    creates by a service. It runs in a transaction if there is a key.
     """
     key = request.headers.get(HEADER)
     if key is None:
-        return act()
+        return act(prepare())
     if not (key and len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
         raise ValidationError({HEADER: [BAD_KEY]})
     digest = digest_of(request)
     kept = KeyedAnswer.objects.filter(user=request.user)
     kept.filter(created_at__lt=timezone.now() - KEPT).delete()
+    if before := kept.filter(key=key).first():
+        return _kept_response(before, digest)
+    prepared = prepare()
     with transaction.atomic():
         answer, is_new = kept.get_or_create(user=request.user, key=key, defaults={"digest": digest})
-        if answer.digest != digest:
-            raise KeyReused(f"The key {key} was sent with another request before; take a new key for a new request.")
         if not is_new:
-            return _response(answer)
-        response = act()
+            return _kept_response(answer, digest)
+        response = act(prepared)
         location = response.headers.get("Location", "")
         answer.status, answer.body, answer.location = response.status_code, response.data, location
         answer.save()
     return response
 
 
-def _response(answer: KeyedAnswer) -> Response:
+def _kept_response(answer: KeyedAnswer, digest: str) -> Response:
+    if answer.digest != digest:
+        raise KeyReused(f"The key {answer.key} was sent with another request before; take a new key for a new request.")
     headers = {"Location": answer.location} if answer.location else {}
     return Response(answer.body, answer.status, headers=headers)
 

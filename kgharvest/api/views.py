@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from kgharvest.access import IsResearcher
 from kgharvest.api.authentication import TokenAllows
-from kgharvest.api.idempotency import answer_once
+from kgharvest.api.idempotency import Prepared, answer_once
 from kgharvest.api.input import Filters, JsonParser, QueryFilters, checked_filters
 from kgharvest.api.pagination import CursorPagination
 from kgharvest.api.throttles import AnonymousThrottle, TokenThrottle
@@ -77,7 +77,11 @@ class ApiView(generics.GenericAPIView):
 
     def once(self, act: Callable[[], Response]) -> Response:
         """Answer a creating request, once for each idempotency key."""
-        return answer_once(self.request, act)
+        return answer_once(self.request, lambda _: act(), lambda: None)
+
+    def prepared_once(self, prepare: Callable[[], Prepared], act: Callable[[Prepared], Response]) -> Response:
+        """Answer as `once` does, where `prepare` has to go before the transaction in which `act` creates."""
+        return answer_once(self.request, act, prepare)
 
     def answer(self, row: Any, status_code: int = status.HTTP_200_OK, location: str | None = None) -> Response:
         """Return `row` by the view's serializer; location: the address of what was made, or will be."""

@@ -6,14 +6,16 @@ import json
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 
 from annotation.models import Label
 from annotation.rounds.services import close_round, open_round
 from evaluation.models import Report
 from evaluation.rendering.formats import table_csv
+from evaluation.reports import services
 from evaluation.reports.document import report_tables
 from evaluation.reports.files import FILES
-from evaluation.reports.services import create_report
+from evaluation.reports.services import compute_report, create_report
 from kgharvest.models import Role
 from tests import factories
 from tests.api import JSON, client_of, error_of
@@ -61,6 +63,21 @@ def test_a_report_is_made_once_listed_and_read(api, round):
     listed = api.get(REPORTS, {"round": round.pk, "project": "default"}).json()["results"]
     assert listed == [{key: report[key] for key in listed[0]}]
     assert api.get(REPORTS, {"round": round.pk + 1}).json()["results"] == []
+
+
+def test_a_report_with_a_key_is_computed_in_a_transaction_of_its_own(api, round, monkeypatch):
+    """PostgreSQL lets one see the database at one moment from the beginning of a transaction alone."""
+    outer: list[list[str]] = []
+
+    def computed(*args, **options):
+        outer.append(list(connection.savepoint_ids))
+        return compute_report(*args, **options)
+
+    monkeypatch.setattr(services, "compute_report", computed)
+
+    made = api.post(REPORTS, {"round": round.pk}, JSON, headers={"idempotency-key": "one"})
+
+    assert (made.status_code, outer) == (201, [[]])
 
 
 def test_every_file_is_that_of_the_page(api, round):
