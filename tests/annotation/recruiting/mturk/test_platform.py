@@ -188,7 +188,7 @@ def test_the_cost_is_rewards_and_fees(places, reward, total):
 
 
 def test_dollars_are_exact():
-    assert [dollars(cents) for cents in (5, 105, 100_000)] == ["0.05", "1.05", "1000.00"]
+    assert [dollars(amount) for amount in (5, 105, 100_000)] == ["0.05", "1.05", "1000.00"]
     assert [cents(text) for text in ("0.05", "1.5", "7", "10000.00")] == [5, 150, 700, 1_000_000]
     assert fee_on(2) == 1
 
