@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -153,14 +153,29 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -
 
 def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
     relations, harvests = with_harvests(request, project)
+    others = [*request.systems, *(f"judge {run.name} of {run.round.name}" for run in request.judge_runs)]
     return {
         "seed": request.seed,
         "settings": list(request.settings),
         "harvests": harvests,
         "facts": request.facts,
         "relations": facts_to_json(relations),
+        "scorers": scorer_names(request.settings, request.harvested, request.more, others),
         **_more_of(request, project),
     }
+
+
+def scorer_names(
+    settings: Iterable[str], harvested: Iterable[str], more: Collection[str] = (), others: Iterable[str] = ()
+) -> list[str]:
+    """Return what the document calls the scores that are compared. others: other systems and LM judges."""
+    names = list(settings)
+    names += [f"{name} (corrected)" for name in names if CORRECTED in more]
+    for name in harvested:
+        names.append(f"{name} (as harvested)")
+        names += [f"{name} (as harvested, corrected)"] if CORRECTED in more else []
+    names += [name for key, name in ((PRIOR, "entity prior"), (FREQUENCY, "entity frequency")) if key in more]
+    return [*names, *others]
 
 
 def _more_of(request: ScoreRequest, project: Project) -> dict[str, Any]:

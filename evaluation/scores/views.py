@@ -9,6 +9,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -23,7 +24,7 @@ from evaluation.rendering.formats import write_json
 from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.facts import facts_of_content
 from evaluation.scores.lookups import scores_of_content
-from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job
+from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job, scorer_names
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import ProjectField, chosen_project, filter_by_project, offer_projects
@@ -36,15 +37,31 @@ from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import Job, LanguageModel
 from kgharvest.pages.number_format import share
 
+# What the list shows of payloads and documents, which are large.
+LISTED = {
+    "facts": "payload__facts",
+    "scorers": "payload__scorers",
+    "settings": "payload__settings",
+    "harvests": "payload__harvests",
+    "more": "payload__more",
+    "n_relations": "document__n_relations",
+    "n_facts": "document__n_positive",
+}
 SHOWN = 1.4  # times its size in print, where the page is wide enough
 
 
 @researcher_required
 @require_GET
 def score_list(request: HttpRequest) -> HttpResponse:
-    evaluations = ScoreEvaluation.objects.visible_to(request.user).select_related("language_model")
+    evaluations = ScoreEvaluation.objects.visible_to(request.user).select_related("language_model", "created_by")
     evaluations, context = filter_by_project(request, evaluations.defer("document", "payload", "samples"))
-    context |= {"page_obj": page_of(request, evaluations), "has_lms": LanguageModel.objects.loadable().exists()}
+    page = page_of(request, evaluations.annotate(**{name: F(path) for name, path in LISTED.items()}))
+    for evaluation in page:
+        # Evaluations of older versions do not say what they compare.
+        evaluation.scorers = evaluation.scorers or scorer_names(
+            evaluation.settings or (), evaluation.harvests or (), evaluation.more or ()
+        )
+    context |= {"page_obj": page, "has_lms": LanguageModel.objects.loadable().exists()}
     return render(request, "evaluation/scores/score_list.html", context)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import unescape
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -114,6 +115,41 @@ def test_the_list_takes_the_same_queries_for_more(researcher_client, quick, enqu
 
     with django_assert_max_num_queries(7):
         assert "succeeded" in researcher_client.get("/reports/scores/").text.casefold()
+
+
+def row_of(client) -> list[str]:
+    """Return the words of each cell of the only row of the list."""
+    [row] = re.findall(r"<tr>\s*<td.*?</tr>", client.get("/reports/scores/").text, re.DOTALL)
+    return [
+        " ".join(unescape(re.sub("<[^>]+>", " ", cell)).split()) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)
+    ]
+
+
+def test_the_list_says_what_was_evaluated_on_what_and_by_whom(researcher_client, researcher, quick, enqueued):
+    systems = {"COMET": {"capital_of": [(["Berlin", "Germany"], 0.5)]}}
+    lm = make_language_model("bert-like")
+    request = ScoreRequest(lm, ["human", "multi"], more=["prior", "corrected"], systems=systems)
+    evaluation = queue_score_job(request, by=researcher)
+
+    waiting = row_of(researcher_client)
+    ledger.run_job(evaluation.pk)
+    done = row_of(researcher_client)
+
+    scores = "human, multi, human (corrected) and multi (corrected), entity prior, COMET"
+    assert waiting[:3] == [scores, "bert-like", "embedded LM's world"]
+    assert done[:3] == [scores, "bert-like", "embedded LM's world 4 of 1 relation"]
+    assert done[4] == researcher.username
+
+
+def test_an_evaluation_of_an_older_version_is_listed_by_its_settings(researcher_client, quick, enqueued):
+    evaluation = evaluated()
+    ScoreEvaluation.objects.filter(pk=evaluation.pk).update(
+        payload={"settings": ["human"], "harvests": {"top1": {}}, "facts": "mine.jsonl"}
+    )
+
+    row = row_of(researcher_client)
+
+    assert (row[0], row[2], row[4]) == ("human, top1 (as harvested)", "mine.jsonl 4 of 1 relation", "a command")
 
 
 def test_scores_are_closed_to_annotators(client, quick, enqueued):
