@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from django.conf import settings
 from tqdm import tqdm
 
 from annotation.judges.models import JudgeRun
@@ -14,6 +15,7 @@ from annotation.rounds.services import find_round
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, render
 from evaluation.rendering.formats import write_json
+from evaluation.rendering.tables import Document
 from evaluation.scores.facts import BUILT_IN, facts_of_file
 from evaluation.scores.lookups import Table, scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, evaluate_now
@@ -26,6 +28,7 @@ from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model
 from kgharvest.management.command import DomainCommand, add_device_argument, add_project_argument
+from kgharvest.pages.number_format import counted
 
 MORE_HELP = f"of {', '.join(MORE_SCORES)}: prior-corrected scores, the entities' prior, their frequency"
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
@@ -98,6 +101,20 @@ class Command(DomainCommand):
             write_atomically(output, [text])
         else:
             self.stdout.write(text, ending="")
+        written = {output: in_words(document), samples: counted(len(evaluation.samples), "tuple"), figure: "curves"}
+        says = self.stdout if output else self.stderr  # the document is alone on standard output
+        for path, what in written.items():
+            if path:
+                says.write(f"{path}: {what}.")
+        says.write(f"{evaluation}: {settings.ORIGIN}{evaluation.get_absolute_url()}")
+
+
+def in_words(document: Document) -> str:
+    """Return what was scored, in a phrase."""
+    return (
+        f"{counted(len(document['scorers']), 'score')} of {counted(document['n_positive'], 'fact')} and "
+        f"{counted(document['n_negative'], 'false tuple')} of {counted(document['n_relations'], 'relation')}"
+    )
 
 
 def systems_of(paths: Sequence[Path]) -> Table:

@@ -167,6 +167,23 @@ def test_an_lm_puts_its_facts_before_false_ones(tmp_path, capital):
     assert ScoreEvaluation.objects.get().document == document
 
 
+def test_the_command_says_what_it_wrote_and_where_the_page_is(tmp_path, capital, settings):
+    facts, output, samples = (tmp_path / name for name in ("facts.jsonl", "scores.json", "samples.jsonl"))
+    facts.write_text(lines("capital", capital[1]))
+    out = io.StringIO()
+
+    options = ["--model", "embedded-small", "--setting", "human", "--facts", str(facts), "--samples", str(samples)]
+    call_command("evaluate_scores", *options, "--output", str(output), stdout=out, stderr=io.StringIO())
+
+    evaluation, document = ScoreEvaluation.objects.get(), json.loads(output.read_text())
+    n, n_false = document["n_positive"], document["n_negative"]
+    assert out.getvalue() == (
+        f"{output}: 1 score of {n} facts and {n_false} false tuples of 1 relation.\n"
+        f"{samples}: {n + n_false} tuples.\n"
+        f"Scores of embedded-small: {settings.ORIGIN}/reports/scores/{evaluation.pk}/\n"
+    )
+
+
 def test_learned_prompts_are_scorers_too(capital):
     document = evaluate_now(requested(capital[1], settings=["lpaqa", "soft"])).document
 
