@@ -159,6 +159,7 @@ class Command(DomainCommand):
         if earlier and earlier.status == Job.Status.SUCCEEDED:
             tuples = counted(earlier.n_tuples, "tuple")
             self.stdout.write(f"Job {earlier.pk}: {tuples} of {earlier}, harvested before; --again harvests it anew.")
+            self.say_what_it_has_to_say(earlier)
             return earlier
         if earlier and earlier.status == Job.Status.RUNNING:
             raise CellUnderWay(earlier)
@@ -170,9 +171,12 @@ class Command(DomainCommand):
             raise HarvestFailed(f"Job {job.pk}, {job}, {job.status}: {job.error or 'somebody cancelled it.'}")
         took_s = (job.finished_at - job.started_at).total_seconds()
         self.stdout.write(f"Job {job.pk}: {counted(job.n_tuples, 'tuple')} of {job} in {seconds(took_s)}.")
-        for sentence in filter(None, (job.summary["notice"], job.summary["warning"])):
-            self.stderr.write(f"Job {job.pk}: {sentence}")
+        self.say_what_it_has_to_say(job)
         return job
+
+    def say_what_it_has_to_say(self, job: HarvestJob) -> None:
+        for sentence in filter(None, (job.summary.get("notice"), job.summary.get("warning"))):
+            self.stderr.write(f"Job {job.pk}: {sentence}")
 
 
 def summary_of(plan: Plan) -> str:

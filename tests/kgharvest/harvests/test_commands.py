@@ -138,10 +138,13 @@ def test_what_a_harvest_has_to_say_names_its_job(quick_harvest, monkeypatch, cap
     factories.make_relation("prevent")
 
     call_command("harvest", relation=["prevent"], wait=True)
-
     said = capsys.readouterr()
+    call_command("harvest", relation=["prevent"], wait=True)
+    repeated = capsys.readouterr()
+
     number = HarvestJob.objects.get().pk
     assert f"Job {number}: The list is short.\nJob {number}: Few may be true.\n" in said.err
+    assert f"Job {number}: The list is short.\nJob {number}: Few may be true.\n" in repeated.err
 
 
 def test_a_device_or_dtype_that_there_is_not_is_refused():
