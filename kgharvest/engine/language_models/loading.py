@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
+from huggingface_hub import constants
 from huggingface_hub.utils import logging as hub_logging
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedConfig
 from transformers.utils import CONFIG_NAME
@@ -30,6 +34,11 @@ from kgharvest.engine.language_models.networks.placement import AUTO
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import HUB_ID, BrokenModel, EngineError, ModelNotFound, UnsupportedModel
 
+PORTS = {"http": 80, "https": 443}
+HUB_PATIENCE_S = 5.0
+
+Files = dict[str, Any]  # options of all that reads files of a model: `files_of`
+
 
 def load(
     name: str,
@@ -48,24 +57,29 @@ def load(
     """
     check_device(device)
     check_dtype(dtype, device)
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    silence_libraries()
     with damage_said(name):
-        commit = resolve_commit(name, revision)
-        config = load_config(name, commit)
-        tokenizer = AutoTokenizer.from_pretrained(name, revision=commit)
+        files = files_of(name, revision)
+        config = load_config(name, files)
+        tokenizer = AutoTokenizer.from_pretrained(name, **files)
         if len(tokenizer) <= len(tokenizer.all_special_ids):  # its files lack, and transformers made one of these alone
             raise not_found(name)
         auto_class, family = family_of(config, tokenizer, name)
         check_tokenizer(tokenizer, text_config(config).vocab_size, name)
-        model = load_model(auto_class, name, device, dtype, revision=commit, config=config)
+        model = load_model(auto_class, name, device, dtype, config=config, **files)
         if random_seed is not None:
             randomize_weights(model, random_seed)
         with refusals_said(name, device, dtype):
-            lm = family(model, tokenizer, name, commit or weights_fingerprint(Path(name)))
+            lm = family(model, tokenizer, name, files["revision"] or weights_fingerprint(Path(name)))
             check_answers(lm)
     return lm
+
+
+def silence_libraries() -> None:
+    """Keep the bars and warnings of what loads models off the terminal, where progress is shown."""
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
 def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> Any:
@@ -88,42 +102,58 @@ def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") ->
     that is not there.
     """
     check_device(device)
+    silence_libraries()
     with damage_said(name):
-        return _load_seq2seq(name, revision, device)
+        return _load_seq2seq(name, files_of(name, revision), device)
 
 
-def _load_seq2seq(name: str, revision: str | None, device: str) -> encoder_decoder.Seq2SeqModel:
-    config = load_config(name, revision)
+def _load_seq2seq(name: str, files: Files, device: str) -> encoder_decoder.Seq2SeqModel:
+    config = load_config(name, files)
     if not config.is_encoder_decoder:
         raise UnsupportedModel(
             f"The model {name!r} is of type {config.model_type}, which does not rewrite texts; "
             "name an encoder-decoder model trained to paraphrase (T5, BART, PEGASUS)."
         )
-    tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
-    model, _ = from_pretrained(AutoModelForSeq2SeqLM, name, device, "float32", revision=revision)
+    tokenizer = AutoTokenizer.from_pretrained(name, **files)
+    model, _ = from_pretrained(AutoModelForSeq2SeqLM, name, device, "float32", **files)
     return encoder_decoder.Seq2SeqModel(model, tokenizer, name)
 
 
-def resolve_commit(name: str, revision: str | None) -> str | None:
-    """Return the hub's commit that `revision` is now, so that all files are of one state and a harvest can name it.
+def files_of(name: str, revision: str | None) -> Files:
+    """Return what tells transformers which files: of the hub's commit that `revision` is now, and whether to ask there.
 
-    A local folder has no commit; what the caller says of it stands. Without a network the cache answers, but only after
-    some retries: what is asked for by its commit needs no network.
+    So all files are of one state, and a harvest can name it. A local folder has no commit; what the caller says of it
+    stands. Where the hub cannot be reached the cache answers.
     """
-    config_file = cached_file(name, CONFIG_NAME, revision=revision)
-    return extract_commit_hash(config_file, None) or revision
+    is_local = Path(name).is_dir() or not hub_answers()
+    config_file = cached_file(name, CONFIG_NAME, revision=revision, local_files_only=is_local)
+    return {"revision": extract_commit_hash(config_file, None) or revision, "local_files_only": is_local}
 
 
-def load_config(name: str, revision: str | None) -> Any:
+def hub_answers() -> bool:
+    """Return whether the hub takes a connection: its client would try for half a minute where none is to be had."""
+    hub = urlsplit(constants.ENDPOINT)
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if getproxies():
+        return True  # which only a proxy can tell
+    try:
+        socket.create_connection((hub.hostname, hub.port or PORTS[hub.scheme]), HUB_PATIENCE_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def load_config(name: str, files: Files) -> Any:
     """Return the transformers config. Raises ModelNotFound, or UnsupportedModel for a type unknown to transformers."""
-    fields, _ = PreTrainedConfig.get_config_dict(name, revision=revision)
+    fields, _ = PreTrainedConfig.get_config_dict(name, **files)
     if not fields:
         raise not_found(name)
     if fields.get("model_type") not in CONFIG_MAPPING:
         raise UnsupportedModel(
             f"The config.json of {name!r} has no model_type that transformers knows; use a model of a known type."
         )
-    return AutoConfig.from_pretrained(name, revision=revision)
+    return AutoConfig.from_pretrained(name, **files)
 
 
 def check_answers(lm: LanguageModel) -> None:

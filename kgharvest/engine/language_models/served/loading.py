@@ -7,12 +7,18 @@ from pathlib import Path
 from transformers import AutoTokenizer
 
 from kgharvest.engine.language_models.capabilities import check_tokenizer
-from kgharvest.engine.language_models.loading import damage_said, resolve_commit
+from kgharvest.engine.language_models.loading import (
+    check_not_hidden,
+    damage_said,
+    files_of,
+    silence_libraries,
+)
 from kgharvest.engine.language_models.served.client import CompletionsClient, ServerFailed
 from kgharvest.engine.language_models.served.names import ServedName
 from kgharvest.engine.language_models.served.served_lm import ServedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import entity_logprobs
+from kgharvest.engine.types import ModelNotFound
 
 TIMEOUT_S = 120.0
 SAME_WITHIN = 0.3  # nats; what bfloat16 and another order of summation make of one logit is below a tenth
@@ -24,11 +30,20 @@ def load_served(served: ServedName, name: str, revision: str | None, key_variabl
 
     Raises ModelNotFound for the tokenizer, UnsupportedModel, or ServerFailed.
     """
-    with damage_said(served.tokenizer):
-        is_folder = Path(served.tokenizer).is_dir()
-        commit = revision if is_folder else resolve_commit(served.tokenizer, revision)
-        tokenizer = AutoTokenizer.from_pretrained(served.tokenizer, revision=commit)
-        check_tokenizer(tokenizer, max(tokenizer.get_vocab().values()) + 1, served.tokenizer)
+    silence_libraries()
+    check_not_hidden(served.tokenizer)
+    try:
+        with damage_said(served.tokenizer):
+            is_folder = Path(served.tokenizer).is_dir()
+            files = {"revision": revision} if is_folder else files_of(served.tokenizer, revision)
+            tokenizer = AutoTokenizer.from_pretrained(served.tokenizer, **files)
+            check_tokenizer(tokenizer, max(tokenizer.get_vocab().values()) + 1, served.tokenizer)
+    except ModelNotFound as error:
+        raise ModelNotFound(
+            f"The tokenizer {served.tokenizer!r} of the LM {served.model!r} behind a server is neither a folder with "
+            "a whole one nor on the hub, as far as that can be asked from here; name it after @, by a hub id or a "
+            f"folder, as in {served.base_url}#{served.model}@gpt2."
+        ) from error
     client = CompletionsClient(
         "The LM's server",
         served.base_url,
@@ -38,6 +53,7 @@ def load_served(served: ServedName, name: str, revision: str | None, key_variabl
         advice="check that it runs, or try later",
         failure=ServerFailed,
     )
+    commit = files["revision"]
     lm = ServedLM(client, tokenizer, name, f"as served, tokenizer {commit}" if commit else "as served")
     check_gives_logprobs(lm)
     return lm

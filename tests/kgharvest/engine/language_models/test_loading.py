@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import huggingface_hub.constants
+import huggingface_hub.utils._http
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -21,6 +22,8 @@ from kgharvest.engine.language_models.causal import CausalLM
 from kgharvest.engine.language_models.encoder_decoder import InfillingLM
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.served.loading import load_served
+from kgharvest.engine.language_models.served.names import served_name
 from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, UnsupportedModel
 from tests.kgharvest.engine.tiny_models import tiny_bert
 
@@ -81,6 +84,25 @@ def test_a_folder_without_revision_is_named_by_its_weights(folder, tmp_path):
 @pytest.mark.parametrize("revision", [None, "main", COMMIT])
 def test_a_hub_model_records_the_commit_it_was_loaded_from(hub, revision):
     assert load("lab/tiny", revision=revision).revision == COMMIT
+
+
+def test_where_no_hub_can_be_reached_nothing_is_asked_twice(hub, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", lambda s: pytest.fail("the hub is asked again"))
+
+    assert load("lab/tiny").revision == COMMIT
+    with pytest.raises(ModelNotFound, match="'lab/none' is neither"):
+        load("lab/none")
+
+
+@pytest.mark.parametrize("named", ["#name", "#lab/name@nowhere"])
+def test_a_tokenizer_that_is_not_found_is_said_with_how_to_name_it(hub, named):
+    name = f"http://127.0.0.1:1/v1{named}"
+    missing, model = named.lstrip("#").rpartition("@")[2], named.lstrip("#").partition("@")[0]
+
+    with pytest.raises(ModelNotFound, match=rf"^The tokenizer '{missing}' of .*name it after @, .*#{model}@gpt2\.$"):
+        load_served(served_name(name), name, None, "")
 
 
 def test_a_revision_that_the_hub_does_not_have_is_said(hub):
