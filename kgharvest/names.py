@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 from kgharvest.bulk.file_reading import CONTROL
+from kgharvest.engine.language_models.served.names import served_name
 from kgharvest.errors import DomainError, NotFound
 
 MOST_CANDIDATES = 10  # that a refusal names
@@ -40,7 +41,9 @@ def check_name(name: str, longest: int, what: str) -> None:
 
 
 def short_name(full_name: str) -> str:
-    """Return the last part of "set/relation", a hub id or a folder."""
+    """Return the last part of "set/relation", a hub id, a folder, or an LM's name at its server."""
+    if served := served_name(full_name):
+        full_name = served.model
     return full_name.rstrip("/").rsplit("/", 1)[-1]
 
 

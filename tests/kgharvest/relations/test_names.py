@@ -4,7 +4,7 @@ import pytest
 
 from kgharvest.errors import NotFound
 from kgharvest.models import Relation
-from kgharvest.names import UnresolvedName
+from kgharvest.names import UnresolvedName, short_name
 from kgharvest.relations.names import resolve_relation
 from tests import factories
 
@@ -19,6 +19,20 @@ def test_a_bare_name_means_the_users_own_relation_before_a_shipped_one():
     assert resolve_relation("prevent") == own
     assert resolve_relation(f"{shipped.name}/prevent").relation_set == shipped
     assert resolve_relation("prevent", shipped.name).relation_set == shipped
+
+
+@pytest.mark.parametrize(
+    ("full_name", "expected"),
+    [
+        ("demo/prevent", "prevent"),
+        ("FacebookAI/roberta-large", "roberta-large"),
+        ("/models/mine/", "mine"),
+        ("http://127.0.0.1:8000/v1#gpt2", "gpt2"),
+        ("http://127.0.0.1:8000/v1#lab/llama@/models/tokenizer", "llama"),
+    ],
+)
+def test_a_short_name_is_what_people_call_it(full_name, expected):
+    assert short_name(full_name) == expected
 
 
 def test_a_shipped_relation_is_found_when_there_is_no_other():
