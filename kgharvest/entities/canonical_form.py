@@ -5,13 +5,22 @@ from __future__ import annotations
 import unicodedata
 
 ARTICLES = ("a ", "an ", "the ")
+COORDINATED = ("and", "or", "&")
 # Words that end as plurals do and are none, beside those that UNLIKE_PLURALS tells.
 SINGULAR_WORDS = frozenset(
     """
-    always andes athens bahamas brussels canvas christmas cyprus des diabetes gas headquarters hercules honduras
-    jesus kansas lens los mars measles means mercedes moses naples netherlands news philippines series species tennis
-    texas thames wales
+    adams algiers alps always andes andrews antilles athens bahamas brussels cairns canvas charles christmas collins
+    cyprus des diabetes edwards euphrates evans flanders gas hastings headquarters hercules honduras hughes indies james
+    jesus jones kansas leeds lens los mars massachusetts matthews measles means mercedes moses naples netherlands news
+    philippines philips phillips pyrenees roberts rogers series seychelles siemens species stevens tennis texas thames
+    versailles wales williams
     """.split()  # noqa: SIM905  a word list reads best as words
+)
+# After another word, the end of a name that is plural by form: those of LAMA's places and of the embedded LMs' world.
+ENDS_OF_NAMES = frozenset(
+    """
+    emirates falls heights highlands hills islands isles lakes mountains nations states
+    """.split()  # noqa: SIM905
 )
 UNLIKE_PLURALS = ("ss", "us", "is", "as", "os", "ics", "'s", "’s")
 IRREGULAR = {
@@ -28,7 +37,8 @@ def canonical_form(entity: str, without_articles: bool, in_singular: bool) -> st
     """Return `entity` in Unicode's composed form, case-folded, with single spaces; and by choice
 
     without_articles: without "a", "an" or "the" before it. in_singular: with its last word in the singular, by the
-    rules of English. What is nothing but an article stays.
+    rules of English; not of a name ("united states") or of things named together ("fish and chips"). What is nothing
+    but an article stays.
     """
     text = " ".join(unicodedata.normalize("NFC", entity).casefold().split())
     if without_articles:
@@ -36,7 +46,8 @@ def canonical_form(entity: str, without_articles: bool, in_singular: bool) -> st
         text = text.removeprefix(article)
     if in_singular:
         *before, last = text.split(" ")
-        text = " ".join([*before, singular(last)])
+        if not (before and last in ENDS_OF_NAMES) and not any(word in COORDINATED for word in before):
+            text = " ".join([*before, singular(last)])
     return text
 
 

@@ -67,6 +67,12 @@ def test_the_singular_of_english_nouns(word, expected):
         ("the", (True, True), "the"),
         ("theatre", (True, False), "theatre"),
         ("guard dogs", (True, True), "guard dog"),
+        ("islands", (True, True), "island"),
+        ("The United States", (True, True), "united states"),
+        ("united arab emirates", (True, True), "united arab emirates"),
+        ("Indiana Jones", (True, True), "indiana jones"),
+        ("fish and chips", (True, True), "fish and chips"),
+        ("sons & daughters", (True, True), "sons & daughters"),
         ("Cafe\u0301", (False, False), "caf\u00e9"),
     ],
 )
