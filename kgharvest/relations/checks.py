@@ -117,7 +117,10 @@ def relation_errors(entry: RelationEntry) -> Iterator[FieldError]:
         errors.append(FieldError("name", reason))
     if reason := sentence_error(entry.explanation, LONGEST_EXPLANATION):
         errors.append(FieldError("explanation", reason))
-    yield from errors or _slot_errors(entry, sentences)
+    faults = errors or list(_slot_errors(entry, sentences))
+    yield from faults
+    if not faults and (reason := _statement_error(entry.statement or entry.initial_prompts[0])):
+        yield FieldError("statement", reason)
 
 
 def _are_texts(texts: Any) -> bool:
@@ -176,9 +179,7 @@ def _seed_errors(entry: RelationEntry, arity: int) -> Iterator[FieldError]:
 
 
 def authoring_errors(entry: RelationEntry) -> Iterator[FieldError]:
-    """Yield what published files are forgiven: sentences people could not judge, and what is given twice."""
-    if reason := _statement_error(entry.statement or ""):
-        yield FieldError("statement", reason)
+    """Yield what published files are forgiven: what is given twice."""
     for column in ("initial_prompts", "prompts"):
         texts: Sequence[str] = getattr(entry, column)
         repeated = sorted({text for text in texts if texts.count(text) > 1})

@@ -155,6 +155,20 @@ def test_every_text_and_list_of_a_relation_has_a_limit(tmp_path, column, value, 
         import_relations(own_file(tmp_path, {**PREVENT, column: value}))
 
 
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"statement": "<ENT0> . <ENT1>"}, "there are no words around the slots"),
+        ({"statement": None, "initial_prompts": ["<ENT0> <ENT1> ."]}, "there are no words around the slots"),
+        ({"statement": "Does <ENT0> prevent <ENT1>?"}, "this is a question"),
+        ({"statement": "<ENT0> prevents <ENT1>, not [Y]."}, "the slots are written <ENT0>, <ENT1>"),
+    ],
+)
+def test_a_statement_that_people_could_not_judge_is_refused_in_files_too(tmp_path, fields, reason):
+    with pytest.raises(ImportRefused, match=reason):
+        import_relations(own_file(tmp_path, {**PREVENT, **fields}))
+
+
 def test_a_description_has_a_limit(tmp_path):
     path = tmp_path / "own.json"
     path.write_text(json.dumps({"description": "!" * 2_001, "relations": [PREVENT]}))
