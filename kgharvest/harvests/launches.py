@@ -16,7 +16,7 @@ from django.urls import reverse
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
 from kgharvest.audit.tables import batched
-from kgharvest.engine.types import EngineError
+from kgharvest.engine.types import MIN_CANDIDATES, EngineError, HarvestParams
 from kgharvest.errors import DomainError
 from kgharvest.harvests.runner import (
     CellUnderWay,
@@ -28,12 +28,25 @@ from kgharvest.harvests.runner import (
 )
 from kgharvest.jobs import ledger, workers
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Webhook
+from kgharvest.pages.number_format import counted
 from kgharvest.webhooks.outbox import emit
 
 JOBS_FOR_A_MEDIAN = 50  # the latest ones
 JOBS_FOR_A_PACE = 20
 
-PaceKey = tuple[int, str, str, int]  # LM, that with its device and dtype, setting and arity
+LIKE_MANY = 2  # times as many candidates, at most, or as few, of a harvest that tells how long another one takes
+# What a job was asked for that says how many candidates, in the order of `_n_candidates`.
+CANDIDATES = ("payload__spec__params__candidates", "payload__spec__params__max_tuples")
+
+
+class PaceKey(NamedTuple):
+    """What harvests that take about the same time share. lm: with its device and dtype."""
+
+    language_model: int
+    lm: str
+    setting: str
+    arity: int
+    n_candidates: int
 
 
 class NothingToLaunch(DomainError):
@@ -143,18 +156,24 @@ def _refusal(request: HarvestRequest, by) -> str | None:
 
 
 def _pace_key(request: HarvestRequest) -> PaceKey:
-    """Return what harvests that take about the same time share."""
-    return (request.language_model.pk, lm_of(request), request.setting, request.relation.arity)
+    n_candidates = request.params.n_candidates
+    return PaceKey(request.language_model.pk, lm_of(request), request.setting, request.relation.arity, n_candidates)
+
+
+def _n_candidates(candidates: int | None, max_tuples: int | None) -> int:
+    return HarvestParams(candidates=candidates, max_tuples=max_tuples).n_candidates
 
 
 def _kind_in_words(request: HarvestRequest) -> str:
-    arity = request.relation.arity
-    return f"{request.language_model.short_name} × {request.setting}{f', arity {arity}' if arity > 2 else ''}"
+    arity, n_candidates = request.relation.arity, request.params.n_candidates
+    unusual = [f"arity {arity}"] if arity > 2 else []
+    unusual += [counted(n_candidates, "candidate")] if n_candidates != MIN_CANDIDATES else []
+    return ", ".join([f"{request.language_model.short_name} × {request.setting}", *unusual])
 
 
 def _estimate(n_jobs: Counter[PaceKey], n_at_once: int) -> Estimate:
     """Add up the median durations of jobs of which `n_at_once` go on together; none of them takes less than its own."""
-    medians = {pace_key: _median_seconds(*pace_key) for pace_key in n_jobs}
+    medians = {pace_key: _median_seconds(pace_key) for pace_key in n_jobs}
     known = {pace_key: n for pace_key, n in n_jobs.items() if medians[pace_key] is not None}
     shared = sum(n * medians[pace_key] for pace_key, n in known.items()) / max(1, n_at_once)
     longest = max((medians[pace_key] for pace_key in known), default=0)
@@ -162,18 +181,23 @@ def _estimate(n_jobs: Counter[PaceKey], n_at_once: int) -> Estimate:
     return Estimate(max(shared, longest), sum(known.values()), without_past)
 
 
-def _median_seconds(language_model_id: int, lm: str, setting: str, arity: int) -> float | None:
-    """Return how long the latest harvests of this LM, as it is loaded, setting and arity took; None without any."""
+def _median_seconds(pace_key: PaceKey) -> float | None:
+    """Return how long those of the latest harvests of the kind took that had about as many candidates; None if none."""
     past = HarvestJob.objects.succeeded().filter(
         kind="harvest",
-        language_model=language_model_id,
-        lm=lm,
-        setting=setting,
-        relation__arity=arity,
+        language_model=pace_key.language_model,
+        lm=pace_key.lm,
+        setting=pace_key.setting,
+        relation__arity=pace_key.arity,
         started_at__isnull=False,
     )
-    times = past.order_by("-pk").values_list("started_at", "finished_at")[:JOBS_FOR_A_MEDIAN]
-    return median(durations) if (durations := [(end - start).total_seconds() for start, end in times]) else None
+    latest = past.order_by("-pk").values_list("started_at", "finished_at", *CANDIDATES)[:JOBS_FOR_A_MEDIAN]
+    durations = [
+        (end - start).total_seconds()
+        for start, end, *asked in latest
+        if 1 / LIKE_MANY <= _n_candidates(*asked) / pace_key.n_candidates <= LIKE_MANY
+    ]
+    return median(durations) if durations else None
 
 
 # -- starting ----------------------------------------------------------------------------------------------------------
@@ -265,7 +289,8 @@ def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
 def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> float | None:
     """Return what is left at this pace where all harvests of the launch are alike, else by the past of each kind."""
     kinds = ("language_model", "lm", "setting", "relation__arity")
-    waiting = Counter(launch.jobs.unfinished().values_list(*kinds))
+    unfinished = launch.jobs.unfinished().values_list(*kinds, *CANDIDATES)
+    waiting = Counter(PaceKey(*row[: len(kinds)], _n_candidates(*row[len(kinds) :])) for row in unfinished)
     at_pace = waiting.total() / per_minute * 60 if per_minute else None
     if at_pace is not None and launch.jobs.order_by().values(*kinds).distinct().count() == 1:
         return at_pace

@@ -10,7 +10,7 @@ import pytest
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
 from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
-from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, lm_of, unique_key_of
+from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, lm_of, payload_of, unique_key_of
 from kgharvest.models import HarvestJob, Job, Launch
 from tests import factories
 
@@ -190,6 +190,19 @@ def test_what_a_gpu_took_tells_nothing_of_a_cpu():
 
     assert plan_launch([on_gpu], NOW).estimate.seconds == 8
     assert plan_launch([on_cpu], NOW).without_past == [f"{past.language_model.name} × multi"]
+
+
+@pytest.mark.parametrize("asked", [{"max_tuples": 2**31 - 1}, {"candidates": 100_000}, {"candidates": 100}])
+def test_what_few_candidates_took_tells_nothing_of_many(asked):
+    [past] = make_requests(1)
+    make_job_for(past, took_s=8, payload=payload_of(past))
+    other = replace(past, relation=factories.make_relation(), params=HarvestParams(**asked))
+
+    n = f"{other.params.n_candidates:,} candidates"
+    assert plan_launch([other], NOW).without_past == [f"{past.language_model.name} × multi, {n}"]
+    make_job_for(replace(other, relation=factories.make_relation()), took_s=300, payload=payload_of(other))
+
+    assert plan_launch([other], NOW).estimate.seconds == 300
 
 
 def test_where_harvests_differ_the_past_of_their_arity_tells_what_is_left():
