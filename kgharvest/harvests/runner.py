@@ -148,7 +148,9 @@ def requests_for(
     chat = shared.pop("chat", None)
     asking = [setting for setting in settings if find_setting(setting).asks_chat]
     if asking and not chat_models:
-        raise NoChatModel(f"The setting {asking[0]} asks a chat model; name the chat model.")
+        raise NoChatModel(
+            f"The setting {asking[0]} asks a chat model; name one with --chat-model, or among the chat models."
+        )
     if chat_models and not asking:
         some = ", ".join(name for name, setting in SETTINGS.items() if setting.asks_chat)
         raise NoChatModel(f"A chat model is named, and no setting asks it; choose the setting {some}, or name none.")

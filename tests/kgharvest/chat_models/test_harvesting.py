@@ -283,7 +283,7 @@ def test_the_command_harvests_and_writes_what_it_found(tmp_path, capsys):
 
 
 def test_the_command_says_what_is_missing():
-    with pytest.raises(CommandError, match="The setting llm asks a chat model; name the chat model"):
+    with pytest.raises(CommandError, match="The setting llm asks a chat model; name one with --chat-model"):
         call_command("harvest", relation=[make_relation().path], setting=["llm"])
 
 
