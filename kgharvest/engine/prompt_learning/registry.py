@@ -47,7 +47,7 @@ PRESETS: dict[str, dict[str, dict[str, float]]] = {
 
 
 def _option(least: float, most: float) -> Any:
-    """Declare an option: the bounds are those of the pages; a command takes any number from the least one on."""
+    """Declare an option with the bounds that it has everywhere."""
     return field(default=None, metadata={"min": least, "max": most})
 
 

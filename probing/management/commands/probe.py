@@ -26,8 +26,6 @@ from kgharvest.management.command import (
     DomainCommand,
     ProgressBar,
     add_project_argument,
-    natural,
-    positive,
     run_to_the_end,
     warnings_unlogged,
 )
@@ -40,22 +38,21 @@ from probing.probes.services import ProbeParams, ProbeRequest, create_probe, fin
 from probing.probes.tables import difference_table, summary_table
 
 
-def rate(text: str) -> float:
-    """Raises ArgumentTypeError unless `text` is a finite number that is not negative."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is no number from 0 on")
-    return number
-
-
 def number_from(field: Field) -> Callable[[str], float]:
-    """Return what reads an option of the learning budget."""
-    if isinstance(field.metadata["min"], float):
-        return rate
-    return positive if field.metadata["min"] else natural
+    """Return what reads an option of the learning budget within the bounds that it has on pages, too."""
+    least, most = field.metadata["min"], field.metadata["max"]
+    kind, noun = (float, "number") if isinstance(least, float) else (int, "whole number")
+
+    def read(text: str) -> float:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = None
+        if number is None or not least <= number <= most:
+            raise ArgumentTypeError(f"{text!r:.40} is no {noun} from {least:,} to {most:,}")
+        return number
+
+    return read
 
 
 class Command(DomainCommand):

@@ -148,8 +148,10 @@ def test_options_take_the_place_of_those_of_a_preset(capitals, tmp_path):
     assert (document["preset"], document["learning_rate"], document["batch_size"]) == ("paper", 0.5, 16)
     with pytest.raises(CommandError, match="AutoPrompt needs 7 iterations or more"):
         probed(tmp_path, "autoprompt", triggers=7)
-    with pytest.raises(CommandError, match="'-1' is no number from 0 on"):
+    with pytest.raises(CommandError, match=r"'-1' is no number from 0\.0 to 10\.0"):
         call_command("probe", "--set", "known", "--learning-rate", "-1")
+    with pytest.raises(CommandError, match="'99999' is no whole number from 1 to 50"):
+        call_command("probe", "--set", "known", "--triggers", "99999", "--iterations", "1")
 
 
 def test_a_probe_that_is_not_there_is_refused_in_a_sentence(capitals, tmp_path):
