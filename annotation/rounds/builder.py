@@ -168,7 +168,10 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
 
 
 def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: User, path: str) -> HarvestJob | None:
-    """Return the newest of the harvests that a cell names, of the round's project if it has one, else of another."""
+    """Return the newest harvest with tuples of those that a cell names, without any an empty one.
+
+    Of the round's project if that has one, else of another.
+    """
     finished = jobs.succeeded()
     seen = Relation.objects.visible_to(by).values("pk")
     named = Relation.objects.filter(Q(pk__in=seen) | Q(pk__in=finished.order_by().values("relation")))
@@ -183,8 +186,9 @@ def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: Us
                 raise BadRoundSpec(f"{path}.model: {refusal}") from None
             return None
     jobs = jobs.filter(language_model__name=model).order_by("-pk")
-    newest: HarvestJob | None = jobs.filter(project=round.project_id).first() or jobs.first()
-    return newest
+    with_tuples = jobs.filter(n_tuples__gt=0)
+    newest: HarvestJob | None = with_tuples.filter(project=round.project_id).first() or with_tuples.first()
+    return newest or jobs.first()
 
 
 def find_relation(name: str, path: str, among: QuerySet[Relation] | None = None) -> Relation:

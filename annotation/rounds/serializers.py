@@ -220,7 +220,10 @@ class CellSerializer(Description):
         min_value=1, max_value=LARGEST_ID, allow_null=True, default=None, help_text="Number of a finished harvest job."
     )
     relation = Text(
-        max_length=500, allow_blank=True, default="", help_text="Or by name: the newest finished harvest of a cell."
+        max_length=500,
+        allow_blank=True,
+        default="",
+        help_text="Or by name: the newest harvest of a cell that has tuples.",
     )
     model = Text(max_length=500, allow_blank=True, default="")
     setting = Text(max_length=500, allow_blank=True, default="")

@@ -114,6 +114,14 @@ def test_a_cell_can_be_named():
     assert Stratum.objects.get().job_id == newer.pk
 
 
+def test_a_cell_that_is_named_takes_the_newest_harvest_that_has_tuples():
+    relation = make_relation("capital_of")
+    older = make_harvest([("Rome", "Italy")], relation=relation)
+    make_harvest([], relation=relation, language_model=older.language_model)
+
+    assert harvest_taken_for(relation, older.language_model.name) == older.pk
+
+
 def strata_of(cell: dict) -> list[tuple]:
     round = open_round({"name": "pilot", "cells": [cell]})
     return list(round.strata.order_by("rank_from").values_list("rank_from", "rank_to", "population", "sample_size"))
