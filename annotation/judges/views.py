@@ -28,6 +28,7 @@ from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError, ImportRefused
+from kgharvest.harvests.runner import HarvestRequest
 from kgharvest.jobs import ledger, workers
 from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import LanguageModel
@@ -58,6 +59,12 @@ class JudgeForm(forms.ModelForm):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.fields["judge_kind"] = forms.ChoiceField(label="Kind", choices=JudgeKind.choices)
+        self.fields["device"] = forms.ChoiceField(
+            choices=[(name, name) for name in workers.devices_offered(timezone.now())],
+            initial=HarvestRequest.device,
+            required=False,
+            help_text=JudgeRun._meta.get_field("device").help_text,
+        )
         self.fields["prompt"].widget.attrs["placeholder"] = DEFAULT_PROMPT
 
     def _post_clean(self) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
 
 from annotation.judges.models import OUT_OF_BUDGET, JudgeRun
 from annotation.judges.runs import create_run
@@ -13,7 +15,7 @@ from annotation.recruiting.services import join_round
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from tests.api import JSON, client_of, error_of
-from tests.factories import make_judge_answer, make_judge_run, make_round, make_user
+from tests.factories import make_judge_answer, make_judge_run, make_round, make_user, make_worker
 from tests.fake_chat_endpoint import completion, serving
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +55,18 @@ def test_the_form_says_what_a_run_costs_and_starts_it(round, researcher_client, 
     run = JudgeRun.objects.get()
     assert (run.status, run.repeats, run.prompt_price) == ("queued", 1, 2)
     assert "waiting for a worker" in researcher_client.get(response.url).text
+
+
+def test_the_form_offers_the_devices_that_workers_have(round, researcher_client, form):
+    make_worker(timezone.now(), devices=["cuda:0, NVIDIA H200, 141 GiB", "cpu, 16 cores"])
+    [select] = re.findall(r'<select name="device".*?</select>', researcher_client.get(f"{PAGE}new/").text, re.DOTALL)
+
+    refused = researcher_client.post(f"{PAGE}new/", form | {"device": "tpu"}).text
+    researcher_client.post(f"{PAGE}new/", form | {"device": "cuda:0"})
+
+    assert re.findall(r'value="([^"]*)"', select) == ["cpu", "cuda", "cuda:0", "auto"]
+    assert "Select a valid choice. tpu is not one" in refused
+    assert JudgeRun.objects.get().device == "cuda:0"
 
 
 @pytest.mark.parametrize(
