@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -71,3 +72,11 @@ def at_once(*calls: Callable):
 
     with ThreadPoolExecutor(len(calls)) as pool:
         return list(pool.map(run, calls))
+
+
+def as_jsonb(value: Any) -> Any:
+    """Return JSON with its keys as PostgreSQL gives them back: the shorter ones first, those of one length by bytes."""
+    if isinstance(value, dict):
+        in_order = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
+        return {key: as_jsonb(value[key]) for key in in_order}
+    return [as_jsonb(element) for element in value] if isinstance(value, list) else value

@@ -224,7 +224,11 @@ def evaluate_now(
 def scores_document(
     language_model: LanguageModel, payload: Mapping[str, Any], device: str, on_progress: OnProgress
 ) -> dict[str, Any]:
-    """Return the JSON of docs/report-json.md, and under "samples" what was scored. Raises Outdated, NoScorer."""
+    """Return the JSON of docs/report-json.md, and under "samples" what was scored. Raises Outdated, NoScorer.
+
+    Scorers come in the same order from every database, and PostgreSQL keeps the keys of an object in one of its own: so
+    settings of harvests come in the order of PROMPT_SETTINGS, and systems by name.
+    """
     harvests = _harvests_with_prompts(payload)
     on_progress(Progress("loading the LM", 0))
     lm = language_models.load(language_model, device, "float32")
@@ -235,14 +239,15 @@ def scores_document(
     more = payload.get("more", ())
     if CORRECTED in more:
         scorers |= {f"{name} (corrected)": setting_scorer(lm, name, corrected_scores) for name in payload["settings"]}
-    for setting, by_relation in payload["harvests"].items():
+    for setting in sorted(payload["harvests"], key=list(PROMPT_SETTINGS).index):
+        by_relation = payload["harvests"][setting]
         prompts = {name: stored_prompts(harvests[job]) for name, job in by_relation.items()}
         scorers[f"{setting} (as harvested)"] = stored_scorer(lm, prompts)
         if CORRECTED in more:
             scorers[f"{setting} (as harvested, corrected)"] = stored_scorer(lm, prompts, corrected_scores)
     scorers |= {"entity prior": prior_scorer(lm)} if PRIOR in more else {}
     scorers |= {"entity frequency": frequency_scorer()} if FREQUENCY in more else {}
-    scorers |= {system: lookup_scorer(scores) for system, scores in payload.get("systems", {}).items()}
+    scorers |= {system: lookup_scorer(scores) for system, scores in sorted(payload.get("systems", {}).items())}
     for run in JudgeRun.objects.filter(pk__in=payload.get("judge_runs", ())).select_related("round").order_by("pk"):
         scorers[f"judge {run.name} of {run.round.name}"] = lookup_scorer(judge_scores(run))
     report = Reporter(on_progress, STAGE, len(relations))

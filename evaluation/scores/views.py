@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -224,12 +223,17 @@ def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
     return score_download(evaluation, file_format, request.GET.get("theme"))
 
 
-def sample_lines(samples: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield each fact and false tuple as a line of JSON; "score" is that of the first scorer that has one."""
-    for sample in samples:
-        score = next((value for value in sample["scores"].values() if value is not None), None)
+def sample_lines(evaluation: ScoreEvaluation) -> Iterator[str]:
+    """Yield each fact and false tuple as a line of JSON; "score" is that of the first scorer that has one.
+
+    First in the list of the document: PostgreSQL keeps the keys of an object in an order of its own.
+    """
+    names = [scorer["scorer"] for scorer in evaluation.document["scorers"]]
+    for sample in evaluation.samples:
+        scores = {name: sample["scores"][name] for name in names}
+        score = next((value for value in scores.values() if value is not None), None)
         row = {"relation": sample["relation"], "entities": sample["entities"], "is_fact": sample["replaced"] is None}
-        row |= {"replaced": sample["replaced"], "score": score, "scores": sample["scores"]}
+        row |= {"replaced": sample["replaced"], "score": score, "scores": scores}
         yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
@@ -242,7 +246,7 @@ def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | N
     if file_format == "json":
         return as_download(write_json(evaluation.document).encode(), "application/json", name)
     if file_format == "jsonl" and evaluation.samples:
-        return as_download("".join(sample_lines(evaluation.samples)).encode(), "application/x-ndjson", name)
+        return as_download("".join(sample_lines(evaluation)).encode(), "application/x-ndjson", name)
     if file_format not in CONTENT_TYPES:
         raise Http404("Scores come as json, svg and pdf, and as jsonl where their tuples were kept.")
     size = precision_recall.size(evaluation.document)

@@ -96,7 +96,7 @@ class Command(DomainCommand):
             image = render(precision_recall.draw, document, size, FIGURES[figure.suffix], LIGHT)
             write_atomically(figure, [image])
         if samples:
-            write_atomically(samples, sample_lines(evaluation.samples))
+            write_atomically(samples, sample_lines(evaluation))
         if output:
             write_atomically(output, [text])
         else:

@@ -13,14 +13,19 @@ from django.core.management import CommandError, call_command
 from evaluation.models import ScoreEvaluation
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.lookups import frequency_scorer, judge_scores, lookup_scorer, scores_of_content
-from evaluation.scores.score_jobs import NoScorer, NothingHarvested, ScoreRequest, evaluate_now
+from evaluation.scores.score_jobs import NoScorer, NothingHarvested, ScoreRequest, evaluate_now, scores_document
 from evaluation.scores.scorers import document_of, score_samples
 from evaluation.scores.tables import scorer_table
+from evaluation.scores.views import sample_lines
 from kgharvest.accounts.projects import default_project
-from kgharvest.engine.types import ignore
+from kgharvest.engine.types import HarvestParams, ignore
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.runner import HarvestRequest, create_harvest_job
+from kgharvest.jobs import ledger
+from kgharvest.models import Relation
 from tests import factories
+from tests.postgres import as_jsonb
 
 FACTS = [("Berlin", "Germany"), ("Paris", "France"), ("Rome", "Italy"), ("Oslo", "Norway")]
 CAPITAL = ScoredRelation("capital_of", (), (), (), FACTS, "geo/capital_of")
@@ -149,7 +154,8 @@ def request_of(db):
         seed_tuples=[["berlin", "germany"], ["paris", "france"]],
     )
     facts = [("rome", "italy"), ("madrid", "spain"), ("vienna", "austria"), ("athens", "greece"), ("lima", "peru")]
-    scored = ScoredRelation("capital", relation.initial_prompts, relation.prompts, relation.seed_tuples, facts)
+    prompts_and_seeds = (relation.initial_prompts, relation.prompts, relation.seed_tuples)
+    scored = ScoredRelation("capital", *prompts_and_seeds, facts, relation.path)
 
     def make(**fields) -> ScoreRequest:
         lm = get_language_model("embedded-small")
@@ -174,6 +180,28 @@ def test_every_kind_of_score_is_a_row_and_the_tuples_can_be_scored_by_others(req
     assert [row["entities"] for row in first.samples] == [row["entities"] for row in second.samples]
     assert second.document["scorers"][1]["average_precision"] == 1
     assert "samples" not in first.document
+
+
+def test_scorers_and_their_first_score_are_the_same_in_every_database(request_of):
+    for setting in ("multi", "top1"):
+        params = HarvestParams(candidates=5, max_tuples=5)
+        harvest = HarvestRequest(Relation.objects.get(), get_language_model("embedded-small"), setting, params)
+        ledger.run_job(create_harvest_job(harvest).pk)
+    lines = [
+        {"system": system, "relation": "capital", "entities": ["rome", "italy"], "score": score}
+        for score, system in enumerate(["zz", "a much longer name"])
+    ]
+    systems = scores_of_content("\n".join(map(json.dumps, lines)).encode(), "others.jsonl")
+
+    kept = evaluate_now(request_of(settings=[], harvested=["multi", "top1"], systems=systems))
+
+    names = ["top1 (as harvested)", "multi (as harvested)", "a much longer name", "zz"]
+    document = scores_document(kept.language_model, as_jsonb(kept.payload), "cpu", ignore)
+    assert [scorer["scorer"] for scorer in document["scorers"]] == names_of(kept) == names
+    there = ScoreEvaluation(document=as_jsonb(kept.document), samples=as_jsonb(kept.samples))
+    assert list(sample_lines(there)) == list(sample_lines(kept))
+    first = json.loads(next(sample_lines(there)))
+    assert first["score"] == first["scores"]["top1 (as harvested)"]
 
 
 def test_a_system_that_scores_none_of_the_tuples_is_refused(request_of):
