@@ -71,7 +71,7 @@ def enqueue(job: Job) -> None:
 
 def enqueue_once(kind: str) -> None:
     """Queue a job of a kind that works off what is due, for the whole installation, unless one is unfinished."""
-    if Job.objects.unfinished().filter(kind=kind).exists():
+    if Job.objects.unfinished().filter(kind=kind, project=None, finished_at=None).exists():
         return
     try:
         with transaction.atomic():
@@ -82,7 +82,8 @@ def enqueue_once(kind: str) -> None:
 
 def delete_ended(kind: str) -> None:
     """Delete the jobs of such a kind that ended more than ENDED_LAST ago: they come by the thousand and say little."""
-    ended = Job.objects.filter(kind=kind, finished_at__lt=timezone.now() - ENDED_LAST).order_by("pk")
+    long_ago = timezone.now() - ENDED_LAST
+    ended = Job.objects.filter(kind=kind, project=None, finished_at__lt=long_ago).order_by("finished_at")
     while some := list(ended.values_list("pk", flat=True)[:JOBS_AT_ONCE]):
         Job.objects.filter(pk__in=some).delete()
 
@@ -355,8 +356,9 @@ def reap(now: datetime) -> None:
         if idle[queue]:
             enqueue_stale(now, ENQUEUED_PER_IDLE_PROCESS * idle[queue], queue)
             continue
-        on_their_way = Job.objects.filter(queue=queue, status=Job.Status.QUEUED, enqueued_at__gt=now - SENT_ANEW_AFTER)
-        enqueue_stale(now, ENQUEUED_PER_REAP - on_their_way[:ENQUEUED_PER_REAP].count(), queue)
+        sent = Job.objects.filter(queue=queue, status=Job.Status.QUEUED, enqueued_at__gt=now - SENT_ANEW_AFTER)
+        on_their_way = sent.order_by("enqueued_at")[:ENQUEUED_PER_REAP]  # else PostgreSQL looks from the newest job on
+        enqueue_stale(now, ENQUEUED_PER_REAP - on_their_way.count(), queue)
 
 
 def _route(now: datetime) -> None:

@@ -35,6 +35,17 @@ class QueueField(models.CharField):
         return super().pre_save(model_instance, add)
 
 
+class Written(models.Value):
+    """A status that is written into the statement, and no parameter of it.
+
+    PostgreSQL plans a statement that comes often once for all values of its parameters, and then it can take no index
+    of the jobs that have some status.
+    """
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+        return f"'{Job.Status(self.value).value}'", []
+
+
 class JobQuerySet(models.QuerySet):
     def visible_to(self, user):
         """Return the jobs of the user's projects; all of them for a superuser and for the operator.
@@ -57,16 +68,16 @@ class JobQuerySet(models.QuerySet):
 
     def claimable(self, now):
         """Return jobs that a worker of this version may take: queued, or lost with attempts left."""
-        lost = Q(status=Job.Status.RUNNING, lease_expires_at__lt=now)
+        lost = Q(status=Written(Job.Status.RUNNING), lease_expires_at__lt=now)
         known = self.filter(kind__in=list(settings.JOB_RUNNERS))
-        return known.filter(Q(status=Job.Status.QUEUED) | lost, attempts__lt=F("max_attempts"))
+        return known.filter(Q(status=Written(Job.Status.QUEUED)) | lost, attempts__lt=F("max_attempts"))
 
     def owned(self, job_id: int, owner_token):
         """Return the job if it is running under the claim `owner_token`; nothing once cancelled or taken over."""
         return self.filter(pk=job_id, owner_token=owner_token, status=Job.Status.RUNNING)
 
     def unfinished(self):
-        return self.filter(status__in=[Job.Status.QUEUED, Job.Status.RUNNING])
+        return self.filter(status__in=[Written(Job.Status.QUEUED), Written(Job.Status.RUNNING)])
 
     def retryable(self):
         return self.filter(status__in=[Job.Status.FAILED, Job.Status.CANCELLED])
@@ -154,6 +165,15 @@ class Job(models.Model):
             models.Index(
                 fields=["queue", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_queue"
             ),
+            # Of kgharvest.jobs.turns: the first one that wants an LM, and those that were begun.
+            models.Index(
+                fields=["queue", "lm", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_lm"
+            ),
+            models.Index(
+                fields=["queue", "id", "started_at"], condition=Q(started_at__isnull=False), name="job_begun_of_queue"
+            ),
+            # Of jobs that work off what is due: none of them is in a project.
+            models.Index(fields=["kind", "finished_at"], condition=Q(project=None), name="job_ended_of_installation"),
         ]
 
     def __str__(self) -> str:

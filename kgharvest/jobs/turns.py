@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
+from django.db.models import QuerySet
+
 from kgharvest.jobs.queues import GPU, HARVEST
 from kgharvest.models import Job
 
@@ -29,13 +31,21 @@ def next_job(woken_for: int, now: datetime, in_memory: Collection[str]) -> int |
     oldest = waiting.values_list("pk", flat=True).first()
     if oldest is None:
         return None
-    wanted = waiting.filter(lm__in=in_memory).values_list("pk", flat=True).first() if in_memory else None
+    wanted = min(filter(None, (_first_that_wants(lm, waiting) for lm in in_memory)), default=None)
     chosen = wanted or (woken_for if waiting.filter(pk=woken_for).exists() else oldest)
     # Looks at all younger jobs of the queue, so only where one would overtake: most messages are for the oldest.
     return oldest if chosen != oldest and is_overdue(oldest, queue, now) else chosen
 
 
+def _first_that_wants(lm: str, waiting: QuerySet) -> int | None:
+    # A range of one LM, sorted by it, which job_unfinished_of_lm alone can give: PostgreSQL takes an LM that most jobs
+    # of the past wanted for one that waiting jobs want as well, and would read all of these for one that wants it.
+    wanting = waiting.filter(lm__gte=lm, lm__lte=lm).order_by("lm", "pk")
+    return wanting.values_list("pk", flat=True).first()
+
+
 def is_overdue(job_id: int, queue: str, now: datetime) -> bool:
     """Return whether a younger job of the queue was begun so long ago that this one may not be overtaken again."""
     younger = Job.objects.filter(queue=queue, pk__gt=job_id, started_at__lt=now - OVERTAKEN_AT_MOST)
-    return younger.exists()
+    # Sorted, as PostgreSQL would else read the table until it comes to one, and often there is none.
+    return younger.order_by("pk").values_list("pk", flat=True).first() is not None

@@ -38,6 +38,23 @@ def test_a_job_whose_lm_is_in_memory_goes_first():
     assert turns.next_job(third, NOW, []) == third
 
 
+def test_of_several_lms_in_memory_that_of_the_oldest_job_goes_first():
+    first, second, third, _ = make_jobs("a", "c", "b", "b")
+
+    assert turns.next_job(first, NOW, ["b", "c"]) == turns.next_job(first, NOW, ["c", "b"]) == second
+    assert turns.next_job(first, NOW, ["b", "x"]) == third
+
+
+@pytest.mark.parametrize("jobs", [Job.objects.claimable(NOW), Job.objects.unfinished()])
+def test_statements_name_the_status_of_waiting_jobs_themselves(jobs):
+    """With parameters PostgreSQL would make one plan for all of them, which can take no index of waiting jobs."""
+    sql, parameters = jobs.query.sql_with_params()
+
+    assert "'queued'" in sql
+    assert "'running'" in sql
+    assert not {"queued", "running"} & set(parameters)
+
+
 def test_a_message_whose_job_has_been_done_is_for_the_oldest_that_waits():
     first, second, third = make_jobs("a", "b", "b")
     begin(third, NOW)
