@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +43,7 @@ PATIENCE_S = 480
 K = 3
 SECRET = "only-for-a-bench-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH"
 CELLS = [("embedded-small", setting) for setting in ("human", "top1", "multi")] + [("embedded", "human")]
+FEW_CANDIDATES = {"candidates": 50, "max_tuples": 20, "max_entity_tokens": 1}
 DEMO = ROOT / "kgharvest/relation_sets/demo.json"
 COUNT_ENDS = """
 CREATE TABLE bench_ends (job bigint);
@@ -103,7 +105,8 @@ class Network:
             name = self.namespace(host)
             pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
             for pid in pids:
-                os.kill(int(pid), signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", name])
 
     def set_link(self, host: str, state: str) -> None:
@@ -267,8 +270,8 @@ def until(holds: Callable[[], object], what: str, patience_s: float = 120) -> No
 # -- what is done ------------------------------------------------------------------------------------------------------
 
 
-def queue_harvests(n: int) -> None:
-    """Queue `n` harvests, none of them twice, as the command does."""
+def queue_harvests(n: int, how: dict[str, int] | None = None) -> None:
+    """Queue `n` harvests, none of them twice, as the command does; large enough that faults find some under way."""
     from django.core.management import call_command
 
     entries = sorted(json.loads(DEMO.read_text())["relations"], key=lambda entry: len(entry["seed_tuples"][0]))
@@ -276,7 +279,7 @@ def queue_harvests(n: int) -> None:
     chosen = defaultdict(list)
     for relation, cell in [(relation, cell) for cell in CELLS for relation in relations][:n]:
         chosen[cell].append(relation)
-    how = {"candidates": 50, "max_tuples": 20, "max_entity_tokens": 1}
+    how = how or {"candidates": 300, "max_tuples": 100}
     for (model, setting), names in chosen.items():
         call_command("harvest", model=[model], setting=[setting], relation=names, **how)
 
@@ -411,7 +414,8 @@ def faults_found(hosts: Hosts, round, alone: dict[str, str]) -> dict[str, object
         different = [cell for cell, file in files.items() if file.count("\n") != 3]
     seal_judgments()
     print(
-        f"{len(acknowledged)} answers acknowledged, {len(stored)} stored; {jobs.count()} harvests, attempts "
+        f"{len(acknowledged)} answers acknowledged, {len(stored)} stored; {jobs.count()} harvests, "
+        f"{jobs.filter(summary__has_key='parts').count()} of them by several workers, attempts "
         f"{dict(sorted(Counter(jobs.values_list('attempts', flat=True)).items()))}; "
         f"{sum(map(len, files.values())):,} bytes of tuples; starts "
         f"{ {service.name: service.n_starts for service in hosts.services} }; "
@@ -480,7 +484,7 @@ def course(options: argparse.Namespace, hosts: Hosts) -> bool:
     round = make_round(options.tasks, judgments_per_task=K, batch_size=4)
     write_people(hosts, round, options.annotators, options.longest_pause)
     hosts.start_programs()
-    launch = [sys.executable, __file__, "--queue", "--harvests", str(options.harvests)]
+    launch = [sys.executable, __file__, "--queue", "--harvests", str(options.harvests), *["--small"] * options.small]
     launching = hosts.network.start("web1", launch, hosts.folder / "launch.log", hosts.environment("web1"))
     if launching.wait(PATIENCE_S):
         raise RuntimeError((hosts.folder / "launch.log").read_text())
@@ -516,7 +520,7 @@ if __name__ == "__main__":
 
         django.setup()
         if options.queue:
-            queue_harvests(options.harvests)
+            queue_harvests(options.harvests, FEW_CANDIDATES if options.small else None)
         else:
             write_reference(options.write_reference, options.harvests)
     elif lack := missing(options.broker):
