@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from time import monotonic, sleep
@@ -330,14 +331,31 @@ def _retry_all(jobs: QuerySet) -> int:
     rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "queue", "project", "unique_key")
     newest = {(project, unique_key or job_id): (job_id, queue) for job_id, queue, project, unique_key in rows}
     queues = dict(newest.values())
-    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "enqueued_at": shared_now(), "started_at": None}
-    fresh |= {"error": "", "stage": "", "done": 0, "total": None, "finished_at": None, "worker": None}
+    now = shared_now()
+    told = _first_of_each_queue(queues, now)
+    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "started_at": None, "finished_at": None, "worker": None}
+    fresh |= {"error": "", "stage": "", "done": 0, "total": None}
+    waiting = [job_id for job_id in queues if job_id not in told]
     n_retried = sum(
-        Job.objects.filter(pk__in=some).retryable().update(**fresh) for some in batched(queues, JOBS_AT_ONCE)
+        Job.objects.filter(pk__in=some).retryable().update(enqueued_at=enqueued_at, **fresh)
+        for job_ids, enqueued_at in ((told, now), (waiting, _long_before(now)))
+        for some in batched(job_ids, JOBS_AT_ONCE)
     )
     if n_retried:  # one that somebody else has retried meanwhile gets a second message
-        transaction.on_commit(lambda: [_send(job_id, queue) for job_id, queue in queues.items()])
+        transaction.on_commit(lambda: [_send(job_id, queue) for job_id, queue in told.items()])
     return n_retried
+
+
+def _first_of_each_queue(queues: Mapping[int, str], now: datetime) -> dict[int, str]:
+    """Return those of the jobs, with their queues, that workers can take soon; the reaper wakes them for the rest."""
+    idle = workers.idle_processes(now)
+    told: dict[int, str] = {}
+    n_told: Counter[str] = Counter()
+    for job_id, queue in queues.items():
+        if n_told[queue] < ENQUEUED_PER_IDLE_PROCESS * max(1, idle.get(queue, 0)):
+            told[job_id] = queue
+            n_told[queue] += 1
+    return told
 
 
 # -- lost jobs ---------------------------------------------------------------------------------------------------------
@@ -383,8 +401,12 @@ def send_in_place_of(job_id: int, now: datetime) -> None:
 
 def put_back(job_id: int) -> None:
     """Have a job that its message has woken nobody for sent again by the next reaper."""
-    long_ago = shared_now() - timedelta(seconds=settings.JOB_STALE_AFTER_S + 1)
-    Job.objects.filter(pk=job_id, status=Job.Status.QUEUED).update(enqueued_at=long_ago)
+    Job.objects.filter(pk=job_id, status=Job.Status.QUEUED).update(enqueued_at=_long_before(shared_now()))
+
+
+def _long_before(now: datetime) -> datetime:
+    """Return when a message was sent that no longer counts."""
+    return now - timedelta(seconds=settings.JOB_STALE_AFTER_S + 1)
 
 
 def _stale(now: datetime):

@@ -338,6 +338,16 @@ def test_the_same_job_of_the_project_does(enqueued, has_project):
         ledger.retry(failed)
 
 
+def test_of_many_jobs_that_are_retried_the_reaper_wakes_workers_for_most(enqueued):
+    jobs = [factories.make_harvest_job(Job.Status.FAILED) for _ in range(ledger.ENQUEUED_PER_IDLE_PROCESS + 2)]
+
+    assert ledger.retry_all(Job.objects.all()) == len(jobs)
+    assert enqueued == [job.pk for job in jobs[: ledger.ENQUEUED_PER_IDLE_PROCESS]]
+    factories.make_worker(timezone.now(), queues=["harvest"])
+    ledger.reap(timezone.now())
+    assert enqueued == [job.pk for job in jobs]
+
+
 def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(enqueued):
     job = factories.make_harvest_job(Job.Status.SUCCEEDED)
 
