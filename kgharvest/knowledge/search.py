@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from django import forms
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
-from django.db.models.lookups import Contains
+from django.db.models.lookups import Contains, Lookup
 from django.http import QueryDict
 
 from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, SearchFilter, apply_filters, keyset_page
@@ -141,11 +142,25 @@ def is_marked(**columns: Any) -> SearchFilter:
     return SearchFilter(KnowledgeTuple.objects.filter(**columns).order_by().values("pk"), Q(**columns))
 
 
+class IsOneOf(Lookup):
+    """A whole number is one of many, which are one parameter: PostgreSQL takes 65,535 of them."""
+
+    lookup_name = "is_one_of"
+    prepare_rhs = False
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+        number, parameters = self.process_lhs(compiler, connection)
+        if connection.vendor == "postgresql":
+            return f"{number} = ANY(%s::bigint[])", [*parameters, list(self.rhs)]
+        listed = "SELECT value FROM json_each(%s)"
+        return f"{number} IN ({listed})", [*parameters, json.dumps(list(self.rhs))]
+
+
 def was_found_by(jobs: QuerySet) -> SearchFilter:
     """The tuple was found by one of these harvests."""
     job_ids = list(jobs.order_by().values_list("pk", flat=True))
     # As a sum, the number of the job is in no index: the tuple's few rows are looked at, not one range for each job.
-    findings = HarvestedTuple.objects.alias(job_number=F("job") + 0).filter(job_number__in=job_ids)
+    findings = HarvestedTuple.objects.filter(IsOneOf(F("job") + 0, job_ids))
     return SearchFilter(
         _tuple_ids(HarvestedTuple.objects.filter(job__in=jobs)),
         Exists(findings.filter(knowledge_tuple=OuterRef("pk"))),

@@ -10,6 +10,7 @@ from django.urls import reverse
 from kgharvest.bulk import pagination
 from kgharvest.bulk import pagination as lists
 from kgharvest.knowledge.entity_graph import shortened
+from kgharvest.knowledge.search import was_found_by
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple, SensitiveWord
 from tests import factories
 
@@ -321,3 +322,14 @@ def test_the_list_of_words_is_edited_on_its_page(researcher_client, enqueued):
 
     assert SensitiveWord.objects.filter(word="genocide").exists()
     assert len(enqueued) == 2
+
+
+@pytest.mark.django_db
+def test_tuples_of_many_harvests_are_found_by_a_statement_of_few_parameters():
+    harvests = [factories.make_harvest([(f"a{number}", "b")]) for number in range(3)]
+
+    for n in (1, 3):
+        jobs = HarvestJob.objects.filter(pk__in=[job.pk for job in harvests[:n]])
+        found = KnowledgeTuple.objects.filter(was_found_by(jobs).condition)
+        assert found.count() == n
+        assert len(found.query.sql_with_params()[1]) == 3
