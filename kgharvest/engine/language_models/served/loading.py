@@ -42,7 +42,7 @@ def load_served(served: ServedName, name: str, revision: str | None, key_variabl
         raise ModelNotFound(
             f"The tokenizer {served.tokenizer!r} of the LM {served.model!r} behind a server is neither a folder with "
             "a whole one nor on the hub, as far as that can be asked from here; name it after @, by a hub id or a "
-            f"folder, as in {served.base_url}#{served.model}@gpt2."
+            f"folder, as in {served.base_url}#{served.model}@TOKENIZER."
         ) from error
     client = CompletionsClient(
         "The LM's server",
