@@ -51,7 +51,7 @@ def in_words(value: Any) -> str | None:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        value = ", ".join(f"{key}: {in_words(inner) or 'none'}" for key, inner in value.items())
+        value = ", ".join(f"{key}: {in_words(inner) or 'none'}" for key, inner in sorted(value.items()))
     if isinstance(value, list):
         value = "; ".join(in_words(inner) or "none" for inner in value)
     text = str(value)

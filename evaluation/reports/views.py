@@ -30,6 +30,7 @@ from evaluation.rendering.tables import Document, Table, first_rows, tuples_quer
 from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.drawn_tuples import (
+    OUTCOMES,
     SORTED_BY,
     BestDraws,
     in_part,
@@ -268,7 +269,7 @@ def tuples(request: HttpRequest, pk: int) -> HttpResponse:
     draws = Draw.objects.filter(in_part(report.round, part)) if form.is_valid() else Draw.objects.none()
     outcomes = outcomes_of_part(report.round, part, draws, timezone.now())
     verdict = part.get("verdict", "")
-    counts = {"": sum(outcomes.content.values()), **outcomes.content}
+    counts = {"": sum(outcomes.content.values()), **{outcome: outcomes.content[outcome] for outcome in OUTCOMES}}
     sort, n = sort_key(request, SORTED_BY, "rank"), counts[verdict]
     rows = sorted_draws(report.round, part, with_evidence(with_verdict(draws, verdict)), n, sort)
     context = {

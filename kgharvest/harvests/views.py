@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from django.contrib import messages
@@ -20,7 +21,7 @@ from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.chat_models.services import summary_of as chat_summary_of
 from kgharvest.engine.filters import filter_label
 from kgharvest.engine.settings import SETTINGS
-from kgharvest.engine.types import EngineError
+from kgharvest.engine.types import EngineError, HarvestParams
 from kgharvest.errors import DomainError
 from kgharvest.harvests.cuts import USUAL_CUTS, parse_cut, size_of, sizes_of
 from kgharvest.harvests.forms import LaunchForm
@@ -34,6 +35,7 @@ from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
 from kgharvest.pages.number_format import counted, duration, pace
 
 ANSWERS_SHOWN = 20
+DECLARED = {field.name: place for place, field in enumerate(fields(HarvestParams))}
 HARVEST_COLUMNS = {
     "relation": "relation__name",
     "model": "language_model__name",
@@ -75,21 +77,27 @@ def harvests_matching(harvests: QuerySet, filters: dict[str, str]) -> QuerySet:
 @researcher_required
 def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
     job = visible_or_404(request.user, HarvestJob.objects.with_cell().select_related("launch", "project"), pk=pk)
-    seconds = job.summary.get("seconds", {})
+    # What PostgreSQL keeps has lost its order: largest first, and parameters as they are declared.
+    seconds = _largest_first(job.summary.get("seconds", {}))
+    params = job.payload.get("spec", {}).get("params", {})
     context = {
         "job": job,
         "may": allowed_actions(request.user, job.project),
         "prompts": job.job_prompts.select_related("prompt"),
         "setting": SETTINGS.get(job.setting),
         "lacks_worker": workers.lacking_for(job, timezone.now()),
-        "params": job.payload.get("spec", {}).get("params", {}),
-        "rejected": [(filter_label(name), n) for name, n in job.summary.get("rejected", {}).items()],
+        "params": dict(sorted(params.items(), key=lambda pair: DECLARED.get(pair[0], len(DECLARED)))),
+        "rejected": [(filter_label(name), n) for name, n in _largest_first(job.summary.get("rejected", {})).items()],
         "stages": seconds,
         "lm_seconds": sum(duration for stage, duration in seconds.items() if stage != LOADING),
         **(_ranking(request, job) if job.n_tuples else {}),
         **(_chat(job) if "chat" in job.payload else {}),
     }
     return render(request, "kgharvest/harvests/harvest_detail.html", context)
+
+
+def _largest_first(numbers: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def _chat(job: HarvestJob) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def fact_table(document: Document) -> Table:
 
 def _left_out_text(left_out: Mapping[str, Mapping[str, int]]) -> str:
     parts = [
-        f"{part}: {', '.join(f'{n} {reason}' for reason, n in left_out[part].items())}"
+        f"{part}: {', '.join(f'{n} {reason}' for reason, n in sorted(left_out[part].items()))}"
         for part in PARTS
         if left_out[part]
     ]

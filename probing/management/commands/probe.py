@@ -101,7 +101,7 @@ class Command(DomainCommand):
         probe = self.probed(request_of(options), project_for(None, options["project"]))
         if options["output"]:
             write_atomically(options["output"], record_lines(probe))
-        for name, fault in probe.document["faults"].items():
+        for name, fault in sorted(probe.document["faults"].items()):
             self.stderr.write(f"{name} lacks results. {fault}")
         for build in (summary_table, difference_table):
             if (table := build(probe.document)).rows:
