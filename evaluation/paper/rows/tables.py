@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from evaluation.paper.files import PackColumn, PackFile
 from kgharvest.bulk.file_reading import parse_json
+from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
 from kgharvest.errors import DomainError
 
 FOLDER = "rows"
@@ -111,7 +112,7 @@ TABLES = (
         PackColumn("origin", "string", "harvested or imported."),
         PackColumn("revision", "string", "Revision of the LM's weights."),
         PackColumn("dtype", "string", "Number format of the LM's weights."),
-        PackColumn("device", "string", "cpu or cuda."),
+        PackColumn("device", "string", f"Where the LM's weights were: {DEVICE_HELP}. Empty where there was no LM."),
         PackColumn("harvested_at", "string", "When it ended, ISO 8601."),
         PackColumn("code_version", "string", "Version of kgharvest that made it."),
         PackColumn("n_tuples", "integer", "How many tuples it has."),

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -359,3 +360,10 @@ def test_a_folder_has_the_same_files_as_a_zip(tmp_path):
 
     assert read_pack(tmp_path / "pack") == read_pack(tmp_path / "pack.zip")
     assert list(verify_pack(tmp_path / "pack").problems) == []
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:N", "mps", "auto"])
+def test_the_table_of_harvests_names_every_device(device):
+    [said] = [column.description for table in TABLES for column in table.columns if column.name == "device"]
+
+    assert re.search(rf"\b{device}\b", said)
