@@ -7,15 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from statistics import median
 
-from kgharvest.engine.entities import Entity
-from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.parts import InTurn, Question, Share, rescore, rescore_parts, search_parts, try_encode
-from kgharvest.engine.prompts.comprehension import warning_about
+from kgharvest.engine.entities import Entity, entity_of
+from kgharvest.engine.language_models.base import LanguageModel, Tick
+from kgharvest.engine.parts import InTurn, Question, Share, rescore, rescore_parts, scorable, search_parts
+from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
 from kgharvest.engine.prompts.paraphrase import Paraphraser
 from kgharvest.engine.prompts.strategies import ChosenPrompts, PromptSource, choose_prompts
 from kgharvest.engine.scoring import Encoded
-from kgharvest.engine.search import Candidate, merge_found
+from kgharvest.engine.search import merge_found
 from kgharvest.engine.settings import PROMPT_SETTINGS, find_setting
 from kgharvest.engine.types import (
     BadSeed,
@@ -34,10 +35,10 @@ UNSCORED = "unscored"  # given tuples that an LM cannot score
 
 @dataclass(frozen=True)
 class Prepared:
-    """A harvest before its search: its prompts, and why few of the tuples may be true."""
+    """A harvest before its search: its prompts, and how the LM understands them."""
 
     prompts: ChosenPrompts
-    warning: str | None = None
+    comprehension: Comprehension
 
 
 def harvest(
@@ -61,8 +62,20 @@ def prepare(
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
     asked = Reporter(on_progress, "weights", len(prompts.weighted))
-    return Prepared(
-        prompts, warning_about(lm, spec.initial_prompts, prompts.weighted, seeds, spec.params, partial(asked, 0))
+    return Prepared(prompts, comprehension_of(spec, lm, prompts, seeds, partial(asked, 0)))
+
+
+def comprehension_of(
+    spec: HarvestSpec, lm: LanguageModel, prompts: ChosenPrompts, seeds: Sequence[Encoded], tick: Tick
+) -> Comprehension:
+    reader = prompts.prompt_set.reader(lm)
+    as_entities = [tuple(map(entity_of, entities)) for entities in spec.seed_tuples]
+    candidates = scorable(reader, prompts.prompt_set.prompts, as_entities)
+    scored = rescore(reader, prompts.prompt_set, candidates, spec.params, lambda n_done: tick())
+    return Comprehension(
+        tuple(unknown_words(lm, spec.initial_prompts)),
+        gain_of_wording(lm, prompts.weighted, seeds, spec.params, tick),
+        median(seed.score for seed in scored) if scored else None,
     )
 
 
@@ -90,7 +103,7 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         rejected=dict(sorted(found.rejected.items())),
         stats={"states": found.n_states, "candidates": len(found.candidates), "tuples": len(tuples)},
         notice=" ".join(filter(None, [prepared.prompts.notice, notice])) or None,
-        warning=prepared.warning,
+        warning=warning_about(lm.name, prepared.comprehension, tuples),
     )
 
 
@@ -108,14 +121,7 @@ def score_tuples(
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, None, on_progress))
     reader = prompts.prompt_set.reader(lm)
-    encoded = [
-        try_encode(reader, prompts.prompt_set.prompts, [entity.surface for entity in entities]) for entities in tuples
-    ]
-    candidates = [
-        Candidate(tuple(map(len, ids)), entities=tuple(entities), is_complete=True)
-        for entities, ids in zip(tuples, encoded, strict=True)
-        if ids is not None
-    ]
+    candidates = scorable(reader, prompts.prompt_set.prompts, tuples)
     report = Reporter(on_progress, "rescore", len(candidates))
     scored = rescore(reader, prompts.prompt_set, candidates, spec.params, report)
     ranked = rank((replace(scored_tuple, mtl=None) for scored_tuple in scored), spec.params)

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from kgharvest.engine.entities import EntityVocabulary, is_writable
+from kgharvest.engine.entities import Entity, EntityVocabulary, is_writable
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.base import EncodedPrompt, GivesLogprobs, LanguageModel, Pattern, fits
 from kgharvest.engine.prompts.prompt_set import PromptSet
@@ -161,6 +161,18 @@ def rescore(
         scored += best_casings(surfaces, consistency(scores, weights).tolist())
         report(len(scored))
     return scored
+
+
+def scorable(
+    lm: LanguageModel, prompts: Sequence[EncodedPrompt], tuples: Sequence[Sequence[Entity]]
+) -> list[Candidate]:
+    """Return as candidates those of given tuples that `lm` can write and take in every prompt."""
+    encoded = [try_encode(lm, prompts, [entity.surface for entity in entities]) for entities in tuples]
+    return [
+        Candidate(tuple(map(len, ids)), entities=tuple(entities), is_complete=True)
+        for entities, ids in zip(tuples, encoded, strict=True)
+        if ids is not None
+    ]
 
 
 def rescored_at_once(lm: LanguageModel, prompts: Sequence[EncodedPrompt], params: HarvestParams) -> int:

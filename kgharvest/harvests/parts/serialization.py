@@ -18,6 +18,7 @@ from kgharvest.engine.harvest import Prepared
 from kgharvest.engine.language_models.base import EncodedPrompt
 from kgharvest.engine.language_models.soft_words import SoftWords
 from kgharvest.engine.parts import Part, RescorePart, SearchPart
+from kgharvest.engine.prompts.comprehension import Comprehension
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.strategies import ChosenPrompts
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -59,7 +60,7 @@ def write_prepared(prepared: Prepared, params: HarvestParams) -> bytes:
             "weighted": [astuple(prompt) for prompt in chosen.weighted],
             "templates": [template.text for template in chosen.templates],
             "notice": chosen.notice,
-            "warning": prepared.warning,
+            "comprehension": astuple(prepared.comprehension),
         }
     )
 
@@ -80,7 +81,7 @@ def read_prepared(content: bytes) -> tuple[Prepared, HarvestParams]:
         tuple(map(PromptTemplate.parse, document["templates"])),
         document["notice"],
     )
-    return Prepared(chosen, document["warning"]), HarvestParams(**params)
+    return Prepared(chosen, Comprehension(*document["comprehension"])), HarvestParams(**params)
 
 
 def _tensor_text(tensor: torch.Tensor | None) -> str | None:

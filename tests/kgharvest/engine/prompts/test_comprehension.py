@@ -7,8 +7,8 @@ import pytest
 
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.harvest import encode_seeds, harvest
-from kgharvest.engine.prompts.comprehension import gain_of_wording, unknown_words
-from kgharvest.engine.types import HarvestParams, HarvestSpec, WeightedPrompt
+from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
+from kgharvest.engine.types import HarvestParams, HarvestSpec, ScoredTuple, WeightedPrompt
 from tests.kgharvest.engine.fakes import FakeLM
 
 CAPITALS = (("paris", "france"), ("rome", "italy"), ("london", "united kingdom"))
@@ -42,6 +42,45 @@ def test_words_of_scripts_that_are_written_by_the_letter_are_no_strange_ones():
 
 def test_a_prompt_of_another_relation_calls_up_no_seed_tuple(knowing_lm):
     assert "than in a bare list of entities" in warning(knowing_lm, "<ENT0> is the opposite of <ENT1>.")
+
+
+def test_seed_tuples_that_score_far_below_the_list_earn_a_warning(knowing_lm):
+    tools = (("surgeon", "scalpel"), ("carpenter", "hammer"), ("painter", "brush"), ("teacher", "book"))
+    spec = replace(SPEC, initial_prompts=("the <ENT1> is what every <ENT0> carries to work.",), seed_tuples=tools)
+
+    said = harvest(replace(spec, params=HarvestParams(candidates=60)), knowing_lm).warning
+
+    assert "finds the seed tuples far less likely in these prompts than the tuples it lists (their median" in said
+    assert "bare list" not in said
+
+
+def listed(*scores):
+    return [ScoredTuple((str(n),), (str(n),), score, None) for n, score in enumerate(scores)]
+
+
+@pytest.mark.parametrize(
+    ("seed_score", "tuples", "warns"),
+    [
+        (-12.5, listed(-1.0, -2.0, -30.0), True),  # 10.5 below the middle
+        (-11.5, listed(-1.0, -2.0, -30.0), False),
+        (-14.5, listed(*[-4.0] * 50, *[-20.0] * 900), True),  # whatever follows the best
+        (None, listed(-1.0), False),
+        (-9999.0, listed(-1.0), False),  # a server that does not name it
+        (-14.5, [], False),
+    ],
+)
+def test_the_gap_is_from_the_middle_of_the_best_tuples_to_that_of_the_seed_tuples(seed_score, tuples, warns):
+    assert (warning_about("lm", Comprehension((), 5.0, seed_score), tuples) is not None) == warns
+
+
+def test_one_sentence_tells_both_signs():
+    said = warning_about("lm", Comprehension((), -3.0, -14.5), listed(-4.0, -4.25, -9.0))
+
+    assert said == (
+        "lm hardly finds the seed tuples likelier in these prompts than in a bare list of entities (their median score "
+        "is -14.5 nats, that of its best tuples -4.2), so few of the harvested tuples may be true; word the prompts "
+        "otherwise, give seed tuples that fit them, or use another LM."
+    )
 
 
 def test_the_gain_is_the_weighted_compatibility_above_that_of_the_bare_list():
