@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ MAX_SIMILARITY = 0.75
 FRAMED_SHARE = 5  # at most one prompt of so many is an initial one in a frame ("it is well known that ...")
 TRIES_PER_PROMPT = 3  # seed tuples that a prompt is filled with before it is given up
 TICK_S = 0.5
+GAP_AT_END = re.compile(r"\s+(?=[.?!]$)")
 
 Reword = Callable[[str, Sequence[str]], list[str]]
 
@@ -74,12 +76,17 @@ def new_prompts(
     for entities in rng.sample(list(seed_tuples), min(TRIES_PER_PROMPT, len(seed_tuples))):
         new: list[PromptTemplate] = []
         for sentence in reword(as_sentence(prompt, entities), entities):
-            template = as_prompt(sentence, entities)
-            if template is not None and is_new(template, [*kept, *new]):
+            recovered = as_prompt(sentence, entities)
+            if recovered is not None and is_new(template := spaced_like(prompt, recovered), [*kept, *new]):
                 new.append(template)
         if new:
             return new
     return []
+
+
+def spaced_like(prompt: PromptTemplate, other: PromptTemplate) -> PromptTemplate:
+    """Return `other` without a space before its final mark, unless `prompt` has one there."""
+    return other if GAP_AT_END.search(prompt.text) else PromptTemplate.parse(GAP_AT_END.sub("", other.text))
 
 
 def is_new(prompt: PromptTemplate, kept: Sequence[PromptTemplate]) -> bool:

@@ -191,3 +191,14 @@ def test_the_paraphrasers_error_reaches_the_caller() -> None:
 
     with pytest.raises(EngineError, match="out of paper"):
         create_prompts(INITIAL, SEEDS, ScriptedParaphraser(fail), random.Random(0))
+
+
+@pytest.mark.parametrize(
+    ("initial", "ending"), [("<ENT0> prevents <ENT1>.", ">."), ("<ENT0> prevents <ENT1> .", "> .")]
+)
+def test_paraphrases_have_a_space_before_the_final_mark_where_the_prompt_has_one(initial: str, ending: str) -> None:
+    paraphraser = ScriptedParaphraser(lambda call, entities: ["Whoever has a {} need not fear {}.".format(*entities)])
+
+    [_, paraphrase] = create_prompts(parse_prompts([initial], arity=2), SEEDS, paraphraser, random.Random(0))
+
+    assert paraphrase.text == f"Whoever has a <ENT0> need not fear <ENT1{ending}"
