@@ -7,6 +7,7 @@ Alternations of English syntax that keep the meaning: clefts, fronting, passives
 
 from __future__ import annotations
 
+from kgharvest.engine.prompts.paraphrasers.rewrite_rules import WITH_ATTRIBUTE
 from kgharvest.engine.prompts.paraphrasers.rewriting import Rewrite
 
 # Nothing can be taken out of a clause that begins with one of these, or out of a list.
@@ -97,6 +98,7 @@ GENERAL_REWRITES = (
     Rewrite(
         "adjunct moved to the front",
         rf"(?!(?:to|when|if|because|while|although|for|with) )(?!.*\b(?:only|just) )"
+        rf"(?!{WITH_ATTRIBUTE} {PLACE_OR_MEANS.replace('P<prep>', ':')} )"
         rf"(?P<main>\S+ {NO_CONJUNCTION}{NO_COPULA}) (?!from|with ){PLACE_OR_MEANS} {{B}}",
         ("{prep} {B}, {main}",),
     ),
@@ -151,6 +153,11 @@ GENERAL_REWRITES = (
             "when {who} {main}, they {how} {rest}",
             "if {who} {main}, they {how} {rest}",
         ),
+    ),
+    Rewrite(
+        "attribute of a class",
+        r"{A} (?:is|was) (?P<class>an? (?!kind|type|way)[a-z -]+?) with (?=(?:its|an?|many) ){rest}",
+        ("{class} with {rest} is {A}", "{A} is {class} that has {rest}", "there is {class} called {A} that has {rest}"),
     ),
     Rewrite(
         "relative clause of a class",

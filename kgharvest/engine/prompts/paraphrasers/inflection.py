@@ -83,6 +83,7 @@ IRREGULAR = {
 }
 IRREGULAR_PASTS = {form for forms in IRREGULAR.values() for form in forms} - set(IRREGULAR)
 BASE_OF_PARTICIPLE = {participle: base for base, (_, participle) in IRREGULAR.items()}
+BASE_OF_PAST = {past: base for base, (past, _) in IRREGULAR.items()}
 STRESSED_AT_END = {
     "admit",
     "begin",
@@ -195,6 +196,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "active base": base_of_participle,
     "active third": lambda word: third_person(base_of_participle(word)),
     "active past": lambda word: past(base_of_participle(word)),
+    "past participle": lambda word: participle(BASE_OF_PAST.get(word) or base_of_participle(word)),
     "plural": plural,
     "bare": lambda phrase: re.sub(r"^(?:an?|the|some|any|every|each) ", "", phrase),
 }

@@ -16,7 +16,9 @@ from kgharvest.engine.prompts.paraphrasers.rewriting import (
     expanded,
     is_imperative,
     prompt_of,
+    strands,
     unclassified,
+    unframed,
     without_adverbial,
 )
 from kgharvest.engine.prompts.paraphrasers.synonyms import with_heads, with_synonyms
@@ -110,7 +112,8 @@ def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     """Return what the rules make of `prompt`, of a framed one without its frame; each wording once, at most MOST.
 
     First the wordings of known relations, then those of syntax, then synonyms, in the clause and in what was made of
-    it. What is brought out by a cleft or the like is not brought out again.
+    it. What is brought out by a cleft or the like is not brought out again, and none ends in a preposition unless
+    `prompt` does.
     """
     clause = expanded(bare_clause(prompt))
     adverbial, main = without_adverbial(clause)
@@ -121,8 +124,10 @@ def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
         ordinary, general = [text for text in ordinary if not BROUGHT_OUT.search(text)], []
     synonymous = list(with_synonyms(clause))
     mixed = [text for made in known + ordinary for text in islice(with_synonyms(made), 1)]
-    texts = dict.fromkeys(known + ordinary + synonymous + general + mixed)
-    return [prompt_of(text) for text in texts if text != clause][:MOST]
+    texts = dict.fromkeys([clause, *known, *ordinary, *synonymous, *general, *mixed])
+    own = expanded(clause_of(prompt))
+    said = [text for text in texts if text != own and (strands(own) or not strands(text))]
+    return [prompt_of(text) for text in said][:MOST]
 
 
 def relation_said(clause: str) -> Iterator[str]:
@@ -143,4 +148,4 @@ def bare_clause(prompt: PromptTemplate) -> str:
     """Return the clause of `prompt` without the frame that it may stand in."""
     clause = clause_of(prompt)
     matches = (pattern.fullmatch(clause) for pattern in FRAME_PATTERNS)
-    return next((match["clause"] for match in matches if match), clause)
+    return unframed(next((match["clause"] for match in matches if match), clause))

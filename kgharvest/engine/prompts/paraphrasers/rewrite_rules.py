@@ -19,6 +19,13 @@ GLAD = r"(?:an? )?(?:very )?(?:worth|good|great|nice|lovely|wonderful|fine|pleas
 PRONOUN = r"(?:they|he|she|this|it (?!is|was)|one)\b"
 # A second verb belongs to the first one's subject and not to what is made of it: "grows in <ENT1> and dies in <ENT2>".
 ONE_VERB = r"(?!.* (?:and|or|but) [a-z]+s )"
+# Verbs without a passive, or with one that means something else: who "was married by" somebody.
+NO_PAST_PASSIVE = (
+    r"(?!(?:became|came|went|cost|meant|felt|lay|stood|rose|fell|lasted|resembled|weighed|remained|lacked|equalled|"
+    r"married|wed|turned|stayed|seemed|looked|wanted|liked|suited|fitted|possessed|owed|belonged|died|lived|worked)\b)"
+)
+# "with its seat in <ENT1>": what stands in the place is not the whole.
+WITH_ATTRIBUTE = r".*\bwith (?:its|their|his|her|an?|the) [a-z -]+"
 FIXED_BEFORE = r"when (?:it comes to|people talk|we speak|you compare)"
 
 REWRITES = (
@@ -216,11 +223,7 @@ REWRITES = (
     Rewrite(
         "stranded preposition",
         "{A} {verbs} {preposition} {B}",
-        (
-            "{B} is what {A} {verbs} {preposition}",
-            "it is {B} that {A} {verbs} {preposition}",
-            "what {A} {verbs} {preposition} is {B}",
-        ),
+        ("what {A} {verbs} {preposition} is {B}",),
     ),
     Rewrite(
         "verb phrase as a topic",
@@ -240,6 +243,11 @@ REWRITES = (
         "{A} {plain} (?!{verbs}){rest}",
         ("{A} are known to {plain} {rest}", "it is {A} that {plain} {rest}", "what {A} do is {plain} {rest}"),
     ),
+    Rewrite(
+        "past active to passive",
+        f"{{A}} {NO_PAST_PASSIVE}{{past}} {{B}}",
+        ("{B} was {past:past participle} by {A}", "it was {B} that {A} {past}"),
+    ),
     Rewrite("past event", "{A} {past} {rest}", ("it was {A} that {past} {rest}",)),
     Rewrite(
         "inability", "{A} (?:cannot|can['’]t) {rest}", ("{A} is unable to {rest}", "it is impossible for {A} to {rest}")
@@ -252,7 +260,7 @@ REWRITES = (
     Rewrite(
         "stranded preposition after a modal",
         "{A} {modal} {plain} {preposition} {B}",
-        ("{B} is something that {A} {modal} {plain} {preposition}", "what {A} {modal} {plain} {preposition} is {B}"),
+        ("what {A} {modal} {plain} {preposition} is {B}",),
     ),
     Rewrite(
         "ability",
@@ -398,11 +406,7 @@ REWRITES = (
         "state",
         "{A} {is} (?!(?:in|at|on|of|an?|the|one|part|not) )(?P<how>[a-z-]+(?: (?!an? |the )[a-z-]+)?) "
         "{preposition} {B}",
-        (
-            "{B} {is} what {A} {is} {how} {preposition}",
-            "it {is} {B} that {A} {is} {how} {preposition}",
-            "what {A} {is} {how} {preposition} {is} {B}",
-        ),
+        ("what {A} {is} {how} {preposition} {is} {B}",),
     ),
     Rewrite("description", "{A} {is} (?!{one} |where |what ){rest}", ("it {is} {A} that {is} {rest}",)),
     Rewrite("reported description", "{A} is (?!{one} |where |what ){rest}", ("{A} is known to be {rest}",)),
@@ -413,7 +417,8 @@ REWRITES = (
     ),
     Rewrite(
         "fronted place",
-        rf"{{A}} (?P<event>(?!(?:is|are) (?:an?|the|rich) |.*\b(?:only|just) ){ONE_VERB}.*) in {{B}}",
+        rf"{{A}} (?!(?:is|are|was|were) in |{WITH_ATTRIBUTE} in )"
+        rf"(?P<event>(?!(?:is|are) (?:an?|the|rich) |.*\b(?:only|just) ){ONE_VERB}.*) in {{B}}",
         ("it is in {B} that {A} {event}", "in {B}, {A} {event}"),
     ),
     Rewrite(
@@ -441,9 +446,7 @@ REWRITES = (
         "(?P<whole>.*<ENT.*) include {B}",
         ("{B} is among {whole}", "among {whole} is {B}"),
     ),
-    Rewrite(
-        "belonging", "{A} belongs? to {B}", ("{B} has {A}", "what {A} belongs to is {B}", "{B} is what {A} belongs to")
-    ),
+    Rewrite("belonging", "{A} belongs? to {B}", ("{B} has {A}", "what {A} belongs to is {B}")),
     Rewrite(
         "possession",
         "{A} ha(?:s|ve) {B}",
@@ -461,6 +464,11 @@ REWRITES = (
         ("{rest} {conjunction} {first}",),
     ),
     Rewrite("main clause last", "{first} {conjunction} {rest}", ("{conjunction} {rest}, {first}",)),
+    Rewrite(
+        "advice on a condition",
+        "if {first}, (?:then )?(?={plain} (?:your|the|an?|some|<ENT)){rest}",
+        ("you should {rest} if {first}", "it is good to {rest} if {first}", "when {first}, {rest}"),
+    ),
     Rewrite("condition", "if {first}, (?:then )?{rest}", ("provided that {first}, {rest}",)),
     Rewrite(
         "repetition",

@@ -12,11 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from kgharvest.engine.prompts.paraphrasers.common_words import COMMON_WORDS
 from kgharvest.engine.prompts.paraphrasers.inflection import BASE_OF_PARTICIPLE, IRREGULAR, Word, base_form
 from kgharvest.engine.prompts.template import PromptTemplate
 
 # Words between an article and a slot that leave the relation as it is.
-_MODIFIER = r"(?:typical|ordinary|common|certain|particular|country|city|town|series|software|film|book|company|state) "
+_MODIFIER = (
+    r"(?:typical|ordinary|common|certain|particular|country|city|town|series|software|film|book|novel|play|poem|opera|song|"
+    r"album|company|state) "
+)
 # No "every", "any" or "most": where they stand in a negated clause decides what is said.
 _DETERMINER = r"(?:an?|the|some|this|that|your|our|my)"
 _SLOT = rf"(?:{_DETERMINER} (?:{_MODIFIER})?)?<ENT\d+>(?:e?s\b)?(?: (?:region|area|position|industry)\b)?"
@@ -126,6 +130,29 @@ _CLASSIFIER = re.compile(
 _WITHIN = re.compile(rf"(?P<before>.*\S) (?P<adverb>{FREQUENCY}) (?P<after>(?!(?:and|or)\b).+)")
 
 
+# What says of a clause that people know it or say it, and nothing else.
+_READ_FRAMES = re.compile(
+    rf"(?:(?:it is|it's|it’s) (?:(?:well|{FREQUENCY}) )?(?:known|said|a fact|common knowledge) that|"
+    r"(?:(?:as )?(?:everybody|everyone|anybody|anyone) (?:knows|will tell you)|"
+    rf"(?:people|many people|most people|we|they)(?: all)?(?: (?:{FREQUENCY}))? (?:know|say))(?: that|,)) "
+    r"(?P<clause>.+)"
+)
+
+
+def unframed(clause: str) -> str:
+    """Return `clause` without "everybody knows that" and the like."""
+    framed = _READ_FRAMES.fullmatch(clause)
+    return clause if framed is None else framed["clause"]
+
+
+_STRANDED = re.compile(rf"(?:^|.* )(?:{PARTS['preposition']}|by|without|near|inside|among)")
+
+
+def strands(clause: str) -> bool:
+    """Return whether `clause` ends in a preposition."""
+    return _STRANDED.fullmatch(clause) is not None
+
+
 def expanded(clause: str) -> str:
     """Return `clause` without contractions: "isn't" -> "is not"."""
     for contraction, full in CONTRACTIONS:
@@ -160,12 +187,25 @@ def without_adverbial(clause: str) -> tuple[str, str]:
 def clause_of(prompt: PromptTemplate) -> str:
     """Return the text of `prompt` without its full stop, its first word in lower case unless it is a name.
 
-    Acronyms are taken for names, and what another word in upper case follows: "Marie Curie".
+    Taken for names are acronyms, words that are not common ("France"), that are in upper case elsewhere too, or that
+    another word in upper case follows ("Marie Curie").
     """
     text = prompt.text.rstrip(" .")
-    first, *others = text.split(maxsplit=2)
-    is_name = first == "I" or not first[1:].islower() or bool(others and re.match("[A-Z][a-z]", others[0]))
-    return text[0].lower() + text[1:] if first == "A" or not is_name else text
+    first = re.match(r"[^\W\d_]+(?:['’][a-z]+)?", text)
+    if first is None or is_name(first[0], text[first.end() :]):
+        return text
+    return text[0].lower() + text[1:]
+
+
+def is_name(first: str, rest: str) -> bool:
+    """Return whether `first`, which `rest` follows at the beginning of a sentence, is a name."""
+    if first in ("A", "An", "The"):
+        return False
+    word = re.split("['’]", first)[0]
+    is_common = bool({first.lower(), word.lower()} & (COMMON_WORDS | IMPERATIVES))
+    if word == "I" or not first[1:].islower() or not is_common:
+        return True
+    return bool(re.match(" [A-Z][a-z]", rest) or re.search(rf"\b{first}\b", rest))
 
 
 def prompt_of(clause: str) -> PromptTemplate:

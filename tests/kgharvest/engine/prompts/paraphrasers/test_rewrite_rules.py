@@ -44,7 +44,7 @@ def rewrites_of(text: str) -> set[str]:
         ("<ENT0> is the capital of <ENT1> .", "<ENT0> is <ENT1>'s capital ."),
         ("The capital of <ENT0> is <ENT1> .", "<ENT1> is the capital of <ENT0> ."),
         ("A potential risk of <ENT0> is <ENT1> .", "<ENT1> is a potential risk of <ENT0> ."),
-        ("<ENT0> works for <ENT1> .", "It is <ENT1> that <ENT0> works for ."),
+        ("<ENT0> works for <ENT1> .", "What <ENT0> works for is <ENT1> ."),
         ("<ENT0> is part of <ENT1> .", "<ENT1> includes <ENT0> ."),
         ("<ENT0> needs <ENT1> to <ENT2> .", "Without <ENT1>, <ENT0> cannot <ENT2> ."),
         ("<ENT0> is a very <ENT1> <ENT2> .", "As a <ENT2>, <ENT0> is very <ENT1> ."),
@@ -69,6 +69,11 @@ def rewrites_of(text: str) -> set[str]:
         ("<ENT0> is the main language in <ENT1> .", "The main language in <ENT1> is <ENT0> ."),
         ("The government of <ENT1> sits in <ENT0> .", "What the government of <ENT1> sits in is <ENT0> ."),
         ("<ENT0> is the raw material of <ENT1>s .", "<ENT1>s have <ENT0> as their raw material ."),
+        ("<ENT0> is a firm with its seat in <ENT1> .", "<ENT0> is a firm that has its seat in <ENT1> ."),
+        ("<ENT0> wrote the novel <ENT1> .", "The novel <ENT1> was written by <ENT0> ."),
+        ("<ENT0> invented the <ENT1> .", "The <ENT1> was invented by <ENT0> ."),
+        ("if you go to <ENT0>, change your money into <ENT1> .", "Change your money into <ENT1> if you go to <ENT0> ."),
+        ("if you go to <ENT0>, take a <ENT1> .", "You should take a <ENT1> if you go to <ENT0> ."),
     ],
 )
 def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
@@ -90,6 +95,13 @@ def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
         ("<ENT0> includes <ENT1> .", "is among <ENT0>"),
         ("<ENT0> grows in <ENT1> and dies in <ENT2> .", "known to"),
         ("People believe <ENT0> prevents <ENT1> .", "is believed prevents"),
+        ("<ENT0> is an organisation with its seat in <ENT1> .", "In <ENT1>"),  # what is there is the seat
+        ("<ENT0> is in <ENT1> .", "In <ENT1>"),
+        ("<ENT0> got married to <ENT1> in <ENT2> .", "in ."),
+        ("<ENT0> comes from <ENT1> .", "from ."),
+        ("<ENT0> is a citizen of <ENT1> .", "of ."),
+        ("<ENT0> married <ENT1> .", "was married by"),
+        ("<ENT0> became <ENT1> .", "was become"),
     ],
 )
 def test_what_english_does_not_allow_is_not_said(prompt: str, never: str) -> None:
@@ -114,6 +126,39 @@ def test_what_english_does_not_allow_is_not_said(prompt: str, never: str) -> Non
 )
 def test_what_means_something_else_is_not_said(prompt: str, never: str) -> None:
     assert not [text for text in rewrites_of(prompt) if never in text]
+
+
+def test_a_preposition_at_the_end_stays_where_the_prompt_has_it() -> None:
+    assert [text for text in rewrites_of("The <ENT0> is what a <ENT1> lives in .") if text.endswith(" in .")]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    ["everybody knows that", "it is known that", "It is well known that", "people say that", "As everyone knows,"],
+)
+def test_what_says_that_people_know_it_comes_off(frame: str) -> None:
+    said = rewrites_of(f"{frame} the colour of <ENT0> is <ENT1> .")
+
+    assert {"The colour of <ENT0> is <ENT1> .", "<ENT1> is the colour of <ENT0> ."} <= said
+
+
+@pytest.mark.parametrize("frame", ["it is not known that", "nobody says that", "few people know that"])
+def test_what_denies_it_stays(frame: str) -> None:
+    assert "<ENT1> is the colour of <ENT0> ." not in rewrites_of(f"{frame} the colour of <ENT0> is <ENT1> .")
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("France exports <ENT0> to <ENT1> .", "France exports"),
+        ("The European Union buys <ENT0> from <ENT1> .", "the European Union buys"),
+        ("People in <ENT1> speak <ENT0> .", "people in"),
+        ("Tourists in <ENT1> see the <ENT0> .", "tourists in"),
+        ("May follows <ENT0>, and before May is <ENT1> .", "May follows"),
+    ],
+)
+def test_only_common_words_lose_the_capital_of_a_first_word(text: str, inside: str) -> None:
+    assert any(frame.text.startswith(f"In general, {inside}") for frame in framed(PromptTemplate.parse(text)))
 
 
 def test_a_name_of_several_words_keeps_its_case() -> None:
