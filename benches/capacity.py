@@ -166,7 +166,7 @@ def do_jobs(ids: list[int]) -> None:
 
     for job_id in ids:
         token = ledger.claim(job_id, timezone.now())
-        ledger.Heartbeat(job_id, token)._renew(stage="search", done=1, total=2)
+        ledger.Heartbeat(job_id, token).renew(stage="search", done=1, total=2)
         ledger._finish(job_id, token, lambda: None)
 
 
@@ -191,7 +191,7 @@ def measure_report_of_progress(costs: Costs, n: int = 500) -> None:
     heartbeat = ledger.Heartbeat(job.pk, ledger.claim(job.pk, timezone.now()))
     meter = Meter()
     for done in range(n):
-        heartbeat._renew(stage="search", done=done, total=n)
+        heartbeat.renew(stage="search", done=done, total=n)
     _, database, _, wal = meter.per(n)
     costs.report_database_ms, costs.report_wal = 1000 * database, wal
     job.delete()
