@@ -3,12 +3,12 @@
 All is read off the LM itself, whichever family it is of. `MIN_GAIN` is fitted to the embedded LMs: each prompt of the
 relation set `demo` gains 1.2 nats or more, and prompts of other relations lose three or more, unless they are near.
 
-`MAX_GAP` is measured on the embedded LM, one prompt at a time, with PARAMS of benches/embedded_lm.py. The 60 prompts of
-the fourth set in fresh_prompts.json with facts of its world as seed tuples: 4.1 nats at most, 1.0 where a fifth or more
-of the 50 best tuples were true. 14 right prompts with seed tuples that somebody made up: 8.8 at most, but 14 and 48 with
-two of them, whose seed tuples it mostly did not know. 12 prompts of relations that it does not know, or with nonsense
-for seed tuples: 9.2 to 55, 11 of them above 10. Facts of its world in prompts of something else are below 10 mostly (8 of
-10), and are told by the gain. On other LMs a larger gap is a sign and no proof.
+`MAX_GAP` is measured on the embedded LM, one prompt at a time, with PARAMS of benches/embedded_lm.py. The 60 prompts
+of the fourth set in fresh_prompts.json with facts of its world as seed tuples: 4.1 nats at most, 1.0 where a fifth or
+more of the 50 best tuples were true. 14 right prompts with seed tuples that somebody made up: 8.8 at most, but 14 and
+48 with two of them, whose seed tuples it mostly did not know. 12 prompts of relations that it does not know, or with
+nonsense for seed tuples: 9.2 to 55, 11 of them above 10. Facts of its world in prompts of something else are below 10
+mostly (8 of 10), and are told by the gain. On other LMs a larger gap is a sign and no proof.
 """
 
 from __future__ import annotations
