@@ -11,6 +11,7 @@ from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
 from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
 from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, lm_of, payload_of, unique_key_of
+from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, Launch
 from tests import factories
 
@@ -262,7 +263,7 @@ def test_the_cancelled_ones_of_a_launch_are_tried_again(enqueued):
 def test_retrying_many_costs_the_same(enqueued, django_assert_max_num_queries):
     launch = make_launch(*["cancelled"] * 40, relation=factories.make_relation())
 
-    with django_assert_max_num_queries(4):  # a savepoint, the jobs' numbers, one update
+    with django_assert_max_num_queries(7):  # a savepoint, the jobs' numbers, the workers, an update of both kinds
         assert launches.retry_cancelled(launch) == 40
 
-    assert len(enqueued) == 40
+    assert len(enqueued) == ledger.ENQUEUED_PER_IDLE_PROCESS  # the reaper wakes the others

@@ -83,6 +83,6 @@ def test_prompts_may_come_from_a_chat_endpoint(capital_of):
     call_command("harvest", relation=["capital_of"], wait=True, candidates=5, max_entity_tokens=1, **chat)
 
     server.shutdown()
-    assert "The city of <ENT0> governs the country <ENT1> ." in {
+    assert "The city of <ENT0> governs the country <ENT1>." in {
         prompt.prompt.text for prompt in JobPrompt.objects.all()
     }
