@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.harvest import harvest
+from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.types import HarvestParams, HarvestSpec
 
@@ -57,7 +58,8 @@ def main():
     torch.set_num_threads(1)
     relations = json.loads((RELATION_SETS / "demo.json").read_text())["relations"]
     relation = next(relation for relation in relations if relation["name"] == arguments.relation)
-    lm = load(str(EMBEDDED_LMS.get(arguments.model, arguments.model)))
+    embedded = EMBEDDED_LMS.get(arguments.model)
+    lm = load_compact(embedded) if embedded else load(arguments.model)  # as harvests do
     spec = HarvestSpec(
         relation=relation["name"],
         initial_prompts=tuple(relation["initial_prompts"]),

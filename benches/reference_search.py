@@ -41,6 +41,7 @@ from kgharvest.engine import parts
 from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.harvest import rank
+from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.search import Candidate
 from kgharvest.engine.types import HarvestParams
@@ -151,8 +152,9 @@ def engine(setup, n_tuples, max_entity_tokens):
 def measure(search, lm_name, relation, n_tuples, max_entity_tokens):
     """Return CPU seconds, sequences, MiB, and the tuples as (entities, consistency), in the order of the search."""
     torch.set_num_threads(1)
-    folder = str(EMBEDDED_LMS.get(lm_name, lm_name))
-    setup = set_up(load(folder), AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval(), relation)
+    folder = EMBEDDED_LMS.get(lm_name, Path(lm_name))
+    lm = load_compact(folder) if lm_name in EMBEDDED_LMS else load(str(folder))  # as harvests do
+    setup = set_up(lm, AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval(), relation)
     search(setup, 1, 1)  # what is allocated once
     forget_peak()
     memory, start = peak_mib(), time.process_time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import NamedTuple
@@ -50,6 +51,13 @@ class State(NamedTuple):
     pattern: Pattern
     filled: TokenIds
     step: Step
+
+
+class Ranked(NamedTuple):
+    """The best tokens of a state and their costs, best first. Arrays take an eighth of a list of pairs."""
+
+    tokens: array[int]
+    costs: array[float]
 
 
 class TokenRanker:
@@ -101,7 +109,7 @@ class TokenRanker:
             return vectors
         return torch.einsum("spd,p->sd", vectors, self._weights.to(vectors.device))[:, None]
 
-    def _best(self, vectors: torch.Tensor, steps: Sequence[Step], k: int) -> Iterator[list[RankedToken]]:
+    def _best(self, vectors: torch.Tensor, steps: Sequence[Step], k: int) -> Iterator[Ranked]:
         """Yield, for each row of `vectors` (S, K, d), its k best admissible tokens."""
         k = min(k, self.lm.vocab_size)
         rows = max(1, rows_at_once(self.lm, vectors[:, 0]) // vectors.shape[1])
@@ -109,11 +117,12 @@ class TokenRanker:
             admissible = torch.stack([self._admissible(step) for step in steps[start : start + rows]])
             best = in_halves(self._top_logprobs, vectors[start : start + rows], admissible.to(vectors.device), k)
             for values, tokens in zip(best[..., 0].tolist(), best[..., 1].long().tolist(), strict=True):
-                yield [(token, -value) for token, value in zip(tokens, values, strict=True) if value > -torch.inf]
+                n_admissible = k - values.count(-torch.inf)  # they come last
+                yield Ranked(array("i", tokens[:n_admissible]), array("d", [-value for value in values[:n_admissible]]))
 
     def _top_logprobs(self, vectors: torch.Tensor, admissible: torch.Tensor, k: int) -> torch.Tensor:
         """Return (R, k, 2) float64: log-probabilities, largest first, and their tokens."""
-        best = self._logprobs(vectors).masked_fill(~admissible, -torch.inf).topk(k)
+        best = self._logprobs(vectors).masked_fill_(~admissible, -torch.inf).topk(k)
         if best.values.isnan().any():
             raise BrokenModel("The LM's logits are NaN; its weights are damaged or overflow in this dtype.")
         return torch.stack([best.values.cpu().double(), best.indices.cpu().double()], dim=-1)  # mps has no float64
@@ -132,16 +141,16 @@ class TokenRanker:
             return torch.arange(self.lm.vocab_size) == step.forced
         return self._starts if step.starts_entity else self._continues
 
-    def _all_ranked(self, step: Step, row: torch.Tensor, ranked: list[RankedToken]) -> Iterator[RankedToken]:
+    def _all_ranked(self, step: Step, row: torch.Tensor, ranked: Ranked) -> Iterator[RankedToken]:
         """Yield every admissible token, best first; rank more of them only when those at hand are used up."""
         drawn: set[int] = set()
         k = TOP_K
         while True:
             # Ranking again may reorder what is equal up to rounding, so tokens count as drawn by id, not by place.
-            yield from (pair for pair in ranked if pair[0] not in drawn)
-            if len(ranked) < k:
+            yield from (pair for pair in zip(*ranked, strict=True) if pair[0] not in drawn)
+            if len(ranked.tokens) < k:
                 return
-            drawn.update(token for token, _ in ranked)
+            drawn.update(ranked.tokens)
             k = 4 * k
             ranked = next(self._best(row[None], [step], k))
 

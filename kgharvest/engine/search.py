@@ -28,7 +28,7 @@ Costs = tuple[float, ...]  # -log p of a candidate's tokens, largest first, zero
 Report = Callable[[int], None]  # called with the number of tuples found, often
 
 # What things take in memory, measured on CPython 3.11 and rounded up.
-EXPANSION_BYTES, CANDIDATE_BYTES, TUPLE_BYTES, ENTITY_BYTES = 12_000, 1_000, 1_500, 500
+EXPANSION_BYTES, CANDIDATE_BYTES, TUPLE_BYTES, ENTITY_BYTES = 4_000, 1_000, 1_500, 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from kgharvest.engine.language_models.networks.devices import (
 )
 from kgharvest.engine.language_models.networks.placement import AUTO
 
+CPU_TOKENS_AT_ONCE = 64  # in the feed-forward network, whose inner vectors are the longest
+
 
 def load_compact(
     folder: Path, device: str = "cpu", dtype: str = "float32", random_seed: int | None = None, name: str | None = None
@@ -188,6 +190,13 @@ class Layer(nn.Module):
         return self.feed_forward_chunk(self.attention(hidden))
 
     def feed_forward_chunk(self, attended: torch.Tensor) -> torch.Tensor:
+        """Return what `attended` (B, T, d) becomes, on a processor few tokens at a time, for little memory."""
+        if attended.device.type != "cpu":
+            return self._feed_forward(attended)
+        parts = torch.split(attended.flatten(0, 1), CPU_TOKENS_AT_ONCE)
+        return torch.cat([self._feed_forward(part) for part in parts]).view_as(attended)
+
+    def _feed_forward(self, attended: torch.Tensor) -> torch.Tensor:
         output: torch.Tensor = self.output(self.intermediate(attended), attended)
         return output
 
@@ -231,7 +240,7 @@ class AddAndNorm(nn.Module):
         self.LayerNorm = layer_norm(config)
 
     def forward(self, inner: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        normed: torch.Tensor = self.LayerNorm(self.dense(inner) + residual)
+        normed: torch.Tensor = self.LayerNorm(self.dense(inner).add_(residual))
         return normed
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.engine.language_models import compact
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -34,7 +35,9 @@ def questions(lm):
     return [lm.query(prompt, pattern, tokens[:filled]) for prompt in encoded for filled in range(len(tokens))]
 
 
-def test_questions_and_answers_are_those_of_transformers(both):
+@pytest.mark.parametrize("tokens_at_once", [7, 64])  # of ten in a text, and of three texts in a batch
+def test_questions_and_answers_are_those_of_transformers(both, tokens_at_once, monkeypatch):
+    monkeypatch.setattr(compact, "CPU_TOKENS_AT_ONCE", tokens_at_once)
     queries, expected_queries = map(questions, both)
     logits, expected = (lm.logits(lm.vectors(queries, 3, lambda: None)) for lm in both)
 
@@ -43,18 +46,18 @@ def test_questions_and_answers_are_those_of_transformers(both):
 
 
 def test_the_same_tokens_may_stand_in_an_entity(both):
-    compact, whole = both
+    small, whole = both
 
-    assert np.array_equal(compact.starts_entity, whole.starts_entity)
-    assert np.array_equal(compact.continues_entity, whole.continues_entity)
-    assert compact.canonical_texts([(5, 6), (200,)]) == whole.canonical_texts([(5, 6), (200,)])
+    assert np.array_equal(small.starts_entity, whole.starts_entity)
+    assert np.array_equal(small.continues_entity, whole.continues_entity)
+    assert small.canonical_texts([(5, 6), (200,)]) == whole.canonical_texts([(5, 6), (200,)])
 
 
 def test_a_harvest_records_the_same_lm(both):
-    compact, whole = both
+    small, whole = both
     facts = ("name", "revision", "is_cased", "vocab_size", "max_tokens", "entity_end", "mask_id")
 
-    assert [getattr(compact, fact) for fact in facts] == [getattr(whole, fact) for fact in facts]
+    assert [getattr(small, fact) for fact in facts] == [getattr(whole, fact) for fact in facts]
 
 
 def test_messages_call_an_lm_by_the_name_it_was_given():
