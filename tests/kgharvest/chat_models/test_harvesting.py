@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from annotation.rounds.services import open_round
+from evaluation.reports.services import create_report
 from kgharvest.chat_models.options import BadChatOption, ChatOptions, from_json, to_json
 from kgharvest.chat_models.services import API_KEY_VARIABLE, NoEndpoint
 from kgharvest.engine import chat_completions
@@ -309,13 +310,17 @@ def test_the_api_launches_both_kinds_of_cells_with_options_checked(settings, enq
 def test_what_was_listed_is_judged_in_one_round_with_another_harvest_each_tuple_once():
     with harvesting() as (_, listed):
         done(listed)
-    other = factories.make_harvest([("umbrella", "rain"), ("roof", "water")], relation=listed.relation)
+    other = factories.make_harvest([("umbrella", "rain"), ("roof", "water")], relation=listed.relation, setting="multi")
     document = {"name": "both", "cells": [{"job": job.pk, "n": None} for job in (listed, other)]}
 
     round = open_round(document)
+    facts = [tuple(task.knowledge_tuple.entities) for task in round.tasks.order_by("position")]
+    factories.judge_all(round, *[["true" if fact in FACTS[:4] else "false" for fact in facts]] * 3)
 
-    assert round.tasks.count() == 6  # five and two, one of them in both
+    assert sorted(facts) == sorted([*FACTS, ("roof", "water")])  # one of the other's two was listed, too
     assert round.strata.count() == 2
+    cells = {cell["setting"]: (cell["n"], cell["accepted"]) for cell in create_report(round).document["cells"]}
+    assert cells == {"llm": (5, 4), "multi": (2, 1)}
 
 
 @pytest.mark.usefixtures("installation_owner")
