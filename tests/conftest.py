@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import deque
 from collections.abc import Iterator
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +41,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, so that no process waits at the end for another's last test.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let each process begin with its share of what takes long, so that none waits at the end for another's last test.
 
     Only on SQLite, which is put back after tests with transactions of their own (`django_db_setup`): elsewhere those
     come after the others.
@@ -48,14 +50,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from django.conf import settings
 
     if settings.DATABASES["default"]["ENGINE"] == "kgharvest.sqlite":
-        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in FIRST])
+        n_processes = config.workerinput["workercount"] if hasattr(config, "workerinput") else 1
+        items[:] = dealt(items, n_processes)
+
+
+def dealt(items: list[pytest.Item], n_processes: int) -> list[pytest.Item]:
+    """Return the tests in the order for processes that get equal parts of it, modules of FIRST in turn."""
+    first = dict.fromkeys(item for name in FIRST for item in items if item.get_closest_marker(name))
+    rest = deque(item for item in items if item not in first)
+    modules = [list(tests) for _, tests in groupby(first, key=lambda item: item.path)]
+    order: list[pytest.Item] = []
+    for number in range(n_processes):
+        end = len(order) + (len(items) - len(order)) // (n_processes - number)
+        order += chain.from_iterable(modules[number::n_processes])
+        while len(order) < end and rest:
+            order.append(rest.popleft())
+    return [*order, *rest]
 
 
 @pytest.fixture(scope="session")
-def migrated_once(tmp_path_factory) -> MigratedOnce:
-    """What the first process of this run of tests migrates, and the others copy."""
+def shared_folder(tmp_path_factory) -> Path:
+    """A folder of all processes of this run of tests (`made_once`)."""
     folder = tmp_path_factory.getbasetemp()
-    return MigratedOnce(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def migrated_once(shared_folder) -> MigratedOnce:
+    """What the first process of this run of tests migrates, and the others copy."""
+    return MigratedOnce(shared_folder)
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,11 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
+
+from tests.made_once import made_once
 
 
 def save_copy(path: Path) -> None:
@@ -55,22 +56,23 @@ class MigratedOnce:
 
 
 class KeptState:
-    """A state of the test database that takes long to make: made once, put back from a copy for the tests after.
+    """A state of the test database that takes long to make: made once, put back from a copy for all tests.
 
     Other databases than SQLite make it each time.
     """
 
-    def __init__(self, make: Callable[[], Any], path: Path):
-        """path: where the copy may lie."""
+    def __init__(self, make: Callable[[], object], path: Path):
+        """path: where the copy may lie, in a folder of all processes of the tests."""
         self._make, self._path = make, path
-        self._made: Any = None
 
-    def enter(self) -> Any:
-        """Bring the database into the state and return what `make` returned."""
-        if self._path.exists():
-            put_back(self._path)
-            return self._made
-        self._made = self._make()
-        if connection.vendor == "sqlite":
-            save_copy(self._path)
-        return self._made
+    def enter(self) -> None:
+        """Bring the database into the state."""
+        if connection.vendor != "sqlite":
+            self._make()
+            return
+        made_once(self._path, self._save)
+        put_back(self._path)
+
+    def _save(self, path: Path) -> None:
+        self._make()
+        save_copy(path)

@@ -183,6 +183,19 @@ def test_the_pythons_that_can_be_used_are_listed(run, bin_dir):
     assert run("pythons").stdout.split() == ["python3.13", "python3.11"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch has one build")
+def test_the_python_that_is_taken_is_named_before_and_after(run, bin_dir):
+    add_python(bin_dir / "python3.13", "3.13")
+    add_python(bin_dir / "python3.11", "3.11", cpu_build=True)
+
+    before = run("python").stdout.split()
+    run("install")
+
+    assert before == ["python3.11"]
+    [python] = run("python").stdout.split()
+    assert python.endswith("/bin/python")
+
+
 def test_with_a_gpu_the_newest_python_is_taken(run, bin_dir, tmp_path):
     add_script(bin_dir / "nvidia-smi", "#!/bin/sh\n")
     add_python(bin_dir / "python3.12", "3.12")

@@ -31,9 +31,12 @@ BOOKKEEPING = {"django_migrations", "sqlite_sequence"}
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
 
 
-def migrate(targets) -> Any:
-    """Migrate to `targets` and return the apps, with their historical models, as they are there."""
+def migrate(targets) -> None:
     MigrationExecutor(connection).migrate(targets)
+
+
+def historical_apps() -> Any:
+    """Return the apps, with their historical models, as the database has them."""
     loader = MigrationExecutor(connection).loader
     return loader.project_state([key for key in loader.applied_migrations if key in loader.graph.nodes]).apps
 
@@ -43,14 +46,15 @@ def migrate_to_today() -> None:
 
 
 @pytest.fixture(scope="module")
-def old_database(tmp_path_factory) -> KeptState:
-    return KeptState(lambda: migrate(OLD), tmp_path_factory.mktemp("old") / "old.sqlite3")
+def old_database(shared_folder) -> KeptState:
+    return KeptState(lambda: migrate(OLD), shared_folder / "before-probing.sqlite3")
 
 
 @pytest.fixture
 def old_apps(transactional_db, old_database):
     """A database as it was while probes belonged to `evaluation`, empty; it is brought up to date again at the end."""
-    yield old_database.enter()
+    old_database.enter()
+    yield historical_apps()
     if connection.vendor != "sqlite":  # which is put back after each test
         migrate_to_today()
 

@@ -13,7 +13,7 @@ from annotation.models import Round
 from kgharvest.models import Job, Launch, Project, ProjectMember, RelationSet
 from tests.database_copies import KeptState
 from tests.postgres import on_postgresql, run_on_postgresql
-from tests.probing.test_migration import migrate, migrate_to_today, rows_by_table
+from tests.probing.test_migration import historical_apps, migrate, migrate_to_today, rows_by_table
 
 pytestmark = pytest.mark.slow
 
@@ -22,14 +22,15 @@ MOVED = [("kgharvest", "0017_projects"), ("annotation", "0017_rounds_of_projects
 
 
 @pytest.fixture(scope="module")
-def old_database(tmp_path_factory) -> KeptState:
-    return KeptState(lambda: migrate(OLD), tmp_path_factory.mktemp("old") / "old.sqlite3")
+def old_database(shared_folder) -> KeptState:
+    return KeptState(lambda: migrate(OLD), shared_folder / "before-projects.sqlite3")
 
 
 @pytest.fixture
 def old_apps(transactional_db, old_database):
     """A database as it was while there were studies, empty; it is brought up to date again at the end."""
-    yield old_database.enter()
+    old_database.enter()
+    yield historical_apps()
     if connection.vendor != "sqlite":  # which is put back after each test
         migrate_to_today()
 
@@ -87,14 +88,15 @@ def test_every_row_is_there_after_the_move_and_back(old_apps):
     assert rows_by_table() == before
 
 
-def fill_and_move(apps) -> None:
-    fill(apps)
+def fill_and_move(old_database) -> None:
+    old_database.enter()
+    fill(historical_apps())
     migrate_to_today()
 
 
 @pytest.fixture(scope="module")
-def moved_database(old_database, tmp_path_factory) -> KeptState:
-    return KeptState(lambda: fill_and_move(old_database.enter()), tmp_path_factory.mktemp("moved") / "moved.sqlite3")
+def moved_database(old_database, shared_folder) -> KeptState:
+    return KeptState(lambda: fill_and_move(old_database), shared_folder / "moved-to-projects.sqlite3")
 
 
 @pytest.fixture

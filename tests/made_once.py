@@ -1,0 +1,21 @@
+"""What takes long to make, made once for all processes of a run of tests."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+
+
+def made_once(path: Path, make: Callable[[Path], object]) -> Path:
+    """Return `path`, a file or folder that `make` writes in the first process that asks for it; the others wait.
+
+    path: in a folder of all of them (the fixture `shared_folder`).
+    """
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            new = path.with_name(f"{path.name}.new")
+            make(new)
+            new.rename(path)
+    return path
