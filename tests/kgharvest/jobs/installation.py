@@ -111,8 +111,9 @@ class Installation:
     def n_succeeded(self) -> int:
         return self.values("SELECT COUNT(*) FROM kgharvest_job WHERE status = 'succeeded'")[0]
 
-    def starts(self) -> int:
-        return len((self.folder / "starts").read_text().splitlines())
+    def starts(self) -> list[int]:
+        """Return the job of each attempt that began, in order."""
+        return [int(line.split()[0]) for line in (self.folder / "starts").read_text().splitlines()]
 
 
 def kill_group(program: BaseProcess) -> None:

@@ -30,7 +30,7 @@ def test_a_harvest_survives_sigkill_of_its_worker_group(installation):
 
     assert installation.ranks(job) == [1, 2, 3]
     assert installation.job(job)["attempts"] == 2
-    assert installation.starts() == 2
+    assert installation.starts().count(job) == 2
 
 
 def test_a_job_whose_message_is_lost_is_sent_again(installation):
@@ -74,7 +74,7 @@ def test_of_sixty_jobs_every_one_ends_once_though_a_worker_is_killed_twice(tmp_p
     assert sixty.values("SELECT rank FROM kgharvest_harvestedtuple ORDER BY job_id, rank") == [1, 2, 3] * 60
     attempts = sixty.values("SELECT attempts FROM kgharvest_job")
     # Only what a killed worker had in hand was begun again; it may be killed between the claim and the start.
-    assert sixty.starts() <= sum(attempts) <= 62
+    assert len(sixty.starts()) <= sum(attempts) <= 62
 
 
 def test_cancelling_stops_a_real_lm_amid_its_search(tmp_path, migrated_database):
