@@ -118,6 +118,11 @@ class HarvestParams:
     def n_candidates(self) -> int:
         return self.candidates or max(MIN_CANDIDATES, CANDIDATES_PER_KEPT * (self.max_tuples or 0))
 
+    def n_candidates_in_all(self, arity: int) -> int:
+        """Return how many tuples are proposed by MTL for a relation of this arity, over all token-count patterns."""
+        n_budgets = 1 if self.pattern_budget == "shared" else self.max_entity_tokens**arity
+        return n_budgets * self.n_candidates
+
     @property
     def proposed_entity_repeats(self) -> int | None:
         """Proposed tuples that may share an entity; None is no cap."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import Count
@@ -22,8 +22,8 @@ from kgharvest.harvests.runner import (
     CellUnderWay,
     HarvestRequest,
     check_harvest,
+    create_harvest_job,
     lm_of,
-    queue_harvest,
     unique_key_of,
 )
 from kgharvest.jobs import ledger, workers
@@ -35,12 +35,15 @@ JOBS_FOR_A_MEDIAN = 50  # the latest ones
 JOBS_FOR_A_PACE = 20
 
 LIKE_MANY = 2  # times as many candidates, at most, or as few, of a harvest that tells how long another one takes
-# What a job was asked for that says how many candidates, in the order of `_n_candidates`.
-CANDIDATES = ("payload__spec__params__candidates", "payload__spec__params__max_tuples")
+SIZE_PARAMS = ("candidates", "max_tuples", "max_entity_tokens", "pattern_budget")
+SIZE_COLUMNS = tuple(f"payload__spec__params__{name}" for name in SIZE_PARAMS)
 
 
 class PaceKey(NamedTuple):
-    """What harvests that take about the same time share. lm: with its device and dtype."""
+    """What harvests that take about the same time share.
+
+    lm: with its device and dtype. n_candidates: of all token-count patterns together.
+    """
 
     language_model: int
     lm: str
@@ -95,7 +98,7 @@ class Plan:
 
     @property
     def without_past(self) -> list[str]:
-        """Return each LM x setting of which no past harvest tells how long it takes, by arity if that is not two."""
+        """Return each LM x setting of which no past harvest tells how long it takes, with what is unusual about it."""
         unknown = [request for request in self.requests if _pace_key(request) in self.estimate.without_past]
         return list(dict.fromkeys(map(_kind_in_words, unknown)))
 
@@ -156,18 +159,25 @@ def _refusal(request: HarvestRequest, by) -> str | None:
 
 
 def _pace_key(request: HarvestRequest) -> PaceKey:
-    n_candidates = request.params.n_candidates
-    return PaceKey(request.language_model.pk, lm_of(request), request.setting, request.relation.arity, n_candidates)
+    arity = request.relation.arity
+    n_candidates = request.params.n_candidates_in_all(arity)
+    return PaceKey(request.language_model.pk, lm_of(request), request.setting, arity, n_candidates)
 
 
-def _n_candidates(candidates: int | None, max_tuples: int | None) -> int:
-    return HarvestParams(candidates=candidates, max_tuples=max_tuples).n_candidates
+def _n_candidates(arity: int, sizes: Sequence[Any]) -> int:
+    """Return how many candidates a harvest has in all. sizes: of SIZE_COLUMNS, None where its payload has none."""
+    asked = {name: value for name, value in zip(SIZE_PARAMS, sizes, strict=True) if value is not None}
+    return HarvestParams(**asked).n_candidates_in_all(arity)
 
 
 def _kind_in_words(request: HarvestRequest) -> str:
-    arity, n_candidates = request.relation.arity, request.params.n_candidates
+    arity, params = request.relation.arity, request.params
     unusual = [f"arity {arity}"] if arity > 2 else []
-    unusual += [counted(n_candidates, "candidate")] if n_candidates != MIN_CANDIDATES else []
+    unusual += [counted(params.n_candidates, "candidate")] if params.n_candidates != MIN_CANDIDATES else []
+    if params.max_entity_tokens != HarvestParams.max_entity_tokens:
+        unusual.append(f"entities of up to {counted(params.max_entity_tokens, 'token')}")
+    if params.pattern_budget != HarvestParams.pattern_budget:
+        unusual.append("shared by all token-count patterns")
     return ", ".join([f"{request.language_model.short_name} × {request.setting}", *unusual])
 
 
@@ -191,11 +201,11 @@ def _median_seconds(pace_key: PaceKey) -> float | None:
         relation__arity=pace_key.arity,
         started_at__isnull=False,
     )
-    latest = past.order_by("-pk").values_list("started_at", "finished_at", *CANDIDATES)[:JOBS_FOR_A_MEDIAN]
+    latest = past.order_by("-pk").values_list("started_at", "finished_at", *SIZE_COLUMNS)[:JOBS_FOR_A_MEDIAN]
     durations = [
         (end - start).total_seconds()
-        for start, end, *asked in latest
-        if 1 / LIKE_MANY <= _n_candidates(*asked) / pace_key.n_candidates <= LIKE_MANY
+        for start, end, *sizes in latest
+        if 1 / LIKE_MANY <= _n_candidates(pace_key.arity, sizes) / pace_key.n_candidates <= LIKE_MANY
     ]
     return median(durations) if durations else None
 
@@ -221,10 +231,10 @@ def start_launch(plan: Plan, by=None) -> Started:
     lms = {request.language_model.pk for request in plan.requests}
     list(LanguageModel.objects.filter(pk__in=lms).order_by("pk").select_for_update(no_key=True))
     launch = Launch.objects.create(project=plan.project, created_by=by)
-    queued, skipped = [], list(plan.skipped)
+    jobs, queued, skipped = [], [], list(plan.skipped)
     for request in plan.requests:
         try:
-            queue_harvest(request, by, launch)
+            jobs.append(create_harvest_job(request, by, launch))
             queued.append(request)
         except CellUnderWay as refusal:
             skipped.append(Skipped(request, refusal.job))
@@ -233,6 +243,7 @@ def start_launch(plan: Plan, by=None) -> Started:
             f"All of this (cells: {plan.n_cells}) was harvested before with the same parameters, or is about to be; "
             "tick Harvest again, or give --again, to harvest anew what has ended."
         )
+    ledger.enqueue_many(jobs)
     return Started(launch, replace(plan, requests=queued, skipped=skipped))
 
 
@@ -289,8 +300,8 @@ def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
 def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> float | None:
     """Return what is left at this pace where all harvests of the launch are alike, else by the past of each kind."""
     kinds = ("language_model", "lm", "setting", "relation__arity")
-    unfinished = launch.jobs.unfinished().values_list(*kinds, *CANDIDATES)
-    waiting = Counter(PaceKey(*row[: len(kinds)], _n_candidates(*row[len(kinds) :])) for row in unfinished)
+    unfinished = launch.jobs.unfinished().values_list(*kinds, *SIZE_COLUMNS)
+    waiting = Counter(PaceKey(*row[:4], _n_candidates(row[3], row[4:])) for row in unfinished)
     at_pace = waiting.total() / per_minute * 60 if per_minute else None
     if at_pace is not None and launch.jobs.order_by().values(*kinds).distinct().count() == 1:
         return at_pace

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils import timezone
 
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
@@ -129,6 +130,17 @@ def test_a_launch_queues_all_its_harvests_and_enqueues_each(enqueued, researcher
     assert len(enqueued) == 3
 
 
+def test_of_a_large_launch_the_reaper_wakes_workers_for_most(enqueued):
+    requests = make_requests(ledger.ENQUEUED_PER_IDLE_PROCESS + 2)
+
+    launch = start_launch(plan_launch(requests, NOW)).launch
+
+    assert enqueued == list(launch.jobs.order_by("pk").values_list("pk", flat=True))[:-2]
+    factories.make_worker(timezone.now(), queues=["harvest"])
+    ledger.reap(timezone.now())
+    assert enqueued == list(launch.jobs.order_by("pk").values_list("pk", flat=True))
+
+
 def test_a_launch_with_one_relation_that_is_not_ready_queues_nothing(enqueued):
     seedless = HarvestRequest(factories.make_relation(seed_tuples=[]), factories.make_language_model(), "multi")
 
@@ -204,6 +216,20 @@ def test_what_few_candidates_took_tells_nothing_of_many(asked):
     make_job_for(replace(other, relation=factories.make_relation()), took_s=300, payload=payload_of(other))
 
     assert plan_launch([other], NOW).estimate.seconds == 300
+
+
+def test_what_short_entities_took_tells_nothing_of_longer_ones_unless_they_share_the_candidates():
+    [past] = make_requests(1)
+    make_job_for(past, took_s=8, payload=payload_of(past))  # up to two tokens: four patterns of 900
+    longer, shared = (
+        replace(past, relation=factories.make_relation(), params=HarvestParams(max_entity_tokens=tokens, **budget))
+        for tokens, budget in ((3, {}), (3, {"candidates": 4 * 900, "pattern_budget": "shared"}))
+    )
+
+    assert plan_launch([longer], NOW).without_past == [
+        f"{past.language_model.name} × multi, entities of up to 3 tokens"
+    ]
+    assert plan_launch([shared], NOW).estimate.seconds == 8
 
 
 def test_where_harvests_differ_the_past_of_their_arity_tells_what_is_left():
