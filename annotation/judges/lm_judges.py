@@ -35,7 +35,7 @@ Tick = Callable[[], None]
 
 def load(run: JudgeRun) -> Any:
     language_model = LanguageModel.objects.get(name=run.model, revision=run.revision)
-    return language_models.load(language_model, run.device, "float32")
+    return language_models.load(language_model, run.device, run.dtype)
 
 
 def reported(lm: Any) -> str:

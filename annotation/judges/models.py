@@ -13,7 +13,13 @@ from django.urls import reverse
 
 from annotation.judging.models import Label
 from annotation.rounds.models import Round
-from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
+from kgharvest.engine.language_models.networks.placement import (
+    DEFAULT_DEVICE,
+    DEFAULT_DTYPE,
+    DEVICE_HELP,
+    DTYPE_HELP,
+    DTYPES,
+)
 from kgharvest.jobs.devices import validate_device
 from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job, KnowledgeTuple
@@ -54,7 +60,7 @@ class JudgeRun(Job):
     OPTIONS = (
         "name", "model", "revision", "base_url", "prompt", "n_examples", "example_order", "temperature", "seed",
         "repeats", "threshold", "max_completion_tokens", "max_tokens_total", "budget", "prompt_price",
-        "completion_price", "n_parallel", "requests_per_minute", "timeout_s", "device", "limit", "panel",
+        "completion_price", "n_parallel", "requests_per_minute", "timeout_s", "device", "dtype", "limit", "panel",
     )  # fmt: skip
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="judge_runs")
@@ -146,7 +152,18 @@ class JudgeRun(Job):
         "seconds for an answer", default=60, validators=[MinValueValidator(1), MaxValueValidator(3600)]
     )
     device = models.CharField(
-        max_length=20, default="cpu", validators=[validate_device], help_text=f"Of an LM that runs here: {DEVICE_HELP}."
+        max_length=20,
+        default=DEFAULT_DEVICE,
+        validators=[validate_device],
+        help_text=f"Of an LM that runs here: {DEVICE_HELP}.",
+    )
+    dtype = models.CharField(
+        "number format",
+        max_length=8,
+        default=DEFAULT_DTYPE,
+        db_default=DEFAULT_DTYPE,
+        choices=[(name, name) for name in DTYPES],
+        help_text=f"Of an LM that runs here: {DTYPE_HELP}.",
     )
     limit = models.PositiveIntegerField(
         "tuples",

@@ -24,6 +24,7 @@ from kgharvest.audit.trail import record
 from kgharvest.bulk.insert import insert_rows, storable
 from kgharvest.chat_models.endpoints import Endpoint
 from kgharvest.chat_models.spending import CHARACTERS_PER_TOKEN, cost_of, round_up
+from kgharvest.engine.language_models.networks.placement import check_placement
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.language_models import get_language_model, in_words, language_model_for_pages
 from kgharvest.jobs import ledger
@@ -175,10 +176,12 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
     if run.judge_kind == JudgeKind.CHAT:
         endpoint_of(run).check()
     elif run.judge_kind in (JudgeKind.CAUSAL, JudgeKind.SCORE):
-        named = get_language_model(run.model, run.revision) if by is None else language_model_for_pages(run.model)
-        run.model = named.name
+        find = get_language_model if by is None else language_model_for_pages
+        named = find(run.model, run.revision)
+        run.model, run.revision = named.name, named.revision
+        check_placement(run.device, run.dtype)
         run.payload["device"] = run.device
-        run.lm = in_words(str(named), run.device, "float32")
+        run.lm = in_words(str(named), run.device, run.dtype)
     judged = tuples_to_judge(run)
     relations = Relation.objects.select_related("relation_set").filter(pk__in={each.relation_id for each in judged})
     if run.judge_kind == JudgeKind.SCORE:

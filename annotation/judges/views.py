@@ -42,7 +42,7 @@ class JudgeForm(forms.ModelForm):
         ("Prompt", ("prompt", "n_examples", "example_order", "max_completion_tokens")),
         ("Repeats and panel", ("temperature", "seed", "repeats", "panel")),
         ("Budget", ("max_tokens_total", "budget", "prompt_price", "completion_price", "limit")),
-        ("Pace and place", ("n_parallel", "requests_per_minute", "timeout_s", "revision", "device")),
+        ("Pace and place", ("n_parallel", "requests_per_minute", "timeout_s", "revision", "device", "dtype")),
     )
 
     answers = forms.FileField(

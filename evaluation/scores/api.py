@@ -21,7 +21,7 @@ from evaluation.scores.facts import facts_of_content
 from evaluation.scores.lookups import scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job
 from evaluation.scores.views import score_download
-from kgharvest.api.input import Filters, IdField, JsonParser, StrictSerializer, VisibleField
+from kgharvest.api.input import Filters, IdField, JsonParser, PlacementInput, VisibleField
 from kgharvest.api.views import AnyRenderer, DetailView, ListView
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.jobs import ledger
@@ -56,7 +56,7 @@ class ScoreFilters(Filters):
     status = serializers.ChoiceField(Job.Status.choices, required=False)
 
 
-class ScoreInput(StrictSerializer):
+class ScoreInput(PlacementInput):
     model = serializers.PrimaryKeyRelatedField(
         queryset=LanguageModel.objects.loadable(), pk_field=IdField(), source="language_model", help_text="Id of an LM."
     )
@@ -103,6 +103,8 @@ class ScoreInput(StrictSerializer):
             more=[name for name in MORE_SCORES if name in sent["more"]],
             systems=scores_of_content(systems.read(), systems.name) if systems else {},
             judge_runs=tuple(sent["judge_runs"]),
+            device=sent["device"],
+            dtype=sent["dtype"],
         )
         if not (file := sent.get("facts")):
             return request

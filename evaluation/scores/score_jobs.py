@@ -29,6 +29,7 @@ from evaluation.scores.scorers import (
 )
 from kgharvest import code_version
 from kgharvest.accounts.projects import project_for
+from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, check_placement
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import OnProgress, Progress, Reporter, ignore
 from kgharvest.errors import DomainError
@@ -66,6 +67,7 @@ class ScoreRequest:
 
     facts: a name for `relations`. harvested: settings whose newest finished harvests of this LM lend their prompts.
     more: of MORE_SCORES. systems: scores of other systems (evaluation.scores.lookups). judge_runs: of the project.
+    device, dtype: of the LM; EngineError if they do not go together.
     """
 
     language_model: LanguageModel
@@ -74,10 +76,14 @@ class ScoreRequest:
     facts: str = BUILT_IN
     relations: Sequence[ScoredRelation] | None = None  # None: the built-in ones
     seed: int = 0
-    device: str = "cpu"
+    device: str = DEFAULT_DEVICE
+    dtype: str = DEFAULT_DTYPE
     more: Sequence[str] = ()
     systems: Table = field(default_factory=dict)
     judge_runs: Sequence[JudgeRun] = ()
+
+    def __post_init__(self) -> None:
+        check_placement(self.device, self.dtype)
 
 
 # -- prompts of harvests -----------------------------------------------------------------------------------------------
@@ -144,7 +150,7 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -
             project=project,
             language_model=request.language_model,
             payload=payload,
-            lm=language_models.in_words(str(request.language_model), "cpu", "float32"),
+            lm=language_models.in_words(str(request.language_model), request.device, request.dtype),
             created_by=by,
         )
         ledger.enqueue(evaluation)
@@ -155,6 +161,8 @@ def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
     relations, harvests = with_harvests(request, project)
     others = [*request.systems, *(f"judge {run.name} of {run.round.name}" for run in request.judge_runs)]
     return {
+        "device": request.device,
+        "dtype": request.dtype,
         "seed": request.seed,
         "settings": list(request.settings),
         "harvests": harvests,
@@ -195,7 +203,7 @@ def run_score_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Runner of its kind of job."""
     evaluation = ScoreEvaluation.objects.select_related("language_model").get(pk=job.pk)
     with heartbeat.kept_alive():
-        document = scores_document(evaluation.language_model, job.payload, "cpu", heartbeat)
+        document = scores_document(evaluation.language_model, job.payload, heartbeat)
     samples = document.pop("samples", [])
     return lambda: ScoreEvaluation.objects.filter(pk=job.pk).update(document=document, samples=samples)
 
@@ -206,7 +214,7 @@ def evaluate_now(
     """Evaluate in this process, and keep the result, so that the pages show it; for the operator, at a command."""
     project = project_for(None, project)
     payload = _payload_of(request, project)
-    document = scores_document(request.language_model, payload, request.device, on_progress)
+    document = scores_document(request.language_model, payload, on_progress)
     samples = document.pop("samples", [])
     now = timezone.now()
     over = {"status": Job.Status.SUCCEEDED, "started_at": now, "finished_at": now}
@@ -222,7 +230,7 @@ def evaluate_now(
 
 
 def scores_document(
-    language_model: LanguageModel, payload: Mapping[str, Any], device: str, on_progress: OnProgress
+    language_model: LanguageModel, payload: Mapping[str, Any], on_progress: OnProgress
 ) -> dict[str, Any]:
     """Return the JSON of docs/report-json.md, and under "samples" what was scored. Raises Outdated, NoScorer.
 
@@ -231,7 +239,8 @@ def scores_document(
     """
     harvests = _harvests_with_prompts(payload)
     on_progress(Progress("loading the LM", 0))
-    lm = language_models.load(language_model, device, "float32")
+    device, dtype = payload.get("device", DEFAULT_DEVICE), payload.get("dtype", DEFAULT_DTYPE)
+    lm = language_models.load(language_model, device, dtype)
     given = facts_from_json(payload["relations"])
     unseen = _without_seeds(given, payload, harvests)
     relations = [replace(relation, facts=writable(lm, relation)) for relation in unseen]
@@ -256,8 +265,8 @@ def scores_document(
     evaluated = {**document_of(scored, payload["seed"]), "samples": scored.rows()}
     n_left_out = sum(len(relation.facts) for relation in given) - sum(len(relation.facts) for relation in relations)
     stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
-    head = {"facts": payload["facts"], "model": str(language_model), "harvests": payload["harvests"]}
-    return {**head, "n_left_out": n_left_out, **evaluated, **stamp}
+    head = {"facts": payload["facts"], "model": str(language_model), "device": device, "dtype": dtype}
+    return {**head, "harvests": payload["harvests"], "n_left_out": n_left_out, **evaluated, **stamp}
 
 
 def _check_matched(scored: ScoredSamples) -> None:

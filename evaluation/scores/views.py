@@ -31,6 +31,7 @@ from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.errors import DomainError, ImportRefused
+from kgharvest.harvests.forms import PlacementForm
 from kgharvest.jobs import ledger, workers
 from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import Job, LanguageModel
@@ -64,7 +65,7 @@ def score_list(request: HttpRequest) -> HttpResponse:
     return render(request, "evaluation/scores/score_list.html", context)
 
 
-class ScoreForm(forms.Form):
+class ScoreForm(PlacementForm):
     model = forms.ModelChoiceField(LanguageModel.objects.loadable(), label="LM", empty_label=None)
     settings = forms.MultipleChoiceField(
         label="Prompts made for this",
@@ -145,6 +146,7 @@ class ScoreForm(forms.Form):
             more=cleaned["more"],
             systems=scores_of_content(systems.read(), systems.name) if systems else {},
             judge_runs=tuple(cleaned.get("judge_runs", ())),
+            **self.placement(),
         )
         if not (file := cleaned["facts"]):
             return request

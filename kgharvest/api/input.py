@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from django.db.models import QuerySet
+from django.utils.text import capfirst
 from rest_framework import serializers
 from rest_framework.exceptions import ParseError
 from rest_framework.filters import BaseFilterBackend
@@ -15,6 +16,16 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
 from kgharvest.access import knows
+from kgharvest.engine.language_models.networks.placement import (
+    DEFAULT_DEVICE,
+    DEFAULT_DTYPE,
+    DEVICE_HELP,
+    DTYPE_HELP,
+    DTYPES,
+    check_placement,
+)
+from kgharvest.engine.types import EngineError
+from kgharvest.jobs.devices import validate_device
 from kgharvest.models import Project
 
 LARGEST_NUMBER = 2**31 - 1  # that every integer column holds
@@ -54,6 +65,24 @@ class StrictSerializer(serializers.Serializer):
             sentence = f"There is no such field; the fields are {', '.join(self.fields) or 'none'}."
             raise serializers.ValidationError({name: [sentence] for name in unknown})
         return values
+
+
+class PlacementInput(StrictSerializer):
+    """What asks an LM: where it runs, and in which number format."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        where = f"Where the LM runs: {DEVICE_HELP}."
+        return super().get_fields() | {
+            "device": serializers.CharField(default=DEFAULT_DEVICE, validators=[validate_device], help_text=where),
+            "dtype": serializers.ChoiceField([*DTYPES], default=DEFAULT_DTYPE, help_text=f"{capfirst(DTYPE_HELP)}."),
+        }
+
+    def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
+        try:
+            check_placement(sent["device"], sent["dtype"])
+        except EngineError as refusal:
+            raise serializers.ValidationError({"dtype": [str(refusal)]}) from refusal
+        return super().validate(sent)
 
 
 class IdField(serializers.IntegerField):

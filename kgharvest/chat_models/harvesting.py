@@ -46,7 +46,8 @@ def harvest_from_chat(
 
 
 def _scorer(options: ChatOptions) -> LanguageModel:
-    return LanguageModel.objects.get(name=options.scorer, revision="")
+    name, revision = language_models.split_revision(options.scorer)
+    return LanguageModel.objects.get(name=name, revision=revision)
 
 
 def _with_listed(result: HarvestResult, listed: Listed) -> HarvestResult:

@@ -13,9 +13,16 @@ from django.utils.text import capfirst
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.chat_models.options import PREFIX, form_fields, from_arguments
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.engine.language_models.networks.placement import DEVICE_HELP, DTYPE_HELP, DTYPES
+from kgharvest.engine.language_models.networks.placement import (
+    DEFAULT_DEVICE,
+    DEFAULT_DTYPE,
+    DEVICE_HELP,
+    DTYPE_HELP,
+    DTYPES,
+    check_placement,
+)
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
-from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, HarvestParams
+from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, EngineError, HarvestParams
 from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
 from kgharvest.jobs.workers import devices_offered
@@ -24,10 +31,53 @@ from kgharvest.relations.picker import RelationPickerForm
 
 DEFAULTS = HarvestParams()
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens")
-PLACEMENT = ("device", "dtype")
 
 
-class LaunchForm(RelationPickerForm):
+class PlacementForm(forms.Form):
+    """Where an LM runs and in which number format, laid out by `kgharvest/harvests/_placement.html`."""
+
+    PLACEMENT = ("device", "dtype")
+
+    device = forms.ChoiceField(initial=DEFAULT_DEVICE, required=False, help_text=f"Where the LM runs: {DEVICE_HELP}.")
+    dtype = forms.ChoiceField(
+        label="Number format",
+        choices=[(name, name) for name in DTYPES],
+        initial=DEFAULT_DTYPE,
+        required=False,
+        help_text=f"{capfirst(DTYPE_HELP)}.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.fields["device"].choices = [(name, name) for name in devices_offered(timezone.now())]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if not {*self.PLACEMENT} & set(self.errors):
+            for name in self.PLACEMENT:
+                cleaned[name] = cleaned[name] or self.fields[name].initial
+            try:
+                check_placement(cleaned["device"], cleaned["dtype"])
+            except EngineError as refusal:
+                self.add_error("dtype", str(refusal))
+        return cleaned
+
+    def placement(self) -> dict[str, str]:
+        """Return device and dtype, once the form is valid."""
+        return {name: self.cleaned_data[name] for name in self.PLACEMENT}
+
+    def placement_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.PLACEMENT]
+
+    def says_placement(self) -> bool:
+        """Return whether something of it is chosen, or wrong."""
+        return any(bound.value() not in ("", bound.field.initial) or bound.errors for bound in self.placement_fields())
+
+    def other_fields(self) -> list[forms.BoundField]:
+        return [bound for bound in self if bound.name not in self.PLACEMENT]
+
+
+class LaunchForm(RelationPickerForm, PlacementForm):
     """Relations x LMs x settings, and the parameters that all of the harvests share."""
 
     ready = "can be harvested"
@@ -74,16 +124,6 @@ class LaunchForm(RelationPickerForm):
         initial=DEFAULTS.max_entity_tokens,
         help_text="In tokens of the LM.",
     )
-    device = forms.ChoiceField(
-        initial=HarvestRequest.device, required=False, help_text=f"Where the LM runs: {DEVICE_HELP}."
-    )
-    dtype = forms.ChoiceField(
-        label="Number format",
-        choices=[(name, name) for name in DTYPES],
-        initial=HarvestRequest.dtype,
-        required=False,
-        help_text=f"{capfirst(DTYPE_HELP)}.",
-    )
     project = ProjectField()
     again = forms.BooleanField(
         label="Harvest again",
@@ -98,7 +138,6 @@ class LaunchForm(RelationPickerForm):
         prompted["jobs__status__in"] = [status for status in Job.Status if status != Job.Status.FAILED]
         used = LanguageModel.objects.filter(revision="", **prompted).values_list("name", flat=True)
         self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
-        self.fields["device"].choices = [(name, name) for name in devices_offered(timezone.now())]
         self.fields.update(form_fields())
         self.fields["models"].required = not self.data.get("other_models", "").strip() and self._prompts_an_lm()
 
@@ -114,22 +153,14 @@ class LaunchForm(RelationPickerForm):
         """Return whether something of the chat model is filled in, or wrong."""
         return any(bound.value() or bound.errors for bound in self.chat_fields())
 
-    def placement_fields(self) -> list[forms.BoundField]:
-        """Return the fields that say where an LM is and in which number format, which stand apart."""
-        return [self[name] for name in PLACEMENT]
-
-    def says_placement(self) -> bool:
-        """Return whether something of it is chosen, or wrong."""
-        return any(bound.value() not in ("", bound.field.initial) or bound.errors for bound in self.placement_fields())
-
     def other_fields(self) -> list[forms.BoundField]:
-        apart = {*PLACEMENT, *(name for name in self.fields if name.startswith(PREFIX))}
+        apart = {*self.PLACEMENT, *(name for name in self.fields if name.startswith(PREFIX))}
         return [bound for bound in super().other_fields() if bound.name not in apart]
 
     def requests(self) -> Iterator[HarvestRequest]:
         """Yield the harvests that a valid form asks for; of whole sets, the relations that can be harvested.
 
-        Raises NotFound if there is no such LM, and EngineError for a number format that the device does not have.
+        Raises NotFound if there is no such LM.
         """
         cleaned = self.cleaned_data
         params = HarvestParams(**{name: cleaned[name] for name in PARAMS})
@@ -139,12 +170,11 @@ class LaunchForm(RelationPickerForm):
         chat_models = [name_language_model(name) for name in chat_names if name]
         chat = from_arguments({**cleaned, "chat_models": None})
         if chat.scorer:
-            chat = replace(chat, scorer=language_model_for_pages(chat.scorer).name)
+            chat = replace(chat, scorer=str(language_model_for_pages(chat.scorer)))
         relations = self.chosen_relations()
-        placement = {name: cleaned[name] for name in PLACEMENT if cleaned[name]}
         settings = cleaned["settings"]
         yield from requests_for(
-            relations, language_models, settings, chat_models, params=params, chat=chat, **placement
+            relations, language_models, settings, chat_models, params=params, chat=chat, **self.placement()
         )
 
     def is_ready(self, relation: Relation) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -23,9 +24,14 @@ if TYPE_CHECKING:
 
 
 LM_NAMES_HELP = (  # for commands, forms and the API
-    "a folder on this machine with an LM, a hub id, or http://host:8000/v1#MODEL@TOKENIZER, an LM behind a server"
+    "a folder on this machine with an LM, a hub id, perhaps with @REVISION, or http://host:8000/v1#MODEL@TOKENIZER, an "
+    "LM behind a server"
 )
-PROBED_LM_NAMES_HELP = "a folder on this machine with an LM, or a hub id; no LM behind a server"
+PROBED_LM_NAMES_HELP = "a folder on this machine with an LM, or a hub id, perhaps with @REVISION; no LM behind a server"
+REVISION = re.compile(
+    r"(?!.*\.\.)\w[\w./-]*", re.ASCII
+)  # a branch, tag or commit; the hub's cache has folders named so
+WITH_REVISION = re.compile(rf"({HUB_ID.pattern})@(?P<revision>{REVISION.pattern})", re.ASCII)
 KEPT = 2  # LMs in memory, the ones used last
 
 
@@ -42,37 +48,49 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
         check_server(served)
         name = str(served._replace(tokenizer=_folder_or_hub_id(served.tokenizer)))
     elif name not in EMBEDDED_LMS:
+        name, revision = split_revision(name, revision)
         name = _folder_or_hub_id(name)
     return _loadable(name, revision)
 
 
-def language_model_for_pages(name: str) -> LanguageModel:
+def split_revision(name: str, revision: str = "") -> tuple[str, str]:
+    """Return an LM's name and its revision, which may stand after a hub id, as in `bert-base-cased@main`."""
+    match = WITH_REVISION.fullmatch(name)
+    if revision or match is None or match[1] in EMBEDDED_LMS:
+        return name, revision
+    return match[1], match["revision"]
+
+
+def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
     """Return the LM that `name` means for people who do not own the server. Raises NotFound or BadName.
 
     LMs that commands have named, hub ids, folders below settings.MODEL_ROOTS, relative to these or not, and LMs behind
     settings.LM_SERVERS with a hub id. Of other folders nothing is said: neither whether they are there nor what is in
     them, and who names one as a chat model or beside imported tuples may not have it loaded.
     """
+    if revision and not REVISION.fullmatch(revision):
+        raise NotFound(f"{revision!r:.80} is no revision of an LM; name a branch, a tag or a commit of the hub.")
     if served := served_name(name):
         check_server(served)
         if not HUB_ID.fullmatch(served.tokenizer):
             raise NotFound(f"The tokenizer {served.tokenizer!r:.80} is no hub id; name one, as in #model@hub/id.")
         return _loadable(name)
-    loadable = LanguageModel.objects.filter(revision="", is_loadable=True)
+    name, revision = split_revision(name, revision)
+    loadable = LanguageModel.objects.filter(revision=revision, is_loadable=True)
     known = loadable.filter(name=name).first() if "\0" not in name else None  # PostgreSQL looks up no NUL
     if known or name in EMBEDDED_LMS:
-        return known or _loadable(name)
+        return known or _loadable(name, revision)
     for root in settings.MODEL_ROOTS:
         with suppress(OSError, RuntimeError, ValueError):
             folder = (root / name).resolve()
             if folder.is_relative_to(root.resolve()) and (folder / "config.json").is_file():
-                return _loadable(str(folder))
+                return _loadable(str(folder), revision)
     if not HUB_ID.fullmatch(name):
         raise NotFound(
             f"There is no model {name!r:.80} here; name one of {', '.join(EMBEDDED_LMS)}, a model in the "
             "folders that this installation keeps models in, or a hub id."
         )
-    return _loadable(name)
+    return _loadable(name, revision)
 
 
 def _loadable(name: str, revision: str = "") -> LanguageModel:

@@ -8,16 +8,14 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.utils import timezone
-from django.utils.text import capfirst
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.api.input import CountField, Filters, ProjectField, StrictSerializer, VisibleField
+from kgharvest.api.input import CountField, Filters, PlacementInput, ProjectField, StrictSerializer, VisibleField
 from kgharvest.api.views import ApiView, DetailView, ListView
 from kgharvest.chat_models.options import api_fields, options_from
-from kgharvest.engine.language_models.networks.placement import DEVICE_HELP, DTYPE_HELP, DTYPES
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
@@ -31,7 +29,6 @@ from kgharvest.harvests.launches import (
     start_launch,
 )
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
-from kgharvest.jobs.devices import validate_device
 from kgharvest.models import Launch, Relation, RelationSet
 
 MOST_CELLS = 10_000  # of a launch
@@ -64,7 +61,7 @@ class ChatInput(StrictSerializer):
         )
     ]
 )
-class LaunchInput(StrictSerializer):
+class LaunchInput(PlacementInput):
     """Relations, or whole sets, x LMs x settings, with the parameters that all of the harvests share."""
 
     project = ProjectField()
@@ -94,10 +91,6 @@ class LaunchInput(StrictSerializer):
     max_tuples = CountField(required=False, help_text="Tuples to keep after re-scoring; all if left out.")
     candidates = CountField(required=False, help_text="Tuples proposed for re-scoring.")
     max_entity_tokens = CountField(max_value=6, default=HarvestParams.max_entity_tokens)
-    device = serializers.CharField(
-        default=HarvestRequest.device, validators=[validate_device], help_text=f"Where the LMs run: {DEVICE_HELP}."
-    )
-    dtype = serializers.ChoiceField([*DTYPES], default=HarvestRequest.dtype, help_text=f"{capfirst(DTYPE_HELP)}.")
     again = serializers.BooleanField(
         default=False, help_text="Also the cells that were harvested before with the same parameters."
     )
@@ -107,7 +100,7 @@ class LaunchInput(StrictSerializer):
             raise serializers.ValidationError({"relations": ["Name at least one relation, or a whole set."]})
         if not sent["models"] and any(setting in PROMPT_SETTINGS for setting in sent["settings"]):
             raise serializers.ValidationError({"models": ["Name at least one LM."]})
-        return sent
+        return super().validate(sent)
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A launch", LAUNCH, response_only=True)])
@@ -170,7 +163,7 @@ def requests_of(sent: dict[str, Any]) -> Iterator[HarvestRequest]:
         raise serializers.ValidationError({"relations": [f"These are more than {MOST_CELLS:,} cells; launch a part."]})
     chat = options_from(sent.get("chat", {}))
     if chat.scorer:
-        chat = replace(chat, scorer=language_model_for_pages(chat.scorer).name)
+        chat = replace(chat, scorer=str(language_model_for_pages(chat.scorer)))
     settings = [*dict.fromkeys(sent["settings"])]
     placement = {name: sent[name] for name in ("device", "dtype")}
     yield from requests_for(relations.values(), models, settings, chat_models, params=params, chat=chat, **placement)

@@ -18,7 +18,7 @@ from kgharvest.access import owns_installation
 from kgharvest.accounts.projects import project_for
 from kgharvest.chat_models.options import ChatOptions, to_json
 from kgharvest.chat_models.services import check_endpoint, summary_of
-from kgharvest.engine.language_models.networks.placement import check_placement
+from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, check_placement
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS, find_setting
 from kgharvest.engine.types import (
@@ -77,8 +77,8 @@ class HarvestRequest:
     params: HarvestParams = field(default_factory=HarvestParams)
     prompts: tuple[str, ...] = ()
     paraphraser: ParaphraserSettings = field(default_factory=ParaphraserSettings)
-    device: str = "cpu"
-    dtype: str = "float32"
+    device: str = DEFAULT_DEVICE
+    dtype: str = DEFAULT_DTYPE
     chat: ChatOptions | None = None
 
     def __post_init__(self) -> None:

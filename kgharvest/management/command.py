@@ -15,7 +15,14 @@ from django.db import DatabaseError, OperationalError, ProgrammingError, connect
 from django.db.migrations.executor import MigrationExecutor
 from tqdm import tqdm
 
-from kgharvest.engine.language_models.networks.placement import DEVICE_HELP, device_named
+from kgharvest.engine.language_models.networks.placement import (
+    DEFAULT_DEVICE,
+    DEFAULT_DTYPE,
+    DEVICE_HELP,
+    DTYPE_HELP,
+    DTYPES,
+    device_named,
+)
 from kgharvest.engine.types import EngineError, Progress
 from kgharvest.errors import DomainError, fault_of_machine
 from kgharvest.jobs import ledger
@@ -107,8 +114,10 @@ def _whole_number(text: str, least: int) -> int:
     return number
 
 
-def add_device_argument(parser: CommandParser) -> None:
-    parser.add_argument("--device", type=_device, default="cpu", help=DEVICE_HELP)
+def add_placement_arguments(parser: CommandParser) -> None:
+    """Add where the LM runs and in which number format; `check_placement` says whether the two go together."""
+    parser.add_argument("--device", type=_device, default=DEFAULT_DEVICE, help=DEVICE_HELP)
+    parser.add_argument("--dtype", choices=DTYPES, default=DEFAULT_DTYPE, help=DTYPE_HELP)
 
 
 def _device(text: str) -> str:

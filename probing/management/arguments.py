@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, get_language_model
-from kgharvest.management.command import ProgressBar, add_device_argument, natural, positive
+from kgharvest.management.command import ProgressBar, add_placement_arguments, natural, positive
 from kgharvest.models import Relation
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
@@ -26,7 +26,7 @@ def add_lm_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--model", default="embedded", help=f"embedded (default), {PROBED_LM_NAMES_HELP}")
     parser.add_argument("--revision", default="", help="revision of the LM")
     parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
-    add_device_argument(parser)
+    add_placement_arguments(parser)
     parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
 
 
@@ -78,7 +78,7 @@ def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
     if options["output"]:
         check_writable(options["output"])
     language_model = get_language_model(options["model"], options["revision"])
-    lm, control = load_with_control(language_model, options["device"], not options["no_control"])
+    lm, control = load_with_control(language_model, options["device"], options["dtype"], not options["no_control"])
     with ProgressBar(name) as bar:
         records = list(search(lm, control, on_progress=bar))
     if options["output"]:

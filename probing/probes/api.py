@@ -15,14 +15,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evaluation.scores.facts import BUILT_IN
-from kgharvest.api.input import CountField, Filters, FiniteField, ProjectField, StrictSerializer, VisibleField
+from kgharvest.api.input import (
+    CountField,
+    Filters,
+    FiniteField,
+    PlacementInput,
+    ProjectField,
+    StrictSerializer,
+    VisibleField,
+)
 from kgharvest.api.views import AnyRenderer, ApiView, DetailView, ListView, streamed
 from kgharvest.bulk.file_reading import MOST_LINES
 from kgharvest.engine.filters import LONGEST_ENTITY
-from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
-from kgharvest.jobs.devices import validate_device
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import Job, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_SENTENCE
@@ -93,7 +99,7 @@ class TemplateInput(StrictSerializer):
 @extend_schema_serializer(
     examples=[OpenApiExample("A set", {"sets": [1], "model": "embedded", "methods": ["manual"], "with_control": False})]
 )
-class ProbeInput(StrictSerializer):
+class ProbeInput(PlacementInput):
     """Binary relations, or whole sets, an LM and methods. What is left out of the budget is the preset's."""
 
     project = ProjectField()
@@ -123,9 +129,6 @@ class ProbeInput(StrictSerializer):
     with_control = serializers.BooleanField(
         default=ProbeParams.with_control, help_text="Run every method on the LM with random weights, too."
     )
-    device = serializers.CharField(
-        default=ProbeParams.device, validators=[validate_device], help_text=f"Where the LM runs: {DEVICE_HELP}."
-    )
     preset = serializers.ChoiceField([*PRESETS], default=ProbeParams.preset)
 
     def get_fields(self) -> dict[str, serializers.Field]:
@@ -134,7 +137,7 @@ class ProbeInput(StrictSerializer):
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
         if not sent["relations"] and not sent["sets"]:
             raise serializers.ValidationError({"relations": ["Name at least one relation, or a whole set."]})
-        return sent
+        return super().validate(sent)
 
 
 def budget_field(name: str) -> serializers.Field:
@@ -162,8 +165,9 @@ def request_of(sent: dict[str, Any]) -> ProbeRequest:
             **budget,
             preset=sent["preset"],
             device=sent["device"],
+            dtype=sent["dtype"],
             with_control=sent["with_control"],
-            common_with=[language_model_for_pages(name).name for name in sent["common_with"]],
+            common_with=[str(language_model_for_pages(name)) for name in sent["common_with"]],
             words=sent["words"],
         ),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from probing.models import LearnedPrompt, Probe
 from probing.probes.document import MEASURES
-from probing.probes.services import learned_prompts, records_of
+from probing.probes.services import dtype_of, learned_prompts, records_of
 
 N_PROMPTS = 5  # prompts, or rewrites, in a record; the file of prompts has all
 
@@ -23,6 +23,7 @@ def record_lines(probe: Probe) -> Iterator[str]:
     shared = {
         "lm": str(probe.language_model),
         "revision": probe.revision,
+        "dtype": dtype_of(probe),
         "dataset": probe.name,
         "vocab": probe.vocabulary,
         "seed": probe.payload["seed"],

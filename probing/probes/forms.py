@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from django import forms
-from django.utils import timezone
 
 from evaluation.scores.facts import BUILT_IN
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
 from kgharvest.engine.prompt_learning.registry import (
     BUDGET_FIELDS,
     DEFAULT_METHODS,
@@ -22,8 +20,8 @@ from kgharvest.engine.prompt_learning.registry import (
     systems_with,
 )
 from kgharvest.errors import ImportRefused
+from kgharvest.harvests.forms import PlacementForm
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
-from kgharvest.jobs.workers import devices_offered
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.forms import non_blank_lines
 from kgharvest.relations.picker import RelationPickerForm
@@ -45,7 +43,7 @@ def budget_field(name: str) -> forms.Field:
     )
 
 
-class ProbeForm(RelationPickerForm):
+class ProbeForm(RelationPickerForm, PlacementForm):
     """Relations, an LM and methods; facts of the embedded LMs' world or of a file."""
 
     ready = "with a subject and an object"
@@ -98,9 +96,6 @@ class ProbeForm(RelationPickerForm):
         initial=ProbeParams.with_control,
         help_text="Run every method on the same LM with random weights, too; it takes about as long again.",
     )
-    device = forms.ChoiceField(
-        initial=ProbeParams.device, required=False, help_text=f"Where the LM runs: {DEVICE_HELP}."
-    )
     project = ProjectField()
     preset = forms.ChoiceField(
         choices=[(name, name) for name in PRESETS],
@@ -119,10 +114,12 @@ class ProbeForm(RelationPickerForm):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.fields["device"].choices = [(name, name) for name in devices_offered(timezone.now())]
         used = LanguageModel.objects.filter(probes__isnull=False, revision="").values_list("name", flat=True)
         self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
         self.fields["model"].required = not self.data.get("other_model", "").strip()
+
+    def other_fields(self) -> list[forms.BoundField]:
+        return [bound for bound in super().other_fields() if bound.name not in self.PLACEMENT]
 
     def is_ready(self, relation: Relation) -> bool:
         return relation.arity == 2
@@ -179,9 +176,9 @@ class ProbeForm(RelationPickerForm):
             params=ProbeParams(
                 **{name: cleaned[name] for name in BUDGET_FIELDS},
                 preset=cleaned["preset"] or ProbeParams.preset,
-                device=cleaned["device"] or ProbeParams.device,
+                **self.placement(),
                 with_control=cleaned["with_control"],
-                common_with=[language_model_for_pages(name).name for name in non_blank_lines(cleaned["common_with"])],
+                common_with=[str(language_model_for_pages(name)) for name in non_blank_lines(cleaned["common_with"])],
                 words=self.words,
             ),
         )

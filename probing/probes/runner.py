@@ -43,7 +43,7 @@ def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     params = ProbeParams(**job.payload)
     heartbeat(Progress(LOADING, 0))
     with heartbeat.kept_alive():
-        lm, control = load_with_control(probe.language_model, params.device, params.with_control)
+        lm, control = load_with_control(probe.language_model, params.device, params.dtype, params.with_control)
         check_methods(lm, probe.methods)
         vocabulary = common_vocabulary(lm, params)
     heartbeat.store(partial(_delete_outdated, probe, lm.revision or "", vocabulary_text(vocabulary, params)))
@@ -53,13 +53,13 @@ def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 
 
 def load_with_control(
-    language_model: LanguageModel, device: str, with_control: bool
+    language_model: LanguageModel, device: str, dtype: str, with_control: bool
 ) -> tuple[PretrainedLM, PretrainedLM | None]:
     """Return the LM, and the same one with random weights if wanted."""
-    lm = language_models.load(language_model, device, "float32")
+    lm = language_models.load(language_model, device, dtype)
     if not with_control:
         return lm, None
-    return lm, language_models.load(language_model, device, "float32", random_seed=0)
+    return lm, language_models.load(language_model, device, dtype, random_seed=0)
 
 
 def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> list[int] | None
     if not params.common_with and not params.words:
         return None
     others = [
-        language_models.load(language_models.get_language_model(name), params.device, "float32")
+        language_models.load(language_models.get_language_model(name), params.device, params.dtype)
         for name in params.common_with
     ]
     words = common_words([lm, *others], params.words or None)

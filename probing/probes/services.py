@@ -9,6 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from kgharvest.accounts.projects import project_for
+from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, check_placement
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, METHODS, LearningBudget
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models
@@ -29,7 +30,8 @@ class ProbeParams(LearningBudget):
     """
 
     with_control: bool = True
-    device: str = "cpu"
+    device: str = DEFAULT_DEVICE
+    dtype: str = DEFAULT_DTYPE
     common_with: Sequence[str] = ()
     words: Sequence[str] = ()
     prompts_of: int | None = None
@@ -49,7 +51,7 @@ class ProbeRequest:
 
 @transaction.atomic
 def create_probe(request: ProbeRequest, by=None, project: Project | None = None) -> Probe:
-    """Create a queued job with all it needs frozen in it. Raises NotProbed, NotAllowed, ProjectNotNamed.
+    """Create a queued job with all it needs frozen in it. Raises NotProbed, EngineError, NotAllowed, ProjectNotNamed.
 
     `ledger.run_job` does it in this process; `queue_probe` leaves it to a worker.
     """
@@ -60,6 +62,7 @@ def create_probe(request: ProbeRequest, by=None, project: Project | None = None)
         for parameter, other in method.needs.items():
             if options[parameter] < options[other]:
                 raise NotProbed(f"{method.label} needs {options[other]} {parameter} or more; allow more.")
+    check_placement(request.params.device, request.params.dtype)
     probe = Probe.objects.create(
         kind=Probe.KIND,
         project=project_for(by, project),
@@ -68,7 +71,7 @@ def create_probe(request: ProbeRequest, by=None, project: Project | None = None)
         methods=list(dict.fromkeys(request.methods)),
         facts=request.facts[:200],
         payload=asdict(request.params),
-        lm=language_models.in_words(str(request.language_model), request.params.device, "float32"),
+        lm=language_models.in_words(str(request.language_model), request.params.device, request.params.dtype),
         created_by=by,
     )
     ProbedRelation.objects.bulk_create(
@@ -118,11 +121,18 @@ def document_of(probe: Probe) -> dict[str, Any]:
         "facts": probe.facts,
         "methods": probe.methods,
         **{name: probe.payload.get(name) for name in (*BUDGET_FIELDS, "preset", "with_control", "device")},
+        "dtype": dtype_of(probe),
         "code_version": probe.code_version,
         "vocabulary": probe.vocabulary,
         **probe_document(records_of(probe), {relation.name: relation.type for relation in relations}),
         "faults": {relation.name: relation.fault for relation in relations if relation.fault},
     }
+
+
+def dtype_of(probe: Probe) -> str:
+    """Return the number format of the LM's weights, which probes of older versions do not name."""
+    dtype: str = probe.payload.get("dtype", DEFAULT_DTYPE)
+    return dtype
 
 
 def records_of(probe: Probe) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model
-from kgharvest.management.command import DomainCommand, add_device_argument, add_project_argument
+from kgharvest.management.command import DomainCommand, add_placement_arguments, add_project_argument
 from kgharvest.pages.number_format import counted
 
 MORE_HELP = f"of {', '.join(MORE_SCORES)}: prior-corrected scores, the entities' prior, their frequency"
@@ -63,7 +63,7 @@ class Command(DomainCommand):
         )
         parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="instead of the embedded LM's world")
         parser.add_argument("--seed", type=int, default=0, help="of the negative samples (0)")
-        add_device_argument(parser)
+        add_placement_arguments(parser)
         add_project_argument(parser)
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
         parser.add_argument("--samples", type=Path, metavar="F.jsonl", help="write what was scored, with its scores")
@@ -82,6 +82,7 @@ class Command(DomainCommand):
             facts_of_file(facts) if facts else None,
             options["seed"],
             options["device"],
+            options["dtype"],
             options["more"],
             systems_of(options["scores"]),
             [judge_run_of(path) for path in options["judge_run"]],

@@ -86,8 +86,17 @@ class MaskedLM(PretrainedLM):
         return vectors
 
     def trainable_encoder(self) -> nn.Module:
-        """Return a copy of the layers below the last one, which reads `inputs_embeds` and may be trained."""
-        encoder: nn.Module = deepcopy(self._network).requires_grad_()
+        """Return a copy in float32 of the layers below the last one, which reads `inputs_embeds` and may be trained.
+
+        Steps as small as training takes are lost in formats with fewer digits. Raises UnsupportedModel where weights
+        are quantized.
+        """
+        if not all(weights.is_floating_point() for weights in self._network.parameters()):
+            raise UnsupportedModel(
+                f"The weights of {self.name} are quantized, and those of a copy of it are to be trained; use a float "
+                "dtype, or leave that method out."
+            )
+        encoder: nn.Module = deepcopy(self._network).float().requires_grad_()
         return encoder
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:

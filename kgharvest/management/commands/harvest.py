@@ -15,7 +15,6 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.chat_models.options import add_arguments, from_arguments
 from kgharvest.engine.filters import FILTERS
-from kgharvest.engine.language_models.networks.placement import DTYPE_HELP, DTYPES
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import (
     CANDIDATES_PER_KEPT,
@@ -39,7 +38,7 @@ from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.management.command import (
     DomainCommand,
     ProgressBar,
-    add_device_argument,
+    add_placement_arguments,
     add_project_argument,
     positive,
     run_to_the_end,
@@ -78,8 +77,7 @@ class Command(DomainCommand):
         how.add_argument("--pattern-budget", choices=get_args(PatternBudget), help=f"({defaults.pattern_budget})")
         how.add_argument("--no-filters", action="store_true", help="reject no entity")
         how.add_argument("--seed", type=int, help=f"of the random draws in prompt creation ({defaults.seed})")
-        add_device_argument(how)
-        how.add_argument("--dtype", choices=DTYPES, default=HarvestRequest.dtype, help=DTYPE_HELP)
+        add_placement_arguments(how)
         chat = parser.add_argument_group("the chat model that --setting llm asks")
         chat.add_argument("--chat-model", action="append", default=[], help="its name at the endpoint; repeatable")
         add_arguments(chat)
@@ -206,7 +204,7 @@ def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
     language_models = [get_language_model(name, options["revision"]) for name in options["model"] or ["embedded"]]
     chat = from_arguments({**options, "chat_model": None})
     if chat.scorer:
-        chat = replace(chat, scorer=get_language_model(chat.scorer).name)
+        chat = replace(chat, scorer=str(get_language_model(chat.scorer)))
     chosen = {name: options[name] for name in PARAMS if options[name] is not None}
     disabled = frozenset(FILTERS) if options["no_filters"] else frozenset()
     yield from requests_for(

@@ -138,6 +138,7 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
             with_control=not options["no_control"] and earlier is None,
             prompts_of=earlier,
             device=options["device"],
+            dtype=options["dtype"],
             **common_vocabulary_of(options["common_vocabulary"]),
         ),
     )
@@ -152,6 +153,6 @@ def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:
     files = [Path(name) for name in names if Path(name).is_file()]
     if len(files) > 1:
         raise NotProbed(f"{files[0]} and {files[1]} are both files of words; put the words into one.")
-    models = [get_language_model(name).name for name in names if not Path(name).is_file()]
+    models = [str(get_language_model(name)) for name in names if not Path(name).is_file()]
     words = [word for file in files for word in read_words(file.name, read_bytes(file))]
     return {"common_with": models, "words": words}

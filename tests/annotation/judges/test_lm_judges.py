@@ -60,6 +60,16 @@ def test_a_tuple_is_true_if_the_lms_score_reaches_the_threshold(round):
     assert run.answers.first().model_reported.startswith("embedded ")
 
 
+def test_an_lm_judges_in_the_number_format_that_is_asked_for(round):
+    exact = done(round, kind="score", model="embedded", threshold=-5)
+
+    run = done(round, kind="score", model="embedded", threshold=-5, dtype="bfloat16", name="coarse")
+
+    assert run.lm == "embedded on cpu, bfloat16"
+    assert by_entities(run, "score") != by_entities(exact, "score")
+    assert by_entities(run, "score") == pytest.approx(by_entities(exact, "score"), abs=0.3)
+
+
 @pytest.fixture(scope="module")
 def gpt2_folder(tmp_path_factory):
     words = (*CASED_WORDS, "True", "False", "Unjudgeable", "Answer", "Statement", "capital", "france")

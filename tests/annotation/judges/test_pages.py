@@ -13,7 +13,7 @@ from annotation.judges.models import OUT_OF_BUDGET, JudgeRun
 from annotation.judges.runs import create_run
 from annotation.recruiting.services import join_round
 from kgharvest.jobs import ledger
-from kgharvest.models import Job
+from kgharvest.models import Job, LanguageModel
 from tests.api import JSON, client_of, error_of
 from tests.factories import make_judge_answer, make_judge_run, make_round, make_user, make_worker
 from tests.fake_chat_endpoint import completion, serving
@@ -62,11 +62,24 @@ def test_the_form_offers_the_devices_that_workers_have(round, researcher_client,
     [select] = re.findall(r'<select name="device".*?</select>', researcher_client.get(f"{PAGE}new/").text, re.DOTALL)
 
     refused = researcher_client.post(f"{PAGE}new/", form | {"device": "tpu"}).text
-    researcher_client.post(f"{PAGE}new/", form | {"device": "cuda:0"})
+    local = form | {"judge_kind": "score", "model": "embedded", "threshold": "-5", "dtype": "int8"}
+    on_a_cpu = researcher_client.post(f"{PAGE}new/", local).text
+    researcher_client.post(f"{PAGE}new/", local | {"device": "cuda:0"})
 
     assert re.findall(r'value="([^"]*)"', select) == ["cpu", "cuda", "cuda:0", "auto"]
     assert "Select a valid choice. tpu is not one" in refused
-    assert JudgeRun.objects.get().device == "cuda:0"
+    assert "Weights in int8 need an NVIDIA GPU" in on_a_cpu
+    run = JudgeRun.objects.get()
+    assert (run.queue, run.lm) == ("gpu", "embedded on cuda:0, int8")
+
+
+@pytest.mark.parametrize("named", [{"model": "some/lm", "revision": "v1"}, {"model": "some/lm@v1"}])
+def test_the_form_may_name_a_revision(round, researcher_client, form, named):
+    researcher_client.post(f"{PAGE}new/", form | {"judge_kind": "score", "threshold": "-5", **named})
+
+    run = JudgeRun.objects.get()
+    assert (run.model, run.revision, run.lm) == ("some/lm", "v1", "some/lm@v1 on cpu, float32")
+    assert LanguageModel.objects.filter(name=run.model, revision=run.revision).exists()  # which the worker loads
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,18 @@ def test_every_kind_of_score_is_a_row_and_the_tuples_can_be_scored_by_others(req
     assert "samples" not in first.document
 
 
+def test_the_lm_computes_in_the_number_format_that_is_asked_for(request_of):
+    kept = {dtype: evaluate_now(request_of(dtype=dtype)) for dtype in ("float32", "bfloat16")}
+
+    assert {dtype: evaluation.document["dtype"] for dtype, evaluation in kept.items()} == {
+        "float32": "float32",
+        "bfloat16": "bfloat16",
+    }
+    exact, coarse = ([row["scores"]["human"] for row in evaluation.samples] for evaluation in kept.values())
+    assert coarse != exact
+    assert coarse == pytest.approx(exact, abs=0.3)
+
+
 def test_scorers_and_their_first_score_are_the_same_in_every_database(request_of):
     for setting in ("multi", "top1"):
         params = HarvestParams(candidates=5, max_tuples=5)
@@ -196,7 +208,7 @@ def test_scorers_and_their_first_score_are_the_same_in_every_database(request_of
     kept = evaluate_now(request_of(settings=[], harvested=["multi", "top1"], systems=systems))
 
     names = ["top1 (as harvested)", "multi (as harvested)", "a much longer name", "zz"]
-    document = scores_document(kept.language_model, as_jsonb(kept.payload), "cpu", ignore)
+    document = scores_document(kept.language_model, as_jsonb(kept.payload), ignore)
     assert [scorer["scorer"] for scorer in document["scorers"]] == names_of(kept) == names
     there = ScoreEvaluation(document=as_jsonb(kept.document), samples=as_jsonb(kept.samples))
     assert list(sample_lines(there)) == list(sample_lines(kept))

@@ -6,6 +6,7 @@ from html import unescape
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
 
 from evaluation.models import ScoreEvaluation
 from evaluation.scores import score_jobs
@@ -14,7 +15,7 @@ from evaluation.scores.score_jobs import ScoreRequest, queue_score_job
 from evaluation.scores.scorers import evaluate_scores
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
-from tests.factories import make_harvest_job, make_language_model, make_relation, make_user
+from tests.factories import make_harvest_job, make_language_model, make_relation, make_user, make_worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("installation_owner")]
 
@@ -30,7 +31,7 @@ def knows_all(relation, tuples, tick):
 def quick(monkeypatch):
     """One relation, and scores that need no LM."""
 
-    def scores_document(language_model, payload, device, on_progress):
+    def scores_document(language_model, payload, on_progress):
         document = evaluate_scores([CAPITAL], dict.fromkeys(payload["settings"], knows_all), payload["seed"])
         return {"facts": payload["facts"], "model": str(language_model), **document, "code_version": "1.0"}
 
@@ -54,6 +55,18 @@ def test_chat_models_are_not_offered_as_they_are_never_loaded(researcher_client)
     assert (str(lm) in page, str(chat) in page) == (True, False)
     assert refused.status_code != 302
     assert not ScoreEvaluation.objects.exists()
+
+
+def test_the_device_and_number_format_that_are_chosen_are_asked(researcher_client, enqueued):
+    make_worker(timezone.now(), devices=["cuda:0, NVIDIA H200, 140 GiB", "cpu, 16 cores"])
+    asked = {"model": make_language_model("bert-like").pk, "settings": ["multi"], "dtype": "int8"}
+
+    refused = researcher_client.post("/reports/scores/new/", asked)
+    researcher_client.post("/reports/scores/new/", asked | {"device": "cuda:0"})
+
+    assert "Weights in int8 need an NVIDIA GPU" in refused.text
+    evaluation = ScoreEvaluation.objects.get()
+    assert (evaluation.queue, evaluation.lm) == ("gpu", "bert-like on cuda:0, int8")
 
 
 def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick, enqueued):

@@ -93,7 +93,7 @@ def test_a_whole_set_is_launched_without_the_relations_that_are_not_ready(api, e
         ({"models": ["../../etc"]}, 409),
         ({"device": "tpu"}, 400),
         ({"dtype": "float12"}, 400),
-        ({"dtype": "int8"}, 409),  # which no CPU computes in
+        ({"dtype": "int8"}, 400),  # which no CPU computes in
         ({"more": 1}, 400),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from kgharvest.engine.types import HarvestParams
 from kgharvest.models import HarvestJob, Launch
 from tests import factories
 
@@ -111,7 +112,10 @@ def test_a_preview_starts_nothing_and_says_what_would_happen(researcher_client, 
     page = researcher_client.post(reverse(NEW), {**form, "preview": "1"}).content.decode()
 
     assert "2 harvests, duration unknown" in page
-    assert "There are no past harvests of embedded × multi, 50 candidates to judge by." in " ".join(page.split())
+    assert (
+        "There are no past harvests of embedded × multi, 50 candidates, entities of up to 1 token to judge by."
+        in " ".join(page.split())
+    )
     assert "Launch 2 harvests" in page
     assert not HarvestJob.objects.exists()
 
@@ -122,7 +126,8 @@ def test_a_preview_gives_the_time_of_what_is_known(researcher_client, enqueued):
     factories.make_harvest_job(
         "succeeded", language_model=embedded, started_at=end - timedelta(minutes=10), finished_at=end
     )
-    form = filled_in(relations=[factories.make_relation().pk], settings=["multi", "human"], candidates="", preview="1")
+    form = filled_in(relations=[factories.make_relation().pk], settings=["multi", "human"], preview="1")
+    form |= {"candidates": "", "max_entity_tokens": HarvestParams.max_entity_tokens}
 
     page = " ".join(researcher_client.post(reverse(NEW), form).content.decode().split())
 

@@ -197,6 +197,31 @@ def test_pages_take_models_below_the_configured_folders_and_known_ones(tmp_path,
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("find", [language_models.get_language_model, language_models.language_model_for_pages])
+def test_a_revision_may_stand_after_a_hub_id(find):
+    named = find("some/bert@refs/pr/1")
+
+    assert (named.name, named.revision) == ("some/bert", "refs/pr/1")
+    assert find("some/bert", "refs/pr/1") == find(str(named)) == named
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("find", [language_models.get_language_model, language_models.language_model_for_pages])
+@pytest.mark.parametrize(
+    "name", ["embedded@main", "some/bert@", "some/bert@a b", "some/bert@-x", "some/bert@a/../../b"]
+)
+def test_what_is_no_revision_is_no_name_either(find, name):
+    with pytest.raises(NotFound):
+        find(name)
+
+
+@pytest.mark.django_db
+def test_pages_take_no_revision_that_is_a_path_out_of_the_cache():
+    with pytest.raises(NotFound, match="is no revision"):
+        language_models.language_model_for_pages("some/bert", "../../x")
+
+
+@pytest.mark.django_db
 def test_a_folder_named_as_a_chat_model_or_of_an_import_is_not_loaded(tmp_path, settings):
     settings.MODEL_ROOTS = [tmp_path / "roots"]
     outside = make_model_folder(tmp_path / "elsewhere" / "bert")

@@ -44,11 +44,15 @@ def test_a_set_is_probed_with_the_facts_of_the_embedded_world(api, demo, enqueue
 def test_a_probe_says_where_its_lm_is(api, demo, enqueued):
     asked = {"sets": [demo.pk], "model": "embedded", "methods": ["manual"]}
 
-    devices = [
-        Probe.objects.get(pk=api.post(PROBES, asked | more, JSON).json()["id"]) for more in ({}, {"device": "cuda"})
+    probes = [
+        Probe.objects.get(pk=api.post(PROBES, asked | more, JSON).json()["id"])
+        for more in ({}, {"device": "cuda", "dtype": "bfloat16", "model": "some/bert@v1"})
     ]
 
-    assert [(probe.payload["device"], probe.queue) for probe in devices] == [("cpu", "harvest"), ("cuda", "gpu")]
+    assert [(probe.queue, probe.lm) for probe in probes] == [
+        ("harvest", "embedded on cpu, float32"),
+        ("gpu", "some/bert@v1 on cuda, bfloat16"),
+    ]
 
 
 def test_facts_and_prompts_come_with_the_request(api, enqueued):
@@ -78,6 +82,8 @@ def test_facts_and_prompts_come_with_the_request(api, enqueued):
         ({"facts": [{"part": "train", "sub": "a"}]}, 400),
         ({"model": "../.."}, 409),
         ({"device": "tpu"}, 400),
+        ({"dtype": "float8"}, 400),
+        ({"dtype": "int8"}, 400),  # on a CPU
     ],
 )
 def test_a_wrong_probe_is_refused(api, demo, wrong, status):

@@ -73,10 +73,12 @@ def test_a_device_of_a_worker_is_offered_and_asked(researcher_client, capitals, 
     make_worker(timezone.now(), devices=["cuda:0, NVIDIA H200, 140 GiB", "cpu, 16 cores"])
 
     refused = researcher_client.post(NEW, filled_in(capitals, device="cuda:1"))
-    researcher_client.post(NEW, filled_in(capitals, device="cuda:0"))
+    without_gpu = researcher_client.post(NEW, filled_in(capitals, dtype="int8"))
+    researcher_client.post(NEW, filled_in(capitals, device="cuda:0", dtype="int8"))
 
     assert "cuda:1 is not one of the available choices" in refused.text
-    assert Probe.objects.get().payload["device"] == "cuda:0"
+    assert "Weights in int8 need an NVIDIA GPU" in without_gpu.text
+    assert Probe.objects.get().lm == "embedded-small on cuda:0, int8"
 
 
 def test_the_empty_list_says_what_a_probe_is_and_offers_the_demo_set(researcher_client):

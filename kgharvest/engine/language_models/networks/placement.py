@@ -9,6 +9,8 @@ import re
 
 from kgharvest.engine.types import EngineError
 
+DEFAULT_DEVICE, DEFAULT_DTYPE = "cpu", "float32"
+
 AUTO = "auto"  # as much as fits on the GPUs, then in memory, then on the disk
 DEVICE = re.compile(rf"cpu|mps|cuda(:\d{{1,3}})?|{AUTO}")
 DEVICE_HELP = f"cpu, cuda, cuda:N, mps, or {AUTO}: all GPUs, and memory and disk for what they do not hold"
