@@ -72,7 +72,7 @@ def accuracy_by_label(run: JudgeRun) -> dict[str, float]:
     Simulated people say nothing of it. One accepted and one rejected statement are added to each, so that none is
     certain; ASSUMED_ACCURACY without any.
     """
-    same = {"prompt_sha256": run.prompt_sha256, "model": run.model, "revision": run.revision}
+    same = {"prompt_sha256": run.prompt_sha256, "model": run.model, "revision": run.revision, "dtype": run.dtype}
     runs = JudgeRun.objects.filter(**same, judge_kind=run.judge_kind, threshold=run.threshold)
     n: Counter[str] = Counter()
     n_accepted: Counter[str] = Counter()

@@ -24,9 +24,8 @@ from kgharvest.audit.trail import record
 from kgharvest.bulk.insert import insert_rows, storable
 from kgharvest.chat_models.endpoints import Endpoint
 from kgharvest.chat_models.spending import CHARACTERS_PER_TOKEN, cost_of, round_up
-from kgharvest.engine.language_models.networks.placement import check_placement
 from kgharvest.errors import DomainError, NotFound
-from kgharvest.harvests.language_models import get_language_model, in_words, language_model_for_pages
+from kgharvest.harvests.language_models import check_where, get_language_model, in_words, language_model_for_pages
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation
 
@@ -179,7 +178,7 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
         find = get_language_model if by is None else language_model_for_pages
         named = find(run.model, run.revision)
         run.model, run.revision = named.name, named.revision
-        check_placement(run.device, run.dtype)
+        check_where(named.name, run.device, run.dtype)
         run.payload["device"] = run.device
         run.lm = in_words(str(named), run.device, run.dtype)
     judged = tuples_to_judge(run)

@@ -26,9 +26,9 @@ from kgharvest.access import Action, allowed_actions, check_may, researcher_requ
 from kgharvest.api.views import streamed
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
+from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError, ImportRefused
-from kgharvest.harvests.runner import HarvestRequest
 from kgharvest.jobs import ledger, workers
 from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import LanguageModel
@@ -61,7 +61,7 @@ class JudgeForm(forms.ModelForm):
         self.fields["judge_kind"] = forms.ChoiceField(label="Kind", choices=JudgeKind.choices)
         self.fields["device"] = forms.ChoiceField(
             choices=[(name, name) for name in workers.devices_offered(timezone.now())],
-            initial=HarvestRequest.device,
+            initial=DEFAULT_DEVICE,
             required=False,
             help_text=JudgeRun._meta.get_field("device").help_text,
         )

@@ -24,6 +24,7 @@ NO_ANSWER = -1
 DIFFERENCES = {
     "model": "LM",
     "revision": "revision",
+    "dtype": "number format",
     "judge_kind": "kind",
     "base_url": "address",
     "temperature": "temperature",

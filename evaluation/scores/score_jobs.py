@@ -29,7 +29,7 @@ from evaluation.scores.scorers import (
 )
 from kgharvest import code_version
 from kgharvest.accounts.projects import project_for
-from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, check_placement
+from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import OnProgress, Progress, Reporter, ignore
 from kgharvest.errors import DomainError
@@ -67,7 +67,7 @@ class ScoreRequest:
 
     facts: a name for `relations`. harvested: settings whose newest finished harvests of this LM lend their prompts.
     more: of MORE_SCORES. systems: scores of other systems (evaluation.scores.lookups). judge_runs: of the project.
-    device, dtype: of the LM; EngineError if they do not go together.
+    device, dtype: of the LM.
     """
 
     language_model: LanguageModel
@@ -81,9 +81,6 @@ class ScoreRequest:
     more: Sequence[str] = ()
     systems: Table = field(default_factory=dict)
     judge_runs: Sequence[JudgeRun] = ()
-
-    def __post_init__(self) -> None:
-        check_placement(self.device, self.dtype)
 
 
 # -- prompts of harvests -----------------------------------------------------------------------------------------------
@@ -136,7 +133,7 @@ def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
 def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -> ScoreEvaluation:
     """Ask a worker for an evaluation, unless the same is under way already in the project.
 
-    Raises NothingHarvested, NoScorer, NotAllowed, ProjectNotNamed.
+    Raises NothingHarvested, NoScorer, EngineError, NotAllowed, ProjectNotNamed.
     """
     project = project_for(by, project)
     payload = _payload_of(request, project)
@@ -158,6 +155,7 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -
 
 
 def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
+    language_models.check_where(request.language_model.name, request.device, request.dtype)
     relations, harvests = with_harvests(request, project)
     others = [*request.systems, *(f"judge {run.name} of {run.round.name}" for run in request.judge_runs)]
     return {

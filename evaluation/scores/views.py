@@ -30,6 +30,7 @@ from kgharvest.accounts.forms import ProjectField, chosen_project, filter_by_pro
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
+from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.harvests.forms import PlacementForm
 from kgharvest.jobs import ledger, workers
@@ -164,7 +165,7 @@ def score_new(request: HttpRequest) -> HttpResponse:
             return redirect(queue_score_job(form.request(request.user), request.user, chosen_project(form, request)))
         except ImportRefused as error:
             refusal = error
-        except DomainError as error:
+        except (DomainError, EngineError) as error:
             form.add_error(None, str(error))
     lacks_worker = workers.lacking(timezone.now(), {HARVEST})
     return render(

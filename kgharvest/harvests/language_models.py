@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from django.conf import settings
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.engine.language_models.networks.placement import AUTO
+from kgharvest.engine.language_models.networks.placement import (
+    AUTO,
+    DEFAULT_DEVICE,
+    DEFAULT_DTYPE,
+    FLOATS,
+    QUANTIZED,
+    check_placement,
+)
 from kgharvest.engine.language_models.served.names import ServedName, served_name
-from kgharvest.engine.types import HUB_ID
+from kgharvest.engine.types import HUB_ID, EngineError
 from kgharvest.errors import NotFound
 from kgharvest.models import LanguageModel
 from kgharvest.names import check_name
@@ -48,17 +55,29 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
         check_server(served)
         name = str(served._replace(tokenizer=_folder_or_hub_id(served.tokenizer)))
     elif name not in EMBEDDED_LMS:
-        name, revision = split_revision(name, revision)
-        name = _folder_or_hub_id(name)
+        hub_id, revision = split_revision(name, revision)
+        if hub_id != name and Path(name).is_dir():
+            raise _may_be_either(name)
+        name = _folder_or_hub_id(hub_id)
+    _check_revision(name, revision)
     return _loadable(name, revision)
 
 
 def split_revision(name: str, revision: str = "") -> tuple[str, str]:
-    """Return an LM's name and its revision, which may stand after a hub id, as in `bert-base-cased@main`."""
+    """Return an LM's name and its revision, which may stand after a hub id, as in `bert-base-cased@main`.
+
+    The inverse of a LanguageModel as text.
+    """
     match = WITH_REVISION.fullmatch(name)
-    if revision or match is None or match[1] in EMBEDDED_LMS:
-        return name, revision
-    return match[1], match["revision"]
+    return (name, revision) if revision or match is None else (match[1], match["revision"])
+
+
+def _check_revision(name: str, revision: str) -> None:
+    """Raise NotFound for a revision of what has none: embedded LMs, folders and LMs behind servers."""
+    if revision and (name in EMBEDDED_LMS or not HUB_ID.fullmatch(name)):
+        raise NotFound(f"{name} is no model of the hub and has no revisions; leave {revision!r:.80} out.")
+    if revision and not REVISION.fullmatch(revision):
+        raise NotFound(f"{revision!r:.80} is no revision of a model; name a branch, a tag or a commit of the hub.")
 
 
 def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
@@ -68,29 +87,52 @@ def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
     settings.LM_SERVERS with a hub id. Of other folders nothing is said: neither whether they are there nor what is in
     them, and who names one as a chat model or beside imported tuples may not have it loaded.
     """
-    if revision and not REVISION.fullmatch(revision):
-        raise NotFound(f"{revision!r:.80} is no revision of an LM; name a branch, a tag or a commit of the hub.")
     if served := served_name(name):
         check_server(served)
         if not HUB_ID.fullmatch(served.tokenizer):
             raise NotFound(f"The tokenizer {served.tokenizer!r:.80} is no hub id; name one, as in #model@hub/id.")
+        _check_revision(name, revision)
         return _loadable(name)
+    if not revision:
+        if known := _known_or_embedded(name):
+            return known
+        if folder := _folder_below_roots(name):
+            return _loadable(folder)
     name, revision = split_revision(name, revision)
-    loadable = LanguageModel.objects.filter(revision=revision, is_loadable=True)
-    known = loadable.filter(name=name).first() if "\0" not in name else None  # PostgreSQL looks up no NUL
-    if known or name in EMBEDDED_LMS:
-        return known or _loadable(name, revision)
-    for root in settings.MODEL_ROOTS:
-        with suppress(OSError, RuntimeError, ValueError):
-            folder = (root / name).resolve()
-            if folder.is_relative_to(root.resolve()) and (folder / "config.json").is_file():
-                return _loadable(str(folder), revision)
     if not HUB_ID.fullmatch(name):
         raise NotFound(
             f"There is no model {name!r:.80} here; name one of {', '.join(EMBEDDED_LMS)}, a model in the "
             "folders that this installation keeps models in, or a hub id."
         )
+    _check_revision(name, revision)
     return _loadable(name, revision)
+
+
+def _known_or_embedded(name: str) -> LanguageModel | None:
+    loadable = LanguageModel.objects.filter(revision="", is_loadable=True)
+    known = loadable.filter(name=name).first() if "\0" not in name else None  # PostgreSQL looks up no NUL
+    return known or (_loadable(name) if name in EMBEDDED_LMS else None)
+
+
+def _folder_below_roots(name: str) -> str | None:
+    for root in settings.MODEL_ROOTS:
+        with suppress(OSError, RuntimeError, ValueError):
+            folder = (root / name).resolve()
+            if folder.is_relative_to(root.resolve()) and (folder / "config.json").is_file():
+                return str(folder)
+    return None
+
+
+def check_where(name: str, device: str, dtype: str) -> None:
+    """Raise EngineError unless some machine has the LM of this name in `dtype` on `device`."""
+    check_placement(device, dtype)
+    if dtype in QUANTIZED and name in EMBEDDED_LMS:
+        raise EngineError(f"{name} is small and never in {dtype}; use one of {', '.join(FLOATS)}.")
+    if served_name(name) and (device, dtype) != (DEFAULT_DEVICE, DEFAULT_DTYPE):
+        raise EngineError(
+            f"{name} runs behind a server, which has a device and number format of its own; leave them "
+            f"at {DEFAULT_DEVICE} and {DEFAULT_DTYPE}."
+        )
 
 
 def _loadable(name: str, revision: str = "") -> LanguageModel:
@@ -125,6 +167,13 @@ def name_language_model(name: str) -> LanguageModel:
     return _named(name, "")
 
 
+def _may_be_either(name: str) -> NotFound:
+    return NotFound(
+        f"{name} may be a model of the hub or the folder here; write ./{name} for the folder, or run the command in "
+        "another one for the model of the hub."
+    )
+
+
 def _folder_or_hub_id(name: str) -> str:
     try:
         folder = Path(name).expanduser()
@@ -133,10 +182,7 @@ def _folder_or_hub_id(name: str) -> str:
         raise NotFound(f"The model {name!r:.80} cannot be looked up; name a folder that you can read.") from None
     if HUB_ID.fullmatch(name):
         if is_folder:
-            raise NotFound(
-                f"{name} may be a model of the hub or the folder here; write ./{name} for the folder, or run "
-                "the command in another one for the model of the hub."
-            )
+            raise _may_be_either(name)
         return name
     if holds_model:
         return str(folder.resolve())  # the worker may run in another directory

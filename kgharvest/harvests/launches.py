@@ -16,6 +16,8 @@ from django.urls import reverse
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
 from kgharvest.audit.tables import batched
+from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
+from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.engine.types import MIN_CANDIDATES, EngineError, HarvestParams
 from kgharvest.errors import DomainError
 from kgharvest.harvests.runner import (
@@ -159,25 +161,31 @@ def _refusal(request: HarvestRequest, by) -> str | None:
 
 
 def _pace_key(request: HarvestRequest) -> PaceKey:
-    arity = request.relation.arity
-    n_candidates = request.params.n_candidates_in_all(arity)
-    return PaceKey(request.language_model.pk, lm_of(request), request.setting, arity, n_candidates)
+    arity, setting = request.relation.arity, request.setting
+    n_candidates = _n_candidates(request.params, setting, arity)
+    return PaceKey(request.language_model.pk, lm_of(request), setting, arity, n_candidates)
 
 
-def _n_candidates(arity: int, sizes: Sequence[Any]) -> int:
-    """Return how many candidates a harvest has in all. sizes: of SIZE_COLUMNS, None where its payload has none."""
-    asked = {name: value for name, value in zip(SIZE_PARAMS, sizes, strict=True) if value is not None}
-    return HarvestParams(**asked).n_candidates_in_all(arity)
+def _n_candidates(params: HarvestParams, setting: str, arity: int) -> int:
+    """Return how many candidates a harvest has in all; what a chat model lists has no token-count patterns."""
+    return params.n_candidates_in_all(arity) if setting in PROMPT_SETTINGS else params.n_candidates
+
+
+def _params_of(sizes: Sequence[Any]) -> HarvestParams:
+    """sizes: of SIZE_COLUMNS, None where a payload has none."""
+    return HarvestParams(**{name: size for name, size in zip(SIZE_PARAMS, sizes, strict=True) if size is not None})
 
 
 def _kind_in_words(request: HarvestRequest) -> str:
     arity, params = request.relation.arity, request.params
     unusual = [f"arity {arity}"] if arity > 2 else []
-    unusual += [counted(params.n_candidates, "candidate")] if params.n_candidates != MIN_CANDIDATES else []
+    is_shared = params.pattern_budget == "shared"
+    if params.n_candidates != MIN_CANDIDATES or is_shared:
+        unusual.append(counted(params.n_candidates, "candidate") + (" in all" if is_shared else ""))
     if params.max_entity_tokens != HarvestParams.max_entity_tokens:
         unusual.append(f"entities of up to {counted(params.max_entity_tokens, 'token')}")
-    if params.pattern_budget != HarvestParams.pattern_budget:
-        unusual.append("shared by all token-count patterns")
+    if (request.device, request.dtype) != (DEFAULT_DEVICE, DEFAULT_DTYPE):
+        unusual.append(f"{request.dtype} on {request.device}")
     return ", ".join([f"{request.language_model.short_name} × {request.setting}", *unusual])
 
 
@@ -202,10 +210,14 @@ def _median_seconds(pace_key: PaceKey) -> float | None:
         started_at__isnull=False,
     )
     latest = past.order_by("-pk").values_list("started_at", "finished_at", *SIZE_COLUMNS)[:JOBS_FOR_A_MEDIAN]
+
+    def n_candidates(sizes: Sequence[Any]) -> int:
+        return _n_candidates(_params_of(sizes), pace_key.setting, pace_key.arity)
+
     durations = [
         (end - start).total_seconds()
         for start, end, *sizes in latest
-        if 1 / LIKE_MANY <= _n_candidates(pace_key.arity, sizes) / pace_key.n_candidates <= LIKE_MANY
+        if 1 / LIKE_MANY <= n_candidates(sizes) / pace_key.n_candidates <= LIKE_MANY
     ]
     return median(durations) if durations else None
 
@@ -301,7 +313,9 @@ def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> fl
     """Return what is left at this pace where all harvests of the launch are alike, else by the past of each kind."""
     kinds = ("language_model", "lm", "setting", "relation__arity")
     unfinished = launch.jobs.unfinished().values_list(*kinds, *SIZE_COLUMNS)
-    waiting = Counter(PaceKey(*row[:4], _n_candidates(row[3], row[4:])) for row in unfinished)
+    waiting: Counter[PaceKey] = Counter()
+    for lm_id, lm, setting, arity, *sizes in unfinished:
+        waiting[PaceKey(lm_id, lm, setting, arity, _n_candidates(_params_of(sizes), setting, arity))] += 1
     at_pace = waiting.total() / per_minute * 60 if per_minute else None
     if at_pace is not None and launch.jobs.order_by().values(*kinds).distinct().count() == 1:
         return at_pace

@@ -163,11 +163,9 @@ def requests_for(
 
 
 @transaction.atomic
-def queue_harvest(
-    request: HarvestRequest, by=None, launch: Launch | None = None, project: Project | None = None
-) -> HarvestJob:
+def queue_harvest(request: HarvestRequest, by=None, project: Project | None = None) -> HarvestJob:
     """Create a job and tell the workers."""
-    job = create_harvest_job(request, by, launch, project)
+    job = create_harvest_job(request, by, project=project)
     ledger.enqueue(job)
     return job
 
@@ -190,6 +188,8 @@ def check_harvest(request: HarvestRequest, by=None) -> None:
     _check(_spec(request), request.relation)
     if request.chat:
         check_endpoint(request.chat, by)
+    if lm := request.chat.scorer if request.chat else request.language_model.name:
+        language_models.check_where(language_models.split_revision(lm)[0], request.device, request.dtype)
 
 
 def _spec(request: HarvestRequest) -> HarvestSpec:

@@ -79,6 +79,7 @@ def enqueue_many(jobs: Sequence[Job]) -> None:
     told = _first_of_each_queue({job.pk: queue_of(job.kind, job.payload) for job in jobs}, now)
     for some in batched([job.pk for job in jobs if job.pk not in told], JOBS_AT_ONCE):
         Job.objects.filter(pk__in=some).update(enqueued_at=_long_before(now))
+    Job.objects.filter(pk__in=told).update(enqueued_at=now)
     _send_all(told)
 
 
@@ -421,8 +422,8 @@ def put_back(job_id: int) -> None:
 
 
 def _long_before(now: datetime) -> datetime:
-    """Return when a message was sent that no longer counts."""
-    return now - timedelta(seconds=settings.JOB_STALE_AFTER_S + 1)
+    """Return when a message was sent that no longer counts, as one on its way neither."""
+    return now - max(SENT_ANEW_AFTER, timedelta(seconds=settings.JOB_STALE_AFTER_S + 1))
 
 
 def _stale(now: datetime):

@@ -13,6 +13,7 @@ from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, get_languag
 from kgharvest.management.command import ProgressBar, add_placement_arguments, natural, positive
 from kgharvest.models import Relation
 from kgharvest.relations.names import relations_of_set, resolve_relation
+from probing.probes.services import check_lm
 
 if TYPE_CHECKING:
     from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
@@ -78,9 +79,11 @@ def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
     if options["output"]:
         check_writable(options["output"])
     language_model = get_language_model(options["model"], options["revision"])
-    lm, control = load_with_control(language_model, options["device"], options["dtype"], not options["no_control"])
+    where = options["device"], options["dtype"], not options["no_control"]
+    check_lm(language_model, *where)
+    lm, control = load_with_control(language_model, *where)
     with ProgressBar(name) as bar:
-        records = list(search(lm, control, on_progress=bar))
+        records = [{**record, "dtype": options["dtype"]} for record in search(lm, control, on_progress=bar)]
     if options["output"]:
         write_atomically(options["output"], (json.dumps(record, ensure_ascii=False) + "\n" for record in records))
     return records

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from kgharvest.accounts.projects import project_for
-from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, check_placement
+from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, FLOATS, QUANTIZED
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, METHODS, LearningBudget
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models
@@ -62,7 +62,7 @@ def create_probe(request: ProbeRequest, by=None, project: Project | None = None)
         for parameter, other in method.needs.items():
             if options[parameter] < options[other]:
                 raise NotProbed(f"{method.label} needs {options[other]} {parameter} or more; allow more.")
-    check_placement(request.params.device, request.params.dtype)
+    check_lm(request.language_model, request.params.device, request.params.dtype, request.params.with_control)
     probe = Probe.objects.create(
         kind=Probe.KIND,
         project=project_for(by, project),
@@ -89,6 +89,16 @@ def queue_probe(request: ProbeRequest, by=None, project: Project | None = None) 
     probe = create_probe(request, by, project)
     ledger.enqueue(probe)
     return probe
+
+
+def check_lm(language_model: LanguageModel, device: str, dtype: str, with_control: bool) -> None:
+    """Raise EngineError or NotProbed unless the LM, and the control beside it, can be loaded like this somewhere."""
+    language_models.check_where(language_model.name, device, dtype)
+    if with_control and dtype in QUANTIZED:
+        raise NotProbed(
+            f"Random weights, the control, are not drawn in {dtype}; leave the control out, or choose one of "
+            f"{', '.join(FLOATS)}."
+        )
 
 
 def find_probe(number: int, user=None) -> Probe:

@@ -21,6 +21,7 @@ from kgharvest.access import Action, allowed_actions, researcher_required, visib
 from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of
+from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
 from kgharvest.jobs import workers
 from kgharvest.models import Job, RelationSet
@@ -66,7 +67,7 @@ def probe_new(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         try:
             return redirect(queue_probe(form.request(), request.user, chosen_project(form, request)))
-        except DomainError as refusal:
+        except (DomainError, EngineError) as refusal:
             form.add_error(None, str(refusal))
     return render(request, "probing/probes/probe_new.html", {"form": form, "sets": form.choices_by_set()})
 

@@ -183,6 +183,9 @@ def test_what_the_same_judge_showed_in_earlier_rounds_says_how_accurate_its_labe
     assert accuracy_by_label(first.judge_runs.get()) == ASSUMED_ACCURACY
     # Beside one accepted and one rejected each: 16 of 18 true, 8 of 18 false, 0 of 4 others.
     assert accuracy_by_label(again) == {"true": 17 / 20, "false": 9 / 20, "other": 1 / 6}
+    again.dtype = "nf4"
+    assert accuracy_by_label(again) == ASSUMED_ACCURACY  # no number format tells of another one
+    again.dtype = "float32"
     Round.objects.filter(pk=first.pk).update(source=Round.Source.SIMULATED)
     assert accuracy_by_label(again) == ASSUMED_ACCURACY  # simulated people tell nothing of a judge
 

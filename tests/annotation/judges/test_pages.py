@@ -62,7 +62,7 @@ def test_the_form_offers_the_devices_that_workers_have(round, researcher_client,
     [select] = re.findall(r'<select name="device".*?</select>', researcher_client.get(f"{PAGE}new/").text, re.DOTALL)
 
     refused = researcher_client.post(f"{PAGE}new/", form | {"device": "tpu"}).text
-    local = form | {"judge_kind": "score", "model": "embedded", "threshold": "-5", "dtype": "int8"}
+    local = form | {"judge_kind": "score", "model": "some/lm", "threshold": "-5", "dtype": "int8"}
     on_a_cpu = researcher_client.post(f"{PAGE}new/", local).text
     researcher_client.post(f"{PAGE}new/", local | {"device": "cuda:0"})
 
@@ -70,7 +70,7 @@ def test_the_form_offers_the_devices_that_workers_have(round, researcher_client,
     assert "Select a valid choice. tpu is not one" in refused
     assert "Weights in int8 need an NVIDIA GPU" in on_a_cpu
     run = JudgeRun.objects.get()
-    assert (run.queue, run.lm) == ("gpu", "embedded on cuda:0, int8")
+    assert (run.queue, run.lm) == ("gpu", "some/lm on cuda:0, int8")
 
 
 @pytest.mark.parametrize("named", [{"model": "some/lm", "revision": "v1"}, {"model": "some/lm@v1"}])

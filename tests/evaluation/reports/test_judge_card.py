@@ -110,12 +110,13 @@ def test_each_thing_that_differs_alone_has_its_effect(round):
     more_true = run_by_rank(round, lambda *_: "true", name="b", prompt="{statement} is True, or False?", **asked)
     run_by_rank(round, calls_27_true, name="c", prompt="{statement} False or True?", **asked)
     run_by_rank(round, calls_27_true, name="d", prompt=run.prompt, relation_texts=other_order)
+    run_by_rank(round, calls_27_true, name="e", prompt=run.prompt, dtype="nf4", **asked)
 
     card = card_of(round, run)
 
     effects = {change["run"]: change for change in card["other_runs"]}
-    assert [effects[name]["differs"] for name in "bcd"] == [
-        ["wording of the prompt"], ["order of the labels"], ["order of the examples"],
+    assert [effects[name]["differs"] for name in "bcde"] == [
+        ["wording of the prompt"], ["order of the labels"], ["order of the examples"], ["number format"],
     ]  # fmt: skip
     assert (effects["b"]["n_to_true"], effects["b"]["n_from_true"], effects["c"]["n_differing"]) == (11, 0, 0)
     assert effects["b"]["p_holm"] == effects["b"]["p"] == pytest.approx(2 / 2**11)  # the others differ in nothing

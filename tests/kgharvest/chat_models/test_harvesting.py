@@ -15,8 +15,11 @@ from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
 from kgharvest.chat_models.options import BadChatOption, ChatOptions, from_json, to_json
 from kgharvest.chat_models.services import API_KEY_VARIABLE, NoEndpoint
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine import chat_completions
+from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.types import HarvestParams
+from kgharvest.harvests import language_models
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.harvests.launches import plan_launch
 from kgharvest.harvests.runner import HarvestRequest, NoChatModel, create_harvest_job, requests_for
@@ -114,6 +117,20 @@ def test_an_lm_that_is_named_scores_and_ranks_what_was_listed():
     assert all(score < 0 for score in scores)
     assert job.job_prompts.count() == 2
     assert job.summary["chat"]["scorer"] == "embedded"
+
+
+def test_the_lm_that_scores_may_have_a_revision(monkeypatch):
+    loaded = []
+
+    def load_small(name, revision, *where):
+        loaded.append((name, revision))
+        return load_compact(EMBEDDED_LMS["embedded-small"])
+
+    monkeypatch.setattr(language_models, "_load", load_small)
+    with harvesting(scorer=str(language_models.get_language_model("some/bert@v1"))) as (_, job):
+        done(job)
+
+    assert (job.status, job.error, loaded) == (Job.Status.SUCCEEDED, "", [("some/bert", "v1")])
 
 
 def test_max_tuples_ends_the_asking():

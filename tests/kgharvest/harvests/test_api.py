@@ -47,7 +47,7 @@ def test_a_launch_says_where_its_lms_are_and_in_which_format(api, enqueued):
     asked = {"relations": [factories.make_relation().pk], "models": ["embedded"], "settings": ["human"]}
 
     api.post(LAUNCHES, asked, JSON)
-    api.post(LAUNCHES, asked | {"device": "cuda:1", "dtype": "int8"}, JSON)
+    api.post(LAUNCHES, asked | {"models": ["some/bert"], "device": "cuda:1", "dtype": "int8"}, JSON)
 
     usual, other = HarvestJob.objects.order_by("pk")
     assert [(job.payload["device"], job.payload["dtype"]) for job in (usual, other)] == [

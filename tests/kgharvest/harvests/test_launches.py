@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils import timezone
 
+from kgharvest.chat_models.options import ChatOptions
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
 from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
@@ -230,6 +231,15 @@ def test_what_short_entities_took_tells_nothing_of_longer_ones_unless_they_share
         f"{past.language_model.name} × multi, entities of up to 3 tokens"
     ]
     assert plan_launch([shared], NOW).estimate.seconds == 8
+
+
+def test_how_long_entities_may_be_matters_not_to_what_a_chat_model_lists():
+    chat = ChatOptions(base_url="http://127.0.0.1:9/v1")
+    [past] = make_requests(1, setting="llm", chat=chat)
+    make_job_for(past, took_s=8, payload=payload_of(past))
+    other = replace(past, relation=factories.make_relation(), params=HarvestParams(max_entity_tokens=6))
+
+    assert plan_launch([other], NOW).estimate.seconds == 8
 
 
 def test_where_harvests_differ_the_past_of_their_arity_tells_what_is_left():

@@ -8,7 +8,7 @@ import pytest
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.networks.placement import DTYPES
-from kgharvest.engine.types import BadPrompt, HarvestParams, HarvestSpec
+from kgharvest.engine.types import BadPrompt, EngineError, HarvestParams, HarvestSpec
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models, runner
 from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, create_harvest_job
@@ -213,6 +213,38 @@ def test_a_revision_may_stand_after_a_hub_id(find):
 def test_what_is_no_revision_is_no_name_either(find, name):
     with pytest.raises(NotFound):
         find(name)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("find", [language_models.get_language_model, language_models.language_model_for_pages])
+def test_folders_and_embedded_lms_have_no_revisions(find, tmp_path, settings):
+    settings.MODEL_ROOTS = [tmp_path]
+    folder = make_model_folder(tmp_path / "some" / "bert")
+    find(str(folder))
+
+    for name in ("embedded", str(folder)):
+        with pytest.raises(NotFound, match=r"revision|There is no model"):
+            find(name, "v1")
+    assert find("some/bert@v1").name == "some/bert"  # of the hub, though there is a folder of that name below the roots
+
+
+@pytest.mark.django_db
+def test_a_folder_whose_name_looks_like_a_revision_is_found_or_must_be_named_as_one(tmp_path, settings, monkeypatch):
+    settings.MODEL_ROOTS = [tmp_path]
+    folder = make_model_folder(tmp_path / "bert@v2")
+    monkeypatch.chdir(tmp_path)
+
+    found = language_models.language_model_for_pages("bert@v2")
+    assert (found.name, found.revision) == (str(folder), "")
+    with pytest.raises(NotFound, match=r"write \./bert@v2 for the folder"):
+        language_models.get_language_model("bert@v2")
+    assert language_models.get_language_model("./bert@v2") == found
+
+
+@pytest.mark.parametrize("where", [("cuda", "float32"), ("cpu", "bfloat16")])
+def test_an_lm_behind_a_server_is_where_the_server_has_it(where):
+    with pytest.raises(EngineError, match="runs behind a server"):
+        language_models.check_where("http://127.0.0.1:8000/v1#some/lm", *where)
 
 
 @pytest.mark.django_db

@@ -338,6 +338,22 @@ def test_the_same_job_of_the_project_does(enqueued, has_project):
         ledger.retry(failed)
 
 
+def test_of_many_new_jobs_those_without_a_message_are_sent_while_all_workers_are_busy(enqueued):
+    jobs = [factories.make_harvest_job() for _ in range(2 * ledger.ENQUEUED_PER_IDLE_PROCESS)]
+    ledger.enqueue_many(jobs)
+    n_sent = len(enqueued)
+    worker = factories.make_worker(timezone.now(), queues=["harvest"])
+    busy = {"owner_token": uuid4(), "lease_expires_at": timezone.now() + timedelta(minutes=1), "worker": worker}
+    Job.objects.filter(pk__in=enqueued).update(status=Job.Status.RUNNING, **busy)
+
+    ledger.reap(timezone.now())
+
+    assert (n_sent, len(enqueued)) == (
+        ledger.ENQUEUED_PER_IDLE_PROCESS,
+        ledger.ENQUEUED_PER_IDLE_PROCESS + ledger.ENQUEUED_PER_REAP,
+    )
+
+
 def test_of_many_jobs_that_are_retried_the_reaper_wakes_workers_for_most(enqueued):
     jobs = [factories.make_harvest_job(Job.Status.FAILED) for _ in range(ledger.ENQUEUED_PER_IDLE_PROCESS + 2)]
 

@@ -74,11 +74,16 @@ def test_a_device_of_a_worker_is_offered_and_asked(researcher_client, capitals, 
 
     refused = researcher_client.post(NEW, filled_in(capitals, device="cuda:1"))
     without_gpu = researcher_client.post(NEW, filled_in(capitals, dtype="int8"))
-    researcher_client.post(NEW, filled_in(capitals, device="cuda:0", dtype="int8"))
+    on_gpu = filled_in(capitals, device="cuda:0", dtype="int8", other_model="some/bert")
+    small = researcher_client.post(NEW, filled_in(capitals, device="cuda:0", dtype="int8"))
+    with_control = researcher_client.post(NEW, on_gpu | {"with_control": "on"})
+    researcher_client.post(NEW, on_gpu)
 
     assert "cuda:1 is not one of the available choices" in refused.text
     assert "Weights in int8 need an NVIDIA GPU" in without_gpu.text
-    assert Probe.objects.get().lm == "embedded-small on cuda:0, int8"
+    assert "embedded-small is small and never in int8" in small.text
+    assert "Random weights, the control, are not drawn in int8" in with_control.text
+    assert Probe.objects.get().lm == "some/bert on cuda:0, int8"
 
 
 def test_the_empty_list_says_what_a_probe_is_and_offers_the_demo_set(researcher_client):

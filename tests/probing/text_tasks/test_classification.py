@@ -68,8 +68,9 @@ def test_the_prompt_that_is_found_beats_the_majority(files, rows, capsys):
 
 
 def test_triggers_and_label_tokens_are_kept_as_ids(files):
-    record = classified(files, no_control=True)["autoprompt", False]
+    record = classified(files, no_control=True, dtype="bfloat16")["autoprompt", False]
 
+    assert record["dtype"] == "bfloat16"
     texts = load_compact(EMBEDDED_LMS["embedded-small"]).tokens.texts()
     assert [texts[token] for token in record["trigger_ids"]] == record["trigger"]
     assert record["prompt"] == f"{{sentence}} {' '.join(record['trigger'])} [P] ."

@@ -16,14 +16,14 @@ LEARNED = [name for name, method in METHODS.items() if method.parameters]
 BUDGET = LearningBudget(iterations=4, epochs=2, triggers=3)
 
 
-@pytest.fixture(scope="module")
-def coarse_lm():
-    return load_compact(EMBEDDED_LMS["embedded-small"], dtype="bfloat16")
+@pytest.fixture(scope="module", params=["bfloat16", "float16"])
+def coarse_lm(request):
+    return load_compact(EMBEDDED_LMS["embedded-small"], dtype=request.param)
 
 
 @pytest.mark.parametrize("method", LEARNED)
 @pytest.mark.parametrize("known", ["made_of"], indirect=True)
-def test_methods_learn_in_bfloat16_nearly_what_they_learn_in_float32(known, coarse_lm, method):
+def test_methods_learn_nearly_what_they_learn_in_float32(known, coarse_lm, method):
     task = ProbeTask("made_of", known.prompts[0], tuple(known.prompts), known.train, known.dev, known.test)
 
     exact, coarse = (probe(learn(lm, method, [task], BUDGET)[0].answerer, known.test) for lm in (known.lm, coarse_lm))
