@@ -35,9 +35,8 @@ LM_NAMES_HELP = (  # for commands, forms and the API
     "LM behind a server"
 )
 PROBED_LM_NAMES_HELP = "a folder on this machine with an LM, or a hub id, perhaps with @REVISION; no LM behind a server"
-REVISION = re.compile(
-    r"(?!.*\.\.)\w[\w./-]*", re.ASCII
-)  # a branch, tag or commit; the hub's cache has folders named so
+# A branch, tag or commit; the hub's cache has files that are named so.
+REVISION = re.compile(r"(?!.*\.\.)\w[\w./-]*", re.ASCII)
 WITH_REVISION = re.compile(rf"({HUB_ID.pattern})@(?P<revision>{REVISION.pattern})", re.ASCII)
 KEPT = 2  # LMs in memory, the ones used last
 

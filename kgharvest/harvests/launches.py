@@ -161,7 +161,7 @@ def _refusal(request: HarvestRequest, by) -> str | None:
 
 
 def _pace_key(request: HarvestRequest) -> PaceKey:
-    arity, setting = request.relation.arity, request.setting
+    setting, arity = request.setting, request.relation.arity
     n_candidates = _n_candidates(request.params, setting, arity)
     return PaceKey(request.language_model.pk, lm_of(request), setting, arity, n_candidates)
 
@@ -171,9 +171,10 @@ def _n_candidates(params: HarvestParams, setting: str, arity: int) -> int:
     return params.n_candidates_in_all(arity) if setting in PROMPT_SETTINGS else params.n_candidates
 
 
-def _params_of(sizes: Sequence[Any]) -> HarvestParams:
-    """sizes: of SIZE_COLUMNS, None where a payload has none."""
-    return HarvestParams(**{name: size for name, size in zip(SIZE_PARAMS, sizes, strict=True) if size is not None})
+def _n_asked(sizes: Sequence[Any], setting: str, arity: int) -> int:
+    """Return the same of a job. sizes: of SIZE_COLUMNS, None where its payload has none."""
+    asked = {name: size for name, size in zip(SIZE_PARAMS, sizes, strict=True) if size is not None}
+    return _n_candidates(HarvestParams(**asked), setting, arity)
 
 
 def _kind_in_words(request: HarvestRequest) -> str:
@@ -210,14 +211,10 @@ def _median_seconds(pace_key: PaceKey) -> float | None:
         started_at__isnull=False,
     )
     latest = past.order_by("-pk").values_list("started_at", "finished_at", *SIZE_COLUMNS)[:JOBS_FOR_A_MEDIAN]
-
-    def n_candidates(sizes: Sequence[Any]) -> int:
-        return _n_candidates(_params_of(sizes), pace_key.setting, pace_key.arity)
-
     durations = [
         (end - start).total_seconds()
         for start, end, *sizes in latest
-        if 1 / LIKE_MANY <= n_candidates(sizes) / pace_key.n_candidates <= LIKE_MANY
+        if 1 / LIKE_MANY <= _n_asked(sizes, pace_key.setting, pace_key.arity) / pace_key.n_candidates <= LIKE_MANY
     ]
     return median(durations) if durations else None
 
@@ -315,7 +312,7 @@ def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> fl
     unfinished = launch.jobs.unfinished().values_list(*kinds, *SIZE_COLUMNS)
     waiting: Counter[PaceKey] = Counter()
     for lm_id, lm, setting, arity, *sizes in unfinished:
-        waiting[PaceKey(lm_id, lm, setting, arity, _n_candidates(_params_of(sizes), setting, arity))] += 1
+        waiting[PaceKey(lm_id, lm, setting, arity, _n_asked(sizes, setting, arity))] += 1
     at_pace = waiting.total() / per_minute * 60 if per_minute else None
     if at_pace is not None and launch.jobs.order_by().values(*kinds).distinct().count() == 1:
         return at_pace
