@@ -120,4 +120,4 @@ def test_an_argument_that_is_not_utf_8_is_said():
 @pytest.mark.django_db
 def test_a_revision_that_cannot_be_stored_is_said():
     with pytest.raises(CommandError, match="of the LM's revision has 101 characters; give one of 1 to 100"):
-        call_command("harvest", relation=[factories.make_relation().path], revision="r" * 101)
+        call_command("harvest", model=["some/bert"], relation=[factories.make_relation().path], revision="r" * 101)
