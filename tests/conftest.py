@@ -223,7 +223,7 @@ def enqueued(monkeypatch) -> list[int]:
     from kgharvest.jobs import ledger
 
     sent: list[int] = []
-    monkeypatch.setattr(ledger, "_send", lambda job_id, queue: sent.append(job_id))
+    monkeypatch.setattr(ledger, "send", lambda job_id, queue: sent.append(job_id))
     monkeypatch.setattr(ledger.transaction, "on_commit", lambda call: call())
     return sent
 

@@ -19,7 +19,7 @@ from evaluation.judged_kg.rows import JudgedKG
 from evaluation.judged_kg.store import in_process, store_of
 from kgharvest.bulk.file_writing import escape_formula
 from kgharvest.errors import DomainError
-from kgharvest.jobs.child_processes import TookTooLong
+from kgharvest.operations.child_processes import TookTooLong
 
 LONGEST_QUERY = 10_000  # characters
 MOST_ROWS = 10_000

@@ -18,8 +18,8 @@ from evaluation.judged_kg.formats import Export
 from evaluation.judged_kg.rows import COUNTS, JudgedKG
 from kgharvest import code_version
 from kgharvest.errors import DomainError
-from kgharvest.jobs.child_processes import Output, run_limited
 from kgharvest.models import HarvestedTuple
+from kgharvest.operations.child_processes import Output, run_limited
 
 PROCESS = "evaluation.judged_kg.sparql_process"
 MOST_TUPLES_ON_PAGES = 20_000  # of a round whose store a page may make while somebody waits

@@ -1,4 +1,4 @@
-"""The ledger of jobs: enqueue, claim, heartbeat, finish, cancel, retry, reap.
+"""The ledger of jobs: enqueue, claim, heartbeat, finish, cancel, retry.
 
 The broker only wakes workers, the database is the truth. A message may come twice, late or never; a worker may die at
 any line. Every change of state is one conditional UPDATE whose row count is checked, so whoever comes second does
@@ -29,7 +29,7 @@ from kgharvest.audit.tables import batched
 from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress, ignore
 from kgharvest.errors import DomainError, is_connection_lost
 from kgharvest.jobs import messages, workers
-from kgharvest.jobs.queues import QUEUES, queue_of
+from kgharvest.jobs.queues import queue_of
 from kgharvest.models import Job, Worker
 from kgharvest.operations.clock import shared_now
 from kgharvest.operations.logs import request_id
@@ -38,7 +38,6 @@ from kgharvest.registries import hook
 logger = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
-ENQUEUED_PER_REAP = 4  # while all workers are busy: so many of a queue's messages are on their way, and no more
 SENT_ANEW_AFTER = timedelta(minutes=5)  # then, as the broker may have lost them
 ENQUEUED_PER_IDLE_PROCESS = 10  # for each process that could take a job, if there were a message for it
 DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # or was for a moment; InterfaceError: a connection that was cut
@@ -67,7 +66,7 @@ def enqueue(job: Job) -> None:
 
     A broker that is down or hangs costs time, not the job, and whoever asks a second at most (jobs.messages).
     """
-    transaction.on_commit(lambda: _send(job.pk, queue_of(job.kind, job.payload)))
+    transaction.on_commit(lambda: send(job.pk, queue_of(job.kind, job.payload)))
 
 
 def enqueue_many(jobs: Sequence[Job]) -> None:
@@ -84,7 +83,7 @@ def enqueue_many(jobs: Sequence[Job]) -> None:
 
 
 def _send_all(queues: Mapping[int, str]) -> None:
-    transaction.on_commit(lambda: [_send(job_id, queue) for job_id, queue in queues.items()])
+    transaction.on_commit(lambda: [send(job_id, queue) for job_id, queue in queues.items()])
 
 
 def enqueue_once(kind: str) -> None:
@@ -106,7 +105,7 @@ def delete_ended(kind: str) -> None:
         Job.objects.filter(pk__in=some).delete()
 
 
-def _send(job_id: int, queue: str) -> None:
+def send(job_id: int, queue: str) -> None:
     if not messages.send(job_id, queue, request_id.get()):
         logger.info("No message was sent for job %s; the reaper sends one.", job_id)
 
@@ -378,42 +377,13 @@ def _first_of_each_queue(queues: Mapping[int, str], now: datetime) -> dict[int, 
 # -- lost jobs ---------------------------------------------------------------------------------------------------------
 
 
-def reap(now: datetime) -> None:
-    """Fail jobs whose workers keep dying; enqueue lost and stale jobs of the queues that somebody takes again."""
+def fail_lost(now: datetime) -> None:
+    """Fail jobs whose workers keep dying."""
     lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
     for job_id in list(lost_for_good.values_list("pk", flat=True)):
         with transaction.atomic():
             if lost_for_good.filter(pk=job_id).update(**_ended(Job.Status.FAILED), error=GAVE_UP):
                 _tell_ended([job_id])
-    _route(now)
-    idle = workers.idle_processes(now) or dict.fromkeys(QUEUES, 0)
-    for queue in sorted(idle, key=QUEUES.index):  # urgent ones first
-        if idle[queue]:
-            enqueue_stale(now, ENQUEUED_PER_IDLE_PROCESS * idle[queue], queue)
-            continue
-        sent = Job.objects.filter(queue=queue, status=Job.Status.QUEUED, enqueued_at__gt=now - SENT_ANEW_AFTER)
-        on_their_way = sent.order_by("enqueued_at")[:ENQUEUED_PER_REAP]  # else PostgreSQL looks from the newest job on
-        enqueue_stale(now, ENQUEUED_PER_REAP - on_their_way.count(), queue)
-
-
-def _route(now: datetime) -> None:
-    """Give jobs a queue that a web server of an older version has made without one."""
-    for job in Job.objects.claimable(now).filter(queue=""):
-        Job.objects.filter(pk=job.pk, queue="").update(queue=queue_of(job.kind, job.payload))
-
-
-def enqueue_stale(now: datetime, most: int, queue: str) -> None:
-    """Send messages for at most `most` jobs of a queue that none is on its way for."""
-    stale = _stale(now).filter(queue=queue)
-    for job_id in list(stale.order_by("pk").values_list("pk", flat=True)[:most]):
-        if stale.filter(pk=job_id).update(enqueued_at=now):  # another worker's reaper may have been faster
-            _send(job_id, queue)
-
-
-def send_in_place_of(job_id: int, now: datetime) -> None:
-    """Send a message for one job of the queue of this one, whose message is used up, if one waits without."""
-    for queue in Job.objects.filter(pk=job_id).values_list("queue", flat=True):
-        enqueue_stale(now, 1, queue)
 
 
 def put_back(job_id: int) -> None:
@@ -424,10 +394,3 @@ def put_back(job_id: int) -> None:
 def _long_before(now: datetime) -> datetime:
     """Return when a message was sent that no longer counts, as one on its way neither."""
     return now - max(SENT_ANEW_AFTER, timedelta(seconds=settings.JOB_STALE_AFTER_S + 1))
-
-
-def _stale(now: datetime):
-    """Return claimable jobs whose last message was sent too long ago, or before they were lost."""
-    sent_long_ago = Q(enqueued_at__lt=now - timedelta(seconds=settings.JOB_STALE_AFTER_S))
-    lost_since = Q(status=Job.Status.RUNNING, enqueued_at__lt=F("lease_expires_at"))
-    return Job.objects.claimable(now).filter(sent_long_ago | lost_since)

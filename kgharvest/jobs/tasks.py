@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 
 from kgharvest.celery import app
 from kgharvest.harvests import language_models
-from kgharvest.jobs import devices, ledger, turns, workers
+from kgharvest.jobs import devices, ledger, reaper, turns, workers
 from kgharvest.jobs.queues import GPU
 from kgharvest.operations.clock import shared_now
 from kgharvest.operations.logs import logged_under
@@ -53,7 +53,7 @@ def _run_job(woken_for: int) -> None:
         workers.report_in_memory(language_models.in_memory())
         try:
             if not is_put_back:
-                ledger.send_in_place_of(woken_for, shared_now())
+                reaper.send_in_place_of(woken_for, shared_now())
         except ledger.DATABASE_IS_AWAY:
             logger.warning("After job %s the database is away; the reaper enqueues what waits.", woken_for)
 
@@ -79,7 +79,7 @@ def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bo
         is_draining = workers.beat(spec, now, is_leaving).is_draining
         if workers.has_turn(now):
             workers.forget_gone(now)
-            ledger.reap(now)
+            reaper.reap(now)
             for path in settings.PERIODIC_TASKS:
                 _run_periodic_task(path, now)
         return is_draining

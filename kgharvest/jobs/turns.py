@@ -3,7 +3,7 @@
 A message stands for one job of its queue, whichever. A worker that holds an LM in memory takes one that wants that LM
 first, so that LMs are loaded seldom. It does so within bounds: once a younger job of the queue was begun more than
 OVERTAKEN_AT_MOST before, the oldest one is next whatever it wants. A job whose turn another one took has the message of
-that other one left, and the reaper besides, as for every job (kgharvest.jobs.ledger).
+that other one left, and the reaper besides, as for every job (kgharvest.jobs.reaper).
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from evaluation.models import Report
 from evaluation.rendering.formats import markdown_of
 from evaluation.reports.document import tables_to_read
 from kgharvest.errors import DomainError
-from kgharvest.jobs.child_processes import Supervisor
 from kgharvest.jobs.queues import URGENT
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
+from kgharvest.operations.child_processes import Supervisor
 from kgharvest.pages.number_format import seconds
 from kgharvest.relations.services import load_shipped_sets
 

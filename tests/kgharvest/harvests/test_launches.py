@@ -13,7 +13,7 @@ from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
 from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
 from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, lm_of, payload_of, unique_key_of
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, reaper
 from kgharvest.models import HarvestJob, Job, Launch
 from tests import factories
 
@@ -138,7 +138,7 @@ def test_of_a_large_launch_the_reaper_wakes_workers_for_most(enqueued):
 
     assert enqueued == list(launch.jobs.order_by("pk").values_list("pk", flat=True))[:-2]
     factories.make_worker(timezone.now(), queues=["harvest"])
-    ledger.reap(timezone.now())
+    reaper.reap(timezone.now())
     assert enqueued == list(launch.jobs.order_by("pk").values_list("pk", flat=True))
 
 

@@ -13,7 +13,7 @@ from django.db import OperationalError as DatabaseIsLocked
 from django.utils import timezone
 
 from kgharvest.engine.types import BadSeed, Progress
-from kgharvest.jobs import ledger, tasks
+from kgharvest.jobs import ledger, reaper, tasks
 from kgharvest.jobs.workers import WorkerSpec
 from kgharvest.models import HarvestedTuple, Job, KnowledgeTuple
 from kgharvest.operations.clock import shared_now
@@ -349,11 +349,11 @@ def test_of_many_new_jobs_those_without_a_message_are_sent_while_all_workers_are
     busy = {"owner_token": uuid4(), "lease_expires_at": timezone.now() + timedelta(minutes=1), "worker": worker}
     Job.objects.filter(pk__in=enqueued).update(status=Job.Status.RUNNING, **busy)
 
-    ledger.reap(timezone.now())
+    reaper.reap(timezone.now())
 
     assert (n_sent, len(enqueued)) == (
         ledger.ENQUEUED_PER_IDLE_PROCESS,
-        ledger.ENQUEUED_PER_IDLE_PROCESS + ledger.ENQUEUED_PER_REAP,
+        ledger.ENQUEUED_PER_IDLE_PROCESS + reaper.ENQUEUED_PER_REAP,
     )
 
 
@@ -363,7 +363,7 @@ def test_of_many_jobs_that_are_retried_the_reaper_wakes_workers_for_most(enqueue
     assert ledger.retry_all(Job.objects.all()) == len(jobs)
     assert enqueued == [job.pk for job in jobs[: ledger.ENQUEUED_PER_IDLE_PROCESS]]
     factories.make_worker(timezone.now(), queues=["harvest"])
-    ledger.reap(timezone.now())
+    reaper.reap(timezone.now())
     assert enqueued == [job.pk for job in jobs]
 
 
@@ -383,8 +383,8 @@ def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(enqueued):
 def test_a_lost_job_is_enqueued_again_at_once(enqueued, settings):
     job = make_running_job(NOW, enqueued_at=NOW - timedelta(seconds=5))
 
-    ledger.reap(NOW + timedelta(seconds=1))
-    ledger.reap(NOW + timedelta(seconds=2))
+    reaper.reap(NOW + timedelta(seconds=1))
+    reaper.reap(NOW + timedelta(seconds=2))
 
     assert enqueued == [job.pk]
 
@@ -393,10 +393,10 @@ def test_a_job_nobody_took_is_enqueued_again_after_a_while(enqueued, settings):
     job = factories.make_harvest_job(enqueued_at=NOW)
     stale_after = timedelta(seconds=settings.JOB_STALE_AFTER_S)
 
-    ledger.reap(NOW + stale_after)
+    reaper.reap(NOW + stale_after)
     assert enqueued == []
-    ledger.reap(NOW + stale_after + timedelta(seconds=1))
-    ledger.reap(NOW + stale_after + timedelta(seconds=2))
+    reaper.reap(NOW + stale_after + timedelta(seconds=1))
+    reaper.reap(NOW + stale_after + timedelta(seconds=2))
     assert enqueued == [job.pk]
 
 
@@ -418,7 +418,7 @@ def test_a_task_that_does_not_reach_the_database_leaves_its_job_waiting(monkeypa
 
     job = factories.make_harvest_job()
     monkeypatch.setattr(ledger, "claim", refuse)
-    monkeypatch.setattr(ledger, "enqueue_stale", refuse)
+    monkeypatch.setattr(reaper, "enqueue_stale", refuse)
 
     tasks.run_job(job.pk)
 
@@ -434,15 +434,15 @@ def test_messages_do_not_pile_up_while_all_workers_are_busy(enqueued):
         factories.make_harvest_job(enqueued_at=NOW)
 
     for seconds in range(0, int((later - NOW).total_seconds()), 5):
-        ledger.reap(NOW + timedelta(seconds=seconds))
+        reaper.reap(NOW + timedelta(seconds=seconds))
 
-    assert 0 < len(enqueued) <= 2 * ledger.ENQUEUED_PER_REAP
+    assert 0 < len(enqueued) <= 2 * reaper.ENQUEUED_PER_REAP
 
 
 def test_a_job_whose_workers_keep_dying_fails_with_advice(enqueued):
     job = make_running_job(NOW, attempts=3)
 
-    ledger.reap(NOW + timedelta(seconds=1))
+    reaper.reap(NOW + timedelta(seconds=1))
 
     job.refresh_from_db()
     assert job.status == Job.Status.FAILED
@@ -453,7 +453,7 @@ def test_a_job_whose_workers_keep_dying_fails_with_advice(enqueued):
 def test_a_job_in_good_hands_is_left_alone(enqueued):
     job = make_running_job(NOW + timedelta(minutes=1))
 
-    ledger.reap(NOW)
+    reaper.reap(NOW)
 
     job.refresh_from_db()
     assert job.status == Job.Status.RUNNING
@@ -462,24 +462,24 @@ def test_a_job_in_good_hands_is_left_alone(enqueued):
 
 def test_stale_messages_of_urgent_jobs_are_sent_first(enqueued, settings):
     long_ago = NOW - timedelta(hours=1)
-    for _ in range(2 * ledger.ENQUEUED_PER_REAP):
+    for _ in range(2 * reaper.ENQUEUED_PER_REAP):
         factories.make_harvest_job(enqueued_at=long_ago)
     urgent = Job.objects.create(kind="mark_sensitive", enqueued_at=long_ago)
 
-    ledger.reap(NOW)
+    reaper.reap(NOW)
 
     assert enqueued[0] == urgent.pk
-    assert len(enqueued) == 1 + ledger.ENQUEUED_PER_REAP
+    assert len(enqueued) == 1 + reaper.ENQUEUED_PER_REAP
 
 
 def test_messages_are_sent_only_for_jobs_that_somebody_takes(enqueued):
     long_ago = NOW - timedelta(hours=1)
-    for _ in range(2 * ledger.ENQUEUED_PER_REAP):  # they would be sent before the harvest, again and again
+    for _ in range(2 * reaper.ENQUEUED_PER_REAP):  # they would be sent before the harvest, again and again
         factories.make_harvest_job(enqueued_at=long_ago, payload={"device": "cuda"})
     harvest = factories.make_harvest_job(enqueued_at=long_ago)
     factories.make_worker(NOW, queues=["urgent", "light", "harvest"])
 
-    ledger.reap(NOW)
+    reaper.reap(NOW)
 
     assert enqueued == [harvest.pk]
 
@@ -488,7 +488,7 @@ def test_jobs_that_an_older_version_made_get_their_queue(enqueued):
     job = factories.make_harvest_job(enqueued_at=NOW - timedelta(hours=1))
     Job.objects.update(queue="")
 
-    ledger.reap(NOW)
+    reaper.reap(NOW)
 
     job.refresh_from_db()
     assert (job.queue, enqueued) == ("harvest", [job.pk])
@@ -500,7 +500,7 @@ def test_processes_that_wait_for_messages_get_more_of_them(enqueued):
     worker = factories.make_worker(NOW, n_processes=3)
     make_running_job(NOW + timedelta(minutes=1), worker=worker)
 
-    ledger.reap(NOW)
+    reaper.reap(NOW)
 
     assert len(enqueued) == 2 * ledger.ENQUEUED_PER_IDLE_PROCESS
 

@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from kgharvest.engine.types import Progress
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, reaper
 from kgharvest.models import HarvestedTuple, Job
 from tests import factories
 from tests.kgharvest.jobs import slow_runner
@@ -80,7 +80,7 @@ def test_a_job_whose_connection_is_cut_is_lost_at_once_and_done_when_taken_up_ag
         assert (job.status, job.attempts, job.max_attempts) == ("running", n_cuts, 3 + n_cuts)
         assert HarvestedTuple.objects.count() == 0
 
-    ledger.reap(timezone.now() + timedelta(milliseconds=1))
+    reaper.reap(timezone.now() + timedelta(milliseconds=1))
     assert enqueued == [job.pk]
     runner(lambda job, heartbeat: lambda: store_three(job))
     ledger.run_job(job.pk)
@@ -96,7 +96,7 @@ def test_a_job_that_makes_the_server_end_the_connection_fails_at_last(runner, en
     for _ in range(ledger.MOST_ATTEMPTS + 1):
         ledger.run_job(job.pk)
 
-    ledger.reap(timezone.now() + timedelta(milliseconds=1))
+    reaper.reap(timezone.now() + timedelta(milliseconds=1))
     job.refresh_from_db()
     assert (job.status, job.attempts) == ("failed", ledger.MOST_ATTEMPTS)
     assert "the database failed during this job as often" in job.error
@@ -131,7 +131,7 @@ def test_what_the_database_refuses_on_a_good_connection_is_an_attempt(runner, en
         job.refresh_from_db()
         assert (job.status, job.attempts) == ("running", n_attempts)
 
-    ledger.reap(timezone.now() + timedelta(milliseconds=1))
+    reaper.reap(timezone.now() + timedelta(milliseconds=1))
     job.refresh_from_db()
     assert (job.status, "the database failed during this job as often" in job.error) == ("failed", True)
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kgharvest.jobs import ledger, tasks, turns
+from kgharvest.jobs import ledger, reaper, tasks, turns
 from kgharvest.models import Job
 from tests import factories
 
@@ -104,7 +104,7 @@ def test_the_message_of_a_job_that_nobody_takes_is_sent_again_at_the_next_look(e
 
     tasks._run_job(job)
     assert enqueued == []
-    ledger.reap(datetime.now(UTC))
+    reaper.reap(datetime.now(UTC))
 
     assert enqueued == [job]
 
@@ -121,14 +121,14 @@ class Workers:
         self.overtaken: dict[int, datetime] = {}  # since when
         self.longest = timedelta()
         self.n_loads = 0
-        monkeypatch.setattr(ledger, "_send", lambda job_id, queue: self.send(job_id))
+        monkeypatch.setattr(ledger, "send", lambda job_id, queue: self.send(job_id))
 
     def send(self, job_id: int) -> None:
         self.messages.extend([job_id] * self.rng.choices([0, 1, 2], [2, 7, 1])[0])
 
     def step(self) -> None:
         self.now += STEP
-        ledger.enqueue_stale(self.now, ledger.ENQUEUED_PER_REAP, "harvest")
+        reaper.enqueue_stale(self.now, reaper.ENQUEUED_PER_REAP, "harvest")
         for number in self.rng.sample(range(len(self.hands)), len(self.hands)):
             self.end(number)
             while self.hands[number] is None and self.messages:
@@ -140,7 +140,7 @@ class Workers:
             ended = Job.objects.filter(pk=job_id, status="running")
             assert ended.update(status="succeeded", owner_token=None, lease_expires_at=None)
             self.hands[number] = None
-            ledger.send_in_place_of(job_id, self.now)
+            reaper.send_in_place_of(job_id, self.now)
 
     def take(self, number: int, woken_for: int) -> None:
         job_id = turns.next_job(woken_for, self.now, self.memory[number] if self.prefers else [])

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from kgharvest.jobs import devices, ledger, tasks, workers
+from kgharvest.jobs import devices, ledger, reaper, tasks, workers
 from kgharvest.jobs.queues import queue_of
 from kgharvest.models import Job, Worker
 from tests import factories
@@ -178,7 +178,7 @@ def test_what_is_done_once_a_minute_is_done_by_one_however_many_there_are(
 def test_a_worker_without_the_turn_beats_and_reaps_nothing(monkeypatch):
     monkeypatch.setattr(tasks, "connection", SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(workers, "has_turn", lambda now: False)
-    monkeypatch.setattr(ledger, "reap", None)
+    monkeypatch.setattr(reaper, "reap", None)
 
     assert tasks.run_periodic_tasks(SPEC) is False
     assert Worker.objects.get().name == SPEC.name

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kgharvest.jobs import child_processes
-from kgharvest.jobs.child_processes import ProgramEnded, Supervisor
+from kgharvest.operations import child_processes
+from kgharvest.operations.child_processes import ProgramEnded, Supervisor
 
 # A program with a child of its own; the child's process id goes to the log once both run.
 WITH_CHILD = """
