@@ -86,8 +86,12 @@ def check_may(user: User, action: Action, project: Project | None) -> None:
         return
     if project is None:
         raise NotAllowed("This is the whole installation's; only a superuser may change it.")
-    roles = " or ".join(role.value for role in Role if role in MAY[action])
+    roles = " or ".join(_roles(action))
     raise NotAllowed(f"You may not {IN_WORDS[action]}: the project {project} allows it to {roles}; ask its owner.")
+
+
+def _roles(action: Action) -> list[str]:
+    return [role.value for role in Role if role in MAY[action]]
 
 
 def allowed_actions(user: User, project: Project | None) -> dict[str, bool]:
@@ -153,6 +157,13 @@ def may_anywhere(user: User, action: Action) -> bool:
     return user.is_active and (user.is_superuser or not MAY[action].isdisjoint(roles_of(user)))
 
 
+def check_may_anywhere(user: User, action: Action) -> None:
+    """Raise NotAllowed unless there is a project in which `user` may do `action`."""
+    if not may_anywhere(user, action):
+        roles = " or ".join(_roles(action))
+        raise NotAllowed(f"Your role does not allow this. Ask the owner of a project for the role {roles}.")
+
+
 def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Send anonymous visitors to the login; answer 403 to annotators."""
 
@@ -167,13 +178,12 @@ def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., Http
 
 
 def worker_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 403 also to those who only look: the page makes something in one of the user's projects."""
+    """Answer 403 to users who may work in no project. API actions call `check_may_anywhere` instead."""
 
     @researcher_required
     @wraps(view)
     def guarded(request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        if not may_anywhere(request.user, Action.WORK):
-            raise NotAllowed("You may look at your projects, not work in them; ask an owner for another role.")
+        check_may_anywhere(request.user, Action.WORK)
         return view(request, *args, **kwargs)
 
     return guarded

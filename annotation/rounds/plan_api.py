@@ -16,7 +16,7 @@ from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.plan import plan_round
 from annotation.rounds.serializers import RoundSerializer, round_from_spec
 from annotation.rounds.services import check_is_draft
-from kgharvest.access import Action
+from kgharvest.access import Action, check_may_anywhere
 from kgharvest.api.input import Filters, FiniteField
 
 
@@ -113,7 +113,8 @@ class DescriptionPlan(PlanView):
         examples=[OpenApiExample("A description", DESCRIPTION, request_only=True)],
     )
     def post(self, request: Request) -> Response:
-        """As for a draft, without making one."""
+        """As for a draft, without making one. Requires the role of owner or researcher in any project."""
+        check_may_anywhere(request.user, Action.WORK)
         return self.plan(request, round_from_spec(request.data))
 
 

@@ -23,7 +23,6 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
-from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.input import StrictSerializer
 from kgharvest.api.views import ApiView, ListView
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
@@ -64,7 +63,6 @@ class ProjectView(ApiView):
 class ProjectList(ListView):
     """Your projects, the newest first."""
 
-    permission_classes = (TokenAllows,)
     serializer_class = ProjectSerializer
 
     def get_queryset(self) -> QuerySet:
@@ -72,7 +70,7 @@ class ProjectList(ListView):
 
     @extend_schema(request=ProjectInput, responses={201: ProjectSerializer}, summary="Make a project")
     def post(self, request: Request) -> Response:
-        """You are its owner."""
+        """You are its owner. Requires the role of owner or researcher in any project."""
 
         def make() -> Response:
             made = create_project(self.sent(ProjectInput)["name"], request.user)

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.forms import ModelForm
 from django.utils.text import slugify
 
-from kgharvest.access import MAY, Action, NotAllowed, bound_to, check_may
+from kgharvest.access import MAY, Action, NotAllowed, bound_to, check_may, check_may_anywhere
 from kgharvest.audit.trail import actor_code, record
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
@@ -83,9 +83,14 @@ def default_project() -> Project:
 
 @transaction.atomic
 def create_project(name: str, by=None) -> Project:
-    """Make a project whose owner is `by`. Raises BadName, NameTaken; NotAllowed for a token bound to a project."""
-    if by is not None and bound_to(by) is not None:
-        raise NotAllowed("This token is bound to a project and makes no other; use one that is not.")
+    """Create a project owned by `by`, or by nobody if None (the operator).
+
+    Raises NotAllowed for users who may work in no project and for tokens bound to one; BadName, NameTaken.
+    """
+    if by is not None:
+        check_may_anywhere(by, Action.WORK)
+        if bound_to(by) is not None:
+            raise NotAllowed("This token is bound to one project. Use an unbound token to create another project.")
     name = _checked(name)
     try:
         with transaction.atomic():

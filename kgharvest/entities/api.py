@@ -10,6 +10,7 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kgharvest.access import Action, check_may
 from kgharvest.api.input import IdField, JsonParser, StrictSerializer
 from kgharvest.api.views import ApiView, ListView
 from kgharvest.entities.models import EntityCandidate, EntityTable
@@ -66,8 +67,10 @@ class SetEntities(ApiView):
 
     @extend_schema(summary="See what makes two entities of a set one")
     def get(self, request: Request, pk: int) -> Response:
-        """404 where the set has no table."""
-        return self.answer(get_object_or_404(EntityTable, relation_set=self._set()))
+        """404 if the set has no table. Requires the role of owner or researcher, as does the page."""
+        relation_set = self._set()
+        check_may(request.user, Action.WORK, relation_set.project)
+        return self.answer(get_object_or_404(EntityTable, relation_set=relation_set))
 
     @extend_schema(
         request={"application/json": EntityTableInput, "multipart/form-data": EntityTableInput},

@@ -12,6 +12,7 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kgharvest.access import Action, check_may_anywhere
 from kgharvest.api.input import CountField, Filters, FiniteField, ProjectField, StrictSerializer, VisibleField
 from kgharvest.api.views import ApiView, DetailView, ListView
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
@@ -171,7 +172,7 @@ class SetImport(ApiView):
     @extend_schema(request=SetFileInput, responses={201: SetSerializer}, summary="Import relations from a file")
     def post(self, request: Request) -> Response:
         """Relations that the set has already are updated, others stay. If anything is wrong, nothing is stored."""
-
+        check_may_anywhere(request.user, Action.WORK)
         sent = self.sent(SetFileInput)
         file = read_relation_file(sent["file"].name, sent["file"].read())
 

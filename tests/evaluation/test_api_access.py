@@ -36,7 +36,7 @@ FILE = b'relation,entities,annotator,label\nlikes,"[""ann"", ""tea""]",a,True\n'
 TABLE: dict[str, str] = {
     "GET rounds/":                                            "401 403 200 200 200 200 200 200",
     "POST rounds/":                                           "401 403 403 403 201 201 201 409",
-    "POST rounds/plan/":                                      "401 403 200 200 200 200 200 409",
+    "POST rounds/plan/":                                      "401 403 403 403 200 200 200 409",
     "POST rounds/import/":                                    "401 403 403 403 201 201 201 409",
     "GET rounds/{open}/":                                     "401 403 200 200 200 200 200 404",
     "PUT rounds/{draft}/":                                    "401 403 403 403 200 200 200 404",
