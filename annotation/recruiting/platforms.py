@@ -136,14 +136,14 @@ class RecruitingPlatform(Protocol):
         """Have it approve many by itself, when it comes to that; only asked if it can."""
 
 
-def check_entry(panel: Panel, parameters: Mapping[str, str]) -> None:
-    """Raise EntryRefused where the platform can tell that it did not send whoever comes with these parameters.
+def check_entry(panel: Panel, parameters: Mapping[str, str]) -> bool:
+    """Return True if the platform has signed the parameters of the entry link, False if there is no signature.
 
-    It may go over the network: never call it in a transaction. Raises PlatformUnavailable.
+    May use the network: never call it in a transaction. Raises EntryRefused if the signature is invalid or missing
+    although required, PlatformUnavailable.
     """
     check = ENTRY_CHECKS.get(Platform(panel.platform))
-    if check is not None:
-        import_string(check)(panel, parameters)
+    return check is not None and import_string(check)(panel, parameters)
 
 
 def option_problems(panel: Panel) -> Iterator[str]:

@@ -19,14 +19,15 @@ from annotation.recruiting.forms import JoinForm
 from annotation.recruiting.panels.identifiers import Unreadable, digest
 from annotation.recruiting.panels.links import BadEntryLink, Entry, read_entry, return_address
 from annotation.recruiting.panels.money import money
-from annotation.recruiting.panels.services import QuotaFull, Status, enter, finish, join, leave
-from annotation.recruiting.platforms import ENTRY_CHECKS, EntryRefused, PlatformUnavailable, check_entry
+from annotation.recruiting.panels.services import PlaceOfAnother, QuotaFull, Status, enter, finish, join, leave
+from annotation.recruiting.platforms import EntryRefused, PlatformUnavailable, check_entry
 from annotation.recruiting.views import WRONG_LINK
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.errors import DomainError
 
-SENT_BY_PLATFORM = "sent_by_platform"  # in the session: the digest of the link that the platform is known to have sent
+SENT_BY_PLATFORM = "sent_by_platform"  # session key: digest of the link whose signature by the platform was checked
+ENTERED = "entered_submissions"  # session key: ids of the submissions that this browser entered
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,7 @@ def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
         return no_access(request, WRONG_LINK, 404)
     try:
         entry = read_entry(panel, request.GET)
-        _check_sent(request, panel, entry)
-        came_at, address = timezone.now(), network_of(request)
-        submission = enter(panel, entry.participant, entry.session, came_at, study=entry.study, address=address)
+        submission = _enter(request, panel, entry)
     except (BadEntryLink, EntryRefused) as refusal:
         return no_access(request, str(refusal), 400)
     except PlatformUnavailable:
@@ -76,6 +75,8 @@ def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
         return show_end(request, QUOTA_FULL, panel, entry, 409)
     except TooManyAttempts as refusal:
         return no_access(request, str(refusal), 429)
+    except PlaceOfAnother as refusal:
+        return no_access(request, str(refusal), 403)
     except DomainError as refusal:
         return no_access(request, str(refusal), 409)
     if request.method == "POST" and "decline" in request.POST:
@@ -84,17 +85,44 @@ def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
     return _go_on(request, submission, entry)
 
 
-def _check_sent(request: HttpRequest, panel: Panel, entry: Entry) -> None:
-    """Have the platform's signature on the link checked, once a browser: a token holds for minutes, consent takes more.
+def _enter(request: HttpRequest, panel: Panel, entry: Entry) -> Submission:
+    """Enter the panel and remember the submission in the browser's session. Raises what `enter` raises."""
+    here = session_annotator(request, panel.round_id)
+    entered = request.session.get(ENTERED, [])
+
+    def holds(submission: Submission) -> bool:
+        if submission.annotator_id:
+            return here is not None and here.pk == submission.annotator_id
+        # Nothing is stored yet. Links without a session id are also opened by link previews, which come first.
+        return submission.pk in entered or not panel.session_parameter
+
+    is_signed = _is_signed(request, panel, entry)
+    submission = enter(
+        panel,
+        entry.participant,
+        entry.session,
+        timezone.now(),
+        study=entry.study,
+        address=network_of(request),
+        holds=None if is_signed else holds,
+    )
+    if submission.pk not in entered:
+        request.session[ENTERED] = [*entered, submission.pk]
+    return submission
+
+
+def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
+    """Return whether the platform has signed the link. The signature is checked once per browser, as it expires.
 
     Raises EntryRefused, PlatformUnavailable.
     """
-    if panel.platform not in ENTRY_CHECKS:
-        return
     sent = digest(f"{panel.pk} {entry.participant} {entry.session}")
-    if request.session.get(SENT_BY_PLATFORM) != sent:
-        check_entry(panel, request.GET)
-        request.session[SENT_BY_PLATFORM] = sent
+    if request.session.get(SENT_BY_PLATFORM) == sent:
+        return True
+    if not check_entry(panel, request.GET):
+        return False
+    request.session[SENT_BY_PLATFORM] = sent
+    return True
 
 
 def _go_on(request: HttpRequest, submission: Submission, entry: Entry) -> HttpResponse:

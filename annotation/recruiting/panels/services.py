@@ -6,6 +6,7 @@ annotator.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -46,6 +47,10 @@ class TookPart(DomainError):
     """Entering again after one's part has ended, or while it goes on by another link."""
 
 
+class PlaceOfAnother(DomainError):
+    """Entering as a participant whose place was taken in another browser."""
+
+
 class PlatformTells(DomainError):
     """Freeing a place by hand whose platform says itself when somebody is gone."""
 
@@ -55,18 +60,28 @@ class PlatformTells(DomainError):
 
 @transaction.atomic
 def enter(
-    panel: Panel, participant: str, session: str, now: datetime, study: str = "", address: str | None = None
+    panel: Panel,
+    participant: str,
+    session: str,
+    now: datetime,
+    study: str = "",
+    address: str | None = None,
+    holds: Callable[[Submission], bool] | None = None,
 ) -> Submission:
-    """Return the submission of a person who comes by the entry link; coming again is the same one.
+    """Return the submission of the participant who opens the entry link; entering again returns the same one.
 
-    session: empty where the platform has none; the participant stands for it then. study: as the link has it. Where
-    all places are taken, and no platform says who is gone, one that was abandoned goes to whoever comes. address: where
-    they come from, of which a panel takes only so many people, as links can be made up. Raises PanelNotOpen, QuotaFull,
-    TookPart, NotForPeople, RoundNotOpen and TooManyAttempts.
+    session: empty if the platform sends none; the participant stands for it then. study: as in the link. If all places
+    are taken and the platform does not report departures, an abandoned place is reassigned. address: network of the
+    browser, for the rate limit. holds: whether this browser holds the place of a submission; None if the platform has
+    signed the link, or the caller vouches for the participant. All participants share the link and their ids can be
+    guessed, so a browser that does not hold a place must name the platform's session id of that place.
+    Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart, NotForPeople, RoundNotOpen and TooManyAttempts.
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
     known = panel.submissions.filter(participant_digest=digest(participant))
     submission = _kept(known, digest(session or participant))
+    if submission is not None:
+        _check_place_is_theirs(submission, session, holds)
     if submission is not None and not _may_resume(submission):
         if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
             raise TookPart("You have taken part in this study already, and your part has ended.")
@@ -88,9 +103,20 @@ def enter(
         session=encrypted(session) if session else "",
         session_digest=digest(session or participant),
         study=study,
-        annotator=_annotator_of_earlier(panel, participant),
+        annotator=_annotator_of_earlier(panel, participant, session, holds),
         entered_at=now,
     )
+
+
+def _check_place_is_theirs(submission: Submission, session: str, holds: Callable[[Submission], bool] | None) -> None:
+    """Raise PlaceOfAnother unless the browser holds the place or names the platform's session id of it."""
+    if holds is None or holds(submission):
+        return
+    if not (session and submission.session and submission.session_digest == digest(session)):
+        raise PlaceOfAnother(
+            "This place was taken in another browser. Open your link there, use your return code, "
+            "or ask the researchers of the study for your return link."
+        )
 
 
 def _kept(known, session_digest: str) -> Submission | None:
@@ -99,7 +125,9 @@ def _kept(known, session_digest: str) -> Submission | None:
     return lasting.first() or known.filter(session_digest=session_digest).first()
 
 
-def _annotator_of_earlier(panel: Panel, participant: str) -> Annotator | None:
+def _annotator_of_earlier(
+    panel: Panel, participant: str, session: str, holds: Callable[[Submission], bool] | None
+) -> Annotator | None:
     """Return as whom the person has judged this round before, with room for another place; None for a newcomer.
 
     Nobody judges a statement twice, by whichever of the round's panels they come.
@@ -112,6 +140,7 @@ def _annotator_of_earlier(panel: Panel, participant: str) -> Annotator | None:
     last = earlier.exclude(annotator=None).filter(annotator__erased_at=None).order_by("-pk").first()
     if last is None:
         return None
+    _check_place_is_theirs(last, session, holds)
     annotator = Annotator.objects.lock(last.annotator_id)
     Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged + panel.statements_per_place)
     return annotator

@@ -11,11 +11,12 @@ from django.contrib import messages
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from annotation.models import Panel, PayEntry, PlatformCommand, Submission
+from annotation.models import Annotator, Panel, PayEntry, PlatformCommand, Submission
 from annotation.recruiting.panels.money import BadMoney, decimal_money, money, parse_money
 from annotation.recruiting.panels.views import managed_panel
 from annotation.recruiting.pay import bonuses, commands, floor, ledger, review
@@ -23,6 +24,7 @@ from annotation.recruiting.pay.hourly import HourlyPay, Work, hourly_pay
 from annotation.recruiting.pay.models import LONGEST_MESSAGE
 from annotation.recruiting.pay.pictures import pay_picture
 from annotation.recruiting.platforms import Can, platform_of
+from annotation.recruiting.services import return_code
 from kgharvest.access import researcher_required
 from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.bulk.pagination import number_in, page_of
@@ -168,7 +170,9 @@ def panel_pay_person(request: HttpRequest, path: str, name: str, pk: int) -> Htt
     bonus = BonusForm(posted if verb == Kind.BONUS else None)
     if posted and _is_done(request, submission, verb, rejection, bonus):
         return redirect("annotation:panel_pay_person", path, name, pk)
-    return render(request, "annotation/recruiting/pay/panel_pay_person.html", _person(submission, rejection, bonus))
+    return render(
+        request, "annotation/recruiting/pay/panel_pay_person.html", _person(request, submission, rejection, bonus)
+    )
 
 
 def _is_done(request: HttpRequest, submission: Submission, verb: str, *filled: forms.Form) -> bool:
@@ -198,7 +202,7 @@ def _is_done(request: HttpRequest, submission: Submission, verb: str, *filled: f
     return False
 
 
-def _person(submission: Submission, rejection: RejectionForm, bonus: BonusForm) -> dict[str, Any]:
+def _person(request: HttpRequest, submission: Submission, rejection: RejectionForm, bonus: BonusForm) -> dict[str, Any]:
     panel = submission.panel
     [row] = person_rows(panel, hourly_pay(panel), [submission])
     lines = submission.pay_entries.select_related("event", "command", "by")
@@ -216,7 +220,15 @@ def _person(submission: Submission, rejection: RejectionForm, bonus: BonusForm) 
         "bonus": bonus,
         "pays_by_itself": Can.BONUS in platform_of(panel).can,
         "is_by_hand": _is_by_hand(panel),
+        "return_link": _return_link(request, submission.annotator),
     }
+
+
+def _return_link(request: HttpRequest, annotator: Annotator | None) -> str:
+    """Return the link with which the participant continues in another browser, empty if they have not joined."""
+    if annotator is None or annotator.erased_at:
+        return ""
+    return request.build_absolute_uri(reverse("annotation:return_by_code", args=[return_code(annotator)]))
 
 
 def _askable(submission: Submission) -> list[str]:

@@ -26,16 +26,17 @@ KEYS_LAST_S = 3600  # Prolific asks to look for new ones daily
 WITHOUT = "This link is not as Prolific gives it. Please go back to Prolific and open the study from there once more."
 
 
-def check_entry(panel: Panel, parameters: Mapping[str, str]) -> None:
-    """Raise EntryRefused unless Prolific has signed the parameters of the entry link, where the study has that done.
+def check_entry(panel: Panel, parameters: Mapping[str, str]) -> bool:
+    """Return True if Prolific has signed the parameters of the entry link, False if they carry no signature.
 
-    Raises PlatformUnavailable where Prolific's keys cannot be had.
+    Raises EntryRefused if the signature is invalid, or missing although the study requires one; PlatformUnavailable if
+    Prolific's keys cannot be fetched.
     """
     token = parameters.get(PARAMETER, "")
     if not token:
         if panel.platform_options.get("signs_entry"):
             raise EntryRefused(WITHOUT)
-        return
+        return False
     try:
         claims = _claims(token)
     except (JoseError, ValueError):
@@ -50,6 +51,7 @@ def check_entry(panel: Panel, parameters: Mapping[str, str]) -> None:
     is_for_us = isinstance(audience, str) and urlsplit(audience).netloc == urlsplit(settings.ORIGIN).netloc
     if not (is_about_this and is_of_this_submission and is_for_us):
         raise EntryRefused(WITHOUT)
+    return True
 
 
 def _claims(token: str) -> dict:

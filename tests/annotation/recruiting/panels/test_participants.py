@@ -11,9 +11,9 @@ from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Panel, Submission
 from annotation.recruiting.panels.services import QuotaFull, TookPart, enter, finish, join, leave
-from annotation.recruiting.services import join_round
+from annotation.recruiting.services import join_round, return_code
 from annotation.rounds.services import close_round
-from tests.factories import judge, judging_page, make_panel, make_round, make_user
+from tests.factories import judge, judging_page, make_panel, make_researcher, make_round, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -99,17 +99,97 @@ def test_a_link_that_lacks_something_is_answered_with_a_sentence(client, query, 
     assert not panel.submissions.exists()
 
 
-def test_coming_again_or_on_another_device_is_the_same_annotator(client):
+def test_entering_again_in_the_same_browser_is_the_same_annotator(client):
     panel = make_panel(make_pilot(), places=1, statements_per_place=3)
     come(client, panel)
     judge(panel.submissions.get().annotator, next_batch(panel.submissions.get().annotator, NOW)[0])
 
-    phone = Client()
-    again = phone.get(link(panel))
+    again = client.get(link(panel))
 
     assert again.url == f"/judge/{panel.round_id}/"
-    assert "1</span> judged" in phone.get(again.url).text
+    assert "1</span> judged" in client.get(again.url).text
     assert panel.round.annotators.count() == panel.submissions.count() == 1
+
+
+@pytest.mark.parametrize("stranger_query", [{}, {"session": "made-up"}])
+def test_a_participant_cannot_be_impersonated_from_another_browser(client, stranger_query):
+    panel = make_panel(make_pilot(), session_parameter="session" if stranger_query else "")
+    own = {"participant": "victim", **({"session": "s3cret"} if stranger_query else {})}
+    client.post(link(panel, **own), {"agrees": "on"})
+    submission = panel.submissions.get()
+    judge(submission.annotator, next_batch(submission.annotator, NOW)[0])
+
+    stranger = Client()
+    theirs = link(panel, participant="victim", **stranger_query)
+    answers = [stranger.get(theirs), stranger.post(theirs, {"agrees": "on"}), stranger.post(theirs, {"decline": "1"})]
+
+    assert [answer.status_code for answer in answers] == [403, 403, 403]
+    assert stranger.get(judging_page()).status_code == 302  # to the login
+    assert stranger.get(f"/judge/{panel.round_id}/withdraw/").status_code == 404
+    assert [part.status for part in panel.submissions.all()] == [Submission.Status.ACTIVE]
+    assert client.get(link(panel, **own)).url == f"/judge/{panel.round_id}/"
+
+
+def test_a_place_without_an_annotator_is_not_given_back_by_another_session(client):
+    panel = make_panel(make_pilot(), session_parameter="session")
+    client.get(link(panel, participant="victim", session="s3cret"))
+
+    stranger = Client().post(link(panel, participant="victim", session="made-up"), {"decline": "1"})
+
+    assert stranger.status_code == 403
+    assert panel.submissions.get().status == Submission.Status.ACTIVE
+    assert client.get(link(panel, participant="victim", session="s3cret")).status_code == 200
+
+
+def test_seeing_the_consent_page_first_does_not_open_a_place_that_is_joined_later(client):
+    panel = make_panel(make_pilot())
+    early_stranger = Client()
+    early_stranger.get(link(panel))
+    come(client, panel)
+
+    assert early_stranger.get(link(panel)).status_code == 403
+    assert early_stranger.post(link(panel), {"decline": "1"}).status_code == 403
+
+
+def test_earlier_answers_stay_closed_to_a_stranger_who_names_a_new_session(client):
+    panel = make_panel(make_pilot(), session_parameter="session", places=3, statements_per_place=1)
+    client.post(link(panel, participant="victim", session="s1"), {"agrees": "on"})
+    first = panel.submissions.get()
+    judge(first.annotator, next_batch(first.annotator, NOW)[0])
+    leave(first, Submission.Status.RETURNED, NOW)
+
+    stranger = Client().get(link(panel, participant="victim", session="made-up"))
+    again = client.get(link(panel, participant="victim", session="s2"))
+
+    assert stranger.status_code == 403
+    assert again.url == f"/judge/{panel.round_id}/"
+    assert panel.submissions.count() == 2
+
+
+def test_another_browser_continues_with_the_session_id_of_the_place(client):
+    panel = make_panel(make_pilot(), session_parameter="session")
+    query = {"participant": "p1", "session": "s3cret"}
+    client.post(link(panel, **query), {"agrees": "on"})
+
+    phone = Client()
+
+    assert phone.get(link(panel, **query)).url == f"/judge/{panel.round_id}/"
+    assert phone.get(judging_page()).status_code == 200
+
+
+def test_researchers_find_the_return_link_of_a_participant(client):
+    panel = make_panel(make_pilot())
+    come(client, panel)
+    submission = panel.submissions.get()
+    researcher, phone = Client(), Client()
+    researcher.force_login(make_researcher())
+
+    page = researcher.get(f"{panel.get_absolute_url()}pay/people/{submission.pk}/").text
+
+    return_link = f"/return/{return_code(submission.annotator)}/"
+    assert return_link in page
+    assert phone.post(return_link, {"code": return_code(submission.annotator)}).url == f"/judge/{panel.round_id}/"
+    assert phone.get(link(panel)).url == f"/judge/{panel.round_id}/"
 
 
 def test_nobody_comes_to_a_draft_a_paused_panel_or_a_closed_round(client):
@@ -298,7 +378,7 @@ def test_the_code_is_in_no_byte_before_the_last_answer_is_stored(client, is_scri
     assert CODE in end.text
     assert panel.submissions.get().status == Submission.Status.COMPLETED
     assert panel.submissions.get().pay_entries.owed() == panel.reward
-    assert CODE in Client().get(link(panel), follow=True).text  # coming again
+    assert CODE in client.get(link(panel), follow=True).text  # coming again
 
 
 def test_the_way_back_has_what_the_platform_knows_encoded(client):
