@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -26,7 +27,8 @@ EVERY = Q()
 def canonical_json(value: Any) -> str:
     """Return `value` as JSON that is the same text whichever database kept it.
 
-    Keys are sorted, times are in UTC with microseconds, and a number without a fraction is a whole number.
+    Keys are sorted, times are in UTC with microseconds, a float without a fraction is written as an integer, and a
+    Decimal as a string without trailing zeros.
     """
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
 
@@ -36,6 +38,8 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")
     if isinstance(value, UUID):

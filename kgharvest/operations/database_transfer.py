@@ -7,6 +7,9 @@ keys. What arrived is read again and compared before the transaction ends.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from django.apps import apps
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.color import no_style
 from django.db import ConnectionHandler, DatabaseError, connections, transaction
@@ -49,15 +53,18 @@ class CopiedTable(NamedTuple):
 def copy_database(
     source_url: str, destination_url: str, on_table: Callable[[CopiedTable], object] = lambda table: None
 ) -> list[CopiedTable]:
-    """Copy every row and set the sequences; the destination is migrated and empty. URLs: as DATABASE_URL.
+    """Copy every row and set the sequences. URLs: as DATABASE_URL.
 
-    on_table: called as each table has been read. Raises TransferRefused; the destination is then as it was.
+    The destination has no rows; a destination without tables is migrated first. on_table: called after each table is
+    read. Raises TransferRefused; the destination then has the rows that it had before.
     """
+    with _opened(SOURCE, source_url) as source:
+        _refuse_other_tables(source)
+    _migrate_if_new(destination_url)
     with _opened(SOURCE, source_url) as source, _opened(DESTINATION, destination_url) as destination:
         if _place(source) == _place(destination):
             raise TransferRefused("Source and destination are the same database; name two.")
-        for database in (source, destination):
-            _refuse_other_tables(database)
+        _refuse_other_tables(destination)
         tables = _Tables()
         with _snapshot(source), _one_transaction(destination):
             _empty(destination, tables)
@@ -73,10 +80,7 @@ def copy_database(
 @contextmanager
 def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
     """Yield a connection that is known by `alias` until it is closed."""
-    try:
-        options = configured(url)
-    except ImproperlyConfigured as error:
-        raise TransferRefused(str(error).replace("DATABASE_URL", f"The address of the {alias}")) from None
+    options = _options(alias, url)
     if options["ENGINE"].endswith("sqlite") and not Path(options["NAME"]).is_file():  # to open it would make it
         raise TransferRefused(f"The {alias} {options['NAME']} is not there; check its path, or make it with migrate.")
     database = connections[alias] = ConnectionHandler({"default": {}, alias: options}).create_connection(alias)
@@ -87,6 +91,34 @@ def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
     finally:
         database.close()
         del connections[alias]
+
+
+def _options(alias: str, url: str) -> dict[str, Any]:
+    """Return Django's options of the database at `url`. Raises TransferRefused."""
+    try:
+        return configured(url)
+    except ImproperlyConfigured as error:
+        raise TransferRefused(str(error).replace("DATABASE_URL", f"The address of the {alias}")) from None
+
+
+def _migrate_if_new(url: str) -> None:
+    """Migrate the destination if it has no tables. A SQLite file that does not exist is created."""
+    is_new_file = url.startswith("sqlite:") and not Path(_options(DESTINATION, url)["NAME"]).exists()
+    if not is_new_file:
+        with _opened(DESTINATION, url) as destination:
+            if destination.introspection.table_names():
+                return
+    # Data migrations use the default connection, so they need a process whose default is the destination.
+    run = subprocess.run(
+        [sys.executable, "-m", "django", "migrate", "--verbosity", "0"],
+        cwd=settings.BASE_DIR,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE, "DATABASE_URL": url, "DEBUG": "1"},
+        capture_output=True,
+        text=True,
+    )
+    if run.returncode:
+        reason = (run.stderr.strip().splitlines() or ["no message"])[-1]
+        raise TransferRefused(f"The destination could not be migrated ({reason}); check its address and permissions.")
 
 
 @contextmanager

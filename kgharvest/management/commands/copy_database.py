@@ -7,11 +7,11 @@ ADDRESS = "as in DATABASE_URL: sqlite:////absolute/path or postgres://user:passw
 
 
 class Command(DomainCommand):
-    help = "Copy all data from one database to another that is migrated and empty; all of it, or nothing."
+    help = "Copy all rows from one database to an empty one, in one transaction. Migrates a destination without tables."
 
     def add_arguments(self, parser):
         parser.add_argument("source", metavar="SRC", help=f"the database to read, {ADDRESS}")
-        parser.add_argument("destination", metavar="DST", help="the database to fill, likewise")
+        parser.add_argument("destination", metavar="DST", help="the database to fill, in the same form")
 
     def handle(self, *, source, destination, **options):
         copied = copy_database(source, destination, self._show)

@@ -16,6 +16,8 @@ from evaluation.reports.services import create_report
 from kgharvest.models import KnowledgeTuple
 from kgharvest.operations.database_transfer import TransferRefused, copy_database
 from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
+from tests.database_copies import put_back
+from tests.every_model import make_row_of_every_model, models_in_order
 from tests.factories import judge_all, make_language_model, make_researcher, make_round
 from tests.load.web_server import url_of
 from tests.postgres import on_postgresql, run_on_postgresql
@@ -71,6 +73,31 @@ def test_everything_goes_there_and_comes_back_the_same(study, destination, resea
     assert Judgment.objects.filter(seconds=0.1 + 0.2, superseded_by__isnull=False).count() == 1
     assert make_language_model().pk > max(table.n_rows for table in back if table.name == "kgharvest_languagemodel")
     call_command("audit", "verify")
+
+
+def test_a_row_of_every_model_goes_to_a_new_database_and_back(tmp_path, migrated_database):
+    make_row_of_every_model()
+    rows = {model: list(model._default_manager.order_by("pk").values()) for model in models_in_order()}
+    url, new = url_of(connection), tmp_path / "new.sqlite3"
+
+    there = copy_database(url, f"sqlite:///{new}")
+    if connection.vendor == "sqlite":
+        put_back(migrated_database)  # lines of the pay ledger cannot be deleted
+    else:
+        call_command("flush", interactive=False, verbosity=0)
+    back = copy_database(f"sqlite:///{new}", url)
+
+    assert [model._meta.label for model, values in rows.items() if not values] == []
+    assert back == there
+    assert {model: list(model._default_manager.order_by("pk").values()) for model in rows} == rows
+
+
+def test_a_destination_that_is_no_new_database_is_not_migrated(study, tmp_path):
+    old = tmp_path / "old.sqlite3"
+    spoil(old, "CREATE TABLE kgharvest_job (id integer)")
+
+    with pytest.raises(TransferRefused, match="The destination is not migrated"):
+        copy_database(url_of(connection), f"sqlite:///{old}")
 
 
 def test_the_command_names_each_table_with_its_rows_and_checksum(study, destination, capsys):
