@@ -43,6 +43,20 @@ def words(name: str) -> list[str]:
     return [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
 
 
+HSTS = re.compile(r"max-age=([0-9]{1,9})((?:; ?(?:includeSubDomains|preload))*)")
+
+
+def hsts(name: str) -> tuple[int, bool, bool]:
+    """Return seconds, includeSubDomains, and preload of a Strict-Transport-Security header; 0 seconds if not set."""
+    text = os.environ.get(name, "").strip()
+    match = HSTS.fullmatch(text or "max-age=0")
+    if match is None:
+        raise ImproperlyConfigured(
+            f"{name} is {text!r}. Set it to a Strict-Transport-Security header, for example max-age=31536000."
+        )
+    return int(match[1]), "includeSubDomains" in match[2], "preload" in match[2]
+
+
 def limit(name: str, n: int, window_s: int) -> tuple[int, int]:
     """Return attempts and the seconds they are counted in, "30/900" in the environment."""
     text = os.environ.get(name) or f"{n}/{window_s}"

@@ -24,6 +24,7 @@ from kgharvest.environment import (
     file_storage,
     flag,
     generated_secret_key,
+    hsts,
     limit,
     lm_servers,
     mail,
@@ -242,8 +243,9 @@ SESSION_ENGINE = "kgharvest.accounts.sign_in.session_store"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_SSL_REDIRECT = PRODUCTION
-SECURE_HSTS_SECONDS = 365 * 24 * 3600 if PRODUCTION else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = PRODUCTION
+# Off by default: browsers remember it for its whole lifetime, for every subdomain and port of the host if asked to.
+SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = hsts("KGHARVEST_HSTS")
+SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W021"]  # HSTS, its subdomains and preloading
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
 PORT = os.environ.get("PORT") or "8000"
 # Scheme, host and port for links that go out in mails or are printed; what `reverse` returns goes after it.

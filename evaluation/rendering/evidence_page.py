@@ -113,7 +113,7 @@ def _figure(document: Document) -> dict[str, Any] | None:
         name: f"data:image/svg+xml;base64,{b64encode(figure.render(document, 'svg', theme)).decode()}"
         for name, theme in THEMES.items()
     }
-    return {**figure.image(document), **images, "title": figure.title, "caption": figure.caption}
+    return {**figure.image(document), **images}
 
 
 def _side(document: Document, total: Mapping[str, Any]) -> dict[str, Any]:

@@ -174,8 +174,6 @@ def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
     """Return what the page says about a figure."""
     return {
         **figure.image(document),
-        "title": figure.title,
-        "caption": figure.caption,
         "left_out": figure.left_out(document),
         "table": figure.table,
         "numbers": figure.numbers

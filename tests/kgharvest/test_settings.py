@@ -24,6 +24,7 @@ PRODUCTION = {
 VARIABLES = [
     *PRODUCTION,
     "KGHARVEST_BASE_URL",
+    "KGHARVEST_HSTS",
     "DEBUG",
     "DJANGO_ALLOW_ASYNC_UNSAFE",
 ]  # the last is left by the browser tests
@@ -55,6 +56,28 @@ def test_a_data_folder_that_is_made_is_for_its_owner_alone(tmp_path):
 
     assert done.returncode == 0, done.stderr
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, [0, False, False]),
+        ("max-age=31536000", [31536000, False, False]),
+        ("max-age=31536000; includeSubDomains; preload", [31536000, True, True]),
+    ],
+)
+def test_strict_transport_security_is_sent_only_as_configured(tmp_path, header, expected):
+    names = ("SECURE_HSTS_SECONDS", "SECURE_HSTS_INCLUDE_SUBDOMAINS", "SECURE_HSTS_PRELOAD")
+    variables = PRODUCTION | ({"KGHARVEST_HSTS": header} if header else {})
+
+    assert list(settings_with(tmp_path, *names, **variables).values()) == expected
+
+
+def test_a_malformed_strict_transport_security_header_is_refused(tmp_path):
+    done = run_python(tmp_path, "manage.py", "check", **PRODUCTION, KGHARVEST_HSTS="yes")
+
+    assert done.returncode == 1
+    assert "KGHARVEST_HSTS is 'yes'" in done.stderr
 
 
 def test_with_nothing_set_it_runs_here_alone(tmp_path):
@@ -145,7 +168,7 @@ def test_production_passes_djangos_deployment_checks(tmp_path):
     done = run_python(tmp_path, "manage.py", "check", "--deploy", "--fail-level", "WARNING", **PRODUCTION)
 
     assert done.returncode == 0, done.stderr
-    assert "no issues (0 silenced)" in done.stdout
+    assert "no issues (1 silenced)" in done.stdout  # Strict-Transport-Security is off by default
 
 
 @pytest.mark.django_db

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from evaluation.rendering.figures import accuracy_curves, flow, forest, heat_map
@@ -30,7 +30,7 @@ class ReportFigure(NamedTuple):
 
     name: str
     title: str
-    caption: str
+    caption: Callable[[Document], str]
     table: str
     shows: Callable[[Document], list[Any]]
     alt: Callable[[Document], str]
@@ -43,7 +43,8 @@ class ReportFigure(NamedTuple):
     def image(self, document: Document) -> dict[str, Any]:
         """Return name, words and size, in CSS pixels, so that nothing on a page moves when the figure arrives."""
         width, height = (round(96 * inches) for inches in self.size(document))
-        about = {"name": self.name, "alt_text": self.alt(document), "is_interactive": self.plot is not None}
+        about = {"name": self.name, "title": self.title, "caption": self.caption(document)}
+        about |= {"alt_text": self.alt(document), "is_interactive": self.plot is not None}
         return {**about, "width": width, "height": height}
 
     def render(self, document: Document, file_format: str = "svg", theme: Theme = LIGHT) -> bytes:
@@ -68,6 +69,25 @@ def averages_in_words(document: Document) -> str:
         for estimate in forest.averages(document)
     ]
     return f"Accuracy, mean over relations: {'; '.join(parts)}."
+
+
+def averages_caption(document: Document) -> str:
+    """Name the population of each interval shown: `interval_of_average` differs for a single relation."""
+    has_interval = {
+        total["n_relations"] > 1
+        for total, estimate in zip(_totals(document), forest.averages(document), strict=True)
+        if estimate.low is not None
+    }
+    for_several, for_one = True in has_interval, False in has_interval
+    if for_several and for_one:
+        return "Mean over relations. The interval is for relations like these; with one relation, for that relation."
+    if for_several:
+        return "Mean over relations; the interval is for relations like these."
+    return "Accuracy of one relation with its interval." if for_one else "Mean over relations."
+
+
+def _totals(document: Document) -> list[Mapping[str, Any]]:
+    return [total for total in document["totals"] if total["macro_accuracy"] is not None]
 
 
 def differences_in_words(document: Document) -> str:
@@ -96,7 +116,7 @@ FIGURES = (
     ReportFigure(
         "heat-map",
         "Accuracy per relation",
-        "The table above as a map: the stronger the colour, the more of the sample is true.",
+        lambda document: "The table above as a map: the stronger the colour, the more of the sample is true.",
         "relations",
         lambda document: [cell for cell in document["cells"] if cell["accuracy"] is not None],
         lambda document: f"Heat map of accuracy, relations by LM and setting. {averages_in_words(document)}",
@@ -107,7 +127,7 @@ FIGURES = (
     ReportFigure(
         "averages",
         "Averages with intervals",
-        "Mean over relations; the interval is for relations like these.",
+        averages_caption,
         "settings",
         forest.averages,
         averages_in_words,
@@ -118,7 +138,7 @@ FIGURES = (
     ReportFigure(
         "differences",
         "Differences with intervals",
-        "Paired by relation. An interval that spans 0 leaves open which is better.",
+        lambda document: "Paired by relation. An interval that spans 0 leaves open which is better.",
         "comparisons",
         forest.differences,
         differences_in_words,
@@ -129,8 +149,10 @@ FIGURES = (
     ReportFigure(
         "sizes",
         "Accuracy against the size of the KG",
-        "From one sample: how accurate the best tuples are, with a 95 % band, if more or fewer of them are kept. "
-        "Marked are the cuts that the paper uses.",
+        lambda document: (
+            "Accuracy of the best tuples if more or fewer of them are kept, with a 95 % band, from one sample. "
+            "The marks are the cuts of the paper."
+        ),
         "size-curves",
         side_curves,
         curves_in_words,
@@ -142,8 +164,10 @@ FIGURES = (
     ReportFigure(
         "calibration",
         "Accuracy by score",
-        "Judged tuples in bins of equal numbers, with 95 % intervals. Scores of two relations, or of two LMs, are on "
-        "scales of their own. The dashed line is the cut precision:0.8: above it, .8 of the tuples are true.",
+        lambda document: (
+            "Judged tuples in bins of equal numbers, with 95 % intervals. Scores of different relations or LMs are not "
+            "comparable. The dashed line is the cut precision:0.8: above it, .8 of the tuples are true."
+        ),
         "calibration",
         calibration_curves,
         calibration_in_words,
@@ -156,7 +180,9 @@ FIGURES = (
     ReportFigure(
         "flow",
         "Flow of tuples, people and judgments",
-        "From what was harvested, and who joined, to what the numbers rest on; beside the arrows, what was left out.",
+        lambda document: (
+            "From harvested tuples and annotators to the evidence of the report. Exclusions are next to the arrows."
+        ),
         "flow",
         flow_steps,
         lambda document: f"Flow diagram: {flow.in_words(document)}.",

@@ -9,6 +9,7 @@ from evaluation.rendering.figures.canvas import DARK, LIGHT, render
 from evaluation.rendering.figures.report_figures import figure_named, figures_of
 from evaluation.reports.document import abridged
 from evaluation.reports.sections.curves import scores_by_relation
+from evaluation.reports.sections.rates import setting_table
 from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
 from tests.test_architecture import loaded_by
 
@@ -46,6 +47,28 @@ def test_a_figure_drawn_twice_is_the_same_bytes(name, file_format):
     first, second = (figure(name, document).render(document, file_format) for _ in range(2))
 
     assert first == second
+
+
+ONE_RELATION = {key: counts for key, counts in TWO_SETTINGS.items() if key[0] == "r"}
+OF_RELATIONS = {"macro_accuracy_low": 0.1, "macro_accuracy_high": 0.9}
+OF_THE_RELATION = {"macro_accuracy_these_low": 0.1, "macro_accuracy_these_high": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("cells", "interval", "names_other_relations"),
+    [(TWO_SETTINGS, OF_RELATIONS, True), (TWO_SETTINGS, {}, False), (ONE_RELATION, OF_THE_RELATION, False)],
+)
+def test_the_caption_of_averages_names_other_relations_only_if_the_table_has_their_interval(
+    cells, interval, names_other_relations
+):
+    document = make_document(cells)
+    document["totals"] = [total | interval for total in document["totals"]]
+
+    caption = figure("averages", document).caption(document)
+    [note] = setting_table(document).notes
+
+    assert ("relations like these" in caption) == names_other_relations
+    assert ("There is no interval for relations like these" in note) != names_other_relations
 
 
 @pytest.mark.parametrize(
