@@ -23,7 +23,6 @@ from annotation.quality.limits import pause_annotator, resume_annotator
 from annotation.recruiting import api as recruiting_api
 from annotation.recruiting import views as recruiting_views
 from annotation.recruiting.erasure import erase_annotator
-from annotation.recruiting.mturk import views as mturk_views
 from annotation.recruiting.panels import api as panels_api
 from annotation.recruiting.panels import participant_views as panel_participant_views
 from annotation.recruiting.panels import views as panel_views
@@ -160,7 +159,6 @@ urlpatterns = [
     path("judge/<int:round_id>/device/", recruiting_views.device, name="device"),
     path("join/<slug:token>/", recruiting_views.join, name="join"),
     path("invite/<slug:token>/", recruiting_views.invite, name="invite"),
-    path("mturk/<slug:token>/", mturk_views.frame, name="mturk_frame"),
     path("recruiting/prolific/events/", prolific_views.take_event, name="prolific_events"),
     path("projects/<round:path>/panels/<slug:name>/prolific/", prolific_views.study, name="prolific_study"),
     path("projects/<round:path>/panels/<slug:name>/reconcile/", prolific_views.panel_reconcile, name="panel_reconcile"),

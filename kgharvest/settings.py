@@ -298,8 +298,6 @@ CHAT_BASE_URL = os.environ.get("KGHARVEST_CHAT_BASE_URL", "").strip()
 # Where judges of the kind chat are asked, if a run names no address; what it says is trusted (docs/judges.md)
 JUDGE_BASE_URL = os.environ.get("KGHARVEST_JUDGE_BASE_URL", "").strip()
 
-# Where MTurk's API is asked, in the place of its sandbox and of production; credentials are AWS's own (docs/mturk.md)
-MTURK_ENDPOINT = os.environ.get("KGHARVEST_MTURK_ENDPOINT", "").strip()
 # Prolific, where people for rounds are found and paid (docs/prolific.md)
 PROLIFIC = {
     "token": os.environ.get("KGHARVEST_PROLIFIC_TOKEN", "").strip(),

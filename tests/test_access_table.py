@@ -221,7 +221,6 @@ GET    /enter/made-up/                                                  404 404 
 GET    /join/{join}/                                                    200 302 200 200 200 200 200 200
 GET    /join/made-up/                                                   404 404 404 404 404 404 404 404
 GET    /invite/made-up/                                                 404 404 404 404 404 404 404 404
-GET    /mturk/made-up/                                                  404 404 404 404 404 404 404 404
 GET    /return/                                                         200 200 200 200 200 200 200 200
 GET    /return/1-AAAA-AAAA-AAAA-AAAA/                                   404 404 404 404 404 404 404 404
 GET    /rounds/pilot/                                                   302 403 302 302 302 302 302 404

@@ -29,7 +29,7 @@ ROOMS = {
     "kgharvest/harvests": "parts",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
-    "annotation/recruiting": "events mturk panels pay prolific questionnaire",
+    "annotation/recruiting": "events panels pay prolific questionnaire",
     "evaluation": "comparisons evidence judged_kg paper preregistration rehearsals rendering reports scores sharing"
     " statistics",
     "evaluation/statistics": "annotators judges",

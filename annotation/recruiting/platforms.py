@@ -23,7 +23,7 @@ PLATFORMS = {
     Platform.CONNECT: "annotation.recruiting.panels.by_hand.ByHand",
     Platform.SONA: "annotation.recruiting.panels.by_hand.ByHand",
     Platform.PROLIFIC: "annotation.recruiting.prolific.platform.Prolific",
-    Platform.MTURK: "annotation.recruiting.mturk.platform.MTurk",
+    Platform.MTURK: "annotation.recruiting.panels.by_hand.ByHand",
 }
 
 # What checks the entry links of a platform: functions of (panel, parameters of the link) that raise EntryRefused.
@@ -61,7 +61,6 @@ class Can(StrEnum):
     PUBLISH = "publish"
     PAUSE = "pause"
     STOP = "stop"
-    ADD_PLACES = "add_places"  # to what was published, when it is resumed
     RECONCILE = "reconcile"
     APPROVE = "approve"
     APPROVE_ALL = "approve_all"
@@ -144,6 +143,13 @@ def check_entry(panel: Panel, parameters: Mapping[str, str]) -> bool:
     """
     check = ENTRY_CHECKS.get(Platform(panel.platform))
     return check is not None and import_string(check)(panel, parameters)
+
+
+def check_not_closed(panel: Panel) -> None:
+    """Raise PlatformRefused if the panel's platform no longer exists."""
+    if panel.is_platform_closed:
+        name = Platform(panel.platform).product_name
+        raise PlatformRefused(f"{name} closed on 30 September 2026. Choose another platform for new panels.")
 
 
 def option_problems(panel: Panel) -> Iterator[str]:

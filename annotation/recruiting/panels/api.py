@@ -27,6 +27,7 @@ from annotation.recruiting.panels.publishing import (
     resume_panel,
     stop_panel,
 )
+from annotation.recruiting.platforms import PlatformRefused, check_not_closed
 from annotation.rounds.api import RoundView
 from kgharvest.access import Action
 from kgharvest.api.input import Filters, StrictSerializer
@@ -36,14 +37,21 @@ OPTIONS = {"platform": "connect", "places": 30, "statements_per_place": 50, "rew
 
 
 class PanelInput(StrictSerializer, serializers.ModelSerializer):
-    """Options of a panel; what is left out is as the round and the platform suggest. Amounts are in cents."""
+    """Options of a panel. Missing options get the defaults of the round and the platform. Amounts are in cents."""
 
-    platform_options = serializers.DictField(required=False, help_text="What only this platform takes.")
+    platform_options = serializers.DictField(required=False, help_text="Options of this platform only.")
 
     class Meta:
         model = Panel
         fields = (*Panel.OPTIONS, "platform_options")
         extra_kwargs = {"name": {"required": False}}
+
+    def validate_platform(self, platform: str) -> str:
+        try:
+            check_not_closed(Panel(platform=platform))
+        except PlatformRefused as refusal:
+            raise serializers.ValidationError(str(refusal)) from None
+        return platform
 
 
 class PlacesSerializer(serializers.Serializer):

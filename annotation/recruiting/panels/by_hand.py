@@ -1,11 +1,14 @@
-"""Platforms without an API here: people publish, pay and pause there by hand, and we record what we see."""
+"""Platforms without an API here: researchers publish, pay and pause there by hand and record it here.
+
+Panels of a closed platform can be paused and stopped here; every request to such a platform is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from annotation.models import Panel, PlatformCommand
-from annotation.recruiting.platforms import Can, Cost, RemoteSubmission
+from annotation.recruiting.platforms import Can, Cost, RemoteSubmission, check_not_closed
 
 
 class ByHand:
@@ -17,6 +20,7 @@ class ByHand:
         self.panel = panel
 
     def cost(self) -> Cost | None:
+        check_not_closed(self.panel)
         return None
 
     def publish(self) -> str:
@@ -32,4 +36,5 @@ class ByHand:
         return iter(())
 
     def execute(self, command: PlatformCommand) -> None:
-        """Somebody does it at the platform; the command says that they were told to."""
+        """Do nothing: a researcher does it at the platform. Raises PlatformRefused if the platform is closed."""
+        check_not_closed(self.panel)

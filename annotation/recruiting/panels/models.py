@@ -37,7 +37,16 @@ class Platform(models.TextChoices):
     CONNECT = "connect", "CloudResearch Connect"
     SONA = "sona", "SONA Systems"
     PROLIFIC = "prolific", "Prolific"
-    MTURK = "mturk", "Amazon Mechanical Turk"
+    MTURK = "mturk", "Amazon Mechanical Turk (closed)"
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the platform no longer exists. Its panels stay readable; nothing is sent to it."""
+        return self is Platform.MTURK
+
+    @property
+    def product_name(self) -> str:
+        return self.label.removesuffix(" (closed)")
 
 
 class PanelQuerySet(models.QuerySet):
@@ -49,8 +58,8 @@ class PanelQuerySet(models.QuerySet):
 class Panel(models.Model):
     """One recruitment of people for a round: places, what one is for and pays, and the codes that end it.
 
-    Money is in minor units of `currency` (cents). token: of the entry link. external_id: of the study or HIT at the
-    platform, once there is one. platform_options: what only this platform takes, as its form names it.
+    Money is in minor units of `currency` (cents). token: of the entry link. external_id: the platform's id of the
+    study, empty until the study exists. platform_options: options of this platform only, under the names of its form.
     ended_reason: why it is paused or stopped, in a sentence. reconcile_error: why the platform could not be asked last.
     """
 
@@ -136,7 +145,7 @@ class Panel(models.Model):
         validators=[check_return_address],
     )
     is_sandbox = models.BooleanField(
-        "sandbox", default=True, help_text="Of MTurk: nobody is paid. Elsewhere marks a trial."
+        "sandbox", default=True, help_text="Trial run. On Mechanical Turk: nobody was paid."
     )
     external_id = models.CharField(max_length=100, blank=True, editable=False)
     platform_options = models.JSONField(default=dict, blank=True)
@@ -169,9 +178,8 @@ class Panel(models.Model):
         return self.round.project
 
     @property
-    def n_let_in(self) -> int:
-        """How many people may be at work or done at once: MTurk counts places itself, and tells of none given back."""
-        return self.places * (2 if self.platform == Platform.MTURK else 1)
+    def is_platform_closed(self) -> bool:
+        return Platform(self.platform).is_closed
 
     def get_absolute_url(self) -> str:
         return reverse("annotation:panel", args=[self.round.path, self.name])
@@ -258,5 +266,5 @@ class Submission(models.Model):
 
     @property
     def session_id(self) -> str:
-        """The platform's name for this taking part (Prolific's submission, MTurk's assignment). Raises Unreadable."""
+        """The platform's id of this submission. Raises Unreadable."""
         return decrypted(self.session) if self.session else ""

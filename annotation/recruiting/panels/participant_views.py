@@ -60,7 +60,7 @@ ENDS = {
 @require_http_methods(["GET", "POST"])
 def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
     """The entry link: take a place, ask for consent, go on as the same annotator wherever the person comes again."""
-    panels = Panel.objects.exclude(status=Panel.Status.DRAFT).exclude(platform=Platform.MTURK)  # by its frame alone
+    panels = Panel.objects.exclude(status=Panel.Status.DRAFT).exclude(platform=Platform.MTURK)  # closed
     panel = panels.select_related("round__project").filter(token=token).first()
     if panel is None:
         return no_access(request, WRONG_LINK, 404)

@@ -52,7 +52,7 @@ PRESETS = {
         ("{{%PROLIFIC_PID%}}", "{{%STUDY_ID%}}", "{{%SESSION_ID%}}"),
         "https://app.prolific.com/submissions/complete?cc={code}",
     ),
-    Platform.MTURK: Preset(("workerId", "hitId", "assignmentId"), None),
+    Platform.MTURK: Preset(("workerId", "hitId", "assignmentId"), None),  # closed: for existing panels
 }
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from annotation.models import Panel, Platform, Round
+from annotation.models import Panel, Round
 from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.presets import usual_options
-from annotation.recruiting.platforms import Can, Cost, option_problems, platform_of
+from annotation.recruiting.platforms import Can, Cost, check_not_closed, option_problems, platform_of
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
@@ -41,9 +41,9 @@ class WrongPanelStatus(DomainError):
 
 
 def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
-    """Return a new draft; what `options` leave out is as usual for the round and platform.
+    """Create a draft. Options that are missing get the defaults of the round and platform.
 
-    Raises NotAllowed, BadPanel, PanelNameTaken.
+    Raises NotAllowed, BadPanel, PanelNameTaken, PlatformRefused.
     """
     check_may(by, Action.WORK, round.project)
     if round.status == Round.Status.DRAFT or round.source != Round.Source.PEOPLE:
@@ -64,7 +64,7 @@ def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
         panel = Panel.objects.select_for_update(of=("self",)).select_related("round__project").get(pk=panel.pk)
         changed = [name for name, value in options.items() if getattr(panel, name) != value]
         if panel.status != Status.DRAFT:
-            _check_edited_later(panel, changed, options)
+            _check_edited_later(panel, changed)
         for name in changed:
             setattr(panel, name, options[name])
         check_options(panel)
@@ -74,10 +74,9 @@ def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
     return panel
 
 
-def _check_edited_later(panel: Panel, changed: Sequence[str], options: Mapping[str, Any]) -> None:
-    can = platform_of(panel).can
-    adds_places = Can.ADD_PLACES in can and panel.status == Status.PAUSED and options.get("places", 0) >= panel.places
-    later = [name for name in EDITED_LATER if name != "places" or Can.PUBLISH not in can or adds_places]
+def _check_edited_later(panel: Panel, changed: Sequence[str]) -> None:
+    has_study = Can.PUBLISH in platform_of(panel).can
+    later = [name for name in EDITED_LATER if name != "places" or not has_study]
     if fixed := [name for name in changed if name not in later]:
         raise WrongPanelStatus(
             f"{panel.name} is {panel.status}: {fixed[0]} cannot be changed any more; make another panel for that."
@@ -93,7 +92,8 @@ def _save(panel: Panel, **kwargs: Any) -> None:
 
 
 def check_options(panel: Panel) -> None:
-    """Raise BadPanel unless each option can be, and they go together."""
+    """Raise BadPanel for an invalid option or combination, PlatformRefused if the platform is closed."""
+    check_not_closed(panel)
     try:
         panel.clean_fields(exclude=["round", "created_by"])
     except ValidationError as error:
@@ -199,10 +199,11 @@ def publish_panel(panel: Panel, by=None) -> None:
 
 
 def _check_ready(panel: Panel) -> None:
+    check_not_closed(panel)
     round = panel.round
     if round.source != Round.Source.PEOPLE or not round.is_open:
         raise BadPanel(f"The round {round.name} takes no people now; open it before its panel.")
-    if panel.platform != Platform.MTURK and not panel.completion_code and not panel.completion_url:
+    if not panel.completion_code and not panel.completion_url:
         raise BadPanel(f"{panel.name} has neither a completion code nor a return address; give one of them.")
 
 

@@ -89,7 +89,7 @@ def enter(
     if panel.status != Panel.Status.PUBLISHED:
         raise PanelNotOpen("This study takes nobody new at the moment.")
     check_can_join(panel.round)
-    if panel.submissions.holding_places().count() >= panel.n_let_in and not _free_abandoned_place(panel, now):
+    if panel.submissions.holding_places().count() >= panel.places and not _free_abandoned_place(panel, now):
         raise QuotaFull("All places of this study are taken.")
     if submission is not None:
         return _resume(submission)

@@ -70,7 +70,7 @@ class PanelForm(forms.ModelForm):
 
     class Meta:
         model = Panel
-        fields = Panel.OPTIONS
+        fields = [name for name in Panel.OPTIONS if name != "is_sandbox"]
         formfield_callback = option_field
         widgets = {"platform": forms.HiddenInput}
 
@@ -82,12 +82,6 @@ class PanelForm(forms.ModelForm):
             label = self.fields[name].label
             self.fields[name] = forms.CharField(label=label, required=False, help_text=self.IN_WORDS[name])
         self.fields["completion_url"].widget.attrs["placeholder"] = PRESETS[Platform(shown["platform"])].return_address
-        if shown["platform"] == Platform.MTURK:  # Prolific's are on a page of its own
-            self.fields["platform_options"] = forms.JSONField(
-                label="What only MTurk takes", required=False, initial=(panel and panel.platform_options) or {}
-            )
-        else:
-            del self.fields["is_sandbox"]
 
     def _post_clean(self) -> None:
         """Leave the checks of the model to the service, which says more."""
@@ -107,14 +101,12 @@ class PanelForm(forms.ModelForm):
         return {name: value for name, value in self.cleaned_data.items() if value is not None}
 
     def first_fields(self) -> list[forms.BoundField]:
-        first = self.FIRST if "is_sandbox" not in self.fields else (*self.FIRST, "is_sandbox")
-        return [self[name] for name in ("platform", *first)]
+        return [self[name] for name in ("platform", *self.FIRST)]
 
     def groups(self) -> list[tuple[str, list[forms.BoundField], bool]]:
-        """Return heading, fields, and whether an error may be about one of them, so that it is shown."""
+        """Return (heading, fields, is open) for each group. A group that may contain an error is open."""
         is_refused = bool(self.non_field_errors())
-        of_platform = (("Options as JSON", ("platform_options",)),) if "platform_options" in self.fields else ()
-        named = [(heading, [self[name] for name in names]) for heading, names in (*self.GROUPS, *of_platform)]
+        named = [(heading, [self[name] for name in names]) for heading, names in self.GROUPS]
         return [(heading, fields, is_refused or any(field.errors for field in fields)) for heading, fields in named]
 
 
@@ -138,18 +130,20 @@ def panel_list(request: HttpRequest, path: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def panel_new(request: HttpRequest, path: str) -> HttpResponse:
-    """Show the form with what the round suggests, or make the draft. `?platform=`: whose names it has."""
+    """Show the form with the defaults of the round, or create the draft. `?platform=` selects the platform."""
     round = managed_round(request, path)
+    platforms = {platform: platform.label for platform in Platform if not platform.is_closed}
     chosen = request.POST.get("platform") or request.GET.get("platform")
-    platform = Platform(chosen) if chosen in Platform.values else Platform.LINK
+    platform = Platform(chosen) if chosen in platforms else Platform.LINK
     form = PanelForm(request.POST or None, usual={"platform": platform, **usual_options(round, platform)})
     if form.is_valid():
         try:
             return redirect(create_panel(round, form.options(), request.user))
         except DomainError as refusal:
             form.add_error(None, str(refusal))
-    context = {"round": round, "form": form, "platform": platform, "platforms": Platform.choices}
-    return render(request, "annotation/recruiting/panels/panel_form.html", context)
+    context = {"round": round, "form": form, "platform": platform, "platforms": platforms.items()}
+    status = 400 if form.errors else 200
+    return render(request, "annotation/recruiting/panels/panel_form.html", context, status=status)
 
 
 @never_cache
@@ -163,7 +157,8 @@ def panel_edit(request: HttpRequest, path: str, name: str) -> HttpResponse:
         except DomainError as refusal:
             form.add_error(None, str(refusal))
     context = {"round": panel.round, "panel": panel, "form": form}
-    return render(request, "annotation/recruiting/panels/panel_form.html", context)
+    status = 400 if form.errors else 200
+    return render(request, "annotation/recruiting/panels/panel_form.html", context, status=status)
 
 
 def managed_panel(request: HttpRequest, path: str, name: str) -> Panel:

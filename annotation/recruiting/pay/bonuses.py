@@ -11,7 +11,7 @@ from django.db import transaction
 from annotation.models import Panel, PayEntry, PlatformCommand, Submission
 from annotation.recruiting.panels.money import decimal_money, money
 from annotation.recruiting.pay import commands, ledger
-from annotation.recruiting.platforms import Can, platform_of
+from annotation.recruiting.platforms import Can, check_not_closed, platform_of
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
 from kgharvest.bulk.file_writing import csv_lines
@@ -41,10 +41,11 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
     """Owe a person a bonus and return the line; where the platform pays bonuses by itself, have it pay.
 
     amount: in minor units. key: such as bonus:floor:1, the same one twice is once; the next free one if empty. Raises
-    NotAllowed, BadAmount, BadReason.
+    NotAllowed, BadAmount, BadReason, PlatformRefused.
     """
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
+    check_not_closed(panel)
     reason = reason.strip()[: commands.LONGEST_REASON]
     if not reason:
         raise BadReason("Say what the bonus is for: the person reads it, and the ledger keeps it.")

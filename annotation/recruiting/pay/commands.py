@@ -28,6 +28,7 @@ from annotation.recruiting.platforms import (
     OutcomeUnknown,
     PlatformRefused,
     PlatformUnavailable,
+    check_not_closed,
     platform_of,
 )
 from kgharvest.access import Action, check_may
@@ -99,7 +100,7 @@ def ask(
     """Store what the platform is to do about a submission, and queue the job that tells it. The same key twice: once.
 
     amount: of a bonus, in minor units; it is owed from now on. message, category: of a rejection.
-    Raises NotAllowed, NotAskable, BadRejection, BadAmount.
+    Raises NotAllowed, NotAskable, BadRejection, BadAmount, PlatformRefused.
     """
     check_may(by, Action.WORK, submission.panel.project)
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
@@ -135,6 +136,7 @@ def _record_asked(submission: Submission, command: PlatformCommand, by) -> None:
 
 
 def _check(submission: Submission, kind: Kind, amount: int, message: str, category: str) -> None:
+    check_not_closed(submission.panel)
     if submission.status not in ASKED_OF[kind]:
         raise NotAskable(f"Submission {submission.pk} is {submission.status}; {kind.label} is not for those.")
     if kind == Kind.BONUS:
@@ -383,8 +385,13 @@ def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:
 
 @transaction.atomic
 def resend(command: PlatformCommand, by=None) -> None:
-    """Send what the platform refused once more. Raises NotAllowed, NotUncertain, NotAskable for what was paid since."""
+    """Retry a failed command.
+
+    Raises NotAllowed, PlatformRefused if the platform is closed, NotUncertain if the command has not failed, NotAskable
+    if it was paid since or another decision was made.
+    """
     check_may(by, Action.WORK, command.submission.panel.project)
+    check_not_closed(command.submission.panel)
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)
     if submission.pay_entries.filter(side=pay.Side.PAID, key=command.key).exists():
         raise NotAskable(f"What command {command.pk} asks for was paid by now; it is not sent again.")

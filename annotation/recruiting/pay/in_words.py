@@ -21,7 +21,7 @@ def _sentences(panel: Panel) -> Iterator[str]:
     total = max(balance.owed, balance.paid)
     if not total or _is_play_money(panel):
         return
-    where = "by a link" if panel.platform == Platform.LINK else f"on {panel.get_platform_display()}"
+    where = "by a link" if panel.platform == Platform.LINK else f"on {Platform(panel.platform).product_name}"
     yield (
         f"{counted(len(pay.works), 'person', 'people')} recruited {where} completed the work, at "
         f"{money(panel.reward, panel.currency)} for {counted(panel.statements_per_place, 'statement')} each; they and "
@@ -39,5 +39,5 @@ def _hourly_sentence(panel: Panel, pay: HourlyPay) -> str:
 
 
 def _is_play_money(panel: Panel) -> bool:
-    """Return whether nobody is paid in earnest: a sandbox has no money."""
+    """Return True for panels of Mechanical Turk's sandbox, which paid nobody."""
     return panel.is_sandbox and panel.platform == Platform.MTURK

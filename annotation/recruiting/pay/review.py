@@ -8,6 +8,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from annotation.models import Panel, PlatformCommand, Submission
 from annotation.recruiting.pay.commands import NotAskable, NotUncertain, ask, resend
+from annotation.recruiting.platforms import check_not_closed
 from kgharvest.access import Action, check_may
 
 MOST_AT_ONCE = 1000
@@ -16,7 +17,12 @@ Kind, State = PlatformCommand.Kind, PlatformCommand.State
 
 
 def to_review(panel: Panel) -> QuerySet[Submission]:
-    """Return the completed places on which nothing is decided; those first that the platform approves first."""
+    """Return completed submissions without a decision, the earliest automatic approval first.
+
+    Empty if the platform is closed, as no decision can be made.
+    """
+    if panel.is_platform_closed:
+        return Submission.objects.none()
     decided = PlatformCommand.objects.filter(submission=OuterRef("pk")).exclude(kind=Kind.BONUS)
     undecided = panel.submissions.to_review().filter(~Exists(decided.exclude(state=State.FAILED)))
     return undecided.select_related("annotator").order_by(
@@ -42,9 +48,10 @@ def decide(submission: Submission, kind: str, *, message: str = "", category: st
 def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -> int:
     """Approve these of the places that wait for review, or all, MOST_AT_ONCE at most; return how many.
 
-    What somebody else has decided meanwhile is passed over. Raises NotAllowed.
+    Submissions with a decision are skipped. Raises NotAllowed, PlatformRefused.
     """
     check_may(by, Action.WORK, panel.project)
+    check_not_closed(panel)
     waiting = to_review(panel).select_related("panel__round__project")
     if submissions is not None:
         waiting = waiting.filter(pk__in=submissions)

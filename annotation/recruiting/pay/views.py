@@ -129,6 +129,7 @@ def command_rows(rows: QuerySet[PlatformCommand]) -> list[dict[str, Any]]:
             "command": command,
             "amount": money(command.amount, command.submission.panel.currency) if command.amount else "",
             "what_to_do": WHAT_TO_DO.get(State(command.state), ""),
+            "is_final": command.state == State.FAILED and command.submission.panel.is_platform_closed,
             "can_be_denied": command.state == State.UNCERTAIN and command.next_try_at <= now,
         }
         for command in rows
@@ -215,7 +216,7 @@ def _person(request: HttpRequest, submission: Submission, rejection: RejectionFo
         "row": row,
         "lines": [{"line": line, "amount": money(line.amount, panel.currency)} for line in lines],
         "commands": command_rows(asked),
-        "may_be_asked": [] if decided.exists() else _askable(submission),
+        "may_be_asked": [] if panel.is_platform_closed or decided.exists() else _askable(submission),
         "rejection": rejection,
         "bonus": bonus,
         "pays_by_itself": Can.BONUS in platform_of(panel).can,
@@ -260,8 +261,12 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
     panel = managed_panel(request, path, name)
     if request.method == "POST":
         ticked = [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
-        n = review.approve(panel, None if "all" in request.POST else ticked, request.user)
-        messages.success(request, f"{counted(n, 'submission')} approved{_what_follows(panel)}")
+        try:
+            n = review.approve(panel, None if "all" in request.POST else ticked, request.user)
+        except DomainError as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.success(request, f"{counted(n, 'submission')} approved{_what_follows(panel)}")
         return redirect("annotation:panel_pay_review", path, name)
     waiting = review.to_review(panel)
     page = page_of(request, waiting)

@@ -50,7 +50,7 @@ GONE = "GONE"  # what we write of a submission that Prolific does not know
 class Prolific:
     """Implements annotation.recruiting.platforms.RecruitingPlatform."""
 
-    can = frozenset(Can) - {Can.ADD_PLACES}
+    can = frozenset(Can)
 
     def __init__(self, panel: Panel, client: Client | None = None):
         self.panel = panel

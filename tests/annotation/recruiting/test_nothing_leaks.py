@@ -29,8 +29,6 @@ from kgharvest.models import Role
 from kgharvest.webhooks.models import EVENTS
 from kgharvest.webhooks.outbox import create_webhook
 from tests import factories
-from tests.annotation.recruiting.mturk.fake import FakeMTurk
-from tests.annotation.recruiting.mturk.worker import Worker
 from tests.annotation.recruiting.prolific.fake_prolific import SECRET as PROLIFIC_SECRET
 from tests.annotation.recruiting.prolific.fake_prolific import TOKEN as PROLIFIC_TOKEN
 from tests.annotation.recruiting.prolific.fake_prolific import Event, FakeProlific, Trouble, serving
@@ -45,14 +43,11 @@ IDS = {
     "participant with a wrong link": "pid-0c4eQzWRONG",
     "participant at a failure": "pid-1d5fQzFAILED",
     "session": "sid-77e0QzSESSION",
-    "MTurk worker": "A7QZWORKERQZ11",
-    "MTurk assignment": "3QZASSIGNMENTQZ2222",
     "Prolific participant": "c0ffeef00dc0ffeef00dc0de",
     "Prolific participant who left": "c0ffeef00dc0ffeef00dc0df",
 }
 TOKENS = {
     "entry token": "eyJhbGciOiJSUzI1NiJ9.QzENTRYTOKEN.c2ln",
-    "AWS secret": "wJalrXUtnFEMIQzSECRET",
     "Prolific's token": PROLIFIC_TOKEN,
     "Prolific's webhook secret": PROLIFIC_SECRET,
 }
@@ -101,22 +96,13 @@ class Person:
 
 
 @pytest.fixture
-def turk(settings, monkeypatch) -> Iterator[FakeMTurk]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", TOKENS["AWS secret"])
-    settings.ORIGIN = "https://kg.example.org"
-    with FakeMTurk() as turk:
-        settings.MTURK_ENDPOINT = turk.url
-        yield turk
-
-
-@pytest.fixture
 def owner(db):
     return factories.make_member(Role.OWNER)
 
 
 @pytest.fixture
-def prolific(settings, turk, monkeypatch) -> Iterator[FakeProlific]:
+def prolific(settings, monkeypatch) -> Iterator[FakeProlific]:
+    settings.ORIGIN = "https://kg.example.org"
     monkeypatch.setattr("annotation.recruiting.prolific.client.FIRST_WAIT_S", 0)
     with serving(FakeProlific(seed=987_654_321_098)) as fake:
         settings.PROLIFIC = {"token": PROLIFIC_TOKEN, "url": fake.url, "webhook_secret": PROLIFIC_SECRET}
@@ -124,7 +110,7 @@ def prolific(settings, turk, monkeypatch) -> Iterator[FakeProlific]:
 
 
 @pytest.fixture
-def study(owner, turk, prolific, enqueued, settings, tmp_path, monkeypatch) -> Study:
+def study(owner, prolific, enqueued, settings, tmp_path, monkeypatch) -> Study:
     files = {"BACKEND": "kgharvest.operations.files.DataFolder", "OPTIONS": {"location": tmp_path}}
     settings.STORAGES = settings.STORAGES | {"files": files}
     round = factories.make_round(9, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
@@ -138,7 +124,6 @@ def study(owner, turk, prolific, enqueued, settings, tmp_path, monkeypatch) -> S
     with Log() as log:
         take_part(study, monkeypatch)
         pay(study, owner)
-        judge_at_mturk(study, turk, owner)
         take_part_at_prolific(study, prolific, owner)
         ledger.run_job(queue_pack(create_report(round, by=owner), owner).pk)
     study.log = log.lines
@@ -221,28 +206,6 @@ def deliver(fake: FakeProlific) -> None:
 def send_commands() -> None:
     while command := start_next(timezone.now()):
         send(command)
-
-
-def judge_at_mturk(study: Study, turk: FakeMTurk, owner) -> None:
-    """Judge in the frame; approve once MTurk knows of it, and before, which MTurk refuses in words with ids."""
-    fields = {"platform": Platform.MTURK, "statements_per_place": 2, "reward": 50}
-    panel = factories.make_panel(study.round, name="turkers", **fields)
-    panel.external_id = platform_of(panel).publish()
-    panel.save()
-    worker = Worker(panel, workerId=IDS["MTurk worker"], assignmentId=IDS["MTurk assignment"])
-    worker.start(agrees="on")
-    for _ in range(2):
-        worker.send(label="false")
-    submission = panel.submissions.get()
-    early = submission.commands.create(kind="approve", key="too early")
-    send_commands()
-    early.refresh_from_db()
-    assert "[id]" in early.error
-    turk.submit(panel.external_id, IDS["MTurk worker"], IDS["MTurk assignment"])
-    reconcile(panel, timezone.now())
-    submission.refresh_from_db()
-    grant_bonus(submission, 35, "For the time it took.", owner)
-    send_commands()
 
 
 def everything_of(round: Round) -> list[str]:

@@ -70,18 +70,6 @@ def test_the_form_has_the_platforms_names_and_says_what_is_wrong(client, round):
     assert not round.panels.exists()
 
 
-def test_the_form_of_mturk_has_its_options_as_json(client, round):
-    form = client.get(f"{PANELS}new/?platform=mturk").context["form"]
-    values = {field.html_name: field.value() for field in form if field.value() is not None}
-
-    wrong = client.post(f"{PANELS}new/", values | {"platform_options": "{title"}).text
-    client.post(f"{PANELS}new/", values | {"platform_options": '{"title": "Say what is true"}'})
-
-    assert "Enter a valid JSON" in wrong
-    assert round.panels.get().platform_options == {"title": "Say what is true"}
-    assert round.panels.get().is_sandbox
-
-
 def test_a_panel_shows_who_came_and_what_they_did(client, round, django_assert_max_num_queries):
     panel = make_panel(round, name="main", places=3, reward=250, statements_per_place=4)
     make_gold(round, round.tasks.order_by("position")[:2], "false")

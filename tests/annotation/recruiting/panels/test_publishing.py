@@ -90,7 +90,7 @@ def test_a_small_round_suggests_no_more_than_it_has():
     assert (panel.statements_per_place, panel.places) == (4, 3)
 
 
-@pytest.mark.parametrize("platform", Platform.values)
+@pytest.mark.parametrize("platform", [platform.value for platform in Platform if not platform.is_closed])
 def test_each_platform_names_people_as_it_does(platform):
     panel = create_panel(make_round(4), {"platform": platform})
 
@@ -112,7 +112,7 @@ def test_the_link_is_as_the_platform_wants_it():
     round = make_round(4)
     links = {
         platform: presets.entry_link(create_panel(round, {"platform": platform}), "https://example.org/enter/t/")
-        for platform in Platform.values
+        for platform in ("connect", "sona", "prolific")
     }
     own = create_panel(round, {"participant_parameter": "who", "study_parameter": "", "session_parameter": ""})
 
@@ -187,17 +187,11 @@ def test_of_what_is_published_only_places_and_floor_change():
     assert (panel.places, panel.hourly_floor, panel.reward) == (5, 100, 500)
 
 
-def test_where_a_platform_adds_places_they_are_added_to_a_paused_panel(platform, monkeypatch):
-    monkeypatch.setattr(platform, "can", platform.can | {Can.ADD_PLACES})
+def test_places_of_a_study_at_a_platform_are_fixed_once_published(platform):
     panel = make_panel(make_round(4), places=2)
 
     with pytest.raises(WrongPanelStatus, match="places cannot be changed"):
         edit_panel(panel, {"places": 5})
-    pause_panel(panel)
-    with pytest.raises(WrongPanelStatus, match="places cannot be changed"):
-        edit_panel(panel, {"places": 1})
-
-    assert edit_panel(panel, {"places": 5}).places == 5
 
 
 # -- life --------------------------------------------------------------------------------------------------------------
