@@ -56,7 +56,6 @@ urlpatterns = [
     # the judged KG
     path("reports/<int:pk>/kg/", judged_kg_views.judged_kg, name="judged_kg"),
     path("reports/<int:pk>/kg/file/", judged_kg_views.judged_kg_file, name="judged_kg_file"),
-    path("reports/<int:pk>/sparql/", judged_kg_views.sparql, name="sparql"),
     # links to frozen reports
     path("reports/<int:pk>/shares/", sharing_views.shares, name="shares"),
     path("reports/<int:pk>/shares/<int:share>/revoke/", sharing_views.share_revoke, name="share_revoke"),
@@ -96,7 +95,6 @@ urlpatterns = [
     ),
     path("api/v1/reports/<int:pk>/tuples/", reports_api.ReportTuples.as_view(), name="api_report_tuples"),
     path("api/v1/reports/<int:pk>/kg/", judged_kg_api.JudgedKGFile.as_view(), name="api_judged_kg"),
-    path("api/v1/reports/<int:pk>/sparql/", judged_kg_api.Sparql.as_view(), name="api_sparql"),
     path("api/v1/reports/<int:report_id>/shares/", sharing_api.ShareList.as_view(), name="api_shares"),
     path("api/v1/reports/<int:report_id>/shares/<int:pk>/", sharing_api.ShareDetail.as_view(), name="api_share"),
     path(

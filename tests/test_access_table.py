@@ -242,8 +242,6 @@ POST   /reports/{report}/pack/{pack}/cancel/                            302 403 
 GET    /reports/{report}/pack/{pack}/pack.zip                           302 403 404 404 404 404 404 404
 GET    /reports/{report}/kg/                                            302 403 200 200 200 200 200 404
 GET    /reports/{report}/kg/file/?format=nt                             302 403 200 200 200 200 200 404
-GET    /reports/{report}/sparql/                                        302 403 200 200 200 200 200 404
-POST   /reports/{report}/sparql/                                        302 403 200 200 200 200 200 404
 GET    /reports/{report}/shares/                                        302 403 403 403 200 200 200 404
 POST   /reports/{report}/shares/                                        302 403 403 403 200 200 200 404
 POST   /reports/{report}/shares/{share}/revoke/                         302 403 403 403 302 302 302 404

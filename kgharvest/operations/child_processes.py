@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Timer
-from typing import NamedTuple, Self
+from typing import Self
 
 from kgharvest.errors import DomainError
 
@@ -22,16 +21,6 @@ LIVES_AT_LEAST_S = 10  # a program that ends sooner would end again
 
 class ProgramEnded(DomainError):
     """A program that should go on has ended."""
-
-
-class TookTooLong(DomainError):
-    """A program that was given a time and did not end within it."""
-
-
-class Output(NamedTuple):
-    status: int
-    output: bytes
-    errors: str
 
 
 @dataclass
@@ -129,37 +118,3 @@ class Supervisor:
 def last_line(path: Path) -> str:
     lines = path.read_text(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "(nothing)")
-
-
-def run_limited(command: Sequence[str], sent: bytes | Iterable[bytes], seconds: float, folder: Path) -> Output:
-    """Run a program in `folder` to its end on what is `sent` to it; kill it, and all that it started, after `seconds`.
-
-    Raises TookTooLong.
-    """
-    process = subprocess.Popen(  # noqa: S603 - the commands are ours
-        command,
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    timer = Timer(seconds, process.kill)
-    timer.start()
-    try:
-        pieces = [sent] if isinstance(sent, bytes) else sent
-        with suppress(BrokenPipeError):  # it ended before it read all; its status says why
-            for piece in pieces:
-                process.stdin.write(piece)
-            process.stdin.flush()
-        output, errors = process.communicate()
-    finally:
-        was_late = not timer.is_alive()
-        timer.cancel()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if was_late and process.returncode == -signal.SIGKILL:
-        raise TookTooLong(f"It took longer than {seconds:g} seconds.")
-    return Output(process.returncode, output, errors.decode(errors="replace"))
