@@ -19,7 +19,7 @@ from pathlib import Path
 from tuples import measured, show
 
 N_RELATIONS = 10
-FORMATS = ("hf", "kgtk", "pykeen", "neo4j", "nt", "ttl")
+FORMATS = ("hf", "pykeen", "nt", "ttl")
 OPEN_ROUND = """
 from annotation.rounds.services import open_round
 from kgharvest.accounts.projects import default_project

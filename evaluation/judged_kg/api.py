@@ -16,7 +16,7 @@ from kgharvest.api.views import AnyRenderer
 
 
 class KGFilters(Filters):
-    format = serializers.ChoiceField(list(FORMATS), help_text="hf and neo4j are zip archives.")
+    format = serializers.ChoiceField(list(FORMATS), help_text="hf is a zip archive.")
     verdict = serializers.ChoiceField(
         [kept.value for kept in Kept], required=False, help_text="Which tuples; all, but accepted of pykeen."
     )

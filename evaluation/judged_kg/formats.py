@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluation.judged_kg.neo4j import as_neo4j
 from evaluation.judged_kg.rows import Counted, JudgedKG, Kept
-from evaluation.judged_kg.tables import File, as_hugging_face, as_kgtk, as_pykeen
+from evaluation.judged_kg.tables import File, as_hugging_face, as_pykeen
 from kgharvest.bulk.file_writing import NotWritable, StreamedFile, check_writable, write_atomically
 
 
@@ -37,12 +36,11 @@ class Format(NamedTuple):
     is_folder: bool = False
 
 
-TSV = "text/tab-separated-values; charset=utf-8"
 FORMATS = {
     "hf": Format("Hugging Face data set", "application/zip", "zip", as_hugging_face, is_folder=True),
-    "kgtk": Format("KGTK edges", TSV, "kgtk.tsv", as_kgtk),
-    "pykeen": Format("PyKEEN triples", TSV, "pykeen.tsv", as_pykeen, Kept.ACCEPTED),
-    "neo4j": Format("Neo4j CSV", "application/zip", "zip", as_neo4j, is_folder=True),
+    "pykeen": Format(
+        "PyKEEN triples", "text/tab-separated-values; charset=utf-8", "pykeen.tsv", as_pykeen, Kept.ACCEPTED
+    ),
     "nt": Format("N-Triples", "application/n-triples", "nt", _as_ntriples),
     "ttl": Format("Turtle", "text/turtle; charset=utf-8", "ttl", _as_turtle),
 }

@@ -77,12 +77,6 @@ class Row(NamedTuple):
     probability: float | None
     ids: Sequence[str | None] = ()
 
-    @property
-    def name(self) -> str:
-        """What no other row of the round is called."""
-        job = self.source.job
-        return f"{job.fingerprint or 'harvest'}-{job.pk}-{self.number}" if job else f"draw-{self.number}"
-
 
 class JudgedKG:
     """The judged KG of a round; `rows` reads it anew each time."""

@@ -1,6 +1,6 @@
-"""The judged KG as tables: a Hugging Face data set, PyKEEN triples, KGTK edges. All of them are written in pieces.
+"""The judged KG as tables: a Hugging Face data set and PyKEEN triples, both streamed.
 
-None of these is for spreadsheets: an apostrophe before what looks like a formula would be a part of the entity.
+Text that looks like a formula is not escaped: these files are not for spreadsheets.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evaluation.judged_kg.rows import NOT_JUDGED, Counted, JudgedKG, Row
+from evaluation.judged_kg.rows import Counted, JudgedKG, Row
 from kgharvest.bulk.file_writing import StreamedFile, in_chunks
-from kgharvest.knowledge.models import tuple_key
 
 ROWS_IN_A_GROUP = 20_000  # of a Parquet file; what one takes in memory
 File = tuple[str, Iterable[bytes]]  # its name and content; to be read before the next file is asked for
@@ -134,58 +132,3 @@ def is_binary(row: Row) -> bool:
 def encoded(lines: Iterable[str]) -> Iterator[bytes]:
     """Yield lines as the bytes of a file, in large pieces."""
     return (piece.encode() for piece in in_chunks(lines))
-
-
-# -- KGTK --------------------------------------------------------------------------------------------------------------
-
-KGTK_HEADER = "node1\tlabel\tnode2\tid\tnode1;label\tnode2;label\n"
-KGTK_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "|": "\\|", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
-
-
-def as_kgtk(kg: JudgedKG, rows: Counted) -> Iterator[File]:
-    """Yield edges of the first two entities; all else that is known of a tuple is a qualifier: an edge of that edge."""
-    yield f"{kg.round.name}.tsv", encoded(_kgtk_lines(rows))
-
-
-def _kgtk_lines(rows: Iterable[Row]) -> Iterator[str]:
-    yield KGTK_HEADER
-    for row in rows:
-        edge = row.name
-        head, tail, *others = map(kgtk_node, row.canonical, row.ids or [None] * len(row.canonical))
-        labels = list(map(kgtk_string, row.entities))
-        lines = [f"{head}\t{_symbol(row.source.relation.path)}\t{tail}\t{edge}\t{labels[0]}\t{labels[1]}\n"]
-        for slot, node in enumerate(others, start=2):
-            name = f"ENT{slot}"
-            lines.append(f"{edge}\t{name}\t{node}\t{edge}-{name}\t\t{labels[slot]}\n")
-        lines += [f"{edge}\t{name}\t{value}\t{edge}-{name}\t\t\n" for name, value in _qualifiers(row)]
-        yield "".join(lines)
-
-
-def _qualifiers(row: Row) -> Iterator[tuple[str, str]]:
-    source = row.source
-    yield "verdict", row.verdict
-    if source.model:
-        yield "model", kgtk_string(source.model)
-    if source.setting:
-        yield "setting", kgtk_string(source.setting)
-    if row.rank is not None:
-        yield "rank", str(row.rank)
-    if row.score is not None:
-        yield "score", repr(row.score)
-    if row.probability is not None:
-        yield "inclusion_probability", repr(row.probability)
-    if row.verdict != NOT_JUDGED:
-        yield from zip(("n_true", "n_false", "n_unjudgeable"), map(str, row.counts), strict=True)
-
-
-def kgtk_node(entity: str, identifier: str | None = None) -> str:
-    """Return the symbol of an entity: its id where it has one, else one that is the same in all cases."""
-    return quote(identifier, safe="/:") if identifier else "E:" + quote(tuple_key([entity]), safe="")
-
-
-def _symbol(name: str) -> str:
-    return quote(name, safe="/")
-
-
-def kgtk_string(text: str) -> str:
-    return f'"{text.translate(KGTK_ESCAPES)}"'

@@ -31,7 +31,7 @@ def small(file: Any) -> Any:
 
 class KGFileInput(StrictSerializer):
     project = ProjectField()
-    file = serializers.FileField(validators=[small], help_text="TSV, CSV, KGTK edges, N-Triples or JSON lines.")
+    file = serializers.FileField(validators=[small], help_text="TSV, CSV, N-Triples or JSON Lines.")
     name = serializers.CharField(max_length=500, help_text="The system that made it; it stands where LMs do.")
     mapping = serializers.CharField(
         required=False,

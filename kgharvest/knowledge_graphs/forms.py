@@ -20,7 +20,7 @@ MOST_OPTIONS = 1000  # relations that a field suggests
 
 
 class UploadForm(forms.Form):
-    file = forms.FileField(help_text="TSV or CSV with head, relation, tail; KGTK edges; N-Triples; JSON lines.")
+    file = forms.FileField(help_text="TSV or CSV with head, relation and tail; N-Triples; JSON Lines.")
     system = forms.CharField(
         label="System", max_length=500, help_text="What made it, such as GPTKB. It stands where LMs do."
     )

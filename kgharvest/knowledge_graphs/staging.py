@@ -12,34 +12,15 @@ from typing import NamedTuple
 
 from kgharvest.bulk.file_reading import opened, read_lines
 from kgharvest.errors import BadEntry, Faults, ImportRefused
-from kgharvest.knowledge_graphs.statements import (
-    FORMATS,
-    BadCell,
-    Statement,
-    as_text,
-    guess_format,
-    kgtk_text,
-    number_of,
-)
+from kgharvest.knowledge_graphs.statements import FORMATS, Statement, as_text, guess_format
 
 CACHE_KB = 8192
 CACHED_LABELS = 20_000
 MOST_RELATIONS = 100_000  # names in a file: more are no names of relations
 TABLES = """
 CREATE TABLE statement
-    (line INTEGER PRIMARY KEY, relation INTEGER, head TEXT, tail TEXT, score REAL, others TEXT, edge TEXT, node1 TEXT);
-CREATE TABLE qualifier (edge TEXT, name INTEGER, value TEXT, line INTEGER);
+    (line INTEGER PRIMARY KEY, relation INTEGER, head TEXT, tail TEXT, score REAL, others TEXT);
 CREATE TABLE label (id TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID;
-"""
-# Of KGTK edges: those whose node1 is the id of another edge are not statements, but about one.
-QUALIFIERS = """
-CREATE INDEX statement_edge ON statement (edge) WHERE edge IS NOT NULL;
-CREATE TEMP TABLE about AS
-    SELECT line FROM statement WHERE node1 IN (SELECT edge FROM statement WHERE edge IS NOT NULL);
-INSERT INTO qualifier
-    SELECT node1, relation, tail, line FROM statement WHERE line IN (SELECT line FROM about) ORDER BY line;
-DELETE FROM statement WHERE line IN (SELECT line FROM about);
-CREATE INDEX qualifier_edge ON qualifier (edge);
 """
 
 
@@ -93,7 +74,7 @@ class StagedKG:
                 if not tab or not name or not label.strip():
                     faults.add(BadEntry(f"line {number}", "is no id, tab and label"))
                 else:
-                    yield name.removeprefix("<").removesuffix(">"), kgtk_text(label.strip())
+                    yield name.removeprefix("<").removesuffix(">"), label.strip()
 
         self._fill("INSERT OR IGNORE INTO label VALUES (?, ?)", rows())
         faults.refuse(path.name)
@@ -116,33 +97,19 @@ class StagedKG:
                 else:
                     yield self._row(statement)
 
-        self._fill("INSERT OR REPLACE INTO statement VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows())
+        self._fill("INSERT OR REPLACE INTO statement VALUES (?, ?, ?, ?, ?, ?)", rows())
         faults.refuse(self.source)
-        if self.file_format == "kgtk":
-            self._database.executescript(QUALIFIERS)
-            self._check_scores()
         self._database.execute("CREATE INDEX statement_relation ON statement (relation, line)")
         if not self._database.execute("SELECT 1 FROM statement LIMIT 1").fetchone():
             raise ImportRefused(self.source, [BadEntry("file", "has no statements")])
 
-    def _check_scores(self) -> None:
-        """Raise ImportRefused for qualifiers that are no scores, though they are called so."""
-        faults = Faults()
-        scores = "SELECT line, value FROM qualifier WHERE name = ? ORDER BY line"
-        for line, value in self._database.execute(scores, [self._names.get("score")]):
-            try:
-                number_of(value)
-            except BadCell as bad:
-                faults.add(bad.at(line))
-        faults.refuse(self.source)
-
     def _row(self, statement: Statement) -> tuple[object, ...]:
-        line, relation, head, tail, score, others, edge, node1 = statement
+        line, relation, head, tail, score, others = statement
         number = self._names.setdefault(relation, len(self._names))
         if number == MOST_RELATIONS:
             reason = f"brings relation {number + 1:,}; is the relation in the right column?"
             raise ImportRefused(self.source, [BadEntry(f"line {line}", reason)])
-        return line, number, head, tail, score, as_text(others), edge, node1
+        return line, number, head, tail, score, as_text(others)
 
     def _fill(self, insert: str, rows: Iterable[tuple[object, ...]]) -> None:
         self._database.execute("BEGIN")
@@ -166,16 +133,9 @@ class StagedKG:
         """Yield the statements of a relation in the order of the file, the first `most` of them."""
         if relation not in self._names:
             return
-        names = list(self._names)
-        chosen = "SELECT line, head, tail, score, others, edge FROM statement WHERE relation = ? ORDER BY line LIMIT ?"
-        for line, head, tail, score, others, edge in self._database.execute(chosen, [self._names[relation], most]):
-            values = json.loads(others) if others else {}
-            if edge is not None:
-                about = "SELECT name, value FROM qualifier WHERE edge = ? ORDER BY line"
-                for number, value in self._database.execute(about, [edge]):
-                    values.setdefault(names[number], value)
-                score = score if score is not None else number_of(values.get("score"))
-            yield Statement(line, relation, head, tail, score, values)
+        chosen = "SELECT line, head, tail, score, others FROM statement WHERE relation = ? ORDER BY line LIMIT ?"
+        for line, head, tail, score, others in self._database.execute(chosen, [self._names[relation], most]):
+            yield Statement(line, relation, head, tail, score, json.loads(others) if others else {})
 
 
 def as_it_is(name: str, otherwise: str) -> str:

@@ -1,4 +1,4 @@
-"""Files of KGs from outside: TSV, CSV, KGTK edges, N-Triples and JSON lines, read statement by statement."""
+"""Readers of KG files: TSV, CSV, N-Triples and JSON Lines. Each yields one statement at a time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ LabelOf = Callable[[str, str], str]  # the label of an id of the file, or else i
 
 
 class Statement(NamedTuple):
-    """What one line says. line: from 1. others: further values by name, such as qualifiers; score: None without one.
-
-    edge: the line's own id, and node1: the head as written, in files whose lines may be about other lines.
-    """
+    """A statement of a file. line: line number from 1. others: further values by name, such as qualifiers."""
 
     line: int
     relation: str
@@ -35,8 +32,6 @@ class Statement(NamedTuple):
     tail: str
     score: float | None = None
     others: Mapping[str, str] = {}
-    edge: str | None = None
-    node1: str | None = None
 
 
 class BadCell(Exception):
@@ -124,52 +119,6 @@ def _table_statement(line: int, columns: Sequence[str], cells: Sequence[str], la
             raise BadCell(f"has no {role}", columns.index(role) + 1)
     head, tail = (label_of(row[role], row[role]) for role in ("head", "tail"))
     return Statement(line, row["relation"].strip(), head, tail, score, others)
-
-
-# -- KGTK --------------------------------------------------------------------------------------------------------------
-
-KGTK_TEXT = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'@[-\w]+)""")
-KGTK_ESCAPES = {"t": "\t", "n": "\n", "r": "\r"}
-
-
-def read_kgtk(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
-    """Read edges. One whose node1 is the id of another edge is a qualifier of that, wherever in the file it stands."""
-    columns: list[str] = []
-    for line, text in enumerate(lines, start=1):
-        cells = text.rstrip("\r\n").split("\t")
-        if not columns:
-            columns = cells
-            if missing := {"node1", "label", "node2"} - set(columns):
-                yield BadEntry("line 1", f"has no column {' or '.join(sorted(missing))}")
-                return
-        elif text.strip():
-            try:
-                yield _edge(line, columns, cells, label_of)
-            except BadCell as bad:
-                yield bad.at(line)
-
-
-def _edge(line: int, columns: Sequence[str], cells: Sequence[str], label_of: LabelOf) -> Statement:
-    if len(cells) != len(columns):
-        raise BadCell(f"has {len(cells)} columns, not {len(columns)}")
-    row = dict(zip(columns, cells, strict=True))
-    for column in ("node1", "label", "node2"):
-        if not row[column]:
-            raise BadCell(f"has no {column}", columns.index(column) + 1)
-    head, tail = (
-        kgtk_text(row[f"{node};label"]) if row.get(f"{node};label") else label_of(row[node], kgtk_text(row[node]))
-        for node in ("node1", "node2")
-    )
-    return Statement(line, row["label"], head, tail, edge=row.get("id") or None, node1=row["node1"])
-
-
-def kgtk_text(value: str) -> str:
-    """Return the text of a string, in a language or not; other values stand for themselves."""
-    match = KGTK_TEXT.fullmatch(value)
-    if match is None:
-        return value
-    inside = match[1] if match[1] is not None else match[2]
-    return re.sub(r"\\(.)", lambda escape: KGTK_ESCAPES.get(escape[1], escape[1]), inside)
 
 
 # -- N-Triples ---------------------------------------------------------------------------------------------------------
@@ -296,14 +245,12 @@ def _is_value(value: Any) -> bool:
 FORMATS: Mapping[str, Callable[[Iterable[str], LabelOf], Iterator[Statement | BadEntry]]] = {
     "tsv": read_tsv,
     "csv": read_csv,
-    "kgtk": read_kgtk,
     "nt": read_ntriples,
     "jsonl": read_jsonl,
 }
 FORMAT_LABELS = {
     "tsv": "TSV: head, relation, tail, perhaps score",
     "csv": "CSV: head, relation, tail, perhaps score",
-    "kgtk": "KGTK edges",
     "nt": "N-Triples",
     "jsonl": "JSON lines",
 }
@@ -316,10 +263,7 @@ def guess_format(lines: Iterable[str]) -> str:
         return "jsonl"
     if first.lstrip().startswith(("<", "_:", "#")):
         return "nt"
-    cells = first.split("\t")
-    if {"node1", "label", "node2"} <= set(cells):
-        return "kgtk"
-    return "tsv" if len(cells) > 1 else "csv"
+    return "tsv" if "\t" in first else "csv"
 
 
 def as_text(others: Mapping[str, str]) -> str | None:

@@ -1,4 +1,4 @@
-"""`export_kg --round NAME --format hf/kgtk/pykeen/neo4j/nt/ttl [--verdict accepted/judged/all] --output PATH`"""
+"""`export_kg --round NAME --format hf/pykeen/nt/ttl [--verdict accepted/judged/all] --output PATH`"""
 
 from pathlib import Path
 
@@ -13,9 +13,7 @@ class Command(DomainCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("--round", required=True, metavar="NAME", help="the round, alone or as project/NAME")
-        parser.add_argument(
-            "--format", dest="file_format", required=True, choices=list(FORMATS), help="hf and neo4j are folders"
-        )
+        parser.add_argument("--format", dest="file_format", required=True, choices=list(FORMATS), help="hf is a folder")
         parser.add_argument(
             "--verdict", choices=[kept.value for kept in Kept], help="which tuples (all; with pykeen accepted)"
         )

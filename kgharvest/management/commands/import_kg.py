@@ -19,7 +19,7 @@ class Command(DomainCommand):
     help = "Import a knowledge graph from elsewhere: each relation that is mapped becomes a finished harvest."
 
     def add_arguments(self, parser):
-        parser.add_argument("file", type=Path, metavar="FILE", help="TSV, CSV, KGTK edges, N-Triples or JSON lines")
+        parser.add_argument("file", type=Path, metavar="FILE", help="TSV, CSV, N-Triples or JSON Lines")
         parser.add_argument("--name", required=True, metavar="SYSTEM", help="what made it; stands where LMs do")
         parser.add_argument(
             "--mapping", type=Path, metavar="F", help="JSON: which relations of the file are which here (by name)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 import zipfile
@@ -76,44 +75,6 @@ def read_hugging_face(path: Path) -> Counter[Read]:
     )
 
 
-def read_kgtk(path: Path) -> Counter[Read]:
-    header, *lines = (line.split("\t") for line in path.read_text().splitlines())
-    edges = [dict(zip(header, line, strict=True)) for line in lines]
-    qualifiers: dict[str, dict[str, str]] = {}
-    for edge in edges:
-        qualifiers.setdefault(edge["node1"], {})[edge["label"]] = edge["node2"]
-    assert len({edge["id"] for edge in edges}) == len(edges)
-    read: Counter[Read] = Counter()
-    for edge in edges:
-        if edge["node1"].startswith("E:"):
-            about = qualifiers[edge["id"]]
-            nodes = [edge["node1"], edge["node2"], *(value for name, value in about.items() if name.startswith("ENT"))]
-            entities = tuple(unquote(node.removeprefix("E:")) for node in nodes)
-            read[edge["label"], entities, about["verdict"], int(about["rank"])] += 1
-    return read
-
-
-def read_neo4j(path: Path) -> Counter[Read]:
-    relationships, entities, statements = (
-        list(csv.DictReader(io.StringIO((path / f"{name}.csv").read_text(), newline="")))
-        for name in ("relationships", "entities", "statements")
-    )
-    ids = [node["id:ID"] for node in (*entities, *statements)]
-    assert len(set(ids)) == len(ids)
-    assert {row[end] for row in relationships for end in (":START_ID", ":END_ID")} <= set(ids)
-    slots: dict[str, dict[str, str]] = {}
-    read: Counter[Read] = Counter()
-    for row in relationships:
-        if row[":TYPE"].startswith("ENT"):
-            slots.setdefault(row[":START_ID"], {})[row[":TYPE"]] = row[":END_ID"]
-        else:
-            read[row[":TYPE"], (row[":START_ID"], row[":END_ID"]), row["verdict"], int(row["rank:long"])] += 1
-    for node in statements:
-        entities_of = tuple(value for _, value in sorted(slots[node["id:ID"]].items()))
-        read[node["relation"], entities_of, node["verdict"], int(node["rank:long"])] += 1
-    return read
-
-
 def read_rdf(path: Path, file_format: str) -> Counter[Read]:
     graph = Graph().parse(path, format=file_format)
     read: Counter[Read] = Counter()
@@ -134,8 +95,6 @@ def read_rdf(path: Path, file_format: str) -> Counter[Read]:
 
 READERS = {
     "hf": read_hugging_face,
-    "kgtk": read_kgtk,
-    "neo4j": read_neo4j,
     "nt": lambda path: read_rdf(path, "nt"),
     "ttl": lambda path: read_rdf(path, "turtle"),
 }
@@ -226,12 +185,12 @@ def test_a_hidden_tuple_is_left_out_unless_it_was_drawn(round):
 
 
 def test_an_archive_for_browsers_holds_the_folder(round, tmp_path):
-    content = b"".join(Export(JudgedKG(round), "neo4j").download())
+    content = b"".join(Export(JudgedKG(round), "hf").download())
 
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.testzip() is None
         archive.extractall(tmp_path / "archive")
-    assert read_neo4j(tmp_path / "archive") == read_neo4j(written(round, tmp_path, "neo4j"))
+    assert read_hugging_face(tmp_path / "archive") == read_hugging_face(written(round, tmp_path, "hf"))
 
 
 def test_the_command_says_what_it_wrote_and_spares_what_is_there(round, tmp_path, capsys):

@@ -43,8 +43,6 @@ FILES = {
     "kg.csv": 'head,relation,tail,score\nAda,born,London,0.5\nAlan,born,"Maida Vale",0.75\n',
     "kg.jsonl": '{"head": "Ada", "relation": "born", "tail": "London", "score": 0.5}\n\n'
     '{"entities": ["Alan", "Maida Vale"], "relation": "born", "score": 0.75}\n',
-    "edges.tsv": "id\tnode1\tlabel\tnode2\nq\te1\tscore\t0.5\ne1\tAda\tborn\t\"London\"\n"
-    "e2\tAlan\tborn\t'Maida Vale'@en\nq2\te2\tscore\t0.75\n",
 }  # fmt: skip
 
 
@@ -93,16 +91,15 @@ def test_without_scores_tuples_rank_in_the_order_of_the_file(tmp_path):
 
 
 def test_qualifiers_fill_further_slots(tmp_path):
-    text = (
-        "id\tnode1\tlabel\tnode2\n"
-        "e1-when\te1\tP585\t1815\n"
-        "e1\tAda\tborn\tLondon\n"
-        "e1-who\te1\tsource\tgptkb\n"
-        "e2\tAlan\tborn\tLondon\n"
-        "e2-when\te2\tP585\t1912\n"
-    )
+    lines = [
+        {"head": "Ada", "relation": "born", "tail": "London", "qualifiers": {"P585": 1815, "source": "gptkb"}},
+        {"head": "Alan", "relation": "born", "tail": "London", "qualifiers": {"P585": "1912"}},
+    ]
 
-    found = imported(write(tmp_path, text), born="[HEAD] was born in [TAIL] in the year [P585].")
+    found = imported(
+        write(tmp_path, "\n".join(map(json.dumps, lines)), "kg.jsonl"),
+        born="[HEAD] was born in [TAIL] in the year [P585].",
+    )
 
     assert [surface for _, surface, _ in found["born"]] == [["Ada", "London", "1815"], ["Alan", "London", "1912"]]
     assert Relation.objects.get().statement == "<ENT0> was born in <ENT1> in the year <ENT2>."
@@ -154,7 +151,7 @@ def test_the_same_file_again_takes_the_relations_that_it_made(tmp_path):
         ("kg.nt", '<urn:a> <urn:r> "b\\uD800" .\n', "line 1: has an escape of no character"),
         ("kg.jsonl", '{"head": "a", "relation": "r"}\n', 'line 1: has neither "head"'),
         ("kg.jsonl", '{"head": "a" "b"}\n', "line 1, column 14: is not JSON"),
-        ("kg.tsv", "node1\tlabel\tnode2\tid\na\tr\t\te\n", "line 2, column 3: has no node2"),
+        ("kg.tsv", "head\trelation\ttail\nA\tr\t\n", "line 2, column 3: has no tail"),
     ],
 )
 def test_what_is_wrong_is_located_and_nothing_stored(tmp_path, name, text, where):

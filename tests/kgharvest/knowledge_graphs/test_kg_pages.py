@@ -126,11 +126,9 @@ def test_a_file_may_be_called_anything(client, researcher, name):
 
 
 def test_a_score_that_is_no_number_is_refused_with_its_line(client, researcher):
-    edges = "node1\tlabel\tnode2\tid\nAda\tborn\tLondon\te1\ne1\tscore\thigh\te2\n"
+    page = uploaded(client, "head\trelation\ttail\tscore\nAda\tborn\tLondon\thigh\n").content.decode()
 
-    page = uploaded(client, edges).content.decode()
-
-    assert "line 3" in page
+    assert "line 2, column 4" in page
     assert "no number as score" in page
     assert not UploadedKG.objects.exists()
 
