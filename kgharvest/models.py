@@ -5,7 +5,7 @@ from kgharvest.accounts.sign_in.models import GroupMembership, OpenIDIdentity, R
 from kgharvest.api.models import KeyedAnswer
 from kgharvest.audit.models import Actor, AuditEntry, AuditHead
 from kgharvest.chat_models.models import ChatAnswer
-from kgharvest.entities.models import EntityCandidate, EntityName, EntityTable
+from kgharvest.entities.models import EntityName, EntityTable
 from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, LanguageModel, Launch, Prompt
 from kgharvest.harvests.parts.models import HarvestPart
 from kgharvest.jobs.models import Job, Worker
@@ -23,7 +23,6 @@ __all__ = [
     "ChatAnswer",
     "Curation",
     "Delivery",
-    "EntityCandidate",
     "EntityName",
     "EntityOccurrence",
     "EntityTable",

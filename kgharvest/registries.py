@@ -93,7 +93,6 @@ JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
     "harvest-part": "kgharvest.harvests.parts.sharing.run_part",
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
-    "reconcile_entities": "kgharvest.entities.reconciliation.run_lookup",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
     "pack": "evaluation.paper.pack_jobs.run_pack_job",
     "probe": "probing.probes.runner.run_probe",

@@ -14,8 +14,8 @@ from kgharvest.accounts.views import Login, Logout, PasswordChange, PasswordRese
 from kgharvest.api.schema_view import SchemaView
 from kgharvest.audit import api as audit_api
 from kgharvest.audit import views as audit_views
-from kgharvest.entities.api import EntityCandidateList, SetEntities, SetLookups
-from kgharvest.entities.views import entity_candidates, set_entities
+from kgharvest.entities.api import SetEntities
+from kgharvest.entities.views import set_entities
 from kgharvest.harvests import api as harvests_api
 from kgharvest.harvests import launch_api
 from kgharvest.harvests import views as harvests_views
@@ -103,7 +103,6 @@ harvesting = [
     path("relations/sets/<int:pk>/edit/", relations_views.set_edit, name="set_edit"),
     path("relations/sets/<int:pk>/prompts/", relations_views.set_prompts, name="set_prompts"),
     path("relations/sets/<int:pk>/entities/", set_entities, name="set_entities"),
-    path("relations/sets/<int:pk>/entities/candidates/", entity_candidates, name="entity_candidates"),
     path("relations/sets/<int:pk>/duplicate/", relations_views.set_duplicate, name="set_duplicate"),
     path("relations/sets/<int:pk>/delete/", relations_views.set_delete, name="set_delete"),
     path("relations/sets/<int:pk>/relations.json", relations_views.set_export, name="set_export"),
@@ -180,12 +179,6 @@ harvesting = [
     path("api/v1/relation-sets/<int:pk>/", relations_api.SetDetail.as_view(), name="api_set"),
     path("api/v1/relation-sets/<int:pk>/export/", relations_api.SetExport.as_view(), name="api_set_export"),
     path("api/v1/relation-sets/<int:pk>/entities/", SetEntities.as_view(), name="api_set_entities"),
-    path("api/v1/relation-sets/<int:pk>/entities/lookups/", SetLookups.as_view(), name="api_set_lookups"),
-    path(
-        "api/v1/relation-sets/<int:pk>/entities/candidates/",
-        EntityCandidateList.as_view(),
-        name="api_candidates",
-    ),
     path("api/v1/relation-sets/<int:pk>/prompts/", relations_api.SetPrompts.as_view(), name="api_set_prompts"),
     path("api/v1/relations/", relations_api.RelationList.as_view(), name="api_relations"),
     path("api/v1/relations/<int:pk>/", relations_api.RelationDetail.as_view(), name="api_relation"),

@@ -69,7 +69,6 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
-from kgharvest.entities.reconciliation import accept_matches, decide_on_candidates, queue_lookup
 from kgharvest.entities.tables import delete_table, save_table
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
 from kgharvest.jobs.ledger import cancel, retry
@@ -127,9 +126,6 @@ CALLS: dict[Callable, Callable] = {
     duplicate_set: lambda it, by: duplicate_set(it.relation.relation_set, "copy", by, it.project),
     change_set: lambda it, by: change_set(it.relation.relation_set, "other", "", by),
     save_table: lambda it, by: save_table(it.relation.relation_set, True, False, by=by),
-    queue_lookup: lambda it, by: queue_lookup(it.relation.relation_set, "https://127.0.0.1/", by=by),
-    accept_matches: lambda it, by: accept_matches(it.relation.relation_set, by),
-    decide_on_candidates: lambda it, by: decide_on_candidates(it.relation.relation_set, [], by=by),
     delete_table: lambda it, by: delete_table(it.relation.relation_set, by),
     delete_set: lambda it, by: delete_set(it.relation.relation_set, by),
     create_webhook: lambda it, by: create_webhook(it.project.pk, URL, EVENTS, by),

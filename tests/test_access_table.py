@@ -81,8 +81,6 @@ POST   /relations/{shipped}/delete/                                     302 403 
 GET    /relations/sets/{set}/edit/                                      302 403 403 403 200 200 200 404
 GET    /relations/sets/{set}/prompts/                                   302 403 403 403 200 200 200 404
 GET    /relations/sets/{set}/entities/                                  302 403 403 403 200 200 200 404
-GET    /relations/sets/{set}/entities/candidates/                       302 403 403 403 200 200 200 404
-POST   /relations/sets/{set}/entities/candidates/                       302 403 403 403 302 302 302 404
 GET    /relations/sets/{set}/duplicate/                                 302 403 403 403 200 200 200 404
 GET    /relations/sets/{shipped_set}/duplicate/                         302 403 403 403 200 200 200 200
 POST   /relations/sets/{set}/delete/                                    302 403 403 403 302 302 302 404

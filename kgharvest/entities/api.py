@@ -1,8 +1,7 @@
-"""What makes two entities of a set one, in the API."""
+"""API of the entity table of a relation set."""
 
 from __future__ import annotations
 
-from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
@@ -11,15 +10,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.access import Action, check_may
-from kgharvest.api.input import IdField, JsonParser, StrictSerializer
-from kgharvest.api.views import ApiView, ListView
-from kgharvest.entities.models import EntityCandidate, EntityTable
-from kgharvest.entities.reconciliation import decide_on_candidates, queue_lookup
+from kgharvest.api.input import JsonParser, StrictSerializer
+from kgharvest.api.views import ApiView
+from kgharvest.entities.models import EntityTable
 from kgharvest.entities.tables import delete_table, save_table
-from kgharvest.jobs.api import JobSerializer
 from kgharvest.relations.api import uploaded
 from kgharvest.relations.models import RelationSet
-from kgharvest.webhooks.addresses import LONGEST_URL
 
 TABLE = {
     "set": "places",
@@ -97,92 +93,3 @@ class SetEntities(ApiView):
             return Response(status=204)
 
         return self.once(remove)
-
-
-# -- looking up at a reconciliation service ----------------------------------------------------------------------------
-
-CANDIDATE = {
-    "id": 7,
-    "name": "usa",
-    "label": "United States of America",
-    "identifier": "Q30",
-    "description": "country in North America",
-    "score": 100.0,
-    "is_match": True,
-}
-
-
-class LookupInput(StrictSerializer):
-    url = serializers.CharField(max_length=LONGEST_URL, help_text="Of a service of the Reconciliation API.")
-    type = serializers.CharField(
-        max_length=200, required=False, default="", allow_blank=True, help_text="Id of the service's type; any without."
-    )
-
-
-class EntityDecisionsInput(StrictSerializer):
-    accepted = serializers.ListField(child=IdField(), max_length=1000, default=list)
-    refused = serializers.ListField(
-        child=serializers.CharField(),
-        max_length=1000,
-        default=list,
-        help_text="Names none of whose candidates is right.",
-    )
-
-
-class EntityDecisionsOutput(serializers.Serializer):
-    n_linked = serializers.IntegerField()
-
-
-@extend_schema_serializer(examples=[OpenApiExample("A candidate", CANDIDATE, response_only=True)])
-class EntityCandidateSerializer(serializers.ModelSerializer):
-    """What a service proposes for a name. is_match: whether it is sure; score: on its own scale."""
-
-    class Meta:
-        model = EntityCandidate
-        fields = [*CANDIDATE]
-
-
-class SetLookups(ApiView):
-    """Entities of a set, looked up by a worker."""
-
-    serializer_class = JobSerializer
-    refuses = True
-
-    @extend_schema(request=LookupInput, responses={201: JobSerializer}, summary="Look entities up at a service")
-    def post(self, request: Request, pk: int) -> Response:
-        """The job that is under way already, where there is one."""
-        relation_set = self.row(RelationSet.objects.visible_to(request.user).select_related("project"))
-        sent = self.sent(LookupInput)
-
-        def queue() -> Response:
-            job = queue_lookup(relation_set, sent["url"], sent["type"], request.user)
-            return self.created(job, self.location("kgharvest:api_job", job.pk))
-
-        return self.once(queue)
-
-
-class EntityCandidateList(ListView):
-    """What a service proposes for the entities of a set, until somebody decides."""
-
-    serializer_class = EntityCandidateSerializer
-    order = ("pk",)
-    refuses = True
-
-    def get_queryset(self) -> QuerySet:
-        return EntityCandidate.objects.filter(relation_set=self.relation_set)
-
-    def get(self, request: Request, pk: int) -> Response:
-        self.relation_set = self.row(RelationSet.objects.visible_to(request.user))
-        return self.list(request)
-
-    @extend_schema(request=EntityDecisionsInput, responses=EntityDecisionsOutput, summary="Decide on candidates")
-    def post(self, request: Request, pk: int) -> Response:
-        """Names of accepted ones are linked; the candidates of these names and of the refused ones go."""
-        relation_set = self.row(RelationSet.objects.visible_to(request.user).select_related("project"))
-        sent = self.sent(EntityDecisionsInput)
-
-        def decide() -> Response:
-            n_linked = decide_on_candidates(relation_set, sent["accepted"], sent["refused"], request.user)
-            return Response({"n_linked": n_linked})
-
-        return self.once(decide)

@@ -1,4 +1,4 @@
-"""What makes two entities of a set one, as people fill it in."""
+"""Form for the entity table of a relation set."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from django import forms
 
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.entities.models import EntityTable
-from kgharvest.webhooks.addresses import LONGEST_URL
 
 
 class EntityTableForm(forms.ModelForm):
@@ -33,18 +32,3 @@ class EntityTableForm(forms.ModelForm):
         """Return name and content of the file, if there is one."""
         file = self.cleaned_data["file"]
         return (file.name, file.read()) if file else None
-
-
-class LookupForm(forms.Form):
-    url = forms.CharField(
-        label="Address of the service",
-        max_length=LONGEST_URL,
-        widget=forms.URLInput(attrs={"placeholder": "https://wikidata.reconci.link/en/api"}),
-        help_text="Any service of the Reconciliation API (W3C), such as Wikidata's.",
-    )
-    type = forms.CharField(
-        label="Type",
-        required=False,
-        max_length=200,
-        help_text="Id that the service has for what the entities are, as Q6256 for countries; empty for anything.",
-    )

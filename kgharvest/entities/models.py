@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F
 
 from kgharvest.relations.models import RelationSet
 
@@ -37,39 +36,6 @@ class EntityTable(models.Model):
 
     def __str__(self) -> str:
         return f"entities of {self.relation_set_id}"
-
-
-class EntityCandidateQuerySet(models.QuerySet):
-    def best_first(self):
-        """Return them by name, of one name the surest first."""
-        return self.order_by("name", "-is_match", F("score").desc(nulls_last=True), "pk")
-
-
-class EntityCandidate(models.Model):
-    """What a reconciliation service proposes for a case-folded name, until somebody decides.
-
-    score: by the service, on a scale of its own. is_match: whether the service is sure.
-    """
-
-    relation_set = models.ForeignKey(
-        RelationSet, on_delete=models.CASCADE, related_name="entity_candidates", db_index=False
-    )
-    name = models.TextField()
-    label = models.TextField()
-    identifier = models.CharField(max_length=200)
-    description = models.CharField(max_length=300, blank=True)
-    score = models.FloatField(null=True)
-    is_match = models.BooleanField(default=False)
-
-    objects = EntityCandidateQuerySet.as_manager()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["relation_set", "name", "identifier"], name="entity_candidate_unique")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.label} ({self.identifier})"
 
 
 class EntityName(models.Model):
