@@ -1,4 +1,4 @@
-"""How services refuse, and what to say when disk or database do: one sentence for people."""
+"""Domain errors raised by services, and messages for disk and database failures."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class DomainError(Exception):
-    """A rule of the domain says no. `str(error)` is one sentence: what is wrong, where, what to do.
+    """A domain rule was violated: `DomainError(code, message)`. The message says what is wrong, where and what to do.
 
-    Pages show it as a message, the API as 409 with `code`, commands print it and exit with status 1. Subclasses stand
-    beside the function that raises them.
+    Pages show the message, the API answers 409 with code and message, commands print the message and exit with status
+    1. Codes are part of the API. A subclass exists only if a caller catches it by name; its code is its class name, and
+    its constructor takes the message alone.
     """
 
-    @property
-    def code(self) -> str:
-        return type(self).__name__
+    def __init__(self, *args: object):
+        super().__init__(*args)
+        if type(self) is DomainError:
+            code, self._message = args
+            self.code = str(code)
+        else:
+            self.code = type(self).__name__
+
+    def __str__(self) -> str:
+        return str(self._message) if type(self) is DomainError else super().__str__()
 
 
 class NotFound(DomainError):

@@ -147,7 +147,8 @@ def error_response(error: Exception, context: dict[str, Any]) -> Response | None
         return Response(refusal(error.code, str(error), fields=fields), status.HTTP_400_BAD_REQUEST)
     for kind, status_code in REFUSALS.items():
         if isinstance(error, kind):
-            return Response(refusal(type(error).__name__, str(error)), status_code)
+            code = error.code if isinstance(error, DomainError) else type(error).__name__
+            return Response(refusal(code, str(error)), status_code)
     if is_too_large_a_number(error):
         return Response(refusal("Malformed", TOO_LARGE_A_NUMBER), status.HTTP_400_BAD_REQUEST)
     if isinstance(error, UnreadablePostError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,21 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from kgharvest.bulk.file_writing import NotWritable, write_atomically
-from kgharvest.errors import fault_of_machine
+from kgharvest.errors import DomainError, NotFound, fault_of_machine
 from tests import factories
 from tests.kgharvest.test_settings import run_python
 
 FULL = Path("/dev/full")
 RELATIONS = '{"relation": "P%d", "template": "The capital of [X] is [Y] ."}\n'
 needs_dev_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+
+
+def test_the_code_of_a_domain_error_is_its_first_argument_or_the_name_of_its_class():
+    error, subclass = DomainError("RoundNotOpen", "Round pilot is closed."), NotFound("No round pilot.")
+
+    assert (error.code, str(error)) == ("RoundNotOpen", "Round pilot is closed.")
+    assert (subclass.code, str(subclass)) == ("NotFound", "No round pilot.")
+    assert pickle.loads(pickle.dumps(error)).code == error.code
 
 
 def test_a_bug_is_no_fault_of_the_machine():
