@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +21,6 @@ ENGINE_IS_FREE_OF = {"django", "celery", "rest_framework"}
 URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
 NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-MOST_MODULES = 12  # in a folder, beside its rooms
 ROOMS = {
     "kgharvest": "accounts api audit bulk chat_models client embedded_lm engine entities harvests jobs knowledge"
     " knowledge_graphs operations pages relations sqlite webhooks",
@@ -36,7 +34,6 @@ ROOMS = {
     "evaluation/paper": "datasheets rows statements",
     "probing": "probes text_tasks",
 }
-ONE_EACH = {"migrations", "commands"}  # folders that Django wants a module in for each of them
 NO_ROOMS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # folders of Django and of data
 NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.registries", "kgharvest.urls"}  # which put the apps together
 
@@ -140,12 +137,6 @@ def test_an_app_has_the_rooms_of_its_nouns(folder):
     folders = {path.name for path in (ROOT / folder).iterdir() if path.is_dir() and any(path.rglob("*.py"))}
 
     assert folders - NO_ROOMS == set(ROOMS[folder].split())
-
-
-def test_a_folder_has_few_modules():
-    n_modules = Counter(path.parent for _, path in modules() if path.name != "__init__.py")
-
-    assert {str(folder): n for folder, n in n_modules.items() if n > MOST_MODULES and folder.name not in ONE_EACH} == {}
 
 
 def test_the_engine_names_neither_django_nor_celery():
