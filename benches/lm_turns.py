@@ -21,7 +21,7 @@ from benches.installation import migrate, set_up_django
 
 set_up_django()
 
-from kgharvest.jobs import ledger, turns
+from kgharvest.jobs import ledger
 from kgharvest.models import Job
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,21 +31,21 @@ def run(n_jobs: int, n_lms: int, n_workers: int, n_kept: int, prefers: bool, job
     """Do all jobs; return the loads, hours and minutes that are printed."""
     Job.objects.all().delete()
     lms = list(islice(cycle(f"lm {number}" for number in range(n_lms)), n_jobs))
-    messages = [Job.objects.create(kind="harvest", lm=lm).pk for lm in lms]
-    wanted = dict(zip(messages, lms, strict=True))
+    job_ids = [Job.objects.create(kind="harvest", lm=lm).pk for lm in lms]
+    wanted = dict(zip(job_ids, lms, strict=True))
     free_at, memory = [START] * n_workers, [[] for _ in range(n_workers)]
     overtaken: dict[int, datetime] = {}
     n_loads, longest = 0, timedelta()
-    for woken_for in messages:
+    for _ in job_ids:
         worker = min(range(n_workers), key=free_at.__getitem__)
         now = free_at[worker]
-        job_id = turns.next_job(woken_for, now, memory[worker] if prefers else [])
+        job_id = ledger.next_job("harvest", now, memory[worker] if prefers else [])
         assert ledger.claim(job_id, now)
         Job.objects.filter(pk=job_id).update(status="succeeded", owner_token=None, lease_expires_at=None)
         del wanted[job_id]
         for older in (other for other in wanted if other < job_id):
             longest = max(longest, now - overtaken.setdefault(older, now))
-        lm = lms[job_id - messages[0]]
+        lm = lms[job_id - job_ids[0]]
         is_loaded = lm in memory[worker]
         n_loads += not is_loaded
         memory[worker] = [*(other for other in memory[worker] if other != lm), lm][-n_kept:]

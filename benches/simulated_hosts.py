@@ -14,7 +14,7 @@ from benches.queues import Flush, Log, Process, Simulation, Station, Take, Turn,
 
 THREADS = 8  # of a web process, each with a connection: gunicorn.conf.py
 REPORT_EVERY_S = 0.4  # of a running job: kgharvest.jobs.ledger
-TICK_EVERY_S = 5  # of a worker: settings.JOB_REAP_EVERY_S
+TICK_EVERY_S = 5  # of a worker: settings.JOB_LOOK_EVERY_S
 OWN_CONNECTIONS = 3  # that PostgreSQL keeps for its superuser
 
 

@@ -97,7 +97,7 @@ def measure(arguments: argparse.Namespace, model: str, candidates: int, n_worker
         while Worker.objects.filter(language_models=[]).exists():  # until each has loaded the LM
             for job in [queue_harvest(arguments, model, 5) for _ in range(n_workers)]:
                 wait_for(job)
-            time.sleep(2 * settings.JOB_REAP_EVERY_S)
+            time.sleep(2 * settings.JOB_LOOK_EVERY_S)
         spent: dict[str, list[float]] = defaultdict(lambda: [0.0] * n_workers)
         job = queue_harvest(arguments, model, candidates)
         before = [cpu_seconds(process.pid) for process in processes]

@@ -116,7 +116,7 @@ LM_JOBS = [
     "judge",
 ]  # load an LM, or may, on the `device` of their payload
 
-# What every worker does every few seconds, besides reaping: functions of the time.
+# What every worker does every few seconds, besides recovering lost jobs: functions of the time.
 PERIODIC_TASKS = [
     "annotation.rounds.services.note_complete_rounds",
     "annotation.rounds.services.close_due_rounds",
@@ -128,7 +128,7 @@ PERIODIC_TASKS = [
     "annotation.recruiting.pay.floor.pause_underpaid_panels",
     "annotation.recruiting.events.inbox.enqueue_due_events",
     "annotation.recruiting.reconciliation.enqueue_due_reconciliations",
-    "evaluation.paper.pack_jobs.delete_files_without_report",
+    "evaluation.paper.pack_jobs.sweep",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
     "kgharvest.knowledge_graphs.uploads.delete_expired_uploads",
 ]

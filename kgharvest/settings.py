@@ -307,8 +307,7 @@ PROLIFIC = {
 
 # Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
-JOB_STALE_AFTER_S = 30  # a message that no worker has taken for so long is sent again
-JOB_REAP_EVERY_S = 5
+JOB_LOOK_EVERY_S = 5  # between two heartbeats of a worker, each with a look at the ledger
 # Seconds of searching after which idle workers get parts of a harvest; most with so small an LM as the embedded one end
 # before.
 HARVEST_SHARED_AFTER_S = 2

@@ -219,13 +219,25 @@ def researcher_client(client, researcher):
 
 @pytest.fixture
 def enqueued(monkeypatch) -> list[int]:
-    """The jobs that messages were sent for; nothing goes to a broker."""
-    from kgharvest.jobs import ledger
+    """The jobs that workers were woken for; nothing goes to a broker."""
+    from kgharvest.jobs import ledger, messages
 
-    sent: list[int] = []
-    monkeypatch.setattr(ledger, "send", lambda job_id, queue: sent.append(job_id))
+    jobs: list[int] = []
+    monkeypatch.setattr(ledger, "wake_for", jobs.extend)
+    monkeypatch.setattr(messages, "wake", lambda queue, request_id="": None)
     monkeypatch.setattr(ledger.transaction, "on_commit", lambda call: call())
-    return sent
+    return jobs
+
+
+@pytest.fixture
+def woken(monkeypatch) -> list[str]:
+    """The queues that messages were sent to; nothing goes to a broker."""
+    from kgharvest.jobs import ledger, messages
+
+    queues: list[str] = []
+    monkeypatch.setattr(messages, "wake", lambda queue, request_id="": queues.append(queue))
+    monkeypatch.setattr(ledger.transaction, "on_commit", lambda call: call())
+    return queues
 
 
 @pytest.fixture(scope="module")

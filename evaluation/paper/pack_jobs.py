@@ -24,7 +24,7 @@ from evaluation.paper.pack import pack_files
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
 from kgharvest.errors import NotFound
-from kgharvest.jobs import ledger, workers
+from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from kgharvest.operations.files import FilesUnavailable, keep, kept_files, new_connection
 
@@ -34,7 +34,9 @@ FOLDER = "packs"
 FILE_NAME = re.compile(r"(?P<pk>[0-9]{1,18})(?:-(?P<digest>[0-9a-f]{64}))?\.zip")
 DRAFT = re.compile(rf"\.{FILE_NAME.pattern}\.\d+")  # of bulk.file_writing, in a data folder
 ABANDONED_AFTER = timedelta(days=1)
-SWEPT_EVERY_S = 60
+SWEPT_EVERY = timedelta(minutes=1)
+
+_swept_at: datetime | None = None  # by this process
 
 
 def queue_pack(report: Report, by=None) -> PaperPack:
@@ -104,13 +106,16 @@ def open_file(pack: PaperPack) -> File:
     raise NotFound("This pack is not done, or its file is no more; have it made again.")
 
 
-def delete_files_without_report(now: datetime) -> None:
-    """Delete the files of packs that are gone, as they go with their reports.
+def sweep(now: datetime) -> None:
+    """Delete the files of deleted packs. A periodic task; each worker does it once a minute: stores can bill lists."""
+    global _swept_at
+    if _swept_at is None or now - _swept_at >= SWEPT_EVERY:
+        _swept_at = now
+        delete_files_without_report(now)
 
-    A periodic task, which one worker does about once a minute, as some stores bill each list.
-    """
-    if not workers.has_turn_within(SWEPT_EVERY_S, now):
-        return
+
+def delete_files_without_report(now: datetime) -> None:
+    """Delete the files of packs that were deleted with their reports, and drafts that were never finished."""
     files = new_connection()
     try:
         names = files.listdir(FOLDER)[1]

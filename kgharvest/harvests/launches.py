@@ -252,7 +252,7 @@ def start_launch(plan: Plan, by=None) -> Started:
             f"All of this (cells: {plan.n_cells}) was harvested before with the same parameters, or is about to be; "
             "tick Harvest again, or give --again, to harvest anew what has ended."
         )
-    ledger.enqueue_many(jobs)
+    ledger.enqueue(*jobs)
     return Started(launch, replace(plan, requests=queued, skipped=skipped))
 
 

@@ -1,8 +1,12 @@
-"""The ledger of jobs: enqueue, claim, heartbeat, finish, cancel, retry.
+"""The job ledger: enqueue, schedule, claim, heartbeat, finish, cancel, retry, and recovery of lost jobs.
 
-The broker only wakes workers, the database is the truth. A message may come twice, late or never; a worker may die at
-any line. Every change of state is one conditional UPDATE whose row count is checked, so whoever comes second does
-nothing.
+The broker only wakes workers; the database is the source of truth. A message names no job: the worker that receives it
+asks `next_job` for a job of the message's queue. A message can arrive twice, late or never, and a worker can die at any
+line. Every change of state is one conditional UPDATE whose row count is checked, so the second of two racing processes
+changes nothing.
+
+Waiting jobs are never forgotten. A worker that has ended a job sends a message for the next one (`wake_next`), and a
+worker with an idle process looks at the ledger every few seconds (`wake_idle`).
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from time import monotonic, sleep
@@ -29,7 +33,7 @@ from kgharvest.audit.tables import batched
 from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress, ignore
 from kgharvest.errors import DomainError, is_connection_lost
 from kgharvest.jobs import messages, workers
-from kgharvest.jobs.queues import queue_of
+from kgharvest.jobs.queues import GPU, HARVEST, QUEUES, queue_of
 from kgharvest.models import Job, Worker
 from kgharvest.operations.clock import shared_now
 from kgharvest.operations.logs import request_id
@@ -38,11 +42,10 @@ from kgharvest.registries import hook
 logger = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
-SENT_ANEW_AFTER = timedelta(minutes=5)  # then, as the broker may have lost them
-ENQUEUED_PER_IDLE_PROCESS = 10  # for each process that could take a job, if there were a message for it
 DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # or was for a moment; InterfaceError: a connection that was cut
 RECONNECT_EVERY_S = 1
-ENDED_LAST = timedelta(days=1)  # jobs that work off what is due
+ENDED_LAST = timedelta(days=1)  # housekeeping jobs
+OVERTAKEN_AT_MOST = timedelta(minutes=10)  # many loads of an LM, few harvests that people wait for
 JOBS_AT_ONCE = 1000  # named in one statement: PostgreSQL takes 65,535 parameters
 MOST_ATTEMPTS = 20  # of a job, those that a cut connection ended among them
 GAVE_UP = (
@@ -58,36 +61,28 @@ class JobNotOpen(DomainError):
     """Cancelling a job that has ended, or retrying one that has not or that another one stands for."""
 
 
-# -- a job's life ------------------------------------------------------------------------------------------------------
+# -- enqueueing --------------------------------------------------------------------------------------------------------
 
 
-def enqueue(job: Job) -> None:
-    """Send a message for a new job, of which `enqueued_at` is now, once the transaction is committed.
+def enqueue(*jobs: Job) -> None:
+    """Wake workers for new jobs once the transaction is committed."""
+    wake_for({job.pk: queue_of(job.kind, job.payload) for job in jobs})
 
-    A broker that is down or hangs costs time, not the job, and whoever asks a second at most (jobs.messages).
+
+def wake_for(queues: Mapping[int, str]) -> None:
+    """Wake workers for queued jobs, given as {job id: queue}, once the transaction is committed.
+
+    Sends each queue one message, or one for each idle process if there are as many jobs. A broker that is down or hangs
+    costs the caller a second at most, and never a job (kgharvest.jobs.messages).
     """
-    transaction.on_commit(lambda: send(job.pk, queue_of(job.kind, job.payload)))
-
-
-def enqueue_many(jobs: Sequence[Job]) -> None:
-    """Do for many new jobs what `enqueue` does for one, but send no more messages than workers soon take.
-
-    The reaper and the workers that end these jobs send those of the others.
-    """
-    now = shared_now()
-    told = _first_of_each_queue({job.pk: queue_of(job.kind, job.payload) for job in jobs}, now)
-    for some in batched([job.pk for job in jobs if job.pk not in told], JOBS_AT_ONCE):
-        Job.objects.filter(pk__in=some).update(enqueued_at=_long_before(now))
-    Job.objects.filter(pk__in=told).update(enqueued_at=now)
-    _send_all(told)
-
-
-def _send_all(queues: Mapping[int, str]) -> None:
-    transaction.on_commit(lambda: [send(job_id, queue) for job_id, queue in queues.items()])
+    n_jobs = Counter(queues.values())
+    idle = workers.idle_processes(shared_now()) if len(queues) > 1 else {}
+    woken = [queue for queue, n in n_jobs.items() for _ in range(min(n, max(1, idle.get(queue, 0))))]
+    transaction.on_commit(lambda: [messages.wake(queue, request_id.get()) for queue in woken])
 
 
 def enqueue_once(kind: str) -> None:
-    """Queue a job of a kind that works off what is due, for the whole installation, unless one is unfinished."""
+    """Queue a housekeeping job of this kind for the whole installation, unless one is unfinished."""
     if Job.objects.unfinished().filter(kind=kind, project=None, finished_at=None).exists():
         return
     try:
@@ -98,16 +93,60 @@ def enqueue_once(kind: str) -> None:
 
 
 def delete_ended(kind: str) -> None:
-    """Delete the jobs of such a kind that ended more than ENDED_LAST ago: they come by the thousand and say little."""
+    """Delete housekeeping jobs of this kind that ended more than ENDED_LAST ago."""
     long_ago = timezone.now() - ENDED_LAST
     ended = Job.objects.filter(kind=kind, project=None, finished_at__lt=long_ago).order_by("finished_at")
     while some := list(ended.values_list("pk", flat=True)[:JOBS_AT_ONCE]):
         Job.objects.filter(pk__in=some).delete()
 
 
-def send(job_id: int, queue: str) -> None:
-    if not messages.send(job_id, queue, request_id.get()):
-        logger.info("No message was sent for job %s; the reaper sends one.", job_id)
+# -- scheduling --------------------------------------------------------------------------------------------------------
+
+
+def next_job(queue: str, now: datetime, in_memory: Collection[str]) -> int | None:
+    """Return the job of the queue that this process should claim, or None. in_memory: the LMs that it holds.
+
+    The oldest job is next, except in the queues of jobs that load LMs: there the oldest job that needs an LM in memory
+    comes first, so that LMs are loaded seldom. Once a younger job of the queue was started more than OVERTAKEN_AT_MOST
+    ago, the oldest is next whatever it needs. Another process can claim the returned job first.
+    """
+    waiting = Job.objects.claimable(now).filter(queue=queue).order_by("pk")
+    oldest = waiting.values_list("pk", flat=True).first()
+    if oldest is None or queue not in (HARVEST, GPU):
+        return oldest
+    chosen = min(filter(None, (_oldest_with(lm, waiting) for lm in in_memory)), default=oldest)
+    return oldest if chosen != oldest and is_overdue(oldest, queue, now) else chosen
+
+
+def _oldest_with(lm: str, waiting: QuerySet) -> int | None:
+    # The range of one LM, sorted by it, matches the index job_unfinished_of_lm. With an equality PostgreSQL may assume
+    # that an LM of most past jobs is as common among waiting jobs, and read all of these for one that needs it.
+    wanting = waiting.filter(lm__gte=lm, lm__lte=lm).order_by("lm", "pk")
+    return wanting.values_list("pk", flat=True).first()
+
+
+def is_overdue(job_id: int, queue: str, now: datetime) -> bool:
+    """Return whether a younger job of the queue was started so long ago that this one must not be overtaken again."""
+    younger = Job.objects.filter(queue=queue, pk__gt=job_id, started_at__lt=now - OVERTAKEN_AT_MOST)
+    # Often no row matches. ORDER BY lets PostgreSQL use the index; without it the planner may scan the table.
+    return younger.order_by("pk").values_list("pk", flat=True).first() is not None
+
+
+def wake_next(queue: str, now: datetime) -> None:
+    """Replace the message of `queue` that led to a job by one for the next queue of this worker with a waiting job.
+
+    The queues take turns, so that none starves while the worker is busy, even if the broker has lost its messages.
+    """
+    taken = Worker.objects.filter(token=workers.TOKEN).values_list("queues", flat=True).first() or [queue]
+    position = QUEUES.index(queue) + 1
+    waiting = Job.objects.claimable(now)
+    for candidate in (*QUEUES[position:], *QUEUES[:position]):
+        if candidate in taken and waiting.filter(queue=candidate).exists():
+            messages.wake(candidate)
+            return
+
+
+# -- a job's life ------------------------------------------------------------------------------------------------------
 
 
 def claim(job_id: int, now: datetime, under: UUID | None = None) -> UUID | None:
@@ -346,51 +385,40 @@ def _retry_all(jobs: QuerySet) -> int:
     same = of_project.filter(unique_key=OuterRef("unique_key")).exclude(unique_key="")
     rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "queue", "project", "unique_key")
     newest = {(project, unique_key or job_id): (job_id, queue) for job_id, queue, project, unique_key in rows}
-    queues = dict(newest.values())
-    now = shared_now()
-    told = _first_of_each_queue(queues, now)
     fresh = {"status": Job.Status.QUEUED, "attempts": 0, "started_at": None, "finished_at": None, "worker": None}
     fresh |= {"error": "", "stage": "", "done": 0, "total": None}
-    waiting = [job_id for job_id in queues if job_id not in told]
+    queues = dict(newest.values())
     n_retried = sum(
-        Job.objects.filter(pk__in=some).retryable().update(enqueued_at=enqueued_at, **fresh)
-        for job_ids, enqueued_at in ((told, now), (waiting, _long_before(now)))
-        for some in batched(job_ids, JOBS_AT_ONCE)
+        Job.objects.filter(pk__in=some).retryable().update(**fresh) for some in batched(list(queues), JOBS_AT_ONCE)
     )
-    if n_retried:  # one that somebody else has retried meanwhile gets a second message
-        _send_all(told)
+    if n_retried:
+        wake_for(queues)
     return n_retried
 
 
-def _first_of_each_queue(queues: Mapping[int, str], now: datetime) -> dict[int, str]:
-    """Return those of the jobs, with their queues, that workers can take soon; the reaper wakes them for the rest."""
-    idle = workers.idle_processes(now)
-    told: dict[int, str] = {}
-    n_told: Counter[str] = Counter()
-    for job_id, queue in queues.items():
-        if n_told[queue] < ENQUEUED_PER_IDLE_PROCESS * max(1, idle.get(queue, 0)):
-            told[job_id] = queue
-            n_told[queue] += 1
-    return told
+# -- recovery, every few seconds in each worker ------------------------------------------------------------------------
 
 
-# -- lost jobs ---------------------------------------------------------------------------------------------------------
-
-
-def fail_lost(now: datetime) -> None:
-    """Fail jobs whose workers keep dying."""
+def recover(now: datetime) -> None:
+    """Fail jobs that were lost at their last attempt. Other lost jobs are claimable, and so wait like queued ones."""
     lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
     for job_id in list(lost_for_good.values_list("pk", flat=True)):
         with transaction.atomic():
             if lost_for_good.filter(pk=job_id).update(**_ended(Job.Status.FAILED), error=GAVE_UP):
                 _tell_ended([job_id])
+    # Web servers of the last release, which run during an update, create jobs without a queue.
+    for job in Job.objects.claimable(now).filter(queue=""):
+        Job.objects.filter(pk=job.pk, queue="").update(queue=queue_of(job.kind, job.payload))
 
 
-def put_back(job_id: int) -> None:
-    """Have a job that its message has woken nobody for sent again by the next reaper."""
-    Job.objects.filter(pk=job_id, status=Job.Status.QUEUED).update(enqueued_at=_long_before(shared_now()))
-
-
-def _long_before(now: datetime) -> datetime:
-    """Return when a message was sent that no longer counts, as one on its way neither."""
-    return now - max(SENT_ANEW_AFTER, timedelta(seconds=settings.JOB_STALE_AFTER_S + 1))
+def wake_idle(worker: Worker, now: datetime) -> None:
+    """Send messages for jobs that wait, or were lost, while this worker has idle processes that could do them."""
+    busy = Job.objects.running(now).filter(worker=worker)
+    # A process can have a job and a part of it under one claim.
+    n_idle = worker.n_processes - busy.order_by().values("owner_token").distinct().count()
+    if worker.is_draining or n_idle <= 0:
+        return
+    for queue in QUEUES:
+        if queue in worker.queues:
+            for _ in range(Job.objects.claimable(now).filter(queue=queue)[:n_idle].count()):
+                messages.wake(queue)

@@ -1,8 +1,8 @@
-"""Messages that wake workers, sent by a thread of each process, so that nobody waits for a broker that hangs.
+"""Messages that wake workers, sent by a thread of each process, so that no request waits for a broker that hangs.
 
-A message that is not sent is no loss: the job waits in the ledger, and the reaper sends another. So a request waits
-for LONGEST_WAIT_S at most, and not at all while the broker is known not to answer; what has been put in line then is
-sent when it does.
+A message that is not sent is no loss: the job waits in the ledger, where idle workers look every few seconds. So a
+request waits for LONGEST_WAIT_S at most, and not at all while the broker is known not to answer. Messages in line then
+are sent when the broker answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kgharvest.celery import app
 logger = logging.getLogger(__name__)
 
 LONGEST_WAIT_S = 1.0
-LONGEST_LINE = 200  # messages of this process that wait for a broker; more are left to the reaper
+LONGEST_LINE = 200  # messages of this process that wait for a broker; further ones are dropped
 LOOK_EVERY_S = 5  # at the broker, while people look at pages that say whether it answers
 CONNECT_WITHIN_S = 3
 RETRY_ONCE = {"max_retries": 1, "interval_start": 0, "interval_max": 0}  # a connection may be old, its broker new
@@ -98,7 +98,7 @@ class Messenger:
                     logger.warning("The broker does not answer (%s); jobs wait until it does.", error)
             except Exception:
                 errand.has_succeeded = False
-                logger.exception("A message could not be sent; its job waits for the reaper.")
+                logger.exception("A message could not be sent; idle workers find the job.")
             else:
                 errand.has_succeeded = True
                 if self._failed_since is not None:
@@ -120,10 +120,11 @@ messenger = Messenger()
 os.register_at_fork(after_in_child=messenger.forget)
 
 
-def send(job_id: int, queue_name: str, request_id: str) -> bool:
-    """Send a worker of that queue a message for the job; return whether the broker has it for certain."""
-    options = {"args": [job_id], "queue": queue_name, "headers": {"request_id": request_id}}
-    return messenger.run(lambda: app.send_task("kgharvest.run_job", retry_policy=RETRY_ONCE, **options))
+def wake(queue_name: str, request_id: str = "") -> None:
+    """Send a message that wakes a worker of the queue. request_id: of the request that queued the job, for the log."""
+    options = {"queue": queue_name, "headers": {"request_id": request_id}}
+    if not messenger.run(lambda: app.send_task("kgharvest.run_job", retry_policy=RETRY_ONCE, **options)):
+        logger.info("No message was sent to the queue %s; idle workers find its jobs.", queue_name)
 
 
 def away_since() -> datetime | None:

@@ -7,7 +7,6 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
-from django.utils import timezone
 
 from kgharvest.access import visible
 from kgharvest.accounts.models import Project
@@ -94,7 +93,6 @@ class Job(models.Model):
     project: None for work of the whole installation. unique_key: says what the job does, if of those in one project
     that do the same only one may be unfinished; else empty.
     parent: the job that this one is a part of; its worker may do parts under its own claim, and they go when it ends.
-    enqueued_at: when the last message for it was sent to the broker, or is taken to have been.
     queue: whose workers may take it (kgharvest.jobs.queues). lm: the LM that it loads first, as
     harvests.language_models.in_words says it; empty where that is not known. worker: of the last claim; None for a
     command's process.
@@ -125,7 +123,6 @@ class Job(models.Model):
         "kgharvest.Worker", on_delete=models.SET_NULL, null=True, blank=True, editable=False, related_name="jobs"
     )
     lease_expires_at = models.DateTimeField(null=True, blank=True)
-    enqueued_at = models.DateTimeField(default=timezone.now)
     error = models.TextField(blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
@@ -161,18 +158,18 @@ class Job(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["status", "enqueued_at"], name="job_status_enqueued_at"),
+            models.Index(fields=["status", "lease_expires_at"], name="job_status_lease_expires_at"),
             models.Index(
                 fields=["queue", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_queue"
             ),
-            # Of kgharvest.jobs.turns: the first one that wants an LM, and those that were begun.
+            # For ledger.next_job: the oldest job that needs an LM, and the jobs that were started.
             models.Index(
                 fields=["queue", "lm", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_lm"
             ),
             models.Index(
                 fields=["queue", "id", "started_at"], condition=Q(started_at__isnull=False), name="job_begun_of_queue"
             ),
-            # Of jobs that work off what is due: none of them is in a project.
+            # For housekeeping jobs, which belong to no project.
             models.Index(fields=["kind", "finished_at"], condition=Q(project=None), name="job_ended_of_installation"),
         ]
 

@@ -1,6 +1,6 @@
-"""What a Celery worker runs: jobs, and every few seconds its heartbeat, the reaper and the periodic tasks.
+"""The Celery task that does jobs, and what each worker does every few seconds: heartbeat, recovery, periodic tasks.
 
-The rules are in kgharvest.jobs.ledger, turns and workers.
+The rules are in kgharvest.jobs.ledger and kgharvest.jobs.workers.
 """
 
 from __future__ import annotations
@@ -19,72 +19,74 @@ from django.utils.module_loading import import_string
 
 from kgharvest.celery import app
 from kgharvest.harvests import language_models
-from kgharvest.jobs import devices, ledger, reaper, turns, workers
+from kgharvest.jobs import devices, ledger, workers
 from kgharvest.jobs.queues import GPU
 from kgharvest.operations.clock import shared_now
 from kgharvest.operations.logs import logged_under
 
 logger = logging.getLogger(__name__)
 
-TRIES = 5  # of a message, where other workers are faster each time
+TRIES = 20  # to claim a job, if other workers are faster each time
 
 
 @app.task(name="kgharvest.run_job", bind=True)
-def run_job(task, job_id: int) -> None:
-    """Do the job, or one of its queue whose turn it is.
+def run_job(task, *arguments) -> None:
+    """Do the next job of the queue that the message came from. arguments: older versions sent the id of a job.
 
-    The log carries the id of the request that asked for the job which the message names.
+    The log carries the id of the request that sent the message.
     """
     with logged_under((task.request.headers or {}).get("request_id") or ""):
-        _run_job(job_id)
+        do_next(task.request.delivery_info["routing_key"])
 
 
-def _run_job(woken_for: int) -> None:
-    """Then send one message in the place of the one that is used up, so that lost messages starve no worker.
+def do_next(queue: str) -> None:
+    """Do one job of the queue if one waits, then wake a worker for the next one.
 
-    None where nothing could be claimed, as while this worker is sent away: it might get that message again at once.
+    If nothing could be claimed, as while this worker is being drained, no message is sent: it would come back at once.
     """
-    is_put_back = False
+    has_claimed = True  # also if the job raises
     try:
-        is_put_back = not do_next(woken_for)
+        has_claimed = _do_one(queue)
     except ledger.DATABASE_IS_AWAY as error:
-        logger.warning("Job %s was not taken up, as the database is away: %s", woken_for, error)
+        has_claimed = False
+        logger.warning("The database is away, so jobs of the queue %s wait: %s", queue, error)
     finally:
         workers.report_in_memory(language_models.in_memory())
-        try:
-            if not is_put_back:
-                reaper.send_in_place_of(woken_for, shared_now())
-        except ledger.DATABASE_IS_AWAY:
-            logger.warning("After job %s the database is away; the reaper enqueues what waits.", woken_for)
+        if has_claimed:
+            try:
+                ledger.wake_next(queue, shared_now())
+            except ledger.DATABASE_IS_AWAY as error:
+                logger.warning("The database is away, so waiting jobs wait for an idle worker: %s", error)
 
 
-def do_next(woken_for: int) -> bool:
-    """Do the job whose turn it is, if there is one; return whether the message is used up, and not put back."""
+def _do_one(queue: str) -> bool:
+    """Return whether a job was claimed. Another process can be faster each time."""
     for _ in range(TRIES):
-        job_id = turns.next_job(woken_for, shared_now(), language_models.in_memory())
-        if job_id is None or ledger.run_job(job_id):
+        job_id = ledger.next_job(queue, shared_now(), language_models.in_memory())
+        if job_id is None:
+            return False
+        if ledger.run_job(job_id):
             return True
-    ledger.put_back(woken_for)
     return False
 
 
 def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bool | None:
-    """Record the worker's heartbeat; if it has the turn, reap and call what registries.PERIODIC_TASKS names.
+    """Record the worker's heartbeat, recover lost jobs and call registries.PERIODIC_TASKS.
 
-    Called in the worker's main process. A failure is logged. Return whether the worker is being drained, None if that
-    is not known.
+    Called in the worker's main process. A failure is logged. Return whether the worker is being drained, or None if the
+    database does not answer.
     """
     try:
         now = shared_now()
-        is_draining = workers.beat(spec, now, is_leaving).is_draining
-        if workers.has_turn(now):
-            workers.forget_gone(now)
-            reaper.reap(now)
-            for path in settings.PERIODIC_TASKS:
-                _run_periodic_task(path, now)
-        return is_draining
+        worker = workers.beat(spec, now, is_leaving)
+        workers.forget_gone(now)
+        ledger.recover(now)
+        ledger.wake_idle(worker, now)
+        for path in settings.PERIODIC_TASKS:
+            _run_periodic_task(path, now)
+        return worker.is_draining
     except (DatabaseError, InterfaceError) as error:
-        logger.warning("The reaper could not reach the database and tries again: %s", error)
+        logger.warning("The worker could not reach the database and tries again: %s", error)
         return None
     finally:
         connection.close()
@@ -127,7 +129,7 @@ class Duties(bootsteps.StartStopStep):
         threading.Thread(target=self.run_until_ended, name="duties", daemon=True).start()
 
     def run_until_ended(self) -> None:
-        while not self.ended.wait(settings.JOB_REAP_EVERY_S):
+        while not self.ended.wait(settings.JOB_LOOK_EVERY_S):
             try:
                 self.run()
             except Exception:  # or the worker would go on without a heartbeat, and nobody could send it away

@@ -18,11 +18,9 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
-from random import random
 from typing import NamedTuple
 from uuid import UUID, getnode
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
@@ -40,7 +38,6 @@ logger = logging.getLogger(__name__)
 TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as lost
 FORGOTTEN_AFTER = timedelta(days=1)  # a worker that is gone and has done no job
 FORGOTTEN_WITH_JOBS_AFTER = timedelta(days=90)  # hosts of containers have new names each time
-TURNS = 5  # of the workers that are alive, with each heartbeat
 
 
 def new_token() -> UUID:
@@ -78,24 +75,6 @@ def beat(spec: WorkerSpec, now: datetime, is_leaving: bool = False) -> Worker:
     if not Worker.objects.filter(token=TOKEN).update(**report):
         register(spec, now)
     return Worker.objects.get(token=TOKEN)
-
-
-def has_turn(now: datetime) -> bool:
-    """Return whether this worker should do, with this heartbeat, what one worker does for all of them.
-
-    By lot, as then nobody waits for a worker that has died: of few workers each has the turn, of many TURNS of them on
-    average, so that the database bears a thousand; that none has it, with chance e^-TURNS, costs one heartbeat.
-    """
-    return random() * n_alive(now) < TURNS
-
-
-def has_turn_within(period_s: float, now: datetime) -> bool:
-    """Return whether the worker that has the turn should do what one worker does once in `period_s`, on average.
-
-    By lot as well, whatever the number of workers: those that have the turn heartbeat by heartbeat draw for each.
-    """
-    n_heartbeats = period_s / settings.JOB_REAP_EVERY_S
-    return random() * n_heartbeats * min(n_alive(now), TURNS) < 1
 
 
 def forget_gone(now: datetime) -> None:

@@ -140,8 +140,7 @@ class Sharing:
             )
             for job, position in zip(jobs, self._todo, strict=True)
         )
-        for job in jobs:
-            ledger.enqueue(job)
+        ledger.enqueue(*jobs)
 
     def _new_job(self, **fields) -> Job:
         job = self._job

@@ -3,11 +3,13 @@
 import hashlib
 import io
 import zipfile
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from evaluation.models import PaperPack
+from evaluation.paper import pack_jobs
 from evaluation.paper.pack_jobs import delete_files_without_report, name_of, queue_pack
 from evaluation.paper.statements.services import save_statements
 from evaluation.paper.verification import verify_pack
@@ -91,6 +93,18 @@ def test_files_go_with_their_report(report, researcher, enqueued, folder):
 
     assert not PaperPack.objects.exists()
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_files_are_swept_once_a_minute(monkeypatch):
+    swept = []
+    monkeypatch.setattr(pack_jobs, "_swept_at", None)
+    monkeypatch.setattr(pack_jobs, "delete_files_without_report", swept.append)
+    times = [timezone.now() + timedelta(seconds=seconds) for seconds in (0, 5, 59, 60, 65)]
+
+    for now in times:
+        pack_jobs.sweep(now)
+
+    assert swept == [times[0], times[3]]
 
 
 def test_a_file_that_is_gone_is_told(client, researcher, report, enqueued, folder):

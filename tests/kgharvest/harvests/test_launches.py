@@ -6,14 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.utils import timezone
 
 from kgharvest.chat_models.options import ChatOptions
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
 from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
 from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, lm_of, payload_of, unique_key_of
-from kgharvest.jobs import ledger, reaper
 from kgharvest.models import HarvestJob, Job, Launch
 from tests import factories
 
@@ -129,17 +127,6 @@ def test_a_launch_queues_all_its_harvests_and_enqueues_each(enqueued, researcher
     assert launch.created_by == researcher
     assert sorted(enqueued) == sorted(launch.jobs.filter(status="queued").values_list("pk", flat=True))
     assert len(enqueued) == 3
-
-
-def test_of_a_large_launch_the_reaper_wakes_workers_for_most(enqueued):
-    requests = make_requests(ledger.ENQUEUED_PER_IDLE_PROCESS + 2)
-
-    launch = start_launch(plan_launch(requests, NOW)).launch
-
-    assert enqueued == list(launch.jobs.order_by("pk").values_list("pk", flat=True))[:-2]
-    factories.make_worker(timezone.now(), queues=["harvest"])
-    reaper.reap(timezone.now())
-    assert enqueued == list(launch.jobs.order_by("pk").values_list("pk", flat=True))
 
 
 def test_a_launch_with_one_relation_that_is_not_ready_queues_nothing(enqueued):
@@ -299,7 +286,7 @@ def test_the_cancelled_ones_of_a_launch_are_tried_again(enqueued):
 def test_retrying_many_costs_the_same(enqueued, django_assert_max_num_queries):
     launch = make_launch(*["cancelled"] * 40, relation=factories.make_relation())
 
-    with django_assert_max_num_queries(7):  # a savepoint, the jobs' numbers, the workers, an update of both kinds
+    with django_assert_max_num_queries(7):  # a savepoint, the jobs' numbers, the workers, an update
         assert launches.retry_cancelled(launch) == 40
 
-    assert len(enqueued) == ledger.ENQUEUED_PER_IDLE_PROCESS  # the reaper wakes the others
+    assert len(enqueued) == 40

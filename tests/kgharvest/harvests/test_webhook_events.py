@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from kgharvest.accounts.projects import default_project
 from kgharvest.harvests.launches import cancel_launch
-from kgharvest.jobs import ledger, reaper
+from kgharvest.jobs import ledger
 from kgharvest.models import Delivery, Job, Launch
 from kgharvest.webhooks.models import EVENTS
 from kgharvest.webhooks.outbox import create_webhook
@@ -40,7 +40,7 @@ def test_jobs_that_end_are_told_and_their_launch_once(settings):
 
     is_lost = {"status": "running", "owner_token": uuid4(), "lease_expires_at": now - timedelta(seconds=1)}
     Job.objects.filter(pk=lost.pk).update(attempts=3, **is_lost)
-    reaper.reap(now)
+    ledger.recover(now)
     assert told()[1:] == [("job.finished", "failed")]
 
     ledger.cancel(other)

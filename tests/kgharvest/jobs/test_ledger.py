@@ -13,7 +13,7 @@ from django.db import OperationalError as DatabaseIsLocked
 from django.utils import timezone
 
 from kgharvest.engine.types import BadSeed, Progress
-from kgharvest.jobs import ledger, reaper, tasks
+from kgharvest.jobs import ledger, tasks
 from kgharvest.jobs.workers import WorkerSpec
 from kgharvest.models import HarvestedTuple, Job, KnowledgeTuple
 from kgharvest.operations.clock import shared_now
@@ -42,7 +42,7 @@ def store_three(job: Job) -> ledger.Store:
     return lambda: slow_runner.runner.store_result(job.harvestjob, slow_runner.three_tuples(), None)
 
 
-# -- jobs that work off what is due ------------------------------------------------------------------------------------
+# -- housekeeping jobs ------------------------------------------------------------------------------------
 
 
 def test_a_job_that_works_off_what_is_due_is_queued_once(enqueued):
@@ -341,32 +341,6 @@ def test_the_same_job_of_the_project_does(enqueued, has_project):
         ledger.retry(failed)
 
 
-def test_of_many_new_jobs_those_without_a_message_are_sent_while_all_workers_are_busy(enqueued):
-    jobs = [factories.make_harvest_job() for _ in range(2 * ledger.ENQUEUED_PER_IDLE_PROCESS)]
-    ledger.enqueue_many(jobs)
-    n_sent = len(enqueued)
-    worker = factories.make_worker(timezone.now(), queues=["harvest"])
-    busy = {"owner_token": uuid4(), "lease_expires_at": timezone.now() + timedelta(minutes=1), "worker": worker}
-    Job.objects.filter(pk__in=enqueued).update(status=Job.Status.RUNNING, **busy)
-
-    reaper.reap(timezone.now())
-
-    assert (n_sent, len(enqueued)) == (
-        ledger.ENQUEUED_PER_IDLE_PROCESS,
-        ledger.ENQUEUED_PER_IDLE_PROCESS + reaper.ENQUEUED_PER_REAP,
-    )
-
-
-def test_of_many_jobs_that_are_retried_the_reaper_wakes_workers_for_most(enqueued):
-    jobs = [factories.make_harvest_job(Job.Status.FAILED) for _ in range(ledger.ENQUEUED_PER_IDLE_PROCESS + 2)]
-
-    assert ledger.retry_all(Job.objects.all()) == len(jobs)
-    assert enqueued == [job.pk for job in jobs[: ledger.ENQUEUED_PER_IDLE_PROCESS]]
-    factories.make_worker(timezone.now(), queues=["harvest"])
-    reaper.reap(timezone.now())
-    assert enqueued == [job.pk for job in jobs]
-
-
 def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(enqueued):
     job = factories.make_harvest_job(Job.Status.SUCCEEDED)
 
@@ -377,132 +351,169 @@ def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(enqueued):
     assert enqueued == []
 
 
-# -- reaping -----------------------------------------------------------------------------------------------------------
+# -- waking workers ----------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_job_is_enqueued_again_at_once(enqueued, settings):
-    job = make_running_job(NOW, enqueued_at=NOW - timedelta(seconds=5))
-
-    reaper.reap(NOW + timedelta(seconds=1))
-    reaper.reap(NOW + timedelta(seconds=2))
-
-    assert enqueued == [job.pk]
+def make_waiting(n: int, **fields) -> list[Job]:
+    return [factories.make_harvest_job(**fields) for _ in range(n)]
 
 
-def test_a_job_nobody_took_is_enqueued_again_after_a_while(enqueued, settings):
-    job = factories.make_harvest_job(enqueued_at=NOW)
-    stale_after = timedelta(seconds=settings.JOB_STALE_AFTER_S)
+def test_new_jobs_wake_idle_processes_and_at_least_one(woken):
+    jobs = make_waiting(5)
 
-    reaper.reap(NOW + stale_after)
-    assert enqueued == []
-    reaper.reap(NOW + stale_after + timedelta(seconds=1))
-    reaper.reap(NOW + stale_after + timedelta(seconds=2))
-    assert enqueued == [job.pk]
-
-
-def test_a_task_that_ends_sends_one_message_for_those_that_were_lost(enqueued, monkeypatch):
-    monkeypatch.setattr(tasks, "do_next", lambda job_id: True)
-    long_ago = timezone.now() - timedelta(hours=1)
-    waiting = [factories.make_harvest_job(enqueued_at=long_ago) for _ in range(3)]
-    ended = factories.make_harvest_job("succeeded")
-
-    tasks.run_job(ended.pk)
-    assert enqueued == [waiting[0].pk]
-    tasks.run_job(ended.pk)
-    assert enqueued == [waiting[0].pk, waiting[1].pk]
+    ledger.enqueue(*jobs, Job.objects.create(kind="pack"))
+    assert woken == ["harvest", "light"]
+    woken.clear()
+    factories.make_worker(timezone.now(), queues=["harvest"], n_processes=3)
+    ledger.enqueue(*jobs)
+    assert woken == ["harvest"] * 3
+    woken.clear()
+    ledger.enqueue(jobs[0])
+    assert woken == ["harvest"]
 
 
-def test_a_task_that_does_not_reach_the_database_leaves_its_job_waiting(monkeypatch, caplog):
+def test_retried_jobs_wake_workers(woken):
+    factories.make_worker(timezone.now(), queues=["harvest"], n_processes=2)
+    make_waiting(3, status="failed")
+
+    assert ledger.retry_all(Job.objects.all()) == 3
+    assert woken == ["harvest"] * 2
+
+
+def test_a_worker_with_idle_processes_is_woken_for_jobs_whose_messages_were_lost(woken):
+    worker = factories.make_worker(NOW, queues=["harvest", "light"], n_processes=3)
+    make_running_job(NOW + timedelta(minutes=1), worker=worker)
+    make_waiting(5)
+    Job.objects.create(kind="pack")
+
+    ledger.wake_idle(worker, NOW)
+
+    assert woken == ["light", "harvest", "harvest"]
+
+
+def test_messages_do_not_pile_up_while_all_processes_are_busy(woken):
+    worker = factories.make_worker(NOW, queues=["harvest"])
+    make_running_job(NOW + timedelta(minutes=1), worker=worker)
+    make_waiting(5)
+
+    ledger.wake_idle(worker, NOW)
+
+    assert woken == []
+
+
+def test_a_worker_is_woken_only_for_jobs_that_it_takes(woken):
+    worker = factories.make_worker(NOW, queues=["urgent", "light", "harvest"])
+    make_waiting(2, payload={"device": "cuda"})
+    ledger.wake_idle(worker, NOW)
+    assert woken == []
+
+    worker.is_draining = True
+    make_waiting(1)
+    ledger.wake_idle(worker, NOW)
+    assert woken == []
+
+
+def test_a_lost_job_wakes_an_idle_worker_at_once(woken):
+    job = make_running_job(NOW)
+    worker = factories.make_worker(NOW, queues=["harvest"])
+
+    ledger.wake_idle(worker, NOW)
+    assert woken == []
+    ledger.wake_idle(worker, NOW + timedelta(seconds=1))
+    assert woken == ["harvest"]
+    assert ledger.next_job("harvest", NOW + timedelta(seconds=1), []) == job.pk
+
+
+def test_an_ended_job_wakes_a_worker_for_the_next_queue_in_turn(woken, monkeypatch):
+    worker = factories.make_worker(NOW, queues=["urgent", "light", "harvest"])
+    monkeypatch.setattr(ledger.workers, "TOKEN", worker.token)
+    make_waiting(2)
+    make_waiting(1, payload={"device": "cuda"})
+    Job.objects.create(kind="mark_sensitive")
+
+    for queue in ("harvest", "urgent", "light", "gpu"):
+        ledger.wake_next(queue, NOW)
+    assert woken == ["urgent", "harvest", "harvest", "urgent"]
+    Job.objects.all().delete()
+    ledger.wake_next("harvest", NOW)
+    assert len(woken) == 4
+
+
+def test_a_task_that_does_not_reach_the_database_leaves_its_job_waiting(woken, monkeypatch, caplog):
     def refuse(*args):
         raise DatabaseIsLocked("the server is starting up")
 
-    job = factories.make_harvest_job()
+    [job] = make_waiting(1)
     monkeypatch.setattr(ledger, "claim", refuse)
-    monkeypatch.setattr(reaper, "enqueue_stale", refuse)
 
-    tasks.run_job(job.pk)
+    tasks.run_job.apply(routing_key="harvest")
 
     job.refresh_from_db()
-    assert job.status == Job.Status.QUEUED
-    assert "the database is away" in caplog.text
+    assert (job.status, woken) == (Job.Status.QUEUED, [])
+    assert "The database is away" in caplog.text
 
 
-def test_messages_do_not_pile_up_while_all_workers_are_busy(enqueued):
-    later = NOW + 2 * ledger.SENT_ANEW_AFTER
-    make_running_job(later, worker=factories.make_worker(later, queues=["harvest"]))
-    for _ in range(10):
-        factories.make_harvest_job(enqueued_at=NOW)
+@pytest.mark.parametrize("arguments", [[], [1], [10**9]])
+def test_a_message_of_an_older_version_that_names_a_job_wakes_for_its_queue(woken, monkeypatch, settings, arguments):
+    use_runner(settings, monkeypatch, lambda job, heartbeat: lambda: None)
+    first, second = make_waiting(2)
 
-    for seconds in range(0, int((later - NOW).total_seconds()), 5):
-        reaper.reap(NOW + timedelta(seconds=seconds))
+    result = tasks.run_job.apply(args=arguments, routing_key="harvest")
 
-    assert 0 < len(enqueued) <= 2 * reaper.ENQUEUED_PER_REAP
+    assert result.successful()
+    statuses = [Job.objects.get(pk=job.pk).status for job in (first, second)]
+    assert (statuses, woken) == (["succeeded", "queued"], ["harvest"])
 
 
-def test_a_job_whose_workers_keep_dying_fails_with_advice(enqueued):
+def test_a_message_of_a_queue_that_is_gone_does_nothing(woken):
+    make_waiting(1)
+
+    assert tasks.run_job.apply(args=[1], routing_key="celery").successful()
+    assert (Job.objects.get().status, woken) == ("queued", [])
+
+
+def test_a_job_that_fails_unexpectedly_wakes_a_worker_for_the_next_one(woken, monkeypatch, settings):
+    def fail_at_once(job, heartbeat):
+        raise ZeroDivisionError
+
+    use_runner(settings, monkeypatch, fail_at_once)
+    make_waiting(2)
+
+    tasks.run_job.apply(routing_key="harvest")
+
+    assert woken == ["harvest"]
+
+
+# -- lost jobs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_whose_workers_keep_dying_fails_with_advice():
     job = make_running_job(NOW, attempts=3)
 
-    reaper.reap(NOW + timedelta(seconds=1))
+    ledger.recover(NOW + timedelta(seconds=1))
 
     job.refresh_from_db()
     assert job.status == Job.Status.FAILED
     assert "lack of memory" in job.error
-    assert enqueued == []
 
 
-def test_a_job_in_good_hands_is_left_alone(enqueued):
+def test_a_job_in_good_hands_is_left_alone():
     job = make_running_job(NOW + timedelta(minutes=1))
 
-    reaper.reap(NOW)
+    ledger.recover(NOW)
 
     job.refresh_from_db()
     assert job.status == Job.Status.RUNNING
-    assert enqueued == []
 
 
-def test_stale_messages_of_urgent_jobs_are_sent_first(enqueued, settings):
-    long_ago = NOW - timedelta(hours=1)
-    for _ in range(2 * reaper.ENQUEUED_PER_REAP):
-        factories.make_harvest_job(enqueued_at=long_ago)
-    urgent = Job.objects.create(kind="mark_sensitive", enqueued_at=long_ago)
-
-    reaper.reap(NOW)
-
-    assert enqueued[0] == urgent.pk
-    assert len(enqueued) == 1 + reaper.ENQUEUED_PER_REAP
-
-
-def test_messages_are_sent_only_for_jobs_that_somebody_takes(enqueued):
-    long_ago = NOW - timedelta(hours=1)
-    for _ in range(2 * reaper.ENQUEUED_PER_REAP):  # they would be sent before the harvest, again and again
-        factories.make_harvest_job(enqueued_at=long_ago, payload={"device": "cuda"})
-    harvest = factories.make_harvest_job(enqueued_at=long_ago)
-    factories.make_worker(NOW, queues=["urgent", "light", "harvest"])
-
-    reaper.reap(NOW)
-
-    assert enqueued == [harvest.pk]
-
-
-def test_jobs_that_an_older_version_made_get_their_queue(enqueued):
-    job = factories.make_harvest_job(enqueued_at=NOW - timedelta(hours=1))
+def test_jobs_that_an_older_version_made_get_their_queue():
+    job = factories.make_harvest_job()
     Job.objects.update(queue="")
 
-    reaper.reap(NOW)
+    ledger.recover(NOW)
 
     job.refresh_from_db()
-    assert (job.queue, enqueued) == ("harvest", [job.pk])
-
-
-def test_processes_that_wait_for_messages_get_more_of_them(enqueued):
-    for _ in range(3 * ledger.ENQUEUED_PER_IDLE_PROCESS):
-        factories.make_harvest_job(enqueued_at=NOW - timedelta(hours=1))
-    worker = factories.make_worker(NOW, n_processes=3)
-    make_running_job(NOW + timedelta(minutes=1), worker=worker)
-
-    reaper.reap(NOW)
-
-    assert len(enqueued) == 2 * ledger.ENQUEUED_PER_IDLE_PROCESS
+    assert job.queue == "harvest"
 
 
 # -- every few seconds -------------------------------------------------------------------------------------------------
@@ -517,7 +528,7 @@ def retry_later(now: datetime) -> None:
 
 
 def test_a_round_that_fails_is_followed_by_the_next_one(settings, caplog):
-    settings.JOB_REAP_EVERY_S = 0
+    settings.JOB_LOOK_EVERY_S = 0
     duties = object.__new__(tasks.Duties)
     duties.ended, duties.is_draining = threading.Event(), False
     n_rounds = 0

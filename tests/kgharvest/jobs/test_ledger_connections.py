@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from kgharvest.engine.types import Progress
-from kgharvest.jobs import ledger, reaper
+from kgharvest.jobs import ledger
 from kgharvest.models import HarvestedTuple, Job
 from tests import factories
 from tests.kgharvest.jobs import slow_runner
@@ -69,7 +69,7 @@ def cut_while_storing_a_part(job, heartbeat):
 
 @needs_postgresql
 @pytest.mark.parametrize("run", [cut_in_a_query, cut_while_storing, cut_while_storing_a_part])
-def test_a_job_whose_connection_is_cut_is_lost_at_once_and_done_when_taken_up_again(runner, enqueued, run):
+def test_a_job_whose_connection_is_cut_is_lost_at_once_and_done_when_taken_up_again(runner, run):
     job = factories.make_harvest_job()
     runner(run)
 
@@ -80,8 +80,7 @@ def test_a_job_whose_connection_is_cut_is_lost_at_once_and_done_when_taken_up_ag
         assert (job.status, job.attempts, job.max_attempts) == ("running", n_cuts, 3 + n_cuts)
         assert HarvestedTuple.objects.count() == 0
 
-    reaper.reap(timezone.now() + timedelta(milliseconds=1))
-    assert enqueued == [job.pk]
+    assert ledger.next_job("harvest", timezone.now() + timedelta(milliseconds=1), []) == job.pk
     runner(lambda job, heartbeat: lambda: store_three(job))
     ledger.run_job(job.pk)
     job.refresh_from_db()
@@ -89,14 +88,14 @@ def test_a_job_whose_connection_is_cut_is_lost_at_once_and_done_when_taken_up_ag
 
 
 @needs_postgresql
-def test_a_job_that_makes_the_server_end_the_connection_fails_at_last(runner, enqueued):
+def test_a_job_that_makes_the_server_end_the_connection_fails_at_last(runner):
     job = factories.make_harvest_job()
     runner(cut_in_a_query)
 
     for _ in range(ledger.MOST_ATTEMPTS + 1):
         ledger.run_job(job.pk)
 
-    reaper.reap(timezone.now() + timedelta(milliseconds=1))
+    ledger.recover(timezone.now() + timedelta(milliseconds=1))
     job.refresh_from_db()
     assert (job.status, job.attempts) == ("failed", ledger.MOST_ATTEMPTS)
     assert "the database failed during this job as often" in job.error
@@ -119,7 +118,7 @@ def test_a_cut_that_a_report_notices_does_not_even_interrupt_the_job(runner):
     assert (job.status, job.attempts, HarvestedTuple.objects.count()) == ("succeeded", 1, 3)
 
 
-def test_what_the_database_refuses_on_a_good_connection_is_an_attempt(runner, enqueued):
+def test_what_the_database_refuses_on_a_good_connection_is_an_attempt(runner):
     def run(job, heartbeat):
         raise OperationalError("database is locked")
 
@@ -131,7 +130,7 @@ def test_what_the_database_refuses_on_a_good_connection_is_an_attempt(runner, en
         job.refresh_from_db()
         assert (job.status, job.attempts) == ("running", n_attempts)
 
-    reaper.reap(timezone.now() + timedelta(milliseconds=1))
+    ledger.recover(timezone.now() + timedelta(milliseconds=1))
     job.refresh_from_db()
     assert (job.status, "the database failed during this job as often" in job.error) == ("failed", True)
 

@@ -1,4 +1,4 @@
-"""Whose turn it is: LMs are loaded seldom, nobody starves, and every job is done once, though messages are lost."""
+"""Scheduling: LMs are loaded seldom, no job starves, and every job is done once although messages are lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kgharvest.jobs import ledger, reaper, tasks, turns
+from kgharvest.jobs import ledger, messages, tasks, workers
 from kgharvest.models import Job
 from tests import factories
 
@@ -16,33 +16,35 @@ pytestmark = pytest.mark.django_db
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 STEP = timedelta(seconds=20)
-AT_MOST = turns.OVERTAKEN_AT_MOST
+AT_MOST = ledger.OVERTAKEN_AT_MOST
 
 
 def make_jobs(*lms: str) -> list[int]:
-    return [Job.objects.create(kind="harvest", lm=lm, enqueued_at=NOW).pk for lm in lms]
+    return [Job.objects.create(kind="harvest", lm=lm).pk for lm in lms]
+
+
+def next_harvest(now: datetime, *in_memory: str) -> int | None:
+    return ledger.next_job("harvest", now, in_memory)
 
 
 def begin(job_id: int, at: datetime) -> None:
-    """By a worker that lives on."""
+    """Claim the job by a worker that lives on."""
     assert ledger.claim(job_id, at)
     Job.objects.filter(pk=job_id).update(lease_expires_at=at + timedelta(hours=1))
 
 
 def test_a_job_whose_lm_is_in_memory_goes_first():
-    first, second, third = make_jobs("a", "b", "b")
+    first, second, _ = make_jobs("a", "b", "b")
 
-    assert turns.next_job(first, NOW, ["b"]) == second
-    assert turns.next_job(third, NOW, ["b"]) == second
-    assert turns.next_job(third, NOW, ["c"]) == third
-    assert turns.next_job(third, NOW, []) == third
+    assert next_harvest(NOW, "b") == second
+    assert next_harvest(NOW, "c") == next_harvest(NOW) == first
 
 
 def test_of_several_lms_in_memory_that_of_the_oldest_job_goes_first():
-    first, second, third, _ = make_jobs("a", "c", "b", "b")
+    _, second, third, _ = make_jobs("a", "c", "b", "b")
 
-    assert turns.next_job(first, NOW, ["b", "c"]) == turns.next_job(first, NOW, ["c", "b"]) == second
-    assert turns.next_job(first, NOW, ["b", "x"]) == third
+    assert next_harvest(NOW, "b", "c") == next_harvest(NOW, "c", "b") == second
+    assert next_harvest(NOW, "b", "x") == third
 
 
 @pytest.mark.parametrize("jobs", [Job.objects.claimable(NOW), Job.objects.unfinished()])
@@ -55,82 +57,72 @@ def test_statements_name_the_status_of_waiting_jobs_themselves(jobs):
     assert not {"queued", "running"} & set(parameters)
 
 
-def test_a_message_whose_job_has_been_done_is_for_the_oldest_that_waits():
+def test_the_oldest_waiting_job_is_next():
     first, second, third = make_jobs("a", "b", "b")
     begin(third, NOW)
 
-    assert turns.next_job(third, NOW, []) == first
+    assert next_harvest(NOW) == first
     begin(first, NOW)
+    assert next_harvest(NOW) == second
     begin(second, NOW)
-    assert turns.next_job(third, NOW, ["a"]) is None
+    assert next_harvest(NOW, "a") is None
 
 
 def test_a_job_is_overtaken_for_ten_minutes_at_most():
     first, second, third = make_jobs("a", "b", "b")
     begin(second, NOW)
 
-    assert turns.next_job(third, NOW + AT_MOST, ["b"]) == third
-    assert turns.next_job(third, NOW + AT_MOST + timedelta(seconds=1), ["b"]) == first
+    assert next_harvest(NOW + AT_MOST, "b") == third
+    assert next_harvest(NOW + AT_MOST + timedelta(seconds=1), "b") == first
 
 
 def test_younger_jobs_are_looked_at_only_where_one_would_overtake(monkeypatch):
     asked = []
-    monkeypatch.setattr(turns, "is_overdue", lambda *question: asked.append(question))
+    monkeypatch.setattr(ledger, "is_overdue", lambda *question: asked.append(question))
     first, second, _ = make_jobs("a", "b", "b")
 
-    assert turns.next_job(first, NOW, ["a"]) == turns.next_job(first, NOW, []) == first
+    assert next_harvest(NOW, "a") == next_harvest(NOW) == first
     assert asked == []
-    assert turns.next_job(first, NOW, ["b"]) == second
+    assert next_harvest(NOW, "b") == second
     assert asked == [(first, "harvest", NOW)]
 
 
-def test_urgent_and_light_jobs_and_those_of_other_queues_are_left_as_they_are():
+def test_each_queue_has_jobs_of_its_own_and_lms_count_only_where_they_are_loaded():
     [harvest] = make_jobs("a")
     on_gpu = Job.objects.create(kind="harvest", lm="a", payload={"device": "cuda"})
-    urgent, light = Job.objects.create(kind="mark_sensitive"), Job.objects.create(kind="pack")
+    urgent, light = Job.objects.create(kind="mark_sensitive"), Job.objects.create(kind="pack", lm="b")
+    Job.objects.create(kind="pack", lm="a")
 
-    for job in (on_gpu, urgent, light):
-        assert turns.next_job(job.pk, NOW, ["a"]) == job.pk
-    begin(light.pk, NOW)
-    assert turns.next_job(light.pk, NOW, ["a"]) is None
-    assert turns.next_job(harvest, NOW, []) == harvest
-    assert turns.next_job(10**9, NOW, ["a"]) is None
+    jobs = {queue: ledger.next_job(queue, NOW, ["a"]) for queue in ("urgent", "light", "harvest", "gpu", "celery")}
 
-
-def test_the_message_of_a_job_that_nobody_takes_is_sent_again_at_the_next_look(enqueued, monkeypatch):
-    """As where its worker is being drained."""
-    monkeypatch.setattr(ledger, "run_job", lambda job_id: False)
-    [job] = make_jobs("a")
-
-    tasks._run_job(job)
-    assert enqueued == []
-    reaper.reap(datetime.now(UTC))
-
-    assert enqueued == [job]
+    assert jobs == {"urgent": urgent.pk, "light": light.pk, "harvest": harvest, "gpu": on_gpu.pk, "celery": None}
 
 
 class Workers:
-    """Simulated workers on the real ledger: a clock, messages that get lost or come twice, LMs kept in memory."""
+    """Simulated workers on the real ledger: a clock, messages that are lost or come twice, LMs kept in memory."""
 
     def __init__(self, seed: int, n_workers: int, n_kept: int, prefers: bool, monkeypatch):
         self.rng, self.now, self.prefers, self.n_kept = random.Random(seed), NOW, prefers, n_kept
-        self.messages: deque[int] = deque()
+        self.messages: deque[str] = deque()
+        self.rows = [factories.make_worker(NOW, queues=["harvest"]) for _ in range(n_workers)]
         self.memory: list[list[str]] = [[] for _ in range(n_workers)]
         self.hands: list[tuple[int, datetime] | None] = [None] * n_workers
         self.begun: list[int] = []
         self.overtaken: dict[int, datetime] = {}  # since when
         self.longest = timedelta()
         self.n_loads = 0
-        monkeypatch.setattr(ledger, "send", lambda job_id, queue: self.send(job_id))
+        self.monkeypatch = monkeypatch
+        monkeypatch.setattr(messages, "wake", lambda queue, request_id="": self.send(queue))
 
-    def send(self, job_id: int) -> None:
-        self.messages.extend([job_id] * self.rng.choices([0, 1, 2], [2, 7, 1])[0])
+    def send(self, queue: str) -> None:
+        self.messages.extend([queue] * self.rng.choices([0, 1, 2], [2, 7, 1])[0])
 
     def step(self) -> None:
         self.now += STEP
-        reaper.enqueue_stale(self.now, reaper.ENQUEUED_PER_REAP, "harvest")
         for number in self.rng.sample(range(len(self.hands)), len(self.hands)):
+            self.monkeypatch.setattr(workers, "TOKEN", self.rows[number].token)
             self.end(number)
+            ledger.wake_idle(self.rows[number], self.now)
             while self.hands[number] is None and self.messages:
                 self.take(number, self.messages.popleft())
 
@@ -140,10 +132,10 @@ class Workers:
             ended = Job.objects.filter(pk=job_id, status="running")
             assert ended.update(status="succeeded", owner_token=None, lease_expires_at=None)
             self.hands[number] = None
-            reaper.send_in_place_of(job_id, self.now)
+            ledger.wake_next("harvest", self.now)
 
-    def take(self, number: int, woken_for: int) -> None:
-        job_id = turns.next_job(woken_for, self.now, self.memory[number] if self.prefers else [])
+    def take(self, number: int, queue: str) -> None:
+        job_id = ledger.next_job(queue, self.now, self.memory[number] if self.prefers else [])
         if job_id is None:
             return
         begin(job_id, self.now)
@@ -165,8 +157,9 @@ def simulate(seed: int, prefers: bool, monkeypatch, n_jobs: int = 40) -> Workers
     lms = [rng.choice("abcd") for _ in arrivals]
     while arrivals or Job.objects.unfinished().exists():
         while arrivals and arrivals[0] <= sim.now:
-            job = Job.objects.create(kind="harvest", lm=lms.pop(0), enqueued_at=arrivals.pop(0))
-            sim.send(job.pk)
+            arrivals.pop(0)
+            Job.objects.create(kind="harvest", lm=lms.pop(0))
+            sim.send("harvest")
         sim.step()
         assert sim.now < NOW + timedelta(hours=6)
     assert sorted(sim.begun) == sorted(Job.objects.values_list("pk", flat=True))  # each once
@@ -182,11 +175,9 @@ def test_every_job_is_done_once_and_overtaken_for_no_longer_than_stated(seed, mo
 
 def test_lms_are_loaded_seldom_where_two_alternate():
     """Thirty jobs of a minute, one worker that keeps one LM: without a preference it would load thirty times."""
-    job_ids = make_jobs(*"ab" * 15)
-
     now, memory, loads = NOW, "", 0
-    for woken_for in job_ids:
-        job_id = turns.next_job(woken_for, now, [memory])
+    for _ in make_jobs(*"ab" * 15):
+        job_id = next_harvest(now, memory)
         begin(job_id, now)
         Job.objects.filter(pk=job_id).update(status="succeeded", owner_token=None, lease_expires_at=None)
         now += timedelta(minutes=1)
@@ -196,7 +187,7 @@ def test_lms_are_loaded_seldom_where_two_alternate():
     assert loads == 3  # twelve of a until the first of b was overtaken for ten minutes, all of b, the last of a
 
 
-def test_a_claim_that_another_worker_wins_is_followed_by_another_choice(monkeypatch):
+def test_a_claim_that_another_worker_wins_is_followed_by_another_choice(monkeypatch, woken):
     first, second = make_jobs("a", "a")
     done: list[int] = []
 
@@ -209,9 +200,19 @@ def test_a_claim_that_another_worker_wins_is_followed_by_another_choice(monkeypa
 
     monkeypatch.setattr(ledger, "run_job", run_job)
 
-    tasks.do_next(first)
+    tasks.do_next("harvest")
 
     assert done == [second]
+
+
+def test_a_worker_that_can_claim_nothing_sends_no_message_that_would_come_back(monkeypatch, woken):
+    """For example while it is being drained."""
+    make_jobs("a")
+    monkeypatch.setattr(ledger, "run_job", lambda job_id: False)
+
+    tasks.do_next("harvest")
+
+    assert woken == []
 
 
 def test_a_harvest_says_which_lm_it_loads():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
 
-from kgharvest.jobs import devices, ledger, reaper, tasks, workers
+from kgharvest.jobs import devices, ledger, workers
 from kgharvest.jobs.queues import queue_of
 from kgharvest.models import Job, Worker
 from tests import factories
@@ -148,40 +147,6 @@ def test_workers_that_did_jobs_are_forgotten_after_ninety_days_and_their_jobs_st
 
     assert list(Worker.objects.all()) == [there]
     assert [Job.objects.get(pk=job.pk).worker for job in jobs] == [None, there]
-
-
-@pytest.mark.parametrize(("n_workers", "n_with_turn"), [(1, 100), (5, 100), (20, 25)])
-def test_few_of_many_workers_have_the_turn(monkeypatch, n_workers, n_with_turn):
-    """Of a hundred lots that are spread evenly, 5 in n win."""
-    lots = iter(range(100))
-    monkeypatch.setattr(workers, "random", lambda: next(lots) / 100)
-    for _ in range(n_workers):
-        factories.make_worker(NOW)
-
-    assert sum(workers.has_turn(NOW) for _ in range(100)) == n_with_turn
-
-
-@pytest.mark.parametrize(("n_workers", "n_with_turn"), [(1, 100), (5, 20), (20, 20)])
-def test_what_is_done_once_a_minute_is_done_by_one_however_many_there_are(
-    monkeypatch, settings, n_workers, n_with_turn
-):
-    """Of the lots of a hundred minutes with twelve heartbeats, those of one worker, and of five that have the turn."""
-    settings.JOB_REAP_EVERY_S = 5
-    lots = iter(range(1200))
-    monkeypatch.setattr(workers, "random", lambda: next(lots) / 1200)
-    for _ in range(n_workers):
-        factories.make_worker(NOW)
-
-    assert sum(workers.has_turn_within(60, NOW) for _ in range(1200)) == n_with_turn
-
-
-def test_a_worker_without_the_turn_beats_and_reaps_nothing(monkeypatch):
-    monkeypatch.setattr(tasks, "connection", SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(workers, "has_turn", lambda now: False)
-    monkeypatch.setattr(reaper, "reap", None)
-
-    assert tasks.run_periodic_tasks(SPEC) is False
-    assert Worker.objects.get().name == SPEC.name
 
 
 def test_a_claim_says_whose_it_is_and_one_of_a_command_says_nothing():

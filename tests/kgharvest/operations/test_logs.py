@@ -93,10 +93,11 @@ def test_a_job_carries_the_id_of_the_request_that_asked_for_it(monkeypatch):
     monkeypatch.setattr(messages.app, "send_task", lambda name, **options: sent.append(options))
     seen = []
     monkeypatch.setattr(ledger, "run_job", lambda job_id: seen.append(request_id.get()) or True)
+    monkeypatch.setattr(ledger, "wake_next", lambda queue, now: None)
 
     with logged_under("request-1"):
         ledger.enqueue(factories.make_harvest_job())
-    tasks.run_job.apply(args=[1], headers=sent[0]["headers"])
+    tasks.run_job.apply(headers=sent[0]["headers"], routing_key=sent[0]["queue"])
 
     assert seen == ["request-1"]
     assert request_id.get() == ""

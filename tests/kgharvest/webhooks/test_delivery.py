@@ -21,7 +21,7 @@ from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from kgharvest.audit.models import AuditEntry
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, messages
 from kgharvest.jobs.tasks import run_periodic_tasks
 from kgharvest.jobs.workers import WorkerSpec
 from kgharvest.models import Delivery, Job, Project, Webhook
@@ -268,7 +268,8 @@ def be_a_sender(seed: int) -> None:
     random.seed(seed)
     connections.close_all()
     delivery.FIRST_WAIT_S = 0.05
-    ledger.send = lambda job_id, kind: None
+    ledger.wake_for = lambda queues: None
+    messages.wake = lambda queue, request_id="": None
     while Delivery.objects.waiting().exists():
         run_periodic_tasks(WorkerSpec("sender@here", ["urgent"], 1))
         for job in Job.objects.claimable(timezone.now()):
