@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
 
     atomic = False  # jobs are claimed meanwhile
 
-    dependencies = [("kgharvest", "0031_job_turns")]
+    dependencies = [("kgharvest", "0032_drop_entity_lookups")]
 
     operations = [
         AddIndex(
