@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,3 +16,8 @@ def refused(code: str, match: str | None = None) -> Iterator[pytest.ExceptionInf
     with pytest.raises(DomainError, match=match) as refusal:
         yield refusal
     assert refusal.value.code == code
+
+
+def codes_of(outcomes: Iterable[object]) -> list[str]:
+    """Return the codes of the domain errors among the outcomes of calls."""
+    return [outcome.code for outcome in outcomes if isinstance(outcome, DomainError)]

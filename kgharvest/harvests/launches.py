@@ -54,10 +54,6 @@ class PaceKey(NamedTuple):
     n_candidates: int
 
 
-class NothingToLaunch(DomainError):
-    """A launch that would harvest nothing."""
-
-
 class Skipped(NamedTuple):
     """A cell that needs no harvest, because `job` has the same parameters and has succeeded or is under way."""
 
@@ -248,9 +244,10 @@ def start_launch(plan: Plan, by=None) -> Started:
         except CellUnderWay as refusal:
             skipped.append(Skipped(request, refusal.job))
     if not queued:
-        raise NothingToLaunch(
+        raise DomainError(
+            "NothingToLaunch",
             f"All of this (cells: {plan.n_cells}) was harvested before with the same parameters, or is about to be; "
-            "tick Harvest again, or give --again, to harvest anew what has ended."
+            "tick Harvest again, or give --again, to harvest anew what has ended.",
         )
     ledger.enqueue(*jobs)
     return Started(launch, replace(plan, requests=queued, skipped=skipped))

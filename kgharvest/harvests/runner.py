@@ -41,24 +41,12 @@ from kgharvest.relations.checks import sentence_error
 MIN_SEED_TUPLES = 2
 
 
-class RelationNotReady(DomainError):
-    """A relation that cannot be harvested as it is."""
-
-
 class CellUnderWay(DomainError):
     """A cell that `job` is harvesting, or waits to harvest, with the same parameters."""
 
     def __init__(self, job: HarvestJob):
         super().__init__(f"Job {job.pk}, {job}, asks the same and is {job.status}; wait for it or cancel it.")
         self.job = job
-
-
-class NoChatModel(DomainError):
-    """A setting that asks a chat model without one, or the reverse."""
-
-
-class HarvestFailed(DomainError):
-    """A harvest that somebody waits for and that cannot give its tuples."""
 
 
 @dataclass(frozen=True)
@@ -148,12 +136,15 @@ def requests_for(
     chat = shared.pop("chat", None)
     asking = [setting for setting in settings if find_setting(setting).asks_chat]
     if asking and not chat_models:
-        raise NoChatModel(
-            f"The setting {asking[0]} asks a chat model; name one with --chat-model, or among the chat models."
+        raise DomainError(
+            "NoChatModel",
+            f"The setting {asking[0]} asks a chat model; name one with --chat-model, or among the chat models.",
         )
     if chat_models and not asking:
         some = ", ".join(name for name, setting in SETTINGS.items() if setting.asks_chat)
-        raise NoChatModel(f"A chat model is named, and no setting asks it; choose the setting {some}, or name none.")
+        raise DomainError(
+            "NoChatModel", f"A chat model is named, and no setting asks it; choose the setting {some}, or name none."
+        )
     for relation in relations:
         for language_model, setting in product(language_models, settings):
             if setting not in asking:
@@ -208,12 +199,13 @@ def _spec(request: HarvestRequest) -> HarvestSpec:
 def _check(spec: HarvestSpec, relation: Relation) -> None:
     find_setting(spec.setting)  # refuses one that there is not
     if len(spec.seed_tuples) < MIN_SEED_TUPLES:
-        raise RelationNotReady(
-            f"The relation {relation.path} has {len(spec.seed_tuples)} seed tuples; give it at least two."
+        raise DomainError(
+            "RelationNotReady",
+            f"The relation {relation.path} has {len(spec.seed_tuples)} seed tuples; give it at least two.",
         )
     for prompt in (*spec.initial_prompts, *spec.prompts):
         if reason := sentence_error(prompt):
-            raise RelationNotReady(f"The prompt {reason}.")
+            raise DomainError("RelationNotReady", f"The prompt {reason}.")
     parse_prompts([*spec.initial_prompts, *spec.prompts], relation.arity)
 
 

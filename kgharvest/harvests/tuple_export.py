@@ -30,10 +30,6 @@ def find_harvest_job(name: str) -> HarvestJob:
     return job
 
 
-class NothingToExport(DomainError):
-    """A job that has not succeeded."""
-
-
 @dataclass(frozen=True)
 class Included:
     """What an export has beyond the presentable tuples."""
@@ -50,7 +46,9 @@ def export_tuples(
     `cut` keeps the best part of what the LM said; curation and sensitive words then leave gaps in its ranks.
     """
     if job.status != Job.Status.SUCCEEDED:
-        raise NothingToExport(f"Job {job.pk} is {job.status}; only a job that has succeeded has tuples to export.")
+        raise DomainError(
+            "NothingToExport", f"Job {job.pk} is {job.status}; only a job that has succeeded has tuples to export."
+        )
     rows = _export_rows(job, kept_size(job, cut), included)
     return EXPORT_FORMATS[file_format].write(job, rows)
 

@@ -57,10 +57,6 @@ UNEXPECTED = "An unexpected error stopped this job; the worker's log has the det
 Store = Callable[[], None]  # writes what a runner found; called inside the transaction that ends the job
 
 
-class JobNotOpen(DomainError):
-    """Cancelling a job that has ended, or retrying one that has not or that another one stands for."""
-
-
 # -- enqueueing --------------------------------------------------------------------------------------------------------
 
 
@@ -342,7 +338,7 @@ def cancel(job: Job, by=None) -> None:
     """
     check_may(by, Action.WORK, job.project)
     if not cancel_all(Job.objects.filter(pk=job.pk)):
-        raise JobNotOpen(f"Job {job.pk} has already ended; there is nothing to cancel.")
+        raise DomainError("JobNotOpen", f"Job {job.pk} has already ended; there is nothing to cancel.")
 
 
 def cancel_all(jobs: QuerySet) -> int:
@@ -364,8 +360,10 @@ def retry(job: Job, by=None) -> None:
     of_project = Job.objects.unfinished().filter(project=job.project_id)
     same = of_project.filter(unique_key=job.unique_key).exclude(Q(pk=job.pk) | Q(unique_key="")).first()
     if same:
-        raise JobNotOpen(f"Job {same.pk} does the same as job {job.pk} and is {same.status}; wait for it or cancel it.")
-    raise JobNotOpen(f"Job {job.pk} has neither failed nor been cancelled; there is nothing to retry.")
+        raise DomainError(
+            "JobNotOpen", f"Job {same.pk} does the same as job {job.pk} and is {same.status}; wait for it or cancel it."
+        )
+    raise DomainError("JobNotOpen", f"Job {job.pk} has neither failed nor been cancelled; there is nothing to retry.")
 
 
 def retry_all(jobs: QuerySet) -> int:
@@ -376,7 +374,7 @@ def retry_all(jobs: QuerySet) -> int:
     try:
         return _retry_all(jobs)
     except IntegrityError:
-        raise JobNotOpen("Somebody has just queued a job that does the same; look again.") from None
+        raise DomainError("JobNotOpen", "Somebody has just queued a job that does the same; look again.") from None
 
 
 @transaction.atomic

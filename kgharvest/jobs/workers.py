@@ -143,15 +143,13 @@ def leave(now: datetime) -> None:
 # -- sending workers away ----------------------------------------------------------------------------------------------
 
 
-class WorkerNotThere(DomainError):
-    """Draining a worker that is gone, or the reverse of one that takes jobs."""
-
-
 def find_worker(name: str) -> Worker:
     """Raises WorkerNotThere."""
     worker = Worker.objects.filter(name=name).first()
     if worker is None:
-        raise WorkerNotThere(f"There is no worker {name!r:.80}; look at the list of workers for its name.")
+        raise DomainError(
+            "WorkerNotThere", f"There is no worker {name!r:.80}; look at the list of workers for its name."
+        )
     return worker
 
 
@@ -159,14 +157,18 @@ def drain(worker: Worker, by=None) -> None:
     """Have a worker take no further job, end those in hand, and leave. Raises NotAllowed, WorkerNotThere."""
     check_may(by, Action.MANAGE, None)
     if not taking(shared_now()).filter(pk=worker.pk).update(is_draining=True):
-        raise WorkerNotThere(f"The worker {worker} is gone or is being drained already; there is nothing to do.")
+        raise DomainError(
+            "WorkerNotThere", f"The worker {worker} is gone or is being drained already; there is nothing to do."
+        )
 
 
 def undrain(worker: Worker, by=None) -> None:
     """Have a worker that is being drained and still has a job go on. Raises NotAllowed, WorkerNotThere."""
     check_may(by, Action.MANAGE, None)
     if not alive(shared_now()).filter(pk=worker.pk, is_draining=True).update(is_draining=False):
-        raise WorkerNotThere(f"The worker {worker} is gone or was not being drained; start one with ./run worker.")
+        raise DomainError(
+            "WorkerNotThere", f"The worker {worker} is gone or was not being drained; start one with ./run worker."
+        )
 
 
 # -- what its processes hold -------------------------------------------------------------------------------------------

@@ -36,10 +36,6 @@ MANIFEST, DATABASE, SECRET_KEY = "manifest.json", "database", "secret_key"
 PIECE = 1 << 20  # bytes read at a time
 
 
-class BackupRefused(DomainError):
-    """A backup that cannot be made or used."""
-
-
 @dataclass(frozen=True)
 class Manifest:
     """rows: by table. files: SHA-256 of each, in hexadecimal digits. migrations: [app, name] of those applied."""
@@ -63,7 +59,7 @@ def back_up(path: Path) -> Manifest:
     Whatever was acknowledged before this is called is in it. Raises BackupRefused if there is a file already.
     """
     if path.exists():
-        raise BackupRefused(f"{path} is there already; name a new file.")
+        raise DomainError("BackupRefused", f"{path} is there already; name a new file.")
     hook("seal")()  # into the audit trail
     with _workplace(path.parent) as folder:
         rows = database_copies.copy_to(folder / DATABASE)
@@ -89,7 +85,7 @@ def back_up(path: Path) -> Manifest:
         try:
             os.link(draft, path)  # unlike a rename it replaces nothing that somebody made meanwhile
         except FileExistsError:
-            raise BackupRefused(f"{path} is there already; name a new file.") from None
+            raise DomainError("BackupRefused", f"{path} is there already; name a new file.") from None
     return manifest
 
 
@@ -103,8 +99,9 @@ def restore(path: Path, replace: bool = False) -> Manifest:
             manifest = _manifest(archive, path)
             _check_fits(manifest, path)
             if not replace and not database_copies.is_empty():
-                raise BackupRefused(
-                    "This installation is not empty, and all it has would be lost; back it up, then add --replace."
+                raise DomainError(
+                    "BackupRefused",
+                    "This installation is not empty, and all it has would be lost; back it up, then add --replace.",
                 )
             for name, sha256 in manifest.files.items():
                 _extract(archive, name, folder / name)
@@ -144,7 +141,9 @@ def _key_put_in_place(key: Path | None) -> Iterator[None]:
 def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
     content = json.loads(archive.read(MANIFEST))
     if content["format"] != FORMAT:
-        raise BackupRefused(f"{path} was made by a newer kgharvest ({content.get('version')}); update this one first.")
+        raise DomainError(
+            "BackupRefused", f"{path} was made by a newer kgharvest ({content.get('version')}); update this one first."
+        )
     if not {DATABASE} <= set(content["files"]) <= {DATABASE, SECRET_KEY}:
         raise _damaged(path, "its files are not those of a backup")
     if not all(re.fullmatch(r"\w+", table) and isinstance(n, int) for table, n in content["rows"].items()):
@@ -158,18 +157,22 @@ def _check_fits(manifest: Manifest, path: Path) -> None:
         f"{app}.{name}" for app, name in manifest.migrations if (app, name) not in known and app not in REMOVED_APPS
     ]
     if newer:
-        raise BackupRefused(
-            f"{path} was made by a newer kgharvest ({manifest.version}, with {newer[-1]}); update this one first."
+        raise DomainError(
+            "BackupRefused",
+            f"{path} was made by a newer kgharvest ({manifest.version}, with {newer[-1]}); update this one first.",
         )
     if manifest.database != connection.vendor:
-        raise BackupRefused(
+        raise DomainError(
+            "BackupRefused",
             f"{path} is of {manifest.database} and this installation uses {connection.vendor}; set DATABASE_URL "
-            "to a database of the same kind."
+            "to a database of the same kind.",
         )
 
 
-def _damaged(path: Path, how: str) -> BackupRefused:
-    return BackupRefused(f"{path} is damaged or no backup ({how}); nothing was changed. Use another backup.")
+def _damaged(path: Path, how: str) -> DomainError:
+    return DomainError(
+        "BackupRefused", f"{path} is damaged or no backup ({how}); nothing was changed. Use another backup."
+    )
 
 
 @contextmanager

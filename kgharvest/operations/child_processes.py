@@ -19,10 +19,6 @@ GRACE_S = 10
 LIVES_AT_LEAST_S = 10  # a program that ends sooner would end again
 
 
-class ProgramEnded(DomainError):
-    """A program that should go on has ended."""
-
-
 @dataclass
 class Program:
     name: str
@@ -35,9 +31,10 @@ class Program:
     def check(self) -> None:
         """Raise ProgramEnded if the program does not run any more."""
         if self.process.poll() is not None:
-            raise ProgramEnded(
+            raise DomainError(
+                "ProgramEnded",
                 f"The {self.name} ended with status {self.process.returncode}; its output is in {self.log} "
-                f"and ends with: {last_line(self.log)}"
+                f"and ends with: {last_line(self.log)}",
             )
 
     def wait(self) -> None:

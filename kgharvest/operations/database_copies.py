@@ -42,10 +42,6 @@ END $$;
 """
 
 
-class CopyFailed(DomainError):
-    """The database cannot be copied, or a copy cannot take its place."""
-
-
 def copy_to(path: Path) -> dict[str, int]:
     """Write the database as it is at one moment to `path`; return the number of rows of each table then."""
     return _copy_sqlite(path) if connection.vendor == "sqlite" else _dump_postgresql(path)
@@ -108,14 +104,15 @@ def _restore_sqlite(path: Path, rows: dict[str, int]) -> None:
     with _opened(path) as copy:
         [(verdict,)] = copy.execute("PRAGMA quick_check(1)").fetchall()
         if verdict != "ok" or _count_rows(copy.cursor(), _sqlite_tables(copy)) != rows:
-            raise CopyFailed(f"The database in the backup is damaged ({verdict}); use another backup.")
+            raise DomainError("CopyFailed", f"The database in the backup is damaged ({verdict}); use another backup.")
         connection.close()
         with _opened(connection.settings_dict["NAME"]) as database:
             try:
                 copy.backup(database)
             except sqlite3.OperationalError as error:
-                raise CopyFailed(
-                    f"The database is in use ({error}); stop the web server and the workers, then restore again."
+                raise DomainError(
+                    "CopyFailed",
+                    f"The database is in use ({error}); stop the web server and the workers, then restore again.",
                 ) from error
             database.execute("PRAGMA journal_mode = WAL")
 
@@ -146,7 +143,9 @@ def _restore_postgresql(path: Path, rows: dict[str, int]) -> None:
 def _run(program: str, *options: str) -> None:
     """Run one of PostgreSQL's programs on the database. Raises CopyFailed."""
     if not shutil.which(program):
-        raise CopyFailed(f"{program} is not installed; install PostgreSQL's client (postgresql-client on Debian).")
+        raise DomainError(
+            "CopyFailed", f"{program} is not installed; install PostgreSQL's client (postgresql-client on Debian)."
+        )
     command, variables = _connection_options()
     done = subprocess.run(  # noqa: S603
         [program, *command, *options],
@@ -157,7 +156,7 @@ def _run(program: str, *options: str) -> None:
     )
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if "ERROR" in line or "error" in line] or ["it said nothing"]
-        raise CopyFailed(f"{program} failed, and the database is as it was: {said[0].strip()}")
+        raise DomainError("CopyFailed", f"{program} failed, and the database is as it was: {said[0].strip()}")
 
 
 def _connection_options() -> tuple[list[str], dict[str, str]]:

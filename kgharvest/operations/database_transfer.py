@@ -38,10 +38,6 @@ MADE_BY_MIGRATIONS = {"auth_permission", "django_content_type", "kgharvest_sensi
 Row = Sequence[Any]
 
 
-class TransferRefused(DomainError):
-    """Two databases between which nothing was copied."""
-
-
 class CopiedTable(NamedTuple):
     """checksum: 32 hexadecimal digits of the rows in any order, the same in either kind of database."""
 
@@ -63,7 +59,7 @@ def copy_database(
     _migrate_if_new(destination_url)
     with _opened(SOURCE, source_url) as source, _opened(DESTINATION, destination_url) as destination:
         if _place(source) == _place(destination):
-            raise TransferRefused("Source and destination are the same database; name two.")
+            raise DomainError("TransferRefused", "Source and destination are the same database; name two.")
         _refuse_other_tables(destination)
         tables = _Tables()
         with _snapshot(source), _one_transaction(destination):
@@ -82,7 +78,9 @@ def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
     """Yield a connection that is known by `alias` until it is closed."""
     options = _options(alias, url)
     if options["ENGINE"].endswith("sqlite") and not Path(options["NAME"]).is_file():  # to open it would make it
-        raise TransferRefused(f"The {alias} {options['NAME']} is not there; check its path, or make it with migrate.")
+        raise DomainError(
+            "TransferRefused", f"The {alias} {options['NAME']} is not there; check its path, or make it with migrate."
+        )
     database = connections[alias] = ConnectionHandler({"default": {}, alias: options}).create_connection(alias)
     try:
         with _faults_said(f"The {alias} cannot be opened", "check its address and that its server runs"):
@@ -98,7 +96,9 @@ def _options(alias: str, url: str) -> dict[str, Any]:
     try:
         return configured(url)
     except ImproperlyConfigured as error:
-        raise TransferRefused(str(error).replace("DATABASE_URL", f"The address of the {alias}")) from None
+        raise DomainError(
+            "TransferRefused", str(error).replace("DATABASE_URL", f"The address of the {alias}")
+        ) from None
 
 
 def _migrate_if_new(url: str) -> None:
@@ -118,7 +118,9 @@ def _migrate_if_new(url: str) -> None:
     )
     if run.returncode:
         reason = (run.stderr.strip().splitlines() or ["no message"])[-1]
-        raise TransferRefused(f"The destination could not be migrated ({reason}); check its address and permissions.")
+        raise DomainError(
+            "TransferRefused", f"The destination could not be migrated ({reason}); check its address and permissions."
+        )
 
 
 @contextmanager
@@ -127,7 +129,7 @@ def _faults_said(what: str, to_do: str) -> Iterator[None]:
         yield
     except DatabaseError as error:
         reason = str(error).strip().partition("\n")[0]
-        raise TransferRefused(f"{what} ({reason}); {to_do}.") from error
+        raise DomainError("TransferRefused", f"{what} ({reason}); {to_do}.") from error
 
 
 def _place(database: BaseDatabaseWrapper) -> tuple[str, ...]:
@@ -144,17 +146,19 @@ def _refuse_other_tables(database: BaseDatabaseWrapper) -> None:
     with _faults_said(f"The {database.alias} is no database of kgharvest", to_do):
         executor = MigrationExecutor(database)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-            raise TransferRefused(f"The {database.alias} is not migrated; {to_do}.")
+            raise DomainError("TransferRefused", f"The {database.alias} is not migrated; {to_do}.")
         known = set(executor.loader.disk_migrations) | set(executor.loader.replacements)
         if newer := sorted(set(executor.loader.applied_migrations) - known):
-            raise TransferRefused(
+            raise DomainError(
+                "TransferRefused",
                 f"The {database.alias} belongs to another version of kgharvest, which knows the migration "
-                f"{'.'.join(newer[0])}; copy it with that version."
+                f"{'.'.join(newer[0])}; copy it with that version.",
             )
         tables = set(database.introspection.table_names())
     if others := tables - {model._meta.db_table for model in _models()} - {MIGRATIONS}:
-        raise TransferRefused(
-            f"The {database.alias} has tables that are not kgharvest's: {', '.join(sorted(others))}; move or drop them."
+        raise DomainError(
+            "TransferRefused",
+            f"The {database.alias} has tables of other programs: {', '.join(sorted(others))}; move or drop them.",
         )
 
 
@@ -209,7 +213,9 @@ def _empty(destination: BaseDatabaseWrapper, tables: _Tables) -> None:
                 continue
             cursor.execute(f"SELECT 1 FROM {_quoted(destination, name)} LIMIT 1")  # noqa: S608
             if cursor.fetchone():
-                raise TransferRefused(f"The destination is not empty: {name} has rows; take a new database.")
+                raise DomainError(
+                    "TransferRefused", f"The destination is not empty: {name} has rows; take a new database."
+                )
 
 
 def _quoted(database: BaseDatabaseWrapper, name: str) -> str:
@@ -314,8 +320,9 @@ def _compare(copied: Sequence[CopiedTable], destination: BaseDatabaseWrapper, ta
         for row in _rows(model, destination):
             checksum.add(row)
         if (arrived := checksum.table(model)) != table:
-            raise TransferRefused(
+            raise DomainError(
+                "TransferRefused",
                 f"{table.name} did not arrive as it was ({table.n_rows} rows with the checksum {table.checksum} left, "
                 f"{arrived.n_rows} with {arrived.checksum} came); nothing was copied, so look for values that the "
-                "destination keeps in another form."
+                "destination keeps in another form.",
             )

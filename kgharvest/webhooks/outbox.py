@@ -25,14 +25,6 @@ from kgharvest.webhooks.models import EVENTS, GIVE_UP_AFTER, TEST, Delivery, Web
 MOST_WEBHOOKS = 20  # of a project
 
 
-class BadWebhook(DomainError):
-    """A webhook without events, for unknown ones, twice for one address, or one too many."""
-
-
-class WebhookDisabled(DomainError):
-    """Sending something to a webhook that is disabled."""
-
-
 class NewSecret(NamedTuple):
     """A webhook, and its secret, which is shown this once."""
 
@@ -62,7 +54,7 @@ def send_test(webhook: Webhook, by=None) -> Delivery:
     """Put a test event into the outbox of one webhook. Raises NotAllowed, WebhookDisabled."""
     _check_may_manage(webhook.project_id, by)
     if webhook.disabled_at is not None:
-        raise WebhookDisabled(f"{webhook.url} is disabled; enable it first.")
+        raise DomainError("WebhookDisabled", f"{webhook.url} is disabled; enable it first.")
     facts = {"message": "This is a test of the webhook; nothing has happened."}
     delivery = _delivery(webhook, TEST, facts, timezone.now())
     delivery.save()
@@ -80,7 +72,7 @@ def send_again(delivery: Delivery, by=None) -> None:
     """Try an event at once that waits or was given up, for another 48 hours. Raises NotAllowed, WebhookDisabled."""
     _check_may_manage(delivery.webhook.project_id, by)
     if delivery.webhook.disabled_at is not None:
-        raise WebhookDisabled(f"{delivery.webhook.url} is disabled; enable it first.")
+        raise DomainError("WebhookDisabled", f"{delivery.webhook.url} is disabled; enable it first.")
     now = timezone.now()
     again = {"state": Delivery.State.WAITING, "next_try_at": now, "give_up_at": now + GIVE_UP_AFTER}
     Delivery.objects.filter(pk=delivery.pk).exclude(state=Delivery.State.DELIVERED).update(**again)
@@ -96,7 +88,9 @@ def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) ->
     with transaction.atomic():
         Project.objects.select_for_update(no_key=True).get(pk=project_id)  # webhooks made at once are counted in turns
         if Webhook.objects.filter(project_id=project_id).count() >= MOST_WEBHOOKS:
-            raise BadWebhook(f"A project has at most {MOST_WEBHOOKS} webhooks; delete one that nobody needs.")
+            raise DomainError(
+                "BadWebhook", f"A project has at most {MOST_WEBHOOKS} webhooks; delete one that nobody needs."
+            )
         webhook = _save(Webhook(project_id=project_id, url=url, events=sorted(events), created_by=by))
         _record("made", webhook, by, events=webhook.events)
     return NewSecret(webhook, secret_of(webhook.secret_key))
@@ -170,7 +164,7 @@ def _check_may_manage(project_id: int, by) -> None:
 
 def _check(url: str, events: Sequence[str]) -> None:
     if not events or not set(events) <= EVENTS.keys():
-        raise BadWebhook(f"Choose at least one of these events: {', '.join(EVENTS)}.")
+        raise DomainError("BadWebhook", f"Choose at least one of these events: {', '.join(EVENTS)}.")
     _resolve(url)
 
 
@@ -186,7 +180,9 @@ def _save(webhook: Webhook) -> Webhook:
         with transaction.atomic():
             webhook.save()
     except IntegrityError:
-        raise BadWebhook(f"The project has a webhook for {webhook.url} already; change that one.") from None
+        raise DomainError(
+            "BadWebhook", f"The project has a webhook for {webhook.url} already; change that one."
+        ) from None
     return webhook
 
 

@@ -33,10 +33,6 @@ MAX_PROCESSES = 4
 SHOWN = ("relations", "comparisons")  # of the report's tables
 
 
-class HarvestFailed(DomainError):
-    """A harvest or a judge run of the demo that did not succeed."""
-
-
 class Command(DomainCommand):
     help = "Set up and run everything on this machine: pages, a worker, example harvests, a round to judge, a report."
 
@@ -90,7 +86,9 @@ class Command(DomainCommand):
             time.sleep(LOOK_EVERY_S)
             run.refresh_from_db()
         if run.status != Job.Status.SUCCEEDED:
-            raise HarvestFailed(f"The judge run {run} (job {run.pk}) {run.status}: {run.error or 'start it again'}")
+            raise DomainError(
+                "HarvestFailed", f"The judge run {run} (job {run.pk}) {run.status}: {run.error or 'start it again'}"
+            )
         self.say(
             f"  {run.model}, a demonstrator as well, has judged {run.done} tuples as an LM judge, beside the simulation"
         )
@@ -100,7 +98,9 @@ class Command(DomainCommand):
         ended = list(HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=Job.objects.unfinished()))
         for job in ended:
             if job.status != Job.Status.SUCCEEDED:
-                raise HarvestFailed(f"The harvest {job} (job {job.pk}) {job.status}: {job.error or 'start it again'}")
+                raise DomainError(
+                    "HarvestFailed", f"The harvest {job} (job {job.pk}) {job.status}: {job.error or 'start it again'}"
+                )
             self.say(f"  {job}: {job.n_tuples} tuples in {seconds((job.finished_at - job.started_at).total_seconds())}")
         return ended
 

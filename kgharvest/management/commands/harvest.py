@@ -24,11 +24,11 @@ from kgharvest.engine.types import (
     ParaphraserSettings,
     PatternBudget,
 )
+from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
 from kgharvest.harvests.runner import (
     CellUnderWay,
-    HarvestFailed,
     HarvestRequest,
     check_harvest,
     create_harvest_job,
@@ -95,8 +95,9 @@ class Command(DomainCommand):
 
     def handle(self, **options):
         if options["output"] and not options["wait"]:
-            raise HarvestFailed(
-                "--output needs --wait; without it a worker harvests, and export_tuples writes the file."
+            raise DomainError(
+                "HarvestFailed",
+                "--output needs --wait; without it a worker harvests, and export_tuples writes the file.",
             )
         requests = list(requests_of(options))
         for request in requests:
@@ -166,7 +167,9 @@ class Command(DomainCommand):
             run_to_the_end(job, bar)
         job = HarvestJob.objects.with_cell().get(pk=job.pk)
         if job.status != Job.Status.SUCCEEDED:
-            raise HarvestFailed(f"Job {job.pk}, {job}, {job.status}: {job.error or 'somebody cancelled it.'}")
+            raise DomainError(
+                "HarvestFailed", f"Job {job.pk}, {job}, {job.status}: {job.error or 'somebody cancelled it.'}"
+            )
         took_s = (job.finished_at - job.started_at).total_seconds()
         self.stdout.write(f"Job {job.pk}: {counted(job.n_tuples, 'tuple')} of {job} in {seconds(took_s)}.")
         self.say_what_it_has_to_say(job)
@@ -238,9 +241,9 @@ def add_paraphraser_arguments(parser: CommandParser) -> None:
 def paraphraser_of(options: dict[str, Any]) -> ParaphraserSettings:
     kind, model, url = (options[name] for name in ("paraphraser", "paraphraser_model", "paraphraser_url"))
     if kind != "offline" and not model:
-        raise HarvestFailed(f"The {kind} paraphraser needs a model; name it with --paraphraser-model.")
+        raise DomainError("HarvestFailed", f"The {kind} paraphraser needs a model; name it with --paraphraser-model.")
     if kind == "chat" and not url:
-        raise HarvestFailed("The chat paraphraser needs an address; give it with --paraphraser-url.")
+        raise DomainError("HarvestFailed", "The chat paraphraser needs an address; give it with --paraphraser-url.")
     return ParaphraserSettings(kind=kind, model=model, base_url=url)
 
 
@@ -249,4 +252,4 @@ def relations_of(names: list[str], set_name: str | None) -> list[Relation]:
         return [resolve_relation(name, set_name) for name in names]
     if set_name:
         return relations_of_set(set_name)
-    raise HarvestFailed("No relation is named; give --relation, or --set for all relations of a set.")
+    raise DomainError("HarvestFailed", "No relation is named; give --relation, or --set for all relations of a set.")

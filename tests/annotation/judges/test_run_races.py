@@ -20,6 +20,7 @@ from kgharvest.models import Job
 from tests.factories import make_harvest, make_round
 from tests.fake_chat_endpoint import completion, serving
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
+from tests.refusals import codes_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 
@@ -74,7 +75,7 @@ def test_a_run_is_continued_once(enqueued):
 
         outcomes = at_once(*[partial(continue_run, run, {"max_tokens_total": 10_000})] * 2)
 
-    assert [type(outcome) for outcome in outcomes].count(ledger.JobNotOpen) == 1
+    assert codes_of(outcomes) == ["JobNotOpen"]
     assert len(enqueued) == 1
 
 

@@ -22,13 +22,14 @@ from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import language_models
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.harvests.launches import plan_launch
-from kgharvest.harvests.runner import HarvestRequest, NoChatModel, create_harvest_job, requests_for
+from kgharvest.harvests.runner import HarvestRequest, create_harvest_job, requests_for
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job
 from kgharvest.webhooks.addresses import BadAddress
 from tests import factories
 from tests.api import JSON, client_of, error_of
 from tests.fake_chat_endpoint import Reply, completion, serving
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -276,7 +277,7 @@ def test_chat_models_go_with_their_setting_and_lms_with_the_others():
 def test_a_chat_model_and_a_setting_that_asks_it_come_together(settings, models):
     named = [name_language_model(name) for name in models]
 
-    with pytest.raises(NoChatModel):
+    with refused("NoChatModel"):
         list(requests_for([make_relation()], [factories.make_language_model()], settings, named))
 
 

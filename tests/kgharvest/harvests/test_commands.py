@@ -10,6 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command, execute_from_command_line
 from django.utils import timezone
 
+from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Relation
 from tests import factories
@@ -87,7 +88,7 @@ def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatc
     settings.JOB_RUNNERS = {"harvest": "tests.kgharvest.jobs.slow_runner.run"}
 
     def refuse(job, heartbeat):
-        raise slow_runner.runner.RelationNotReady("The LM is not at home; come back later.")
+        raise DomainError("RelationNotReady", "The LM is not at home; come back later.")
 
     monkeypatch.setattr(slow_runner, "run", refuse)
     factories.make_relation("prevent")

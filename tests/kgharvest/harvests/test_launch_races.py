@@ -9,12 +9,13 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from kgharvest.harvests.launches import NothingToLaunch, plan_launch, start_launch
+from kgharvest.harvests.launches import plan_launch, start_launch
 from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, create_harvest_job, queue_harvest, unique_key_of
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, Launch
 from tests import factories
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
+from tests.refusals import codes_of, refused
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 
@@ -50,7 +51,7 @@ def test_of_two_launches_of_the_same_one_is_refused(enqueued):
 
     outcomes = at_once(*(partial(start_launch, plan) for plan in plans))
 
-    assert [type(outcome) for outcome in outcomes].count(NothingToLaunch) == 1
+    assert codes_of(outcomes) == ["NothingToLaunch"]
     assert (Launch.objects.count(), HarvestJob.objects.count(), len(enqueued)) == (1, 3, 3)
 
 
@@ -80,7 +81,7 @@ def test_a_harvest_is_not_retried_while_its_cell_is_under_way(enqueued):
     new = create_harvest_job(request)
     old.refresh_from_db()
 
-    with pytest.raises(ledger.JobNotOpen, match=f"Job {new.pk} does the same as job {old.pk} and is queued"):
+    with refused("JobNotOpen", match=f"Job {new.pk} does the same as job {old.pk} and is queued"):
         ledger.retry(old)
 
     assert ledger.retry_all(Job.objects.all()) == 0
@@ -110,7 +111,7 @@ def test_two_retries_at_once_queue_a_cell_once(enqueued):
 
     outcomes = at_once(*(partial(ledger.retry, job) for job in jobs))
 
-    assert [type(outcome) for outcome in outcomes].count(ledger.JobNotOpen) == 1
+    assert codes_of(outcomes) == ["JobNotOpen"]
     assert Job.objects.unfinished().count() == len(enqueued) == 1
 
 

@@ -10,10 +10,11 @@ import pytest
 from kgharvest.chat_models.options import ChatOptions
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
-from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
-from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, lm_of, payload_of, unique_key_of
+from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
+from kgharvest.harvests.runner import HarvestRequest, lm_of, payload_of, unique_key_of
 from kgharvest.models import HarvestJob, Job, Launch
 from tests import factories
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -133,7 +134,7 @@ def test_a_launch_with_one_relation_that_is_not_ready_queues_nothing(enqueued):
     seedless = HarvestRequest(factories.make_relation(seed_tuples=[]), factories.make_language_model(), "multi")
 
     plan = plan_launch([*make_requests(1), seedless], NOW)
-    with pytest.raises(RelationNotReady):
+    with refused("RelationNotReady"):
         start_launch(plan)
 
     assert plan.refusals == [f"The relation {seedless.relation.path} has 0 seed tuples; give it at least two."]
@@ -145,7 +146,7 @@ def test_a_launch_of_nothing_is_refused(enqueued):
     [request] = make_requests(1)
     make_job_for(request)
 
-    with pytest.raises(NothingToLaunch, match="harvested before with the same parameters"):
+    with refused("NothingToLaunch", match="harvested before with the same parameters"):
         start_launch(plan_launch([request], NOW))
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from kgharvest.errors import NotFound
 from kgharvest.harvests.cuts import parse_cut
-from kgharvest.harvests.tuple_export import NothingToExport, export_tuples, find_harvest_job
+from kgharvest.harvests.tuple_export import export_tuples, find_harvest_job
 from kgharvest.models import Job
 from tests import factories
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -44,7 +45,7 @@ def test_a_cut_exports_the_best_part(django_assert_num_queries):
 
 
 def test_a_job_that_has_not_succeeded_has_nothing_to_export():
-    with pytest.raises(NothingToExport, match="is failed"):
+    with refused("NothingToExport", match="is failed"):
         export_tuples(factories.make_harvest_job(Job.Status.FAILED))
 
 

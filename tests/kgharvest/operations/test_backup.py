@@ -28,11 +28,11 @@ from annotation.judging.judgments import Answer, submit_judgment
 from kgharvest.environment import restoring_key
 from kgharvest.errors import DomainError
 from kgharvest.operations import database_copies
-from kgharvest.operations.backup import BackupRefused, back_up, restore
-from kgharvest.operations.database_copies import CopyFailed
+from kgharvest.operations.backup import back_up, restore
 from tests import factories
 from tests.kgharvest.test_settings import ROOT, run_python
 from tests.postgres import on_postgresql, run_on_postgresql
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db(transaction=True)
 N_PEOPLE = 4
@@ -310,11 +310,11 @@ def test_a_restore_that_fails_ends_no_other_that_was_interrupted(tmp_path, setti
         waiting.write_text("the key of a restore that was killed")
 
     def fail(*arguments):
-        raise CopyFailed("The database in the backup is damaged.")
+        raise DomainError("CopyFailed", "The database in the backup is damaged.")
 
     monkeypatch.setattr(database_copies, "restore_from", fail)
 
-    with pytest.raises(CopyFailed):
+    with refused("CopyFailed"):
         restore(file, replace=True)
 
     assert waiting.exists() == was_interrupted
@@ -324,7 +324,7 @@ def test_a_backup_overwrites_nothing_and_leaves_no_draft(tmp_path):
     file = tmp_path / "backup.zip"
     file.write_text("mine")
 
-    with pytest.raises(BackupRefused, match="is there already"):
+    with refused("BackupRefused", match="is there already"):
         back_up(file)
 
     assert file.read_text() == "mine"

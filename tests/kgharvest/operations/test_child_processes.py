@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kgharvest.operations import child_processes
-from kgharvest.operations.child_processes import ProgramEnded, Supervisor
+from kgharvest.operations.child_processes import Supervisor
+from tests.refusals import refused
 
 # A program with a child of its own; the child's process id goes to the log once both run.
 WITH_CHILD = """
@@ -60,9 +61,7 @@ def test_a_program_that_ended_is_reported_with_its_last_words(tmp_path):
         program = programs.start("worker", [sys.executable, "-c", "print('no broker'); raise SystemExit(3)"])
         program.process.wait(20)
 
-        with pytest.raises(
-            ProgramEnded, match=r"The worker ended with status 3; .*worker\.log and ends with: no broker"
-        ):
+        with refused("ProgramEnded", match=r"The worker ended with status 3; .*worker\.log and ends with: no broker"):
             programs.check()
 
 
@@ -93,5 +92,5 @@ def test_a_program_that_ends_at_once_is_not_started_for_ever(tmp_path):
     with Supervisor(tmp_path) as programs:
         programs.start("broken", [sys.executable, "-c", "raise SystemExit('no')"]).process.wait()
 
-        with pytest.raises(ProgramEnded):
+        with refused("ProgramEnded"):
             programs.restart_ended()

@@ -14,13 +14,14 @@ from django.db import connection
 from annotation.models import Judgment, Label
 from evaluation.reports.services import create_report
 from kgharvest.models import KnowledgeTuple
-from kgharvest.operations.database_transfer import TransferRefused, copy_database
+from kgharvest.operations.database_transfer import copy_database
 from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from tests.database_copies import put_back
 from tests.every_model import make_row_of_every_model, models_in_order
 from tests.factories import judge_all, make_language_model, make_researcher, make_round
 from tests.load.web_server import url_of
 from tests.postgres import on_postgresql, run_on_postgresql
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -96,7 +97,7 @@ def test_a_destination_that_is_no_new_database_is_not_migrated(study, tmp_path):
     old = tmp_path / "old.sqlite3"
     spoil(old, "CREATE TABLE kgharvest_job (id integer)")
 
-    with pytest.raises(TransferRefused, match="The destination is not migrated"):
+    with refused("TransferRefused", match="The destination is not migrated"):
         copy_database(url_of(connection), f"sqlite:///{old}")
 
 
@@ -113,7 +114,7 @@ def test_a_destination_that_is_used_keeps_what_it_has(study, destination):
     copy_database(url_of(connection), f"sqlite:///{destination}")
     before = rows_of(destination, "annotation_judgment")
 
-    with pytest.raises(TransferRefused, match=r"The destination is not empty: .* has rows"):
+    with refused("TransferRefused", match=r"The destination is not empty: .* has rows"):
         copy_database(url_of(connection), f"sqlite:///{destination}")
 
     assert rows_of(destination, "annotation_judgment") == before
@@ -127,7 +128,7 @@ def test_of_a_source_with_a_row_that_nothing_may_hold_nothing_is_copied(study, d
         database.execute("DELETE FROM annotation_judgmenttask WHERE id = (SELECT min(id) FROM annotation_judgmenttask)")
     before = rows_of(destination, "kgharvest_sensitiveword")
 
-    with pytest.raises(TransferRefused, match=r"A row cannot be copied .*; nothing was copied"):
+    with refused("TransferRefused", match=r"A row cannot be copied .*; nothing was copied"):
         copy_database(f"sqlite:///{broken}", f"sqlite:///{destination}")
 
     assert rows_of(destination, "annotation_judgment") == rows_of(destination, "auth_user") == []
@@ -141,7 +142,7 @@ def test_what_does_not_arrive_as_it_was_is_not_kept(study, destination):
             "BEGIN UPDATE annotation_judgment SET seconds = round(seconds, 1); END"
         )
 
-    with pytest.raises(TransferRefused, match="annotation_judgment did not arrive as it was"):
+    with refused("TransferRefused", match="annotation_judgment did not arrive as it was"):
         copy_database(url_of(connection), f"sqlite:///{destination}")
 
     assert rows_of(destination, "annotation_judgment") == []

@@ -29,8 +29,6 @@ from kgharvest.webhooks import delivery
 from kgharvest.webhooks.delivery import enqueue_due_deliveries, send, start_tries, wait_after
 from kgharvest.webhooks.models import secret_of
 from kgharvest.webhooks.outbox import (
-    BadWebhook,
-    WebhookDisabled,
     create_webhook,
     delete_webhook,
     edit_webhook,
@@ -42,6 +40,7 @@ from kgharvest.webhooks.outbox import (
 )
 from tests.kgharvest.webhooks.receiver import receiving
 from tests.postgres import on_postgresql, run_on_postgresql
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -108,12 +107,12 @@ def test_what_did_not_happen_is_not_told():
 def test_a_webhook_needs_known_events_and_an_address_of_its_own():
     hook = make_webhook()
     for events in ([], ["no.event"]):
-        with pytest.raises(BadWebhook, match="Choose at least one"):
+        with refused("BadWebhook", match="Choose at least one"):
             create_webhook(PROJECT, "http://127.0.0.1:9/other", events)
-    with pytest.raises(BadWebhook, match="already"):
+    with refused("BadWebhook", match="already"):
         make_webhook(hook.url)
     other = make_webhook("http://127.0.0.1:9/other")
-    with pytest.raises(BadWebhook, match="already"):
+    with refused("BadWebhook", match="already"):
         edit_webhook(other, hook.url, [EVENT])
 
 
@@ -171,9 +170,9 @@ def test_what_failed_for_two_days_is_given_up_and_its_webhook_disabled():
     assert AuditEntry.objects.last().sentence == f"disabled the webhook {hook.pk}"
     emit(PROJECT, EVENT, "/reports/3/", {})
     assert Delivery.objects.count() == 2
-    for refused in (lambda: send_test(hook), lambda: send_again(Delivery.objects.select_related("webhook").first())):
-        with pytest.raises(WebhookDisabled):
-            refused()
+    for resend in (lambda: send_test(hook), lambda: send_again(Delivery.objects.select_related("webhook").first())):
+        with refused("WebhookDisabled"):
+            resend()
 
     enable_webhook(hook)
     send_again(Delivery.objects.select_related("webhook").first())

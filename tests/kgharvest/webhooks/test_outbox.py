@@ -8,8 +8,9 @@ import pytest
 
 from kgharvest.accounts.projects import default_project
 from kgharvest.models import Webhook
-from kgharvest.webhooks.outbox import MOST_WEBHOOKS, BadWebhook, create_webhook
+from kgharvest.webhooks.outbox import MOST_WEBHOOKS, create_webhook
 from tests.postgres import at_once
+from tests.refusals import codes_of
 
 
 @pytest.mark.django_db(transaction=True)
@@ -22,5 +23,5 @@ def test_webhooks_made_at_once_are_no_more_than_a_project_may_have(settings):
 
     made = at_once(*[lambda url=url: create_webhook(project, url, ["report.made"]) for url in urls[:4]])
 
-    assert sum(isinstance(result, BadWebhook) for result in made) == 3
+    assert codes_of(made) == ["BadWebhook"] * 3
     assert Webhook.objects.count() == MOST_WEBHOOKS
