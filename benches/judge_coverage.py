@@ -4,7 +4,7 @@
 
 A harvest of N tuples, a share of which is true; a judge who calls true ones True with its sensitivity and false ones
 False with its specificity, and says neither of some; n tuples drawn for people, whose verdicts are the truth. People:
-their verdicts alone. PPI++: evaluation.statistics.judges.prediction_powered, and where ppi-python is installed its own,
+their verdicts alone. PPI++: prediction_powered_mean, and where ppi-python is installed its own,
 which must be equal. Potato: its `ppi_mean` at 95 %, where FOLDER holds its unpacked wheel (GPL; not part of this
 project). Judge: the share that the judge calls true, from its labels alone.
 
@@ -24,10 +24,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.statistics.cell_rates import VerdictSample, simple_interval
-from evaluation.statistics.judges.judge_assisted import JudgedSample, judge_assisted_rate, people_alone, tells_apart
-from evaluation.statistics.judges.judge_comparison import JudgedSide, judged_difference
-from evaluation.statistics.judges.prediction_powered import prediction_powered_mean
+from kgharvest.statistics.cell_rates import VerdictSample, simple_interval
+from kgharvest.statistics.judge_assisted import (
+    JudgedSample,
+    JudgedSide,
+    judge_assisted_rate,
+    judged_difference,
+    people_alone,
+    prediction_powered_mean,
+    tells_apart,
+)
 
 N_RUNS = 2000
 

@@ -35,7 +35,6 @@ from benches.installation import set_up_django
 set_up_django()
 
 from evaluation.rendering.formats import terminal_text
-from evaluation.statistics.paired_tests import PairedDifference, paired_difference
 from kgharvest.embedded_lm.train import Recipe, save, train
 from kgharvest.embedded_lm.world import Relation, parse_phrasing
 from kgharvest.engine.language_models.base import EncodedPrompt
@@ -45,6 +44,7 @@ from kgharvest.engine.probing import probe
 from kgharvest.engine.prompt_learning import lpaqa
 from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
+from kgharvest.statistics.paired_tests import PairedDifference, paired_difference
 from probing.probes.document import probe_document
 from probing.probes.facts import PARTS, ProbeRelation, relation_type
 from probing.probes.measurement import probe_records, probe_task

@@ -21,10 +21,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, CellKey, Draws, Evidence, Judgments, StratumKey
+from evaluation.evidence.arrays import CellKey, Draws, Evidence, Judgments, StratumKey
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.reports.sections.ranks import rank_entry
-from evaluation.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
+from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE
+from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
 
 RUNS = 1000
 HARDEST = 0.15  # how far relations lie from the sides' means, either way

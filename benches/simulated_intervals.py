@@ -11,17 +11,23 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.evidence.arrays import ACCEPTED, patterns_of
+from evaluation.evidence.arrays import patterns_of
 from evaluation.evidence.cells import DrawnVerdicts
-from evaluation.statistics.agreement import alpha_of_shares, annotators_interval, krippendorff_alpha, pattern_interval
-from evaluation.statistics.annotators.annotator_errors import Sample as StatementSample
-from evaluation.statistics.annotators.annotator_errors import corrected_rate, sample_truths, why_unidentified
-from evaluation.statistics.annotators.annotator_models import Judged
-from evaluation.statistics.cell_rates import VerdictSample, population_rate, sample_rate
-from evaluation.statistics.partial_pooling import SimpleSample, pooled_rates
-from evaluation.statistics.rates import Rate, difference_interval
-from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
-from evaluation.statistics.verdict_rules import expected_flips
+from kgharvest.statistics.agreement import (
+    alpha_of_shares,
+    annotators_interval,
+    expected_flips,
+    krippendorff_alpha,
+    pattern_interval,
+)
+from kgharvest.statistics.annotator_errors import Sample as StatementSample
+from kgharvest.statistics.annotator_errors import corrected_rate, sample_truths, why_unidentified
+from kgharvest.statistics.annotator_models import Judged
+from kgharvest.statistics.arrays import ACCEPTED
+from kgharvest.statistics.cell_rates import VerdictSample, population_rate, sample_rate
+from kgharvest.statistics.partial_pooling import SimpleSample, pooled_rates
+from kgharvest.statistics.rates import Rate, difference_interval
+from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
 K = 3  # judgments of a statement
 

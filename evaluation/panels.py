@@ -12,7 +12,6 @@ from django.urls import reverse
 from annotation.judges.models import JudgeRun
 from annotation.models import Round
 from annotation.monitoring.progress import LIVE_JUDGMENTS
-from evaluation.evidence.arrays import ACCEPTED
 from evaluation.evidence.judge_answers import gather_judge_answers
 from evaluation.evidence.queries import gather_evidence
 from evaluation.models import Report
@@ -25,14 +24,15 @@ from evaluation.reports.sections.judges.card import card_entry
 from evaluation.reports.sections.judges.changes import TABLES as STEADINESS_TABLES
 from evaluation.reports.sections.judges.every_look import every_look_entries, with_every_look_averages
 from evaluation.reports.services import one_moment
-from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
-from evaluation.statistics.cell_rates import population_share, sample_rate
-from evaluation.statistics.incomplete_statements import CompletedVerdicts
-from evaluation.statistics.rates import Rate
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Project, Relation
 from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
 from kgharvest.pages.panels import Panel, button
+from kgharvest.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
+from kgharvest.statistics.arrays import ACCEPTED
+from kgharvest.statistics.cell_rates import population_share, sample_rate
+from kgharvest.statistics.incomplete_statements import CompletedVerdicts
+from kgharvest.statistics.rates import Rate
 
 # The population of a stratum, 0 if not known, and how many of its statements have which labels: n_true, n_false,
 # n_unjudgeable and how many judgments decide.

@@ -69,13 +69,13 @@ HOOKS = {
     # (n_true, n_false, n_unjudgeable, n_tasks)s -> percent agreement and alpha, without intervals
     "agreement": "evaluation.panels.agreement",
     # n_hits, n -> a share with its Wilson interval
-    "rate": "evaluation.statistics.rates.rate",
+    "rate": "kgharvest.statistics.rates.rate",
     # round -> the largest half-width of its averages that holds at every look, None while one is not known
     "half_width": "evaluation.panels.half_width",
     # variance of each cell's accuracy, by relation, LM and setting -> what comparing them can find
     "planned_comparisons": "evaluation.reports.sections.sample_size.planned_comparisons",
     # n, population, how many times as wide -> statements of a stratum for an interval that is narrower
-    "statements_to_shrink": "evaluation.statistics.sample_size.statements_to_shrink",
+    "statements_to_shrink": "kgharvest.statistics.sample_size.statements_to_shrink",
     # -> heads of the audit trail that reports name, each with the report's name
     "audit_heads": "evaluation.reports.services.reported_heads",
     # ids of jobs that have ended, however; called in the transaction that ends them

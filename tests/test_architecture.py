@@ -16,21 +16,20 @@ from django.utils.module_loading import import_string
 
 ROOT = Path(__file__).resolve().parent.parent
 APPS = ["probing", "evaluation", "annotation", "kgharvest"]  # each may import, and link to, those after it
-LAYERS = [*APPS, "kgharvest.engine"]
-ENGINE_IS_FREE_OF = {"django", "celery", "rest_framework"}
+LIBRARIES = ["kgharvest.engine", "kgharvest.statistics"]  # pure: each imports only itself of the project
+LAYERS = [*APPS, *LIBRARIES]
+LIBRARIES_ARE_FREE_OF = {"django", "celery", "rest_framework"}
 URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
 NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 ROOMS = {
     "kgharvest": "accounts api audit bulk chat_models client embedded_lm engine entities harvests jobs knowledge"
-    " knowledge_graphs operations pages relations sqlite webhooks",
+    " knowledge_graphs operations pages relations sqlite statistics webhooks",
     "kgharvest/harvests": "parts",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
     "annotation/recruiting": "events panels pay prolific questionnaire",
-    "evaluation": "comparisons evidence judged_kg paper preregistration rehearsals rendering reports scores sharing"
-    " statistics",
-    "evaluation/statistics": "annotators judges",
+    "evaluation": "comparisons evidence judged_kg paper preregistration rehearsals rendering reports scores sharing",
     "evaluation/paper": "datasheets rows statements",
     "probing": "probes text_tasks",
 }
@@ -139,23 +138,25 @@ def test_an_app_has_the_rooms_of_its_nouns(folder):
     assert folders - NO_ROOMS == set(ROOMS[folder].split())
 
 
-def test_the_engine_names_neither_django_nor_celery():
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_pure_libraries_import_neither_django_nor_celery(library):
     wrong = [
         f"{module} imports {imported}"
         for module, path in modules()
         for imported in imports_of(path)
-        if layer_of(module) == "kgharvest.engine" and imported.partition(".")[0] in ENGINE_IS_FREE_OF
+        if layer_of(module) == library and imported.partition(".")[0] in LIBRARIES_ARE_FREE_OF
     ]
 
     assert wrong == []
 
 
-def test_the_engine_imports_of_the_project_only_itself():
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_pure_libraries_import_only_themselves_of_the_project(library):
     wrong = [
         f"{module} imports {imported}"
         for module, path in modules()
         for imported in imports_of(path)
-        if layer_of(module) == "kgharvest.engine" and layer_of(imported) not in (None, "kgharvest.engine")
+        if layer_of(module) == library and layer_of(imported) not in (None, library)
     ]
 
     assert wrong == []
@@ -163,9 +164,14 @@ def test_the_engine_imports_of_the_project_only_itself():
 
 @pytest.mark.parametrize(
     "module",
-    ["kgharvest.engine", "kgharvest.engine.types", pytest.param("kgharvest.engine.harvest", marks=NEEDS_TORCH)],
+    [
+        "kgharvest.engine",
+        "kgharvest.engine.types",
+        pytest.param("kgharvest.engine.harvest", marks=NEEDS_TORCH),
+        "kgharvest.statistics.judge_assisted",
+    ],
 )
-def test_importing_the_engine_loads_neither_django_nor_celery(module):
+def test_importing_a_pure_library_loads_neither_django_nor_celery(module):
     assert loaded_by(f"import {module}", "django", "celery") == []
 
 

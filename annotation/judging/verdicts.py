@@ -1,7 +1,6 @@
-"""The verdict of a task: one pure rule, and the same rule in SQL.
+"""The verdict of a task, from the counters of JudgmentTask: its counted judgments by label.
 
-The counters are those of JudgmentTask: its counted judgments by label. A property test holds the two writings equal,
-and the one over arrays (evaluation.statistics.verdict_rules) with them: who changes the rule changes all three.
+The rule is kgharvest.statistics.verdicts.is_majority. SQL needs a copy of it; a property test compares the two.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from enum import StrEnum
 
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Greatest
+
+from kgharvest.statistics.verdicts import is_majority
 
 IMPORTED_QUORUM = 2  # imported judgments have no k of their own, so one alone decides nothing
 
@@ -24,14 +25,10 @@ class Verdict(StrEnum):
 
 
 def majority(n_true: int, n_false: int, n_judgments: int, quorum: int = 1) -> Verdict:
-    """Return the verdict of a complete task that received `n_judgments`, those of Unjudgeable included.
-
-    Accepted (rejected) if more than half of all judgments, and at least `quorum` of them, are True (False).
-    A tie is undecided, and so is a task that nobody judged.
-    """
-    if 2 * n_true > n_judgments and n_true >= quorum:
+    """Return the verdict of a complete task. `n_judgments` includes Unjudgeable. Ties and no judgments: undecided."""
+    if is_majority(n_true, n_judgments, quorum):
         return Verdict.ACCEPTED
-    if 2 * n_false > n_judgments and n_false >= quorum:
+    if is_majority(n_false, n_judgments, quorum):
         return Verdict.REJECTED
     return Verdict.UNDECIDED
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from annotation.models import Round
 from evaluation.evidence.judged_harvests import JudgedHarvest, judged_harvest
 from evaluation.scores.rankings import Depth, RankCorrelation, jaccard, overlap_by_depth, rank_correlation
-from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 from kgharvest.models import HarvestedTuple, HarvestJob
+from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 
 MOST_COMPARED = 20_000  # tuples of each harvest, the best
 PAIRS_AT_ONCE = 20

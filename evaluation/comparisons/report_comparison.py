@@ -16,11 +16,11 @@ from evaluation.evidence.sides import Pair
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
 from evaluation.reports.sections.comparisons import compare_pair, comparison_in_words, tested
 from evaluation.reports.sections.rates import rates_of
-from evaluation.statistics.cell_rates import VerdictSample
-from evaluation.statistics.paired_tests import PairedDifference, holm
-from evaluation.statistics.rates import macro_average
-from evaluation.statistics.statement_test import SideSample, statement_difference
 from kgharvest.names import short_name, shortest_names
+from kgharvest.statistics.cell_rates import VerdictSample
+from kgharvest.statistics.paired_tests import PairedDifference, holm
+from kgharvest.statistics.rates import macro_average
+from kgharvest.statistics.statement_test import SideSample, statement_difference
 
 FEWEST_RELATIONS = 2
 

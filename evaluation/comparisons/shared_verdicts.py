@@ -8,9 +8,9 @@ from django.db.models import Count
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import JudgmentTask, Round
-from evaluation.statistics.paired_tests import mcnemar_p
-from evaluation.statistics.rates import SIGNIFICANCE
 from kgharvest.pages.number_format import p_value
+from kgharvest.statistics.paired_tests import mcnemar_p
+from kgharvest.statistics.rates import SIGNIFICANCE
 
 
 class SharedVerdicts(NamedTuple):

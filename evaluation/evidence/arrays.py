@@ -12,16 +12,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Codes = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from kgharvest.statistics.arrays import INCOMPLETE, LABELS, Codes, Flags, Floats
 
-LABELS = ("true", "false", "unjudgeable")
-TRUE, FALSE, UNJUDGEABLE = range(3)
-VERDICTS = ("accepted", "rejected", "undecided", "incomplete")
-ACCEPTED, REJECTED, UNDECIDED, INCOMPLETE = range(4)
 BASES = (10, 100)  # k of the cuts base:k in Table 2
 
 

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, CellKey, Codes, Evidence, Floats, Patterns
-from evaluation.statistics.cell_rates import VerdictSample, sample_rate
-from evaluation.statistics.cut_rates import Members, RankedStrata
-from evaluation.statistics.incomplete_statements import CompletedVerdicts, VerdictRule
-from evaluation.statistics.rates import Rate
-from evaluation.statistics.verdict_rules import majority
+from evaluation.evidence.arrays import CellKey, Evidence, Patterns
+from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Floats
+from kgharvest.statistics.cell_rates import VerdictSample, sample_rate
+from kgharvest.statistics.cut_rates import Members, RankedStrata
+from kgharvest.statistics.incomplete_statements import CompletedVerdicts, VerdictRule
+from kgharvest.statistics.rates import Rate
+from kgharvest.statistics.verdicts import majority
 
 
 class DrawnVerdicts:
-    """The verdicts of statements drawn for strata, complete or not (evaluation.statistics.incomplete_statements).
+    """The verdicts of statements drawn for strata, complete or not (kgharvest.statistics.incomplete_statements).
 
     draws: stratum (D,) and task (D,). patterns: of the statements' labels.
     """

@@ -29,9 +29,10 @@ from annotation.models import (
     Training,
 )
 from annotation.quality.limits import limits_sentence
-from evaluation.evidence.arrays import LABELS, Conduct, Evidence, ExcludedJudgments
+from evaluation.evidence.arrays import Conduct, Evidence, ExcludedJudgments
 from evaluation.evidence.sampling_frame import sampled_cells
 from kgharvest.models import ProjectMember
+from kgharvest.statistics.arrays import LABELS
 
 DESIGN = (
     "judgments_per_task", "third_only_if_split", "quorum", "layout", "batch_size", "gold_share", "training_size",

@@ -16,8 +16,9 @@ from annotation.judges.labels import LABEL_WORDS, check_one_judge, judge_labels,
 from annotation.judges.labels import UNPARSABLE as NO_LABEL
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.models import Round
-from evaluation.evidence.arrays import LABELS, Codes, Evidence, Floats
-from evaluation.statistics.judges.judge_quality import N_LABELS, TRUE, UNPARSABLE
+from evaluation.evidence.arrays import Evidence
+from kgharvest.statistics.arrays import LABELS, TRUE, Codes, Floats
+from kgharvest.statistics.judge_quality import N_LABELS, UNPARSABLE
 
 CODES = {label: code for code, label in enumerate(LABELS)} | {NO_LABEL: UNPARSABLE}
 NO_ANSWER = -1

@@ -9,12 +9,13 @@ import numpy as np
 from django.db.models import QuerySet
 
 from annotation.models import Draw, Round, Stratum
-from evaluation.evidence.arrays import ACCEPTED, Codes, Flags, Floats, patterns_of
+from evaluation.evidence.arrays import patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, members_of
-from evaluation.statistics.cell_rates import VerdictSample, sample_rate
-from evaluation.statistics.cut_rates import Cuts, Members, RankedStrata, score_cuts
-from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 from kgharvest.models import HarvestJob
+from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags, Floats
+from kgharvest.statistics.cell_rates import VerdictSample, sample_rate
+from kgharvest.statistics.cut_rates import Cuts, Members, RankedStrata, score_cuts
+from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 
 
 @dataclass(frozen=True)

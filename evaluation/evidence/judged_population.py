@@ -14,11 +14,13 @@ import numpy as np
 from annotation.judges.labels import check_one_judge, judge_labels
 from annotation.judges.models import JudgeRun
 from annotation.models import Label, Round
-from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Flags, Floats
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
-from evaluation.statistics.cell_rates import UNKNOWN_POPULATION, VerdictSample
-from evaluation.statistics.cut_rates import Cuts, KeptPart, bounded_numbers
-from evaluation.statistics.judges.judge_assisted import (
+from kgharvest.models import HarvestedTuple, KnowledgeTuple
+from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags, Floats
+from kgharvest.statistics.cell_rates import UNKNOWN_POPULATION, VerdictSample
+from kgharvest.statistics.cut_rates import Cuts, KeptPart, bounded_numbers
+from kgharvest.statistics.judge_assisted import (
     CALLED_FALSE,
     CALLED_TRUE,
     GROUPS,
@@ -31,8 +33,7 @@ from evaluation.statistics.judges.judge_assisted import (
     people_alone,
     tells_apart,
 )
-from evaluation.statistics.rates import unknown_rate
-from kgharvest.models import HarvestedTuple, KnowledgeTuple
+from kgharvest.statistics.rates import unknown_rate
 
 GROUP_OF_LABEL: Mapping[str, int] = {Label.TRUE: CALLED_TRUE, Label.FALSE: CALLED_FALSE}
 N_GROUPS = len(GROUPS)
@@ -96,7 +97,7 @@ def _harvests(round: Round, labels: Mapping[int, str], jobs: Collection[int]) ->
 
 
 class JudgedStrata:
-    """The strata of a round by what a judge says, as `evaluation.statistics.cut_rates.RankedStrata` are without."""
+    """The strata of a round by what a judge says, as `kgharvest.statistics.cut_rates.RankedStrata` are without."""
 
     def __init__(self, evidence: Evidence, drawn: DrawnVerdicts, tuples: JudgedTuples) -> None:
         self.tuples = tuples

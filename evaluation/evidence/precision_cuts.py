@@ -7,13 +7,16 @@ from math import floor
 import numpy as np
 
 from annotation.models import Round
-from evaluation.evidence.arrays import ACCEPTED
 from evaluation.evidence.cells import drawn_verdicts
 from evaluation.evidence.judged_harvests import judged_harvest
 from evaluation.evidence.judged_population import JudgedStrata, gather_judged_tuples
 from evaluation.evidence.queries import gather_evidence
-from evaluation.statistics.cell_rates import EMPTY_STRATUM
-from evaluation.statistics.cut_rates import (
+from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
+from kgharvest.models import HarvestJob
+from kgharvest.pages.number_format import counted, share, share_with_interval
+from kgharvest.statistics.arrays import ACCEPTED
+from kgharvest.statistics.cell_rates import EMPTY_STRATUM
+from kgharvest.statistics.cut_rates import (
     Cuts,
     KeptPart,
     bounded_parts,
@@ -21,9 +24,6 @@ from evaluation.statistics.cut_rates import (
     score_cuts,
     surely_largest_part,
 )
-from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
-from kgharvest.models import HarvestJob
-from kgharvest.pages.number_format import counted, share, share_with_interval
 
 
 def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import CellKey, Evidence, Floats, Side
+from evaluation.evidence.arrays import CellKey, Evidence, Side
+from kgharvest.statistics.arrays import Floats
 
 FEWEST_RELATIONS = 2
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import Codes, Evidence, Flags, Side
-from evaluation.statistics.cell_rates import VerdictSample
-from evaluation.statistics.statement_test import (
+from evaluation.evidence.arrays import Evidence, Side
+from kgharvest.statistics.arrays import Codes, Flags
+from kgharvest.statistics.cell_rates import VerdictSample
+from kgharvest.statistics.statement_test import (
     SharedStatements,
     SideSample,
     StatementDifference,

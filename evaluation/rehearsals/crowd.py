@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from evaluation.evidence.arrays import FALSE, TRUE, UNJUDGEABLE, Codes, Evidence, Flags, Floats, Judgments, label_counts
-from evaluation.statistics.verdict_rules import majority
+from evaluation.evidence.arrays import Evidence, Judgments, label_counts
+from kgharvest.statistics.arrays import FALSE, TRUE, UNJUDGEABLE, Codes, Flags, Floats
+from kgharvest.statistics.verdicts import majority
 
 # A beta distribution has no larger variance than that of a coin; a spread is held to this share of its deviation.
 MOST_OF_DEVIATION = 0.95

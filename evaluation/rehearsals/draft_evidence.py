@@ -8,8 +8,9 @@ import numpy as np
 
 from annotation.models import Round
 from annotation.rounds.builder import FrozenRound
-from evaluation.evidence.arrays import INCOMPLETE, Draws, Evidence, Judgments
+from evaluation.evidence.arrays import Draws, Evidence, Judgments
 from evaluation.evidence.queries import cells_of_strata, stratum_keys
+from kgharvest.statistics.arrays import INCOMPLETE
 
 
 def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:

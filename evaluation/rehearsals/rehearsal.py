@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, REJECTED, UNDECIDED, Evidence, Floats
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.sides import Pair
 from evaluation.evidence.statement_comparisons import statement_comparisons
@@ -16,11 +16,12 @@ from evaluation.rehearsals.crowd import Assumptions, Truth, draw_truth, judged
 from evaluation.rendering.tables import name_of
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.sections.rates import macro_of_these
-from evaluation.statistics.agreement import alpha_of_counts, pairable
-from evaluation.statistics.cell_rates import VerdictSample
-from evaluation.statistics.rates import SIGNIFICANCE, Rate, macro_interval
-from evaluation.statistics.statement_test import StatementDifference
 from kgharvest.names import short_name
+from kgharvest.statistics.agreement import alpha_of_counts, pairable
+from kgharvest.statistics.arrays import ACCEPTED, REJECTED, UNDECIDED, Floats
+from kgharvest.statistics.cell_rates import VerdictSample
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate, macro_interval
+from kgharvest.statistics.statement_test import StatementDifference
 
 MOST_RUNS, FEWEST_RUNS = 100, 10
 CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # of all runs together, so that an answer takes a second or two

@@ -28,10 +28,10 @@ from evaluation.reports.views import (
     report_download,
     table_download,
 )
-from evaluation.statistics.paired_tests import MARGIN
 from kgharvest.access import Action, visible_or_404
 from kgharvest.api.input import Filters, FiniteField, IdField, StrictSerializer
 from kgharvest.api.views import AnyRenderer, ApiView, ListView
+from kgharvest.statistics.paired_tests import MARGIN
 
 
 class HeadlineSerializer(serializers.Serializer):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from evaluation.rendering.figures.canvas import short_model
 from evaluation.rendering.tables import Document
 from evaluation.reports.sections.comparisons import common_of
-from evaluation.statistics.rates import SIGNIFICANCE
 from kgharvest.pages.number_format import points, points_interval
+from kgharvest.statistics.rates import SIGNIFICANCE
 
 MOST_SENTENCES = 10  # more of them are folded, below their matrices
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import UNJUDGEABLE, Conduct, Evidence
+from evaluation.evidence.arrays import Conduct, Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.judge_answers import JudgeAnswers
 from evaluation.evidence.judged_population import JudgedStrata, JudgedTuples
@@ -32,8 +32,9 @@ from evaluation.reports.sections import (
     sensitivity,
 )
 from evaluation.reports.sections.judges import assisted_comparisons, assisted_rates, card, every_look
-from evaluation.statistics.incomplete_statements import MOST_WANTED
-from evaluation.statistics.paired_tests import MARGIN
+from kgharvest.statistics.arrays import UNJUDGEABLE
+from kgharvest.statistics.incomplete_statements import MOST_WANTED
+from kgharvest.statistics.paired_tests import MARGIN
 
 METHOD = " ".join([
     "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "

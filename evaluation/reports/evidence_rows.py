@@ -9,7 +9,7 @@ from typing import Any
 
 from annotation.judges.labels import judge_labels
 from annotation.models import Draw, Judgment, Round
-from evaluation.evidence.arrays import LABELS, VERDICTS, CellKey
+from evaluation.evidence.arrays import CellKey
 from evaluation.evidence.queries import OWN_SCORE, ROWS_AT_ONCE, cells_with_strata
 from evaluation.models import Report
 from evaluation.rendering.tables import Document, lm_and_setting
@@ -17,6 +17,7 @@ from evaluation.reports.services import one_moment
 from kgharvest.errors import DomainError
 from kgharvest.knowledge.models import KnowledgeTuple
 from kgharvest.pages.number_format import counted
+from kgharvest.statistics.arrays import LABELS, VERDICTS
 
 MOST_ROWS = 100_000  # draws; 12 MB with three labels a statement, which browsers show in half a second
 INCOMPLETE = VERDICTS[-1]

@@ -10,8 +10,8 @@ from evaluation.rendering.tables import ORIGINS, Document, lm_and_setting
 from evaluation.reports.sections.comparisons import sides_of
 from evaluation.reports.sections.ranks import rank_in_words, ranks_of, ties_in_words
 from evaluation.reports.sections.rates import interval_of_average
-from evaluation.statistics.rates import SIGNIFICANCE
 from kgharvest.pages.number_format import counted, p_value, share_with_interval
+from kgharvest.statistics.rates import SIGNIFICANCE
 
 
 def finding(document: Document) -> str:

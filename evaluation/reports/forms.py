@@ -10,8 +10,8 @@ from django.db.models import Exists, OuterRef
 
 from annotation.models import JudgeAnswer, Round
 from evaluation.reports.drawn_tuples import CUTS, OUTCOMES
-from evaluation.statistics.paired_tests import MARGIN
 from kgharvest.errors import DomainError
+from kgharvest.statistics.paired_tests import MARGIN
 
 LEAST_POINTS, MOST_POINTS = 0.1, 50
 IN_POINTS = (

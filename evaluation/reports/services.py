@@ -25,11 +25,11 @@ from evaluation.preregistration.report_section import METHOD as PREREGISTERED
 from evaluation.preregistration.report_section import preregistration_entry
 from evaluation.preregistration.services import registered_plan
 from evaluation.reports.document import METHOD, build_document
-from evaluation.statistics.paired_tests import MARGIN
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
 from kgharvest.audit.trail import Head, head, record
+from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.webhooks.outbox import emit
 
 REPORTS = AuditedTable(Report, "round_id", "document", "method", "code_version", "created_at")

@@ -13,9 +13,9 @@ from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.negative_sampling import Entities, Sample, with_negatives
 from evaluation.scores.rankings import average_precision, precision_recall_curve
-from evaluation.statistics.rates import macro_average
 from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
 from kgharvest.errors import DomainError
+from kgharvest.statistics.rates import macro_average
 
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.statistics.paired_tests import PairedDifference, holm, paired_difference
-from evaluation.statistics.rates import macro_average, macro_interval
 from kgharvest.engine.prompt_learning.registry import METHODS
+from kgharvest.statistics.paired_tests import PairedDifference, holm, paired_difference
+from kgharvest.statistics.rates import macro_average, macro_interval
 from probing.probes.facts import RELATION_TYPES
 
 Record = Mapping[str, Any]  # the columns of a ProbeRecord, `relation` being its name

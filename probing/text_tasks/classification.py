@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evaluation.statistics.rates import rate
 from kgharvest import code_version
 from kgharvest.bulk.file_reading import Line, read_json_objects, read_lines
 from kgharvest.engine.language_models.masked import MaskedLM
@@ -27,6 +26,7 @@ from kgharvest.engine.text_tasks.classification import (
 from kgharvest.engine.text_tasks.text_template import TextTemplate
 from kgharvest.engine.types import OnProgress, ignore
 from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
+from kgharvest.statistics.rates import rate
 from probing.probes.facts import PARTS
 from probing.probes.measurement import CostMeter
 

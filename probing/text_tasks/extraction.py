@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from evaluation.statistics.rates import macro_average, macro_interval
 from kgharvest import code_version
 from kgharvest.engine.language_models.base import EncodedPrompt
 from kgharvest.engine.language_models.masked import MaskedLM
@@ -36,6 +35,7 @@ from kgharvest.engine.text_tasks.text_template import TextTemplate
 from kgharvest.engine.types import EngineError, OnProgress, ignore
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
+from kgharvest.statistics.rates import macro_average, macro_interval
 from probing.probes.facts import PARTS, Document, read_facts
 from probing.probes.measurement import CostMeter
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation.statistics.rates import rate
+from kgharvest.statistics.rates import rate
 
 Counts = tuple[int, int, int, int]  # accepted, rejected, undecided, incomplete
 NO_ALPHA = {"value": None, "low": None, "high": None, "n_units": 0, "reason": "No statement has two judgments."}

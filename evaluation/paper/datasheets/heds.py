@@ -253,7 +253,7 @@ RECORDED: Mapping[str, Callable[[StudyFacts], Answer]] = {
     "3.1.2": _selection,
     "3.1.3.1": _no_power_of,
     "3.1.3.2": _power,
-    "3.1.3.3": lambda facts: Answer(f"evaluation/statistics/sample_size.py of kgharvest {facts.code_version}."),
+    "3.1.3.3": lambda facts: Answer(f"kgharvest/statistics/sample_size.py of kgharvest {facts.code_version}."),
     "3.2.1": lambda facts: Answer(str(sentences.n_evaluators(facts))),
     "3.2.2.4": _researchers,
     "3.2.3": _recruitment,

@@ -10,14 +10,15 @@ import numpy as np
 
 from annotation.judges.labels import UNPARSABLE, most_frequent
 from annotation.judges.models import JudgeKind
-from evaluation.evidence.arrays import Codes, Evidence
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.judge_answers import CODES, NO_ANSWER, JudgeAnswers, OtherRun, PanelLabels
 from evaluation.evidence.judged_population import GROUP_OF_LABEL, JudgedTuples, judged_tuples
 from evaluation.paper.rows.evidence import floats, places_of_harvests, whole
 from evaluation.paper.rows.tables import Columns, PackRows
-from evaluation.statistics.judges.judge_assisted import OTHER
-from evaluation.statistics.judges.judge_quality import N_LABELS, TRUE
 from kgharvest.bulk.file_reading import parse_json
+from kgharvest.statistics.arrays import TRUE, Codes
+from kgharvest.statistics.judge_assisted import OTHER
+from kgharvest.statistics.judge_quality import N_LABELS
 
 DESCRIBED = ("name", "model", "prompt_sha256", "temperature", "seed", "repeats", "threshold")
 

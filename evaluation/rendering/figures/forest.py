@@ -9,8 +9,8 @@ from evaluation.rendering.figures.canvas import Theme, series_of, share_axis, sh
 from evaluation.rendering.tables import Document, tuples_query
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.rates import interval_of_average
-from evaluation.statistics.rates import SIGNIFICANCE
 from kgharvest.pages.number_format import counted, p_value, points_tick, points_with_interval, share_with_interval
+from kgharvest.statistics.rates import SIGNIFICANCE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, LABELS, UNJUDGEABLE, Codes, Evidence
+from evaluation.evidence.arrays import Evidence
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
-from evaluation.statistics.agreement import (
+from kgharvest.statistics.agreement import (
     N_DRAWS,
     Agreement,
     annotators_interval,
+    expected_flips,
     fleiss_kappa,
     gwet_ac1,
     krippendorff_alpha,
     percent_agreement,
 )
-from evaluation.statistics.verdict_rules import expected_flips
+from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, UNJUDGEABLE, Codes
 
 METHOD = (
     "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; Gwet's AC1 (2008), with the "

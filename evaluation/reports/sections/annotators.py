@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import (
+from evaluation.evidence.arrays import Evidence, Judgments, label_counts
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from kgharvest.pages.number_format import p_value
+from kgharvest.statistics.agreement import pair_counts
+from kgharvest.statistics.annotator_models import FITS, DawidSkene, Judged, Mace
+from kgharvest.statistics.arrays import (
     ACCEPTED,
     FALSE,
     INCOMPLETE,
@@ -20,18 +25,11 @@ from evaluation.evidence.arrays import (
     UNJUDGEABLE,
     VERDICTS,
     Codes,
-    Evidence,
     Flags,
-    Judgments,
-    label_counts,
 )
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table
-from evaluation.statistics.agreement import pair_counts
-from evaluation.statistics.annotators.annotator_models import FITS, DawidSkene, Judged, Mace
-from evaluation.statistics.paired_tests import mcnemar_p
-from evaluation.statistics.rates import SIGNIFICANCE, rate
-from evaluation.statistics.verdict_rules import by_model, majority, where_complete
-from kgharvest.pages.number_format import p_value
+from kgharvest.statistics.paired_tests import mcnemar_p
+from kgharvest.statistics.rates import SIGNIFICANCE, rate
+from kgharvest.statistics.verdicts import by_model, majority, where_complete
 
 METHOD = (
     "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments but "

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, CellKey, Evidence, Floats, Side
+from evaluation.evidence.arrays import CellKey, Evidence, Side
 from evaluation.evidence.cells import Cell, DrawnVerdicts
 from evaluation.evidence.sides import (
     FEWEST_RELATIONS,
@@ -22,7 +22,14 @@ from evaluation.evidence.sides import (
 )
 from evaluation.evidence.statement_comparisons import statement_comparisons
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
-from evaluation.statistics.paired_tests import (
+from kgharvest.pages.number_format import (
+    decimals_of_points,
+    in_points,
+    p_value,
+    points_interval,
+)
+from kgharvest.statistics.arrays import ACCEPTED, Floats
+from kgharvest.statistics.paired_tests import (
     FEWEST_RELATIONS_TO_TELL,
     MARGIN,
     Equivalence,
@@ -34,14 +41,8 @@ from evaluation.statistics.paired_tests import (
     sign_flip_ps,
     smallest_p,
 )
-from evaluation.statistics.rates import SIGNIFICANCE, Rate, difference_interval
-from evaluation.statistics.statement_test import StatementDifference
-from kgharvest.pages.number_format import (
-    decimals_of_points,
-    in_points,
-    p_value,
-    points_interval,
-)
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate, difference_interval
+from kgharvest.statistics.statement_test import StatementDifference
 
 METHOD = (
     "Comparisons: difference of macro averages over the relations that both sides share. From six relations on, for "

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, LABELS, Codes, Evidence, Floats, changed_patterns, patterns_of
+from evaluation.evidence.arrays import Evidence, changed_patterns, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.rendering.tables import Column, Document, Kind, Marked, Row, Table, name_of
 from evaluation.reports.sections.comparisons import common_of
-from evaluation.statistics.incomplete_statements import CompletedVerdicts
+from kgharvest.statistics.arrays import ACCEPTED, LABELS, Codes, Floats
+from kgharvest.statistics.incomplete_statements import CompletedVerdicts
 
 FEWEST_ANNOTATORS = 2
 

@@ -8,21 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Floats, Side
+from evaluation.evidence.arrays import Evidence, Side
 from evaluation.evidence.cells import Cell
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
 from evaluation.reports.sections.annotators import judged_opinions
-from evaluation.statistics.annotators.annotator_errors import (
-    Sample,
-    Truths,
-    corrected_rate,
-    sample_truths,
-    why_unidentified,
-)
-from evaluation.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION
-from evaluation.statistics.partial_pooling import SimpleSample, effective_sample, pooled_rates
-from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 from kgharvest.pages.number_format import share_with_interval
+from kgharvest.statistics.annotator_errors import Sample, Truths, corrected_rate, sample_truths, why_unidentified
+from kgharvest.statistics.arrays import ACCEPTED, Codes, Floats
+from kgharvest.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION
+from kgharvest.statistics.partial_pooling import SimpleSample, effective_sample, pooled_rates
+from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 
 METHOD = (
     "Accuracy corrected for annotators' errors: two classes, sensitivity and specificity of each annotator (Dawid and "

@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, CellKey, Evidence, Floats, Side
+from evaluation.evidence.arrays import CellKey, Evidence, Side
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.evidence.sides import FEWEST_RELATIONS, relations_of_sides
 from evaluation.evidence.statement_comparisons import statement_comparisons
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.comparisons import p_of_pair
 from evaluation.reports.sections.rates import demonstrator_mark
-from evaluation.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL, mean_difference
-from evaluation.statistics.ranks import (
-    Flags,
+from kgharvest.pages.number_format import counted
+from kgharvest.statistics.arrays import ACCEPTED, Flags, Floats
+from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL, mean_difference
+from kgharvest.statistics.ranks import (
     PairTest,
     better_by_limits,
     better_by_tests,
     rank_intervals,
     tied_with,
 )
-from evaluation.statistics.statement_test import StatementDifference
-from kgharvest.pages.number_format import counted
+from kgharvest.statistics.statement_test import StatementDifference
 
 METHOD = (
     "Ranks: of LMs and settings by accuracy averaged over relations, as intervals that hold the true ranks of all of "

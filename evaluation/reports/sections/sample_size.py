@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, CellKey, Side
+from evaluation.evidence.arrays import CellKey, Side
 from evaluation.evidence.cells import Cell
 from evaluation.evidence.sides import Pair, compared_cells
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
-from evaluation.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
-from evaluation.statistics.rates import SIGNIFICANCE
-from evaluation.statistics.sample_size import (
+from kgharvest.pages.number_format import in_points
+from kgharvest.statistics.arrays import ACCEPTED
+from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
+from kgharvest.statistics.rates import SIGNIFICANCE
+from kgharvest.statistics.sample_size import (
     difference_by_statements,
     difference_over_relations,
     fewest_relations,
@@ -23,7 +25,6 @@ from evaluation.statistics.sample_size import (
     relations_to_tell_apart,
     statements_to_shrink,
 )
-from kgharvest.pages.number_format import in_points
 
 METHOD = (
     "Planner: statements for half an interval from the finite population of each stratum (four times as many where "

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Evidence, Floats, patterns_of
+from evaluation.evidence.arrays import Evidence, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.evidence.sides import Pair
 from evaluation.evidence.statement_comparisons import statement_comparisons
@@ -24,10 +24,11 @@ from evaluation.reports.sections.leave_one_out import (
     without_each_annotator,
     without_one,
 )
-from evaluation.statistics.cell_rates import VerdictSample
-from evaluation.statistics.rates import SIGNIFICANCE
-from evaluation.statistics.statement_test import StatementDifference
-from evaluation.statistics.verdict_rules import adjudicated, unanimous, unjudgeable_as_false, where_complete
+from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Floats
+from kgharvest.statistics.cell_rates import VerdictSample
+from kgharvest.statistics.rates import SIGNIFICANCE
+from kgharvest.statistics.statement_test import StatementDifference
+from kgharvest.statistics.verdicts import adjudicated, unanimous, unjudgeable_as_false, where_complete
 
 # Rules over counts of labels besides the report's own.
 COUNTING_RULES = (

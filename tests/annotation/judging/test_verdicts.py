@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -5,6 +6,8 @@ from hypothesis import strategies as st
 from annotation.judging.verdict_update import update_verdicts
 from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict, majority, task_verdict, wanted_if_split
 from annotation.models import Round
+from kgharvest.statistics import verdicts
+from kgharvest.statistics.arrays import VERDICTS
 from tests.factories import make_round
 
 LABEL_COUNTS = st.tuples(*[st.integers(0, 5)] * 3)  # True, False, Unjudgeable
@@ -101,3 +104,11 @@ def test_sql_and_python_give_one_verdict(task, counts, k, n_leased, source, thir
     quorum = IMPORTED_QUORUM if source == Round.Source.IMPORTED else 1
     verdict = task_verdict(*counts, n_wanted, quorum)
     assert task.values_list("n_wanted", "verdict").get() == (n_wanted, verdict or "")
+
+
+@given(counts=st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=20), quorum=st.integers(1, 3))
+def test_arrays_and_single_tasks_have_one_majority_rule(counts, quorum):
+    by_rule = verdicts.majority(np.array(counts), quorum)
+
+    one_by_one = [majority(n_true, n_false, n_true + n_false + n_other, quorum) for n_true, n_false, n_other in counts]
+    assert [VERDICTS[verdict] for verdict in by_rule] == one_by_one

@@ -14,10 +14,10 @@ from annotation.monitoring import progress as snapshots
 from annotation.monitoring.cell_tables import cell_tables, interval_picture
 from annotation.monitoring.cells import LATER, count_cells, round_cells
 from annotation.rounds.services import create_draft, open_round
-from evaluation.evidence.arrays import ACCEPTED
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.queries import gather_evidence
 from kgharvest.models import Project
+from kgharvest.statistics.arrays import ACCEPTED
 from tests.annotation.monitoring.test_progress import Aside
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation
 

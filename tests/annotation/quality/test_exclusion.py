@@ -14,7 +14,7 @@ from annotation.quality.exclusion import NoReason, NotExcluded, exclude_annotato
 from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
-from evaluation.statistics.cell_rates import EMPTY_STRATUM
+from kgharvest.statistics.cell_rates import EMPTY_STRATUM
 from tests.factories import judge, judge_all, make_annotators, make_harvest, make_round
 
 pytestmark = pytest.mark.django_db

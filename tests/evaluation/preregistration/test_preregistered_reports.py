@@ -17,7 +17,7 @@ from evaluation.rendering.formats import FORMATS
 from evaluation.reports.document import METHOD, report_tables
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.services import create_report
-from evaluation.statistics.paired_tests import holm, holm_by_family
+from kgharvest.statistics.paired_tests import holm, holm_by_family
 from tests.evaluation.preregistration.planning import SIDES, freeze, make_draft, planned
 from tests.factories import judge_all
 

@@ -20,10 +20,10 @@ from evaluation.reports.sections import curves
 from evaluation.reports.sections.judges.assisted_comparisons import assisted_comparison_entries
 from evaluation.reports.sections.judges.assisted_rates import with_assisted_rates
 from evaluation.reports.services import compute_report
-from evaluation.statistics.cell_rates import simple_interval
-from evaluation.statistics.judges.judge_assisted import PEOPLE_ALONE, POST_STRATIFIED, posterior_interval
 from kgharvest.errors import DomainError
 from kgharvest.models import KnowledgeTuple
+from kgharvest.statistics.cell_rates import simple_interval
+from kgharvest.statistics.judge_assisted import PEOPLE_ALONE, POST_STRATIFIED, posterior_interval
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -8,17 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evaluation.evidence.arrays import (
-    ACCEPTED,
-    INCOMPLETE,
-    REJECTED,
-    UNDECIDED,
-    CellKey,
-    Judgments,
-    SampledHarvest,
-    Side,
-    StratumKey,
-)
+from evaluation.evidence.arrays import CellKey, Judgments, SampledHarvest, Side, StratumKey
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.agreement import agreement_parts_table, agreement_table
@@ -26,8 +16,9 @@ from evaluation.reports.sections.annotators import fit_models
 from evaluation.reports.sections.comparisons import comparison_entries
 from evaluation.reports.sections.rates import total_entries
 from evaluation.reports.sections.sensitivity import sensitivity_entry
-from evaluation.statistics.cell_rates import population_rate, simple_interval
-from evaluation.statistics.rates import difference_interval
+from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED
+from kgharvest.statistics.cell_rates import population_rate, simple_interval
+from kgharvest.statistics.rates import difference_interval
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
 
 T, F, U = range(3)

@@ -8,7 +8,7 @@ import pytest
 from evaluation.evidence.arrays import CellKey, Judgments, StratumKey
 from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.sections.judges.every_look import every_look_entries
-from evaluation.statistics.judges.sequential import SeenStrata, anytime_average, anytime_interval
+from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 from tests.evaluation.evidence_factory import make_evidence
 
 CELL = CellKey("capital_of", "lm", "multi")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.statistics.paired_tests import NONE_DIFFERS
+from kgharvest.statistics.paired_tests import NONE_DIFFERS
 from probing.probes.document import summary
 
 

@@ -11,9 +11,9 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
-from evaluation.statistics.paired_tests import NONE_DIFFERS
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
+from kgharvest.statistics.paired_tests import NONE_DIFFERS
 from probing.models import Probe, ProbeRecord
 from probing.probes.facts import split_world
 from tests.factories import make_relation, make_relation_set, make_user, make_worker

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.evidence.judged_population import N_GROUPS, JudgedStrata
 from evaluation.evidence.sides import Pair, is_planned, pairs_of_sides, relations_of_sides
@@ -15,12 +15,12 @@ from evaluation.evidence.statement_comparisons import SharedTasks, shared_betwee
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
 from evaluation.reports.sections.comparisons import common_about, common_of, comparison_in_words, planned_mark
 from evaluation.reports.sections.judges.assisted_rates import INTERVAL, PEOPLE, WITH_JUDGE, macro_weights
-from evaluation.statistics.judges.judge_assisted import JudgedSample, people_alone
-from evaluation.statistics.judges.judge_comparison import JudgedSide, judged_difference
-from evaluation.statistics.judges.judge_quality import judge_errors
-from evaluation.statistics.paired_tests import PairedDifference, holm_by_family
-from evaluation.statistics.rates import Rate, difference_interval
-from evaluation.statistics.statement_test import StatementDifference
+from kgharvest.statistics.arrays import ACCEPTED, Codes
+from kgharvest.statistics.judge_assisted import JudgedSample, JudgedSide, judged_difference, people_alone
+from kgharvest.statistics.judge_quality import judge_errors
+from kgharvest.statistics.paired_tests import PairedDifference, holm_by_family
+from kgharvest.statistics.rates import Rate, difference_interval
+from kgharvest.statistics.statement_test import StatementDifference
 
 METHOD = (
     "Comparisons with a judge: for these very relations, by their statements, each side post-stratified and corrected "

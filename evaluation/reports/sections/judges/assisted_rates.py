@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Floats, Side
+from evaluation.evidence.arrays import Evidence, Side
 from evaluation.evidence.judged_population import JudgedStrata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
-from evaluation.statistics.judges.judge_assisted import (
+from kgharvest.pages.number_format import counted, share
+from kgharvest.statistics.arrays import ACCEPTED, Codes, Floats
+from kgharvest.statistics.judge_assisted import (
     CALLED_TRUE,
     GROUPS,
     POST_STRATIFIED,
     AssistedRate,
+    prediction_powered_mean,
 )
-from evaluation.statistics.judges.prediction_powered import prediction_powered_mean
-from kgharvest.pages.number_format import counted, share
 
 METHOD = (
     "With a judge: people's verdicts post-stratified by what an LM says of every tuple that they were drawn from; they "

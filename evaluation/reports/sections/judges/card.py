@@ -7,22 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, LABELS, UNDECIDED, VERDICTS, Evidence, Flags
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.judge_answers import JudgeAnswers, relation_of_statement, statement_weights
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
 from evaluation.reports.sections.judges.changes import card_of, change_entries, effect_table, steadiness_table, titled
-from evaluation.statistics.judges.alternative_annotator import EPSILON, alternative_annotator_test
-from evaluation.statistics.judges.judge_quality import (
-    FALSE,
+from kgharvest.statistics.alternative_annotator import EPSILON, alternative_annotator_test
+from kgharvest.statistics.arrays import ACCEPTED, FALSE, LABELS, TRUE, UNDECIDED, VERDICTS, Flags
+from kgharvest.statistics.judge_quality import (
     N_BINS,
-    TRUE,
     agreement_with_people,
     calibration,
     effective_votes,
     flips,
     judge_errors,
 )
-from evaluation.statistics.rates import accuracy_by_score
+from kgharvest.statistics.rates import accuracy_by_score
 
 METHOD = (
     "Judge card: sensitivity, specificity and Youden's J of an LM's labels against people's verdicts, statements "

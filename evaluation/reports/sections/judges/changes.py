@@ -7,8 +7,8 @@ from typing import Any
 
 from evaluation.evidence.judge_answers import OtherRun
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
-from evaluation.statistics.judges.run_changes import change_between
-from evaluation.statistics.paired_tests import holm
+from kgharvest.statistics.judge_quality import change_between
+from kgharvest.statistics.paired_tests import holm
 
 ERROR_KEYS = ("value", "low", "high")
 NOTE_ON_EFFECTS = (

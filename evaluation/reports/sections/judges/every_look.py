@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Flags, Side
+from evaluation.evidence.arrays import Evidence, Side
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.evidence.judged_population import JudgedStrata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
 from evaluation.reports.sections.judges.assisted_rates import macro_weights
-from evaluation.statistics.judges import sequential
-from evaluation.statistics.judges.judge_assisted import JudgedSample, post_strata
-from evaluation.statistics.judges.sequential import SeenStrata, anytime_average, anytime_interval
+from kgharvest.statistics import sequential
+from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags
+from kgharvest.statistics.judge_assisted import JudgedSample, post_strata
+from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 
 METHOD = sequential.METHOD
 

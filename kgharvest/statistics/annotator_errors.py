@@ -1,0 +1,273 @@
+"""Accuracy corrected for annotators' errors: how many statements are true where people err at rates that nobody knows.
+
+The model is Dawid and Skene's (1979) with two classes. A statement is true with the prevalence of its group, which are
+those drawn for the same strata; annotator a calls a true statement True with probability s_a (sensitivity), a false one
+False with c_a (specificity), whatever the others say. Sensitivities, specificities and prevalences each come from a
+Beta distribution of their own, whose mean and precision are unknown, too, so that people with few judgments and groups
+with few statements lean on the others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). People are
+taken to be right more often than not on average, of true and of false statements. Gold fixes what is true of its
+statements. The posterior is drawn by Gibbs's sampler: truths, rates, and their distributions in turn.
+
+Letters: P patterns, that is statements of one group with the same judgments; A annotators; G groups; C chains; S
+strata; R draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit, logit, ndtri
+from scipy.stats import fisher_exact
+
+from kgharvest.statistics.annotator_models import Judged
+from kgharvest.statistics.arrays import Codes, Floats
+from kgharvest.statistics.cell_rates import population_rate
+from kgharvest.statistics.partial_pooling import beta_grid
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate
+
+Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,) of sensitivities, specificities and prevalences
+
+TRUE = 0
+Z_ONE_SIDED = float(ndtri(1 - SIGNIFICANCE))
+FEWEST_OPINIONS = 3
+N_SWEEPS, N_BURNT = 160, 40
+FEWEST_CHAINS, MOST_CHAINS, WORK_OF_SWEEP = 4, 64, 1_000_000  # work: judgments times chains
+STARTING_SHAPES = ((4.0, 1.0), (4.0, 1.0), (1.0, 1.0))
+SMALLEST = 1e-12
+
+NO_OPINION = "Nobody said True or False."
+TOO_FEW_OPINIONS = (
+    "Without gold, people's errors show only where three of them judge a statement True or False; none has so many."
+)
+BY_CHANCE = "People do not agree more than by chance, so their judgments do not tell how often they err."
+
+
+SKILLS = beta_grid(np.linspace(0.5, 1, 14)[:-1], np.geomspace(4, 256, 4))
+PREVALENCES = beta_grid(np.sin(np.pi / 2 * (np.arange(16) + 0.5) / 16) ** 2, np.geomspace(1, 256, 5))
+
+
+class Sample(NamedTuple):
+    """Which statement was drawn for which stratum, (D,) each, and how many strata there are."""
+
+    task: Codes
+    stratum: Codes
+    n_strata: int
+
+
+class Truths(NamedTuple):
+    """Draws from the posterior. n (S,): statements of each stratum that somebody called True or False; n_true (R, S):
+    how many of them are true. sensitivity, specificity (R,): of a judgment, on average over all judgments."""
+
+    n: Codes
+    n_true: Floats
+    sensitivity: Floats
+    specificity: Floats
+
+
+class Patterns(NamedTuple):
+    """n (P,): statements with each pattern; group (P,). says (P, 2 A): 1 where annotator a said True, in column a, or
+    False, in column A + a. drawn (S, P): 1 where its statements were drawn for the stratum."""
+
+    n: Codes
+    group: Codes
+    says: sparse.csr_array
+    drawn: sparse.csr_array
+
+
+class Rates(NamedTuple):
+    """Sensitivities and specificities (A, C) and prevalences (G, C) of each chain."""
+
+    sensitivity: Floats
+    specificity: Floats
+    prevalence: Floats
+
+
+# -- whether the judgments tell ----------------------------------------------------------------------------------------
+
+
+def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
+    """Return why neither judgments nor gold tell how often people err, in one sentence; None if they do.
+
+    Three judgments of a statement are the fewest whose agreement tells two rates of error and a prevalence. That people
+    are better than chance is assumed only once they agree more than people who take no notice of the statements.
+    """
+    of_sample = judged.task < judged.n_tasks - judged.n_gold
+    if not of_sample.any():
+        return NO_OPINION
+    if _gold_tells(judged, gold_truth):
+        return None
+    if np.bincount(judged.task[of_sample]).max(initial=0) < FEWEST_OPINIONS:
+        return TOO_FEW_OPINIONS
+    if _agreement_score(judged, of_sample) < Z_ONE_SIDED:
+        return BY_CHANCE
+    return None
+
+
+def _gold_tells(judged: Judged, gold_truth: Codes) -> bool:
+    """Return whether more of the true than of the false gold is called True (Fisher's exact test, one-sided, .05)."""
+    n_annotators = judged.n_annotators
+    table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
+    return bool(fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE)
+
+
+def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
+    """Return how many standard errors pairs of judgments agree more than by chance, each annotator with a share of
+    True of their own: the score test of no differences between statements (Liang 1987, Biometrika 74)."""
+    task, annotator, label = (column[counted] for column in judged[:3])
+    share = np.bincount(annotator, label) / np.maximum(np.bincount(annotator), 1)
+    residual, variance = label - share[annotator], (share * (1 - share))[annotator]
+    agreement, spread = (
+        (np.bincount(task, values) ** 2 - np.bincount(task, values**2)).sum() / 2 for values in (residual, variance)
+    )
+    return float(agreement / np.sqrt(spread)) if spread > 0 else 0.0
+
+
+# -- the posterior -----------------------------------------------------------------------------------------------------
+
+
+def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.random.Generator) -> Truths:
+    """Draw how many statements of each stratum are true. judged: labels TRUE and FALSE, its last tasks gold.
+
+    Chains start where each statement is true as often as it was called True, so that what is called true is what most
+    judgments call so: the likelihood is the same where both classes are exchanged.
+    """
+    sampler = Sampler(judged, gold_truth, _patterns(judged, sample), rng)
+    n_true = sampler.starting_truths()
+    shapes = [(np.full(n_true.shape[1], a), np.full(n_true.shape[1], b)) for a, b in STARTING_SHAPES]
+    kept = []
+    for sweep in range(N_SWEEPS):
+        rates = sampler.draw_rates(n_true, shapes)
+        shapes = [grid.draw(part, rng) for grid, part in zip((SKILLS, SKILLS, PREVALENCES), rates, strict=True)]
+        n_true = sampler.draw_truths(rates)
+        if sweep >= N_BURNT:
+            skills = (sampler.weights @ part for part in (rates.sensitivity, rates.specificity))
+            kept.append(((sampler.patterns.drawn @ n_true).T, *skills))
+    in_strata, sensitivity, specificity = (np.concatenate(column) for column in zip(*kept, strict=True))
+    n = (sampler.patterns.drawn @ sampler.patterns.n).astype(np.int64)
+    return Truths(n, in_strata, sensitivity, specificity)
+
+
+class Sampler:
+    """What the steps of Gibbs's sampler share. weights (A,): the annotators' shares of the judgments."""
+
+    def __init__(self, judged: Judged, gold_truth: Codes, patterns: Patterns, rng: np.random.Generator) -> None:
+        self.patterns, self.rng = patterns, rng
+        self._n_annotators = judged.n_annotators
+        self._n = patterns.n[:, np.newaxis]  # (P, 1)
+        self._repeated = np.flatnonzero(patterns.n > 1)
+        self._of_code = patterns.says.T.tocsr()  # (2 A, P)
+        n_patterns = len(patterns.n)
+        self._of_group = sparse.csr_array((np.ones(n_patterns), (patterns.group, np.arange(n_patterns))))  # (G, P)
+        self._gold = [counts[:, np.newaxis] for counts in _gold_counts(judged, gold_truth)]  # (2 A, 1) each
+        self._n_said = self._of_code @ self._n + sum(self._gold)  # (2 A, 1)
+        n_judgments = self._n_said[: self._n_annotators, 0] + self._n_said[self._n_annotators :, 0]
+        self.weights = n_judgments / n_judgments.sum()
+
+    def starting_truths(self) -> Floats:
+        says = self.patterns.says
+        n_chains = int(np.clip(WORK_OF_SWEEP // says.nnz, FEWEST_CHAINS, MOST_CHAINS))
+        share = says[:, : self._n_annotators].sum(axis=1) / says.sum(axis=1)
+        return self.rng.binomial(self._n, np.repeat(share[:, np.newaxis], n_chains, axis=1)).astype(np.float64)
+
+    def draw_rates(self, n_true: Floats, shapes: Shapes) -> Rates:
+        """n_true: (P, C)."""
+        of_true = self._of_code @ n_true + self._gold[0]  # (2 A, C)
+        of_false = self._n_said - of_true
+        in_group = self._of_group @ n_true  # (G, C)
+        hits_and_misses = (
+            np.split(of_true, 2),
+            np.split(of_false, 2)[::-1],
+            (in_group, self._of_group @ self._n - in_group),
+        )
+        return Rates(*(
+            np.clip(self.rng.beta(a + hits, b + misses), SMALLEST, 1 - SMALLEST)
+            for (a, b), (hits, misses) in zip(shapes, hits_and_misses, strict=True)
+        ))  # fmt: skip
+
+    def draw_truths(self, rates: Rates) -> Floats:
+        """Return (P, C): how many statements of each pattern are true."""
+        is_true = self.probabilities(rates)
+        n_true = (self.rng.random(is_true.shape) < is_true).astype(np.float64)
+        n_true[self._repeated] = self.rng.binomial(self._n[self._repeated], is_true[self._repeated])
+        return n_true
+
+    def probabilities(self, rates: Rates) -> Floats:
+        """Return (P, C): how likely a statement of each pattern is true (Dawid and Skene, equation 2.5)."""
+        sensitivity, specificity, prevalence = rates
+        odds_of_true = np.log(sensitivity) - np.log1p(-specificity)  # (A, C): that a judgment of True adds
+        odds_of_false = np.log1p(-sensitivity) - np.log(specificity)
+        odds = self.patterns.says @ np.concatenate([odds_of_true, odds_of_false])
+        probabilities: Floats = expit(odds + logit(prevalence)[self.patterns.group])
+        return probabilities
+
+
+def _patterns(judged: Judged, sample: Sample) -> Patterns:
+    """Statements are told apart by sums of random numbers of 64 bits, one for each label of each annotator and for
+    each stratum: a million statements in a second, and the same sum for two patterns once in many millions of rounds.
+    """
+    numbers = np.random.default_rng(0).integers(2**64, size=2 * judged.n_annotators + sample.n_strata, dtype=np.uint64)
+    code = judged.label * judged.n_annotators + judged.annotator
+    labels = _sums(numbers[code], judged.task, judged.n_tasks)
+    strata = _sums(numbers[2 * judged.n_annotators + sample.stratum], sample.task, judged.n_tasks)
+    is_judged = judged.per_task() > 0
+    is_judged[judged.n_tasks - judged.n_gold :] = False
+    tasks = np.flatnonzero(is_judged)
+    _, first, n = np.unique((labels + strata)[tasks], return_index=True, return_counts=True)
+    _, group = np.unique(strata[tasks[first]], return_inverse=True)
+    pattern = np.full(judged.n_tasks, -1)
+    pattern[tasks[first]] = np.arange(len(first))
+    counted, drawn = pattern[judged.task] >= 0, pattern[sample.task] >= 0
+    says = (pattern[judged.task[counted]], code[counted])
+    of_strata = (sample.stratum[drawn], pattern[sample.task[drawn]])
+    return Patterns(
+        n,
+        group.reshape(-1),
+        sparse.csr_array((np.ones(len(says[0])), says), (len(n), 2 * judged.n_annotators)),
+        sparse.csr_array((np.ones(len(of_strata[0])), of_strata), (sample.n_strata, len(n))),
+    )
+
+
+def _sums(values: NDArray[np.uint64], task: NDArray[np.integer], n_tasks: int) -> NDArray[np.uint64]:
+    """Return (T,) the sums of values by task, modulo 2**64."""
+    order = np.argsort(task, kind="stable")
+    cumulated = np.concatenate([np.zeros(1, dtype=np.uint64), values[order].cumsum(dtype=np.uint64)])
+    edges = np.searchsorted(task[order], np.arange(n_tasks + 1))
+    return np.diff(cumulated[edges])
+
+
+def _gold_counts(judged: Judged, gold_truth: Codes) -> tuple[Floats, Floats]:
+    """Return how often true gold, and false gold, was called True by each annotator, then False; (2 A,) each."""
+    start = judged.n_tasks - judged.n_gold
+    is_gold = judged.task >= start
+    code = (judged.label * judged.n_annotators + judged.annotator)[is_gold]
+    is_true = gold_truth[judged.task[is_gold] - start] == TRUE
+    of_true, of_false = (
+        np.bincount(code[kind], minlength=2 * judged.n_annotators).astype(np.float64) for kind in (is_true, ~is_true)
+    )
+    return of_true, of_false
+
+
+# -- rates of harvests -------------------------------------------------------------------------------------------------
+
+
+def corrected_rate(truths: Truths, strata: Codes, population: Codes, weights: Floats) -> Rate:
+    """Return the share of true tuples in what `strata` were drawn from. population, weights: as of `population_rate`.
+
+    Each arm is that of `population_rate` on as many true ones as expected, to the next whole number, and that of the
+    truths drawn, added in squares (Zou and Donner 2008, Statistics in Medicine 27): of a census the annotators' errors
+    remain.
+    """
+    n, n_true = truths.n[strata], truths.n_true[:, strata]
+    expected = n_true.mean(axis=0)
+    sampled = population_rate(np.rint(expected), n, population, weights)
+    if sampled.value is None or sampled.low is None or sampled.high is None:
+        return sampled
+    value = float((expected / n) @ weights)
+    low, high = np.quantile((n_true / n) @ weights, [0.025, 0.975])
+    below = np.hypot(sampled.value - sampled.low, max(value - low, 0))
+    above = np.hypot(sampled.high - sampled.value, max(high - value, 0))
+    return Rate(value, max(0.0, value - float(below)), min(1.0, value + float(above)))

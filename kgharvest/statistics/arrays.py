@@ -1,0 +1,16 @@
+"""Array types, and the codes of labels and verdicts in arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int64]
+Counts = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+LABELS = ("true", "false", "unjudgeable")
+TRUE, FALSE, UNJUDGEABLE = range(3)
+VERDICTS = ("accepted", "rejected", "undecided", "incomplete")
+ACCEPTED, REJECTED, UNDECIDED, INCOMPLETE = range(4)

@@ -1,0 +1,183 @@
+"""Two sides compared on these very relations, by their statements: interval, p, and how far apart they are at most.
+
+The difference is that of two averages over strata (kgharvest.statistics.cell_rates). Its interval is put
+together from the sides' own (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a
+general approach", Stat. Med. 27), with the correlation that statements drawn for both sides give them: these have one
+verdict. p is 1 minus the level at which this interval ends at 0, so that the two never contradict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from kgharvest.statistics.arrays import Counts, Floats
+from kgharvest.statistics.cell_rates import VerdictSample, sample_rate
+from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, wilson_interval_of_share
+
+FARTHEST = 38.0  # standard errors; beyond these p is 0 in floating point
+ROUNDING = 1e-9
+
+
+class SideSample(NamedTuple):
+    """One side's strata over all relations compared; shapes (S,).
+
+    accepted: what its statements say. population: 0 where nobody knows it. weight: of the stratum in the side's
+    average, of sum 1. relation: number of the stratum's relation, the same for both sides.
+    """
+
+    accepted: VerdictSample
+    population: Counts
+    weight: Floats
+    relation: Counts
+
+
+class SharedStatements(NamedTuple):
+    """Statements drawn for a stratum of either side, and the accepted among them; (S_a, S_b)."""
+
+    n: Floats
+    n_hits: Floats
+
+
+@dataclass(frozen=True)
+class StatementDifference:
+    """a, b: value, low and high of each side, 95 %. correlation: of the two estimates, in [0, 1]."""
+
+    a: tuple[float, float, float]
+    b: tuple[float, float, float]
+    correlation: float
+
+    @property
+    def value(self) -> float:
+        difference = self.a[0] - self.b[0]
+        return 0.0 if abs(difference) < ROUNDING else difference
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return max(-1.0, self.low_at(Z_95)), min(1.0, self.high_at(Z_95))
+
+    @property
+    def p(self) -> float:
+        """Return the two-sided p of no difference; 0 where both harvests are judged entirely and differ."""
+        return min(1.0, 2 * min(self._p_of_at_least(0.0), self._p_of_at_most(0.0)))
+
+    def equivalence_p(self, margin: float) -> float:
+        """Return the p of "`margin` or more apart": the larger of two one-sided tests (Schuirmann 1987)."""
+        return max(self._p_of_at_least(margin), self._p_of_at_most(-margin))
+
+    @property
+    def smallest_margin(self) -> float:
+        """Return the margin whose equivalence has p = .05: the farther limit of the 90 % interval."""
+        z = float(ndtri(1 - SIGNIFICANCE))
+        return min(1.0, max(self.high_at(z), -self.low_at(z)))
+
+    def low_at(self, z: float) -> float:
+        return self.value - self._distance(_below(self.a, z), _above(self.b, z))
+
+    def high_at(self, z: float) -> float:
+        return self.value + self._distance(_above(self.a, z), _below(self.b, z))
+
+    def _distance(self, of_a: float, of_b: float) -> float:
+        return math.sqrt(max(0.0, of_a**2 + of_b**2 - 2 * self.correlation * of_a * of_b))
+
+    def _p_of_at_least(self, difference: float) -> float:
+        """Return the one-sided p of a true difference of `difference` or more."""
+        if self.value < difference:
+            return _tail(lambda z: difference - self.high_at(z))
+        return 1 - _tail(lambda z: self.low_at(z) - difference)
+
+    def _p_of_at_most(self, difference: float) -> float:
+        if self.value > difference:
+            return _tail(lambda z: self.low_at(z) - difference)
+        return 1 - _tail(lambda z: difference - self.high_at(z))
+
+
+def statement_difference(
+    a: SideSample,
+    b: SideSample,
+    shared: SharedStatements | None = None,
+    rates: tuple[Rate, Rate] | None = None,
+) -> StatementDifference | None:
+    """Compare the averages of two sides; None where one has no interval.
+
+    shared: None for none. rates: the averages where others than people's verdicts have a part in them.
+    """
+    rates = rates or (_side_rate(a), _side_rate(b))
+    (value_a, low_a, high_a), (value_b, low_b, high_b) = (rate[:3] for rate in rates)
+    if value_a is None or low_a is None or high_a is None or value_b is None or low_b is None or high_b is None:
+        return None
+    return StatementDifference(
+        (value_a, low_a, high_a), (value_b, low_b, high_b), _correlation(a, b, shared) if shared else 0.0
+    )
+
+
+def _side_rate(side: SideSample) -> Rate:
+    return sample_rate(side.accepted, side.population, side.weight)
+
+
+def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> float:
+    """Return the correlation of the two averages given which statements both drew.
+
+    In samples from endless harvests the covariance is the sum of W_a W_b m s / (n_a n_b) over pairs of strata that
+    share m statements whose verdicts lie s from the relation's share, in the mean square: less than all statements'
+    p (1 - p) where both sides find what is true. Samples drawn independently of each other from harvests of N tuples
+    share some by chance, though one estimate then tells nothing of the other; half of both finite population
+    corrections, the sum of W^2 p (1 - p) / N, is at least what these come to, and is taken off.
+    """
+    share = _shares_of_relations(a, b)  # (R,)
+    spread = share * (1 - share)
+    of_a = share[a.relation][:, np.newaxis]
+    squares = shared.n_hits * (1 - of_a) ** 2 + (shared.n - shared.n_hits) * of_a**2  # (S_a, S_b)
+    squares = np.minimum(squares, shared.n * spread[a.relation][:, np.newaxis])
+    covariances = squares * np.outer(a.weight / a.accepted.n, b.weight / b.accepted.n)
+    covariance = np.bincount(a.relation, covariances.sum(axis=1), len(share))
+    by_chance = np.zeros(len(share))
+    variances = 1.0
+    for side in (a, b):
+        fraction = np.where(side.population > 0, side.accepted.n / np.maximum(side.population, 1), 0)
+        variance = side.weight**2 / side.accepted.n * spread[side.relation]
+        by_chance += np.bincount(side.relation, variance * fraction, len(share)) / 2
+        variances *= float(variance @ np.maximum(1 - fraction, 0))
+    if variances <= 0:
+        return 0.0
+    return min(1.0, float(np.maximum(covariance - by_chance, 0).sum()) / math.sqrt(variances))
+
+
+def _shares_of_relations(a: SideSample, b: SideSample) -> Floats:
+    """Return (R,) the share of hits of both sides together, drawn towards one half as Agresti and Coull do."""
+    relation = np.concatenate([a.relation, b.relation])
+    hits = np.bincount(relation, np.concatenate([a.accepted.n_hits, b.accepted.n_hits]))
+    share: Floats = (hits + 2) / (np.bincount(relation, np.concatenate([a.accepted.n, b.accepted.n])) + 4)
+    return share
+
+
+def _below(rate: tuple[float, float, float], z: float) -> float:
+    """Return how far the lower limit lies below the value at `z` standard errors.
+
+    As Wilson's does whose limit at 95 % is the rate's own: distances of exact limits do not grow in proportion to z.
+    """
+    value, low, _ = rate
+    if value - low < ROUNDING:  # nothing, or what only floating point left, whose square is 0
+        return 0.0
+    size = Z_95**2 * low * (1 - low) / (value - low) ** 2
+    return value - wilson_interval_of_share(value, size, z)[0] if size > 0 else value - low
+
+
+def _above(rate: tuple[float, float, float], z: float) -> float:
+    value, low, high = rate
+    return _below((1 - value, 1 - high, 1 - low), z)
+
+
+def _tail(room_at: Callable[[float], float]) -> float:
+    """Return the tail beyond the z at which a limit has no room left; `room_at(0)` >= 0."""
+    if room_at(0.0) <= 0:
+        return 0.5
+    if room_at(FARTHEST) > 0:
+        return 0.0
+    return float(ndtr(-brentq(room_at, 0.0, FARTHEST, xtol=1e-9)))

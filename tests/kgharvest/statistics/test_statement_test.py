@@ -1,0 +1,148 @@
+"""The statement-level comparison: worked by hand, against another formula, and by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from kgharvest.statistics.cell_rates import VerdictSample, simple_interval
+from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
+
+
+def side(*strata: tuple[float, float, int], weights: list[float] | None = None, relations: list[int] | None = None):
+    hits, n, population = np.array(strata, dtype=float).T
+    return SideSample(
+        VerdictSample.of_complete(n, hits),
+        population.astype(int),
+        np.array(weights or [1 / len(strata)] * len(strata)),
+        np.array(relations or range(len(strata))),
+    )
+
+
+def compared(a: SideSample, b: SideSample, *shared: tuple[int, int, int, int]) -> StatementDifference:
+    """shared: stratum of a, of b, statements of both and the accepted among them."""
+    n, hits = np.zeros((2, len(a.weight), len(b.weight)))
+    for row, column, count, n_hits in shared:
+        n[row, column], hits[row, column] = count, n_hits
+    return statement_difference(a, b, SharedStatements(n, hits))
+
+
+def test_one_simple_stratum_without_shared_statements_has_newcombes_interval_of_exact_limits():
+    difference = compared(side((45, 50, 1000)), side((30, 50, 400)))
+
+    low_a, high_a = simple_interval(45, 50, 1000)
+    low_b, high_b = simple_interval(30, 50, 400)
+    assert difference.correlation == 0
+    assert difference.interval == pytest.approx((
+        0.3 - math.hypot(0.9 - low_a, high_b - 0.6), 0.3 + math.hypot(high_a - 0.9, 0.6 - low_b),
+    ), abs=1e-9)  # fmt: skip
+
+
+def test_p_is_that_of_newcombes_score_interval():
+    # Sides whose 95 % limits are Wilson's own: the level at which Newcombe's method 10 ends at 0, found by halving.
+    def wilson(p, n, z):
+        middle, half = (p + z * z / 2 / n) / (1 + z * z / n), z * math.sqrt(p * (1 - p) / n + z * z / 4 / n / n)
+        return middle - half / (1 + z * z / n), middle + half / (1 + z * z / n)
+
+    z_95 = 1.959963984540054
+    low_z, high_z = 0.0, 10.0
+    for _ in range(60):
+        z = (low_z + high_z) / 2
+        below = math.hypot(0.8 - wilson(0.8, 40, z)[0], wilson(0.6, 30, z)[1] - 0.6)
+        low_z, high_z = (z, high_z) if below < 0.2 else (low_z, z)
+    p = math.erfc(low_z / math.sqrt(2))
+
+    difference = StatementDifference((0.8, *wilson(0.8, 40, z_95)), (0.6, *wilson(0.6, 30, z_95)), 0.0)
+
+    assert difference.p == pytest.approx(p, abs=1e-9)
+
+
+@pytest.mark.parametrize("hits", [(10, 10), (20, 13), (18, 11), (20, 14), (19, 12), (0, 6), (12, 12)])
+def test_p_and_interval_never_contradict(hits):
+    difference = compared(side((hits[0], 20, 300), (15, 20, 90)), side((hits[1], 20, 200), (14, 20, 0)))
+
+    low, high = difference.interval
+    assert (difference.p < 0.05) == (not low <= 0 <= high)
+
+
+def test_p_is_one_where_sides_are_alike():
+    assert compared(side((5, 10, 100)), side((5, 10, 100))).p == 1
+
+
+def test_the_same_sample_of_the_same_harvest_is_nearly_the_same_estimate():
+    a, b = side((7, 10, 100), (9, 10, 50)), side((7, 10, 100), (9, 10, 50))
+    shared, independent = compared(a, b, (0, 0, 10, 7), (1, 1, 10, 9)), compared(a, b)
+
+    # Not 1 for so few: shares are drawn towards one half. And limits of one side lie farther below than above.
+    assert shared.correlation > 0.8
+    assert shared.p == 1
+    assert shared.interval[1] < independent.interval[1] / 1.8
+
+
+def test_the_correlation_of_shared_statements_by_hand():
+    # Endless harvests, 10 and 20 drawn, 6 of them the same: cov 6 / 200, variances 1 / 10 and 1 / 20, each times 1 / 4.
+    assert compared(side((5, 10, 0)), side((10, 20, 0)), (0, 0, 6, 3)).correlation == pytest.approx(6 / math.sqrt(200))
+
+
+def test_shared_statements_that_are_all_alike_correlate_less_than_others():
+    # (9 + 11 + 2) / (10 + 20 + 4) of the relation are true: all 6 shared ones lie 12 / 34 from it.
+    difference = compared(side((9, 10, 0)), side((11, 20, 0)), (0, 0, 6, 6))
+
+    assert difference.correlation == pytest.approx((12 / 34) ** 2 / (22 / 34 * 12 / 34) * 6 / math.sqrt(200))
+
+
+def test_what_two_samples_of_one_harvest_share_by_chance_tells_nothing():
+    # 50 of 100 twice: 25 are expected in both, and the estimates of independent samples are independent.
+    assert compared(side((30, 50, 100)), side((32, 50, 100)), (0, 0, 25, 15)).correlation == pytest.approx(0)
+
+
+def test_harvests_judged_entirely_differ_for_certain():
+    difference = compared(side((30, 40, 40)), side((29, 40, 40)), (0, 0, 20, 15))
+
+    assert difference.interval == pytest.approx((0.025, 0.025))
+    assert difference.p == 0
+    assert difference.smallest_margin == pytest.approx(0.025)
+
+
+def test_sides_of_opposite_signs_mirror_each_other():
+    a, b = side((18, 20, 300), (15, 20, 90)), side((11, 20, 200), (14, 20, 70))
+    there, back = compared(a, b, (0, 0, 9, 7)), compared(b, a, (0, 0, 9, 7))
+
+    assert back.interval == pytest.approx([-limit for limit in there.interval[::-1]])
+    assert back.p == pytest.approx(there.p)
+    assert back.equivalence_p(0.1) == pytest.approx(there.equivalence_p(0.1))
+
+
+def test_equivalence_has_p_05_at_its_smallest_margin():
+    difference = compared(side((180, 200, 1000)), side((176, 200, 1000)))
+
+    assert difference.equivalence_p(difference.smallest_margin) == pytest.approx(0.05, abs=1e-6)
+    assert difference.equivalence_p(difference.smallest_margin + 0.02) < 0.05
+    assert difference.equivalence_p(0.0) >= 0.5
+
+
+def test_a_stratum_without_verdicts_leaves_nothing_to_test():
+    assert compared(side((5, 10, 100), (0, 0, 100)), side((5, 10, 100), (3, 5, 100))) is None
+
+
+@pytest.mark.parametrize(("share_a", "share_b"), [(0.8, 0.8), (0.95, 0.95), (0.9, 0.7)])
+def test_size_and_coverage_by_simulation(share_a, share_b):
+    # Longer, and with strata and shared statements: benches/interval_coverage.py.
+    rng = np.random.default_rng(0)
+    hits_a = rng.hypergeometric(round(200 * share_a), 200 - round(200 * share_a), 30, 2000)
+    hits_b = rng.hypergeometric(round(100 * share_b), 100 - round(100 * share_b), 20, 2000)
+    pairs, times = np.unique(np.stack([hits_a, hits_b], axis=1), axis=0, return_counts=True)
+
+    differences = [compared(side((a, 30, 200)), side((b, 20, 100))) for a, b in pairs]
+
+    covers = [low <= share_a - share_b <= high for low, high in (difference.interval for difference in differences)]
+    assert times @ covers / 2000 >= 0.925
+    if share_a == share_b:
+        assert times @ [difference.p < 0.05 for difference in differences] / 2000 <= 0.06
+
+
+def test_a_share_that_only_floating_point_tells_from_0_is_0():
+    of_nothing, almost = (StatementDifference((value, 0.0, 0.6), (0.4, 0.2, 0.6), 0.0) for value in (0.0, 5e-324))
+
+    assert almost.interval == pytest.approx(of_nothing.interval)
+    assert almost.p == pytest.approx(of_nothing.p)
