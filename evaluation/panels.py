@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -28,15 +27,7 @@ from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Project, Relation
 from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
 from kgharvest.pages.panels import Panel, button
-from kgharvest.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
-from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.cell_rates import population_share, sample_rate
-from kgharvest.statistics.incomplete_statements import CompletedVerdicts
-from kgharvest.statistics.rates import Rate
 
-# The population of a stratum, 0 if not known, and how many of its statements have which labels: n_true, n_false,
-# n_unjudgeable and how many judgments decide.
-Labelled = tuple[int, Mapping[Sequence[int], int]]
 N_NEWEST = 5  # reports that the page of a round shows
 
 
@@ -142,40 +133,3 @@ def half_width(round: Round) -> float | None:
     if not intervals or any(interval["low"] is None for interval in intervals):
         return None
     return max((interval["high"] - interval["low"]) / 2 for interval in intervals)
-
-
-def cell_rates(cells: Sequence[Sequence[Labelled]], quorum: int, *, has_interval: bool) -> list[Rate]:
-    """Return the accuracy of each cell as reports have it; the interval takes time and may be left out.
-
-    cells: their strata.
-    """
-    strata = [stratum for cell in cells for stratum in cell]
-    rows = sorted({row for _, n_tasks in strata for row in n_tasks})
-    patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    n_tasks = np.array([[n_tasks.get(row, 0) for row in rows] for _, n_tasks in strata], dtype=np.int64)
-    n_tasks = n_tasks.reshape(len(strata), len(rows))  # of a draft, too, which has none
-    accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, quorum).of_groups(ACCEPTED)
-    rates, first = [], 0
-    for cell in cells:
-        sample = accepted.at(list(range(first, first + len(cell))))
-        population = [size for size, _ in cell]
-        rates.append(
-            sample_rate(sample, population) if has_interval else population_share(sample.n_hits, sample.n, population)
-        )
-        first += len(cell)
-    return rates
-
-
-def agreement(patterns: Iterable[Sequence[int]]) -> dict[str, Any]:
-    """Return percent_agreement, alpha, n_units and the reason if alpha is None; intervals are left to reports.
-
-    patterns: n_true, n_false, n_unjudgeable and how many tasks show them. n_units: tasks with two judgments or more.
-    """
-    table = np.array(list(patterns), dtype=np.int64).reshape(-1, 4)
-    counts, n_tasks = pairable(table[:, :3], table[:, 3])
-    entry = {"percent_agreement": percent_agreement(counts, n_tasks), "n_units": int(n_tasks.sum())}
-    if not len(counts):
-        return entry | {"alpha": None, "reason": NOTHING_PAIRED}
-    [alpha] = alpha_of_counts(counts, n_tasks[np.newaxis])
-    is_defined = not np.isnan(alpha)
-    return entry | {"alpha": float(alpha) if is_defined else None, "reason": None if is_defined else ALL_ALIKE}

@@ -66,16 +66,8 @@ HOOKS = {
     "tuple_verdicts": "annotation.panels.JudgedTuples",
     # job, `precision:0.8` -> kgharvest.harvests.cuts.ScoreCut that judgments give
     "cut_from_judgments": "evaluation.evidence.precision_cuts.score_cut",
-    # (n_true, n_false, n_unjudgeable, n_tasks)s -> percent agreement and alpha, without intervals
-    "agreement": "evaluation.panels.agreement",
-    # n_hits, n -> a share with its Wilson interval
-    "rate": "kgharvest.statistics.rates.rate",
     # round -> the largest half-width of its averages that holds at every look, None while one is not known
     "half_width": "evaluation.panels.half_width",
-    # variance of each cell's accuracy, by relation, LM and setting -> what comparing them can find
-    "planned_comparisons": "evaluation.reports.sections.sample_size.planned_comparisons",
-    # n, population, how many times as wide -> statements of a stratum for an interval that is narrower
-    "statements_to_shrink": "kgharvest.statistics.sample_size.statements_to_shrink",
     # -> heads of the audit trail that reports name, each with the report's name
     "audit_heads": "evaluation.reports.services.reported_heads",
     # ids of jobs that have ended, however; called in the transaction that ends them
@@ -84,8 +76,6 @@ HOOKS = {
     "seal": "annotation.judging.sealing.seal_judgments",
     # draft, by whom -> nothing; called in the transaction that deletes it, before that
     "draft_deleted": "evaluation.preregistration.services.note_deletion",
-    # population and labels of the strata of each cell, quorum -> accuracies as in reports, or why there are none
-    "cell_rates": "evaluation.panels.cell_rates",
 }
 
 # What runs each kind of job: functions of (job, heartbeat) that return what stores the result (kgharvest.jobs.ledger).

@@ -8,13 +8,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from django.db.models import Count
 
 from annotation.models import Draw, Round, Stratum
 from annotation.monitoring.progress import OUTCOMES, CachedCount, cached_count
 from annotation.rounds.sample_models import CellId, cell_names
 from kgharvest.models import HarvestJob
-from kgharvest.registries import hook
+from kgharvest.statistics.arrays import ACCEPTED
+from kgharvest.statistics.cell_rates import population_share, sample_rate
+from kgharvest.statistics.incomplete_statements import CompletedVerdicts
+from kgharvest.statistics.rates import Rate
 
 MOST_AT_A_LOOK = 200  # strata; the intervals of more are computed aside
 LATER = "Accuracies are being computed; look again in a moment."
@@ -86,14 +90,27 @@ def _described(
 
 def cell_rates(
     round: Round,
-    cells: Iterable[Sequence[Stratum]],
+    cells: Sequence[Sequence[Stratum]],
     counts: defaultdict[int, StratumCounts],
     *,
     has_interval: bool = True,
-) -> list[Any]:
-    """Return the accuracy of each cell, given as its strata, from what their statements show: `Rate`s of reports."""
-    samples = [[(stratum.population or 0, +counts[stratum.pk].labels) for stratum in strata] for strata in cells]
-    return hook("cell_rates")(samples, round.quorum, has_interval=has_interval)
+) -> list[Rate]:
+    """Return the accuracy of each cell, as in reports. cells: their strata. The interval takes time to compute."""
+    labels = [+counts[stratum.pk].labels for strata in cells for stratum in strata]
+    rows = sorted({row for n_tasks in labels for row in n_tasks})
+    patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    n_tasks = np.array([[of_stratum[row] for row in rows] for of_stratum in labels], dtype=np.int64)
+    n_tasks = n_tasks.reshape(len(labels), len(rows))  # a draft has no labels
+    accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, round.quorum).of_groups(ACCEPTED)
+    rates, first = [], 0
+    for strata in cells:
+        sample = accepted.at(list(range(first, first + len(strata))))
+        population = [stratum.population or 0 for stratum in strata]
+        rates.append(
+            sample_rate(sample, population) if has_interval else population_share(sample.n_hits, sample.n, population)
+        )
+        first += len(strata)
+    return rates
 
 
 def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[CellNames, list[Stratum]]]:

@@ -15,7 +15,7 @@ from annotation.judging.third_judgments import LabelCounts, third_judgments, wit
 from annotation.models import Judgment, Round
 from annotation.monitoring.progress import CachedCount, CountRound, cached_count, rows_of
 from annotation.quality.annotator_statistics import count_annotators
-from kgharvest.registries import hook
+from kgharvest.statistics.agreement import agreement_of_rows
 
 MOST_AT_A_LOOK = 5_000  # judgments that are gone through for a look; more are counted aside
 ROWS_AT_ONCE = 10_000
@@ -96,7 +96,7 @@ def count_history(round: Round) -> dict[str, Any]:
                 "begin": begin.isoformat(),
                 "n": n_by_period[begin],
                 "n_completed": patterns[begin].total(),
-                **hook("agreement")(rows_of(patterns[begin])),
+                **agreement_of_rows(rows_of(patterns[begin])),
             }
             for begin in _periods(first, last, unit)
         ],

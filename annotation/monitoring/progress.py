@@ -19,6 +19,7 @@ from annotation.judging.verdicts import Verdict
 from annotation.models import Judgment, Label, Round, Snapshot
 from annotation.rounds.sample_models import JudgmentTaskQuerySet
 from kgharvest.registries import hook
+from kgharvest.statistics.agreement import agreement_of_rows
 
 PACE_OVER = timedelta(hours=1)
 OUTCOMES = (*(verdict.value for verdict in Verdict), "incomplete")
@@ -36,7 +37,7 @@ def progress(round: Round, now: datetime) -> dict[str, Any]:
     return {
         **counts,
         # Snapshots of earlier versions have only the patterns of all judgments.
-        **hook("agreement")(counts.get("first_two", counts["patterns"])),
+        **agreement_of_rows(counts.get("first_two", counts["patterns"])),
         "assigned": counts["incomplete"] - counts["open"],
         "n_left": n_left,
         "hours_left": n_left / per_hour if per_hour and n_left else None,
@@ -73,7 +74,7 @@ def count_progress(round: Round) -> dict[str, Any]:
 
 
 def rows_of(patterns: Mapping[LabelCounts, int]) -> list[list[int]]:
-    """Return n_true, n_false, n_unjudgeable and the number of tasks in a row, as the hook "agreement" takes them."""
+    """Return n_true, n_false, n_unjudgeable and the number of tasks in a row, for `agreement_of_rows`."""
     return [[*counts, n] for counts, n in sorted(patterns.items())]
 
 

@@ -36,7 +36,7 @@ from annotation.quality.profiles import (
     profile_of,
 )
 from annotation.recruiting.questionnaire.questions import who_questions
-from kgharvest.registries import hook
+from kgharvest.statistics.rates import rate
 
 ROWS_AT_ONCE = 5000
 
@@ -125,7 +125,7 @@ def _shares(totals: Mapping[str, float]) -> dict[str, float]:
 def _statistics(
     annotator: Annotator, profile: Profile, label_shares: Mapping[str, float], limits: Limits, attention: Attention
 ) -> dict[str, Any]:
-    gold = hook("rate")(profile.n_gold_right, profile.n_gold)
+    gold = rate(profile.n_gold_right, profile.n_gold)
     return {
         "pk": annotator.pk,
         "code": annotator.code,

@@ -14,7 +14,7 @@ from annotation.judging.verdicts import task_verdict, wanted_if_split
 from annotation.models import Annotator, Judgment, Round, Stratum
 from annotation.monitoring.cells import StratumCounts, cell_rates, strata_by_cell, stratum_counts
 from annotation.monitoring.progress import rows_of
-from kgharvest.registries import hook
+from kgharvest.statistics.agreement import agreement_of_rows
 
 INCOMPLETE = "incomplete"
 
@@ -86,7 +86,7 @@ def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> di
     after = before - first_two_counts(annotator.round, tasks.filter(Exists(counted)))
     for task, n in n_by_task.items():
         after[task.counts_without] += n
-    return {name: hook("agreement")(rows_of(patterns)) for name, patterns in (("before", before), ("after", after))}
+    return {name: agreement_of_rows(rows_of(patterns)) for name, patterns in (("before", before), ("after", after))}
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------

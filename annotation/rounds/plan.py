@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import median
-from typing import Any
+from typing import NamedTuple
 
 from annotation.judges.cost import (
     StratumPlan,
@@ -23,9 +23,16 @@ from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.sample_models import CellId, cell_names
 from kgharvest.pages.number_format import in_points
-from kgharvest.registries import hook
+from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
+from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
+from kgharvest.statistics.sample_size import (
+    difference_by_statements,
+    difference_over_relations,
+    fewest_relations,
+    statements_to_shrink,
+)
+from kgharvest.statistics.sides import CellKey, Pair, compared_cells
 
-Z_95 = 1.959964  # 97.5 % point of the normal distribution
 ASSUMED_SECONDS = 6.0  # per judgment where nobody has judged yet
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals
 PACE_ANNOTATORS = 20  # whose judgments say how long one takes
@@ -83,12 +90,9 @@ def workload(
 
 
 def half_width(n: float, accuracy: float = ASSUMED_ACCURACY) -> float:
-    """Return half the width of the 95 % Wilson interval that a simple sample of `n` gives at this accuracy.
-
-    0 for an infinite one, which is what all of a harvest is worth.
-    """
-    spread = accuracy * (1 - accuracy) / n + Z_95**2 / (4 * n**2)
-    return Z_95 * sqrt(spread) / (1 + Z_95**2 / n)
+    """Return the half-width of the 95 % Wilson interval of a simple sample of `n` at this accuracy; 0 if n is inf."""
+    low, high = wilson_interval_of_share(accuracy, n)
+    return (high - low) / 2
 
 
 def half_width_of(variance: float, accuracy: float) -> float:
@@ -136,9 +140,48 @@ class MacroPlan:
         return in_points(self.half_width)
 
 
+class PlannedComparison(NamedTuple):
+    """Two sides of a round that is planned. unit: over what they will be tested, as in reports.
+
+    difference: the smallest that shows in four of five rounds, at best where it is over relations: if all of these
+    differ alike. None where no difference can.
+    """
+
+    name: str
+    n_relations: int
+    unit: str
+    difference: float | None
+
+    @property
+    def points(self) -> str | None:
+        return None if self.difference is None else in_points(self.difference)
+
+
+class PlannedComparisons(NamedTuple):
+    """level: below which Holm wants the smallest p. fewest_relations: with which one over relations can be below it."""
+
+    comparisons: list[PlannedComparison]
+    level: float | None
+    fewest_relations: int | None
+
+    @property
+    def rule(self) -> str:
+        """What Holm and the number of relations ask for, in plain words; empty where nothing is compared."""
+        if self.level is None:
+            return ""
+        n = len(self.comparisons)
+        several = f"{n} comparisons share one chance in twenty of a false alarm (Holm): the smallest p must be below "
+        level = f"{several}.05 / {n}." if n > 1 else "One comparison: its p must be below .05."
+        return (
+            f"{level} Over relations that takes {self.fewest_relations} of them or more. With fewer than "
+            f"{FEWEST_RELATIONS_TO_TELL}, two sides are compared by their statements, which tells about these very "
+            "relations and no others."
+        )
+
+
 @dataclass(frozen=True)
 class Plan:
-    """compared: what the comparisons of the report can find (evaluation.reports.sections.sample_size).
+    """compared: the smallest differences that the comparisons of the report can detect.
 
     ways: what it takes to know each cell as well as is wished, by people alone and with a judge.
     """
@@ -147,7 +190,7 @@ class Plan:
     accuracy: float
     cells: list[CellPlan]
     macros: list[MacroPlan]
-    compared: Any
+    compared: PlannedComparisons
     n_gold: int
     n_training: int
     wish: Wish
@@ -191,7 +234,7 @@ def plan_round(
     expected = {job: _strata(samples, accuracy, of_labels) for job, samples in cells.items()}
     cell_plans = [_cell_plan(cells[job], strata, names) for job, strata in expected.items()]
     named = [(names[cells[job][0].stratum.cell], strata) for job, strata in expected.items()]
-    compared = hook("planned_comparisons")(dict(sorted((name, variance(strata)) for name, strata in named)))
+    compared = planned_comparisons(dict(sorted((name, variance(strata)) for name, strata in named)))
     return Plan(
         work,
         accuracy,
@@ -262,7 +305,7 @@ def _cell_plan(samples: Sequence[Sample], strata: Sequence[StratumPlan], names: 
         n=sum(stratum.n for stratum in strata),
         n_strata=len(strata),
         half_width=half_width_of(variance(strata), accuracy_of(strata)),
-        n_to_halve=sum(hook("statements_to_shrink")(stratum.n, stratum.population, 0.5) for stratum in strata),
+        n_to_halve=sum(statements_to_shrink(stratum.n, stratum.population, 0.5) for stratum in strata),
     )
 
 
@@ -275,3 +318,27 @@ def _macro_plans(cells: Iterable[tuple[tuple[str, str, str], Sequence[StratumPla
         for name, variances in columns.items()
         if len(variances) > 1
     ]
+
+
+def planned_comparisons(variances: Mapping[tuple[str, str, str], float]) -> PlannedComparisons:
+    """Return the smallest differences that the comparisons of a planned round can detect.
+
+    variances: of the expected accuracies, by relation, LM and setting. Statements that two sides share count as
+    independent, which overestimates the differences.
+    """
+    pairs = list(compared_cells({CellKey(*names): variance for names, variance in variances.items()}))
+    planned = [_planned(pair, shared, len(pairs)) for pair, shared in pairs]
+    if not planned:
+        return PlannedComparisons([], None, None)
+    return PlannedComparisons(planned, SIGNIFICANCE / len(planned), fewest_relations(len(planned)))
+
+
+def _planned(pair: Pair, shared: Sequence[tuple[float, float]], n_comparisons: int) -> PlannedComparison:
+    n, total_variance = len(shared), sum(a + b for a, b in shared)
+    name = f"{pair.common}: {' and '.join(pair.names)}"
+    if n < FEWEST_RELATIONS_TO_TELL:
+        difference = difference_by_statements(sqrt(total_variance) / n, n_comparisons)
+        return PlannedComparison(name, n, "statements", difference if difference < 1 else None)
+    difference = difference_over_relations(sqrt(total_variance / n), n, n_comparisons)
+    is_found = difference < 1 and n >= fewest_relations(n_comparisons)
+    return PlannedComparison(name, n, "relations", difference if is_found else None)

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import CellKey, Side
-from evaluation.evidence.sides import Pair
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
 from evaluation.reports.sections.comparisons import compare_pair, comparison_in_words, tested
 from evaluation.reports.sections.rates import rates_of
@@ -20,6 +18,7 @@ from kgharvest.names import short_name, shortest_names
 from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.paired_tests import PairedDifference, holm
 from kgharvest.statistics.rates import macro_average
+from kgharvest.statistics.sides import CellKey, Pair, Side
 from kgharvest.statistics.statement_test import SideSample, statement_difference
 
 FEWEST_RELATIONS = 2

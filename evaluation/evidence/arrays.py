@@ -14,27 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kgharvest.statistics.arrays import INCOMPLETE, LABELS, Codes, Flags, Floats
+from kgharvest.statistics.sides import CellKey, Side
 
 BASES = (10, 100)  # k of the cuts base:k in Table 2
-
-
-class Side(NamedTuple):
-    """An LM and setting; None for imported judgments that name none."""
-
-    model: str | None
-    setting: str | None
-
-
-class CellKey(NamedTuple):
-    """model and setting: as of a `Side`."""
-
-    relation: str
-    model: str | None
-    setting: str | None
-
-    @property
-    def side(self) -> Side:
-        return Side(self.model, self.setting)
 
 
 class StratumKey(NamedTuple):

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evaluation.evidence.arrays import CellKey, Evidence, Patterns
+from evaluation.evidence.arrays import Evidence, Patterns
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Floats
 from kgharvest.statistics.cell_rates import VerdictSample, sample_rate
 from kgharvest.statistics.cut_rates import Members, RankedStrata
 from kgharvest.statistics.incomplete_statements import CompletedVerdicts, VerdictRule
 from kgharvest.statistics.rates import Rate
+from kgharvest.statistics.sides import CellKey
 from kgharvest.statistics.verdicts import majority
 
 

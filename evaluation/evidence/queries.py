@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from annotation.judging.third_judgments import third_annotators
 from annotation.models import Adjudication, Annotator, Draw, Judgment, Round, Stratum
-from evaluation.evidence.arrays import BASES, CellKey, Draws, Evidence, Judgments, SampledHarvest, Side, StratumKey
+from evaluation.evidence.arrays import BASES, Draws, Evidence, Judgments, SampledHarvest, StratumKey
 from kgharvest.models import HarvestedTuple, HarvestJob, LanguageModel, Relation
 from kgharvest.names import shortest_names
 from kgharvest.statistics.arrays import INCOMPLETE, LABELS, VERDICTS, Codes, Floats
+from kgharvest.statistics.sides import CellKey, Side
 
 PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
 ROWS_AT_ONCE = 50_000

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence, Side
+from evaluation.evidence.arrays import Evidence
 from kgharvest.statistics.arrays import Codes, Flags
 from kgharvest.statistics.cell_rates import VerdictSample
+from kgharvest.statistics.sides import Side
 from kgharvest.statistics.statement_test import (
     SharedStatements,
     SideSample,
@@ -101,3 +102,22 @@ def shared_between(tasks: SharedTasks, accepted: VerdictSample, of_a: Codes, of_
         np.add.at(matrix, (row[is_in], column[is_in]), np.minimum(of_draw[tasks.draw_a], of_draw[tasks.draw_b])[is_in])
         sums.append(matrix)
     return SharedStatements(*sums)
+
+
+def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
+    """Return how many statements with a verdict two sides have both drawn, for each two that have."""
+    n_sides = len(evidence.sides)
+    side = evidence.side_of_cell[evidence.cell_of_draw]  # (D,)
+    drawn = np.unique(evidence.draws.task * n_sides + side)
+    drawn = drawn[evidence.is_complete[drawn // n_sides]]
+    task, side = drawn // n_sides, drawn % n_sides
+    shared = np.zeros((n_sides, n_sides), dtype=np.int64)
+    for distance in range(1, n_sides):
+        is_same = task[distance:] == task[:-distance]
+        if not is_same.any():
+            break
+        np.add.at(shared, (side[:-distance][is_same], side[distance:][is_same]), 1)
+    return {
+        frozenset((evidence.sides[a], evidence.sides[b])): int(shared[a, b])
+        for a, b in zip(*np.nonzero(shared), strict=True)
+    }

@@ -8,10 +8,9 @@ from typing import Any
 from django import forms
 
 from annotation.models import Round
-from evaluation.evidence.arrays import Side
-from evaluation.evidence.sides import Pair
 from evaluation.preregistration.plan import LONGEST_HYPOTHESIS, TEXTS, Expects, HypothesisSerializer, PlanSerializer
 from evaluation.rendering.tables import lm_and_setting
+from kgharvest.statistics.sides import Pair, Side
 
 MOST_ROWS = 60  # more comparisons are planned through the API
 NO_HYPOTHESIS = ("", "no hypothesis")

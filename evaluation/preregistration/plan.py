@@ -8,12 +8,11 @@ from typing import Any
 from django.db.models import TextChoices
 from rest_framework import serializers
 
-from evaluation.evidence.arrays import CellKey, Side
-from evaluation.evidence.sides import FEWEST_RELATIONS, Pair, compared_cells
 from evaluation.rendering.tables import lm_and_setting
 from kgharvest.api.input import FiniteField, StrictSerializer
 from kgharvest.errors import DomainError
 from kgharvest.names import UnresolvedName, resolve_name
+from kgharvest.statistics.sides import FEWEST_RELATIONS, CellKey, Pair, Side, compared_cells
 
 MOST = 100  # hypotheses, and comparisons
 LONGEST_TEXT = 5_000

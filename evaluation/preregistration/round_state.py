@@ -19,12 +19,12 @@ from annotation.rounds.builder import FrozenRound
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.models import OPTIONS
 from annotation.rounds.serializers import ModelDescription
-from evaluation.evidence.arrays import CellKey
 from evaluation.evidence.queries import cells_of_strata
 from evaluation.evidence.sampling_frame import harvest_entry
 from evaluation.reports.document import METHOD
 from kgharvest import code_version
 from kgharvest.audit.tables import canonical_json, sha256
+from kgharvest.statistics.sides import CellKey
 
 STATEMENTS_AT_ONCE = 2000
 

@@ -13,7 +13,6 @@ from django.db.models import Count
 from annotation.judging.assignment import wait_for_answers
 from annotation.models import Adjudication, Judgment, Round
 from annotation.rounds.builder import freeze_round
-from evaluation.evidence.arrays import Side
 from evaluation.preregistration.models import Preregistration
 from evaluation.preregistration.plan import completed_plan, pairs_compared, planned_sides
 from evaluation.preregistration.round_state import RoundParts, draft_parts, state_of, stored_parts
@@ -24,6 +23,7 @@ from kgharvest.audit.tables import AuditedTable, canonical_json, sha256
 from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
 from kgharvest.models import ProjectMember
+from kgharvest.statistics.sides import Side
 
 FORMAT = "kgharvest preregistration 1"
 MOST_VERSIONS = 100

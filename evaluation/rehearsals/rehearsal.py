@@ -10,7 +10,6 @@ import numpy as np
 
 from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.evidence.sides import Pair
 from evaluation.evidence.statement_comparisons import statement_comparisons
 from evaluation.rehearsals.crowd import Assumptions, Truth, draw_truth, judged
 from evaluation.rendering.tables import name_of
@@ -21,6 +20,7 @@ from kgharvest.statistics.agreement import alpha_of_counts, pairable
 from kgharvest.statistics.arrays import ACCEPTED, REJECTED, UNDECIDED, Floats
 from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.rates import SIGNIFICANCE, Rate, macro_interval
+from kgharvest.statistics.sides import Pair
 from kgharvest.statistics.statement_test import StatementDifference
 
 MOST_RUNS, FEWEST_RUNS = 100, 10

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.evidence.arrays import Side
 from evaluation.rendering.tables import ORIGINS, Document, lm_and_setting
 from evaluation.reports.sections.comparisons import sides_of
 from evaluation.reports.sections.ranks import rank_in_words, ranks_of, ties_in_words
 from evaluation.reports.sections.rates import interval_of_average
 from kgharvest.pages.number_format import counted, p_value, share_with_interval
 from kgharvest.statistics.rates import SIGNIFICANCE
+from kgharvest.statistics.sides import Side
 
 
 def finding(document: Document) -> str:

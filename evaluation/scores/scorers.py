@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import CellKey
 from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.negative_sampling import Entities, Sample, with_negatives
@@ -16,6 +15,7 @@ from evaluation.scores.rankings import average_precision, precision_recall_curve
 from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
 from kgharvest.errors import DomainError
 from kgharvest.statistics.rates import macro_average
+from kgharvest.statistics.sides import CellKey
 
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel

@@ -7,10 +7,10 @@ tasks there are. `patterns` has shape (P, C): P patterns, C labels, the number o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations_with_replacement
 from math import atanh, comb, hypot, sqrt, tanh
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import krippendorff
 import numpy as np
@@ -110,6 +110,21 @@ def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
     expected = n**2 - (n_per_label**2).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(expected > 0, 1 - n * observed / expected, np.nan)
+
+
+def agreement_of_rows(rows: Iterable[Sequence[int]]) -> dict[str, Any]:
+    """Return percent_agreement, alpha without its interval, n_units, and the reason if alpha is None.
+
+    rows: n_true, n_false, n_unjudgeable, and the number of tasks that show them.
+    """
+    table = np.array(list(rows), dtype=np.int64).reshape(-1, 4)
+    counts, n_tasks = pairable(table[:, :3], table[:, 3])
+    entry = {"percent_agreement": percent_agreement(counts, n_tasks), "n_units": int(n_tasks.sum())}
+    if not len(counts):
+        return entry | {"alpha": None, "reason": NOTHING_PAIRED}
+    [alpha] = alpha_of_counts(counts, n_tasks[np.newaxis])
+    is_defined = not np.isnan(alpha)
+    return entry | {"alpha": float(alpha) if is_defined else None, "reason": None if is_defined else ALL_ALIKE}
 
 
 class AnnotatorsInterval(NamedTuple):

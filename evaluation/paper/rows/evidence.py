@@ -10,13 +10,14 @@ import numpy as np
 
 from annotation.judging.verdicts import task_verdict
 from annotation.models import Adjudication, Annotator
-from evaluation.evidence.arrays import BASES, CellKey, Draws, Evidence, Judgments, SampledHarvest, Side, StratumKey
+from evaluation.evidence.arrays import BASES, Draws, Evidence, Judgments, SampledHarvest, StratumKey
 from evaluation.evidence.queries import LABEL_CODES, LOGARITHMS, VERDICT_CODES, renumber_annotators
 from evaluation.paper.rows.gathering import COUNTED, EXCLUDED, GOLD, LATE, SUPERSEDED
 from evaluation.paper.rows.round_facts import ROUND
 from evaluation.paper.rows.tables import BadPack, Columns, PackRows, n_rows
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.statistics.arrays import INCOMPLETE, Codes, Flags, Floats
+from kgharvest.statistics.sides import CellKey, Side
 
 THIRD = 3
 

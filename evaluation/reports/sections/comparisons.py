@@ -8,19 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import CellKey, Evidence, Side
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import Cell, DrawnVerdicts
-from evaluation.evidence.sides import (
-    FEWEST_RELATIONS,
-    Pair,
-    Planned,
-    is_planned,
-    paired_accuracies,
-    pairs_of_sides,
-    relations_of_sides,
-    shared_statements,
-)
-from evaluation.evidence.statement_comparisons import statement_comparisons
+from evaluation.evidence.statement_comparisons import shared_statements, statement_comparisons
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
 from kgharvest.pages.number_format import (
     decimals_of_points,
@@ -42,6 +32,17 @@ from kgharvest.statistics.paired_tests import (
     smallest_p,
 )
 from kgharvest.statistics.rates import SIGNIFICANCE, Rate, difference_interval
+from kgharvest.statistics.sides import (
+    FEWEST_RELATIONS,
+    CellKey,
+    Pair,
+    Planned,
+    Side,
+    is_planned,
+    paired_accuracies,
+    pairs_of_sides,
+    relations_of_sides,
+)
 from kgharvest.statistics.statement_test import StatementDifference
 
 METHOD = (

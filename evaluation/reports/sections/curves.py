@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import BASES, Evidence, SampledHarvest, Side
+from evaluation.evidence.arrays import BASES, Evidence, SampledHarvest
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
 from evaluation.evidence.judged_population import JudgedStrata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
@@ -18,6 +18,7 @@ from kgharvest.statistics.arrays import ACCEPTED, Codes
 from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.cut_rates import RankedStrata, largest_part, score_cuts
 from kgharvest.statistics.rates import accuracy_by_score
+from kgharvest.statistics.sides import Side
 
 METHOD = (
     "Accuracy against size, and of cuts: as of a cell, over what the cut takes of each stratum; none where it takes a "

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence, Side
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import Cell
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
 from evaluation.reports.sections.annotators import judged_opinions
@@ -18,6 +18,7 @@ from kgharvest.statistics.arrays import ACCEPTED, Codes, Floats
 from kgharvest.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION
 from kgharvest.statistics.partial_pooling import SimpleSample, effective_sample, pooled_rates
 from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
+from kgharvest.statistics.sides import Side
 
 METHOD = (
     "Accuracy corrected for annotators' errors: two classes, sensitivity and specificity of each annotator (Dawid and "

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import CellKey, Evidence, Side
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import DrawnVerdicts
-from evaluation.evidence.sides import FEWEST_RELATIONS, relations_of_sides
 from evaluation.evidence.statement_comparisons import statement_comparisons
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.comparisons import p_of_pair
@@ -25,6 +24,7 @@ from kgharvest.statistics.ranks import (
     rank_intervals,
     tied_with,
 )
+from kgharvest.statistics.sides import FEWEST_RELATIONS, CellKey, Side, relations_of_sides
 from kgharvest.statistics.statement_test import StatementDifference
 
 METHOD = (

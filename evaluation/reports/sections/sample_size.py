@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import ceil, sqrt
-from typing import Any, NamedTuple
+from math import ceil
+from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import CellKey, Side
 from evaluation.evidence.cells import Cell
-from evaluation.evidence.sides import Pair, compared_cells
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
 from kgharvest.pages.number_format import in_points
 from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
-from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.statistics.sample_size import (
-    difference_by_statements,
-    difference_over_relations,
     fewest_relations,
     relations_for_interval,
     relations_to_tell_apart,
     statements_to_shrink,
 )
+from kgharvest.statistics.sides import Side
 
 METHOD = (
     "Planner: statements for half an interval from the finite population of each stratum (four times as many where "
@@ -37,45 +32,6 @@ NO_SPREAD = "The difference is the same in all relations, so its spread is not k
 TOO_MANY = "More than 10,000 relations would be needed."
 ALL_JUDGED = "All tuples are judged: the interval for these relations has no width."
 SHRINK = 0.5
-
-
-class PlannedComparison(NamedTuple):
-    """Two sides of a round that is planned. unit: over what they will be tested, as in reports.
-
-    difference: the smallest that shows in four of five rounds, at best where it is over relations: if all of these
-    differ alike. None where no difference can.
-    """
-
-    name: str
-    n_relations: int
-    unit: str
-    difference: float | None
-
-    @property
-    def points(self) -> str | None:
-        return None if self.difference is None else in_points(self.difference)
-
-
-class PlannedComparisons(NamedTuple):
-    """level: below which Holm wants the smallest p. fewest_relations: with which one over relations can be below it."""
-
-    comparisons: list[PlannedComparison]
-    level: float | None
-    fewest_relations: int | None
-
-    @property
-    def rule(self) -> str:
-        """What Holm and the number of relations ask for, in plain words; empty where nothing is compared."""
-        if self.level is None:
-            return ""
-        n = len(self.comparisons)
-        several = f"{n} comparisons share one chance in twenty of a false alarm (Holm): the smallest p must be below "
-        level = f"{several}.05 / {n}." if n > 1 else "One comparison: its p must be below .05."
-        return (
-            f"{level} Over relations that takes {self.fewest_relations} of them or more. With fewer than "
-            f"{FEWEST_RELATIONS_TO_TELL}, two sides are compared by their statements, which tells about these very "
-            "relations and no others."
-        )
 
 
 def plan_entry(
@@ -152,30 +108,6 @@ def _plan_comparison(comparison: Mapping[str, Any], n_comparisons: int) -> dict[
     if comparison["n_relations"] < fewest:
         sentence += f" Fewer than {fewest} relations cannot be told apart by relations, only by their statements."
     return {**entry, "relations": relations, "reason": None, "sentence": sentence}
-
-
-def planned_comparisons(variances: Mapping[tuple[str, str, str], float]) -> PlannedComparisons:
-    """Return what the comparisons of a round that is planned can find (registries.HOOKS).
-
-    variances: of the accuracies to expect, by relation, LM and setting; those of statements that two sides share are
-    taken for apart, which asks for more.
-    """
-    pairs = list(compared_cells({CellKey(*names): variance for names, variance in variances.items()}))
-    planned = [_planned(pair, shared, len(pairs)) for pair, shared in pairs]
-    if not planned:
-        return PlannedComparisons([], None, None)
-    return PlannedComparisons(planned, SIGNIFICANCE / len(planned), fewest_relations(len(planned)))
-
-
-def _planned(pair: Pair, shared: Sequence[tuple[float, float]], n_comparisons: int) -> PlannedComparison:
-    n, variance = len(shared), sum(a + b for a, b in shared)
-    name = f"{pair.common}: {' and '.join(pair.names)}"
-    if n < FEWEST_RELATIONS_TO_TELL:
-        difference = difference_by_statements(sqrt(variance) / n, n_comparisons)
-        return PlannedComparison(name, n, "statements", difference if difference < 1 else None)
-    difference = difference_over_relations(sqrt(variance / n), n, n_comparisons)
-    is_found = difference < 1 and n >= fewest_relations(n_comparisons)
-    return PlannedComparison(name, n, "relations", difference if is_found else None)
 
 
 def plan_table(document: Document) -> Table:

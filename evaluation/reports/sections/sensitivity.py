@@ -9,7 +9,6 @@ import numpy as np
 
 from evaluation.evidence.arrays import Evidence, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
-from evaluation.evidence.sides import Pair
 from evaluation.evidence.statement_comparisons import statement_comparisons
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
@@ -27,6 +26,7 @@ from evaluation.reports.sections.leave_one_out import (
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Floats
 from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.rates import SIGNIFICANCE
+from kgharvest.statistics.sides import Pair
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.statistics.verdicts import adjudicated, unanimous, unjudgeable_as_false, where_complete
 

@@ -8,13 +8,12 @@ import pytest
 import scipy.stats
 
 from annotation.rounds.services import open_round
-from evaluation.evidence.arrays import CellKey, Side
-from evaluation.evidence.sides import Pair
 from evaluation.rendering.formats import FORMATS
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.comparisons import compare_sides, comparison_in_words
 from evaluation.reports.services import create_report
 from kgharvest.statistics.paired_tests import PairedDifference
+from kgharvest.statistics.sides import CellKey, Pair, Side
 from tests.evaluation.evidence_factory import make_evidence
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation
 

@@ -8,8 +8,6 @@ from annotation.judging.judgments import Judgment
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.limits import set_limits
 from annotation.rounds.services import close_round, edit_draft, open_draft
-from evaluation.evidence.arrays import CellKey, Side
-from evaluation.evidence.sides import Pair
 from evaluation.preregistration.deviations import Deviation, deviations, differences
 from evaluation.preregistration.report_section import METHOD as PREREGISTERED
 from evaluation.preregistration.report_section import badge, deviation_table, hypothesis_outcome
@@ -18,6 +16,7 @@ from evaluation.reports.document import METHOD, report_tables
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.services import create_report
 from kgharvest.statistics.paired_tests import holm, holm_by_family
+from kgharvest.statistics.sides import CellKey, Pair, Side
 from tests.evaluation.preregistration.planning import SIDES, freeze, make_draft, planned
 from tests.factories import judge_all
 

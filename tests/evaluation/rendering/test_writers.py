@@ -13,13 +13,14 @@ import openpyxl
 import pytest
 from django.core.management import CommandError, call_command
 
-from evaluation.evidence.arrays import CellKey, Judgments
+from evaluation.evidence.arrays import Judgments
 from evaluation.models import Report
 from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.rendering.latex import latex_text, parts_of
 from evaluation.rendering.tables import Column, Row, Table, split_rates, without_empty_columns
 from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.sections.rates import relation_table
+from kgharvest.statistics.sides import CellKey
 from tests.evaluation.evidence_factory import make_evidence
 from tests.evaluation.report_documents import TWO_SETTINGS, make_annotator, make_comparison, make_document
 from tests.factories import judge_all, make_round

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evaluation.evidence.arrays import CellKey, Judgments, SampledHarvest, Side, StratumKey
+from evaluation.evidence.arrays import Judgments, SampledHarvest, StratumKey
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.agreement import agreement_parts_table, agreement_table
@@ -19,6 +19,7 @@ from evaluation.reports.sections.sensitivity import sensitivity_entry
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED
 from kgharvest.statistics.cell_rates import population_rate, simple_interval
 from kgharvest.statistics.rates import difference_interval
+from kgharvest.statistics.sides import CellKey, Side
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
 
 T, F, U = range(3)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.evidence.arrays import CellKey, Draws, Judgments, changed_patterns, patterns_of
+from evaluation.evidence.arrays import Draws, Judgments, changed_patterns, patterns_of
 from evaluation.evidence.cells import accuracies_of, drawn_verdicts
 from evaluation.reports.sections.leave_one_out import without_each_annotator
 from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.incomplete_statements import CompletedVerdicts
+from kgharvest.statistics.sides import CellKey
 from tests.evaluation.evidence_factory import make_evidence
 
 N_ANNOTATORS, N_STATEMENTS = 7, 90

@@ -10,7 +10,6 @@ import numpy as np
 from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.evidence.judged_population import N_GROUPS, JudgedStrata
-from evaluation.evidence.sides import Pair, is_planned, pairs_of_sides, relations_of_sides
 from evaluation.evidence.statement_comparisons import SharedTasks, shared_between, shared_tasks
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
 from evaluation.reports.sections.comparisons import common_about, common_of, comparison_in_words, planned_mark
@@ -20,6 +19,7 @@ from kgharvest.statistics.judge_assisted import JudgedSample, JudgedSide, judged
 from kgharvest.statistics.judge_quality import judge_errors
 from kgharvest.statistics.paired_tests import PairedDifference, holm_by_family
 from kgharvest.statistics.rates import Rate, difference_interval
+from kgharvest.statistics.sides import Pair, is_planned, pairs_of_sides, relations_of_sides
 from kgharvest.statistics.statement_test import StatementDifference
 
 METHOD = (

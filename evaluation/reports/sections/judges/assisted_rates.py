@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence, Side
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.judged_population import JudgedStrata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
 from kgharvest.pages.number_format import counted, share
@@ -19,6 +19,7 @@ from kgharvest.statistics.judge_assisted import (
     AssistedRate,
     prediction_powered_mean,
 )
+from kgharvest.statistics.sides import Side
 
 METHOD = (
     "With a judge: people's verdicts post-stratified by what an LM says of every tuple that they were drawn from; they "

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence, Side
+from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.evidence.judged_population import JudgedStrata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
@@ -16,6 +16,7 @@ from kgharvest.statistics import sequential
 from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags
 from kgharvest.statistics.judge_assisted import JudgedSample, post_strata
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
+from kgharvest.statistics.sides import Side
 
 METHOD = sequential.METHOD
 

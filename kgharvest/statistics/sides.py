@@ -1,4 +1,4 @@
-"""Sides (LM and setting) that differ in one respect, and what is known of both in the relations they share."""
+"""Sides (LM and setting), and the pairs of sides that are compared: those that differ in one respect."""
 
 from __future__ import annotations
 
@@ -8,10 +8,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import CellKey, Evidence, Side
 from kgharvest.statistics.arrays import Floats
 
 FEWEST_RELATIONS = 2
+
+
+class Side(NamedTuple):
+    """An LM and setting; None for imported judgments that name none."""
+
+    model: str | None
+    setting: str | None
+
+
+class CellKey(NamedTuple):
+    """model and setting: as of a `Side`."""
+
+    relation: str
+    model: str | None
+    setting: str | None
+
+    @property
+    def side(self) -> Side:
+        return Side(self.model, self.setting)
 
 
 class Pair(NamedTuple):
@@ -73,22 +91,3 @@ def pairs_of_sides(sides: list[Side]) -> Iterator[Pair]:
     for a, b in combinations(sides, 2):
         if a.setting == b.setting and a.model and b.model:
             yield Pair("models", a.setting, a, b)
-
-
-def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
-    """Return how many statements with a verdict two sides have both drawn, for each two that have."""
-    n_sides = len(evidence.sides)
-    side = evidence.side_of_cell[evidence.cell_of_draw]  # (D,)
-    drawn = np.unique(evidence.draws.task * n_sides + side)
-    drawn = drawn[evidence.is_complete[drawn // n_sides]]
-    task, side = drawn // n_sides, drawn % n_sides
-    shared = np.zeros((n_sides, n_sides), dtype=np.int64)
-    for distance in range(1, n_sides):
-        is_same = task[distance:] == task[:-distance]
-        if not is_same.any():
-            break
-        np.add.at(shared, (side[:-distance][is_same], side[distance:][is_same]), 1)
-    return {
-        frozenset((evidence.sides[a], evidence.sides[b])): int(shared[a, b])
-        for a, b in zip(*np.nonzero(shared), strict=True)
-    }
