@@ -8,7 +8,7 @@ from evaluation.rendering.formats import table_csv
 from evaluation.reports.document import report_tables
 from evaluation.reports.files import FILES
 from evaluation.reports.forms import ReportForm, report_options
-from evaluation.reports.services import compute_report
+from evaluation.reports.services import prepare_report, store_report
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
@@ -43,9 +43,9 @@ class Command(DomainCommand):
             check_writable(output)
         judged = find_round(round)
         chosen = report_options({"equivalence_margin": equivalence_margin, "judge": judge}, judged)
-        report = compute_report(judged, reference=reference, **chosen)
+        report = prepare_report(judged, reference=reference, **chosen)
         content = csv_of(report.document, table) if table else FILES[file_format].bytes_of(report)
-        report.save()
+        store_report(report)
         if output:
             write_atomically(output, [content])
         else:

@@ -20,6 +20,7 @@ from evaluation.rendering.latex import latex_text, parts_of
 from evaluation.rendering.tables import Column, Row, Table, split_rates, without_empty_columns
 from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.sections.rates import relation_table
+from kgharvest.audit.models import AuditEntry
 from kgharvest.statistics.sides import CellKey
 from tests.evaluation.evidence_factory import make_evidence
 from tests.evaluation.report_documents import TWO_SETTINGS, make_annotator, make_comparison, make_document
@@ -380,6 +381,16 @@ def test_report_writes_a_file(tmp_path):
     call_command("report", "--round", "pilot", "--format", "md", "--output", str(tmp_path / "report.md"))
 
     assert (tmp_path / "report.md").read_text().startswith("# pilot")
+
+
+@pytest.mark.django_db
+def test_a_report_of_the_command_is_in_the_audit_log(tmp_path):
+    judge_all(make_round(1, name="pilot"), ["true"], ["true"], ["false"])
+
+    call_command("report", "--round", "pilot", "--output", str(tmp_path / "report.json"))
+
+    assert AuditEntry.objects.filter(action="report.made").count() == 1
+    call_command("audit", "verify")
 
 
 @pytest.mark.django_db
