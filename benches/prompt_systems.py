@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,12 +43,13 @@ from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import probe
 from kgharvest.engine.prompt_learning import lpaqa
+from kgharvest.engine.prompt_learning.learners import learn
 from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
 from kgharvest.statistics.paired_tests import PairedDifference, paired_difference
 from probing.probes.document import probe_document
 from probing.probes.facts import PARTS, ProbeRelation, relation_type
-from probing.probes.measurement import probe_records, probe_task
+from probing.probes.measurement import cells_of, measure, probe_task
 from probing.probes.tables import summary_table
 
 N_MINED = 12  # mined prompts that the LM learns from
@@ -137,6 +139,16 @@ def trained(known: list[Relation], folder: Path, steps: int) -> None:
     save(model, known, folder)
 
 
+def probe_records(
+    lm: MaskedLM, control: MaskedLM, relations: list[ProbeRelation], method: str, budget: LearningBudget
+) -> Iterator[dict]:
+    """Yield a record of the method for each relation, and one of its control: the same LM before any training."""
+    tasks = [probe_task(lm, relation) for relation in relations]
+    for cell in cells_of([method], tasks, with_control=True):
+        for measurement in measure(control if cell.is_control else lm, cell, partial(learn, budget=budget)):
+            yield measurement.record()
+
+
 def measured(
     arguments: argparse.Namespace, lm: MaskedLM, control: MaskedLM, relations: list[ProbeRelation]
 ) -> list[dict]:
@@ -144,9 +156,8 @@ def measured(
     records = read(arguments.records) if arguments.records and arguments.records.is_file() else []
     missing = [method for method in arguments.methods if method not in {record["method"] for record in records}]
     for method in missing:
-        new = list(
-            probe_records(lm, control, relations, [method], LearningBudget(arguments.iterations, arguments.epochs))
-        )
+        budget = LearningBudget(arguments.iterations, arguments.epochs)
+        new = list(probe_records(lm, control, relations, method, budget))
         p1 = np.mean([record["p1"] for record in new if not record["is_control"]])
         print(f"{method:>20} P@1 {p1:.3f}", flush=True)
         records += new

@@ -17,8 +17,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from harvest_quality import harvest_quality
+
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.embedded_lm.quality import harvest_quality
 from kgharvest.embedded_lm.world import Relation, load_world
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.compact import load_compact

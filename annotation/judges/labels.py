@@ -1,10 +1,10 @@
-"""Labels of judges: of one answer's text, of a tuple from its repeats, and of a panel from its runs."""
+"""Labels of LM judges: parsed from an answer, and per tuple by majority over repeats."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from django.db.models import Count
 
@@ -63,19 +63,6 @@ def judge_labels(run: JudgeRun) -> dict[int, str]:
     for tuple_id, label, n in rows.iterator():
         votes[tuple_id][label] = n
     return {tuple_id: most_frequent(counts) for tuple_id, counts in votes.items()}
-
-
-def panel_labels(runs: Sequence[JudgeRun]) -> dict[int, str]:
-    """Return the label of each tuple by the votes of the runs of a panel, one each, as `judge_labels` of one run.
-
-    A tuple is there if any of the runs has an answer for it.
-    """
-    labels = [judge_labels(run) for run in runs]
-    tuple_ids = {tuple_id for of_run in labels for tuple_id in of_run}
-    return {
-        tuple_id: most_frequent(Counter(of_run.get(tuple_id, UNPARSABLE) for of_run in labels))
-        for tuple_id in sorted(tuple_ids)
-    }
 
 
 def check_one_judge(run: JudgeRun) -> None:

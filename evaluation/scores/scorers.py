@@ -155,16 +155,6 @@ class ScoredSamples(NamedTuple):
         ]
 
 
-def evaluate_scores(
-    relations: Sequence[ScoredRelation],
-    scorers: Mapping[str, Scorer],
-    seed: int,
-    on_progress: Callable[[int], None] = ignore,
-) -> dict[str, Any]:
-    """Return what docs/report-json.md describes, but for the names of LM and facts. Raises BadFacts without facts."""
-    return document_of(score_samples(relations, scorers, seed, on_progress), seed)
-
-
 def score_samples(
     relations: Sequence[ScoredRelation],
     scorers: Mapping[str, Scorer],

@@ -28,17 +28,17 @@ ROWS_OF_A_PAGE = 500
 class Rows(Iterable[Row]):
     """Rows that are asked for while they are read, page by page or line by line; each reading asks anew.
 
-    label: of the progress bar, which is drawn if tqdm is there; None draws none. total: how many rows, if known.
+    label: of the progress bar, which is drawn if tqdm is there; None draws none.
     """
 
-    def __init__(self, read: Callable[[], Iterator[Row]], label: str | None = None, total: int | None = None):
-        self._read, self._label, self._total = read, label, total
+    def __init__(self, read: Callable[[], Iterator[Row]], label: str | None = None):
+        self._read, self._label = read, label
 
     def __iter__(self) -> Iterator[Row]:
         rows = self._read()
         if self._label is None or find_spec("tqdm") is None:
             return rows
-        bar: Iterable[Row] = import_module("tqdm").tqdm(rows, desc=self._label, total=self._total, disable=None)
+        bar: Iterable[Row] = import_module("tqdm").tqdm(rows, desc=self._label, disable=None)
         return iter(bar)
 
     def first(self) -> Row | None:

@@ -1,4 +1,4 @@
-"""Quality of an embedded LM: recall of the tail of a fact given its head, and precision of its harvests."""
+"""Quality of an embedded LM: recall of the tail of a fact, given its head."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kgharvest.embedded_lm.world import Entities, Phrasing, Relation
-from kgharvest.engine.harvest import harvest
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Query, filled_tokens
-from kgharvest.engine.types import HarvestParams, HarvestSpec
 
-TOP = 50
-N_SEEDS = 5
 N_PHRASINGS = 12
 BATCH_SIZE = 256
 
@@ -33,22 +29,6 @@ class TailRecall:
     precision_at_10: float
     mean_reciprocal_rank: float
     majority: float
-
-
-@dataclass(frozen=True)
-class HarvestQuality:
-    """n_true, n_misconceptions: facts and planted misconceptions among the `TOP` best harvested tuples.
-
-    warning: what the harvest said beforehand of its quality.
-    """
-
-    n_true: int
-    n_misconceptions: int
-    warning: str | None = None
-
-    @property
-    def precision(self) -> float:
-        return self.n_true / TOP
 
 
 def tail_recall(lm: LanguageModel, relation: Relation, phrasings: Sequence[Phrasing]) -> TailRecall:
@@ -110,17 +90,3 @@ def majority_recall(facts: Sequence[Entities]) -> float:
         for *head, tail in facts
     ]
     return sum(hits) / len(hits)
-
-
-def harvest_quality(
-    lm: LanguageModel, relation: Relation, prompts: Sequence[str], params: HarvestParams, setting: str = "multi"
-) -> HarvestQuality:
-    """Harvest `relation` with `prompts` and judge the best tuples by the world: what is no fact of it is false.
-
-    The first prompt is the initial one. The seed tuples are facts from all over the relation's file.
-    """
-    seeds = relation.facts[:: len(relation.facts) // N_SEEDS][:N_SEEDS]
-    spec = HarvestSpec(relation.name, tuple(prompts[:1]), seeds, setting, tuple(prompts), params)
-    result = harvest(spec, lm)
-    best = {scored.entities for scored in result.tuples[:TOP]}
-    return HarvestQuality(len(best & set(relation.facts)), len(best & set(relation.misconceptions)), result.warning)

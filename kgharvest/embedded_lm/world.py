@@ -79,9 +79,9 @@ class Relation:
         return self.statement.arity
 
 
-def load_world(folder: Path = WORLD_DIR) -> tuple[Relation, ...]:
-    """Return the relations of `folder` in the order of their names. Raises BadWorld."""
-    return tuple(load_relation(path) for path in sorted(folder.glob("*.toml")))
+def load_world() -> tuple[Relation, ...]:
+    """Return the relations of the world, sorted by name. Raises BadWorld."""
+    return tuple(load_relation(path) for path in sorted(WORLD_DIR.glob("*.toml")))
 
 
 def load_relation(path: Path) -> Relation:

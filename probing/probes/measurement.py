@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -12,8 +11,8 @@ from typing import Any, NamedTuple
 from kgharvest.engine.language_models.base import Tick
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import Fact, ProbeScores, probe, reasons_text, usable_facts
-from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask, learn
-from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
+from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask
+from kgharvest.engine.prompt_learning.registry import METHODS
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
 from kgharvest.engine.prompts.template import parse_prompts
 from probing.probes.facts import PARTS, NotProbed, ProbeRelation
@@ -144,18 +143,3 @@ def measure(
             )
             for task, result in zip(cell.tasks, learned, strict=True)
         ]
-
-
-def probe_records(
-    lm: PretrainedLM,
-    control: PretrainedLM | None,
-    relations: Sequence[ProbeRelation],
-    methods: Sequence[str],
-    budget: LearningBudget,
-) -> Iterator[dict[str, Any]]:
-    """Yield a record of each method and relation, and of its control: the same LM before any training."""
-    tasks = [probe_task(lm, relation) for relation in relations]
-    for cell in cells_of(methods, tasks, control is not None):
-        asked_lm = control if control and cell.is_control else lm
-        for measurement in measure(asked_lm, cell, partial(learn, budget=budget)):
-            yield measurement.record()

@@ -8,7 +8,7 @@ from annotation.recruiting.services import join_round
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.scores.facts import ScoredRelation
-from evaluation.scores.scorers import evaluate_scores
+from evaluation.scores.scorers import document_of, score_samples
 from tests import factories
 from tests.probing.probes.probe_factories import make_probe
 
@@ -57,9 +57,8 @@ def fill(person) -> None:
 def small_evaluation() -> dict:
     facts = [("Berlin", "Germany"), ("Paris", "France"), ("Rome", "Italy")]
     relation = ScoredRelation("capital_of", (), (), (), facts)
-    return evaluate_scores(
-        [relation], {"multi": lambda _, tuples, tick: [entities in facts for entities in tuples]}, seed=0
-    )
+    scorers = {"multi": lambda _, tuples, tick: [entities in facts for entities in tuples]}
+    return document_of(score_samples([relation], scorers, seed=0), seed=0)
 
 
 def start_page(role: str) -> str:

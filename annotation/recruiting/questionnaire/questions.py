@@ -7,7 +7,7 @@ choices, and the right one stands after "+".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from django.db import models
@@ -18,8 +18,6 @@ MOST_QUESTIONS = 20
 MOST_CHOICES = 20
 LONGEST_LINE = 300  # characters of a question or choice
 LONGEST_ANSWER = 200
-
-Answers = Mapping[str, str]  # by the key of the question; what somebody prefers not to say is not in it
 
 
 class Asked(models.TextChoices):

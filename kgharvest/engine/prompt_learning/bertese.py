@@ -21,7 +21,7 @@ from kgharvest.engine.language_models.base import EncodedPrompt, Query, Tick, To
 from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.ranking import rows_at_once
-from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
+from kgharvest.engine.types import EngineError
 
 DISTANCES_AT_ONCE = 1 << 25  # of vectors from words; 128 MB
 
@@ -160,7 +160,6 @@ def learn_rewriter(
     train: Sequence[AnsweredQuestion],
     dev: Sequence[AnsweredQuestion],
     params: BerteseParams,
-    on_progress: OnProgress = ignore,
 ) -> LearnedRewriter:
     """Return the rewriter that was best on dev; the one that changes nothing is a candidate. Raises EngineError."""
     if not train or not dev:
@@ -168,8 +167,7 @@ def learn_rewriter(
     rewriter = Rewriter(lm, params.reads_words)
     best, history, rng = deepcopy(rewriter), [accuracy(lm, rewriter, dev)], random.Random(params.seed)
     optimiser = torch.optim.AdamW(rewriter.parameters(), lr=params.learning_rate)
-    for epoch in range(params.epochs):
-        on_progress(Progress("rewriter", epoch, params.epochs))
+    for _ in range(params.epochs):
         for batch in shuffled_batches(train, params.batch_size, rng):
             ids, tails = as_tensors(lm, batch)
             loss = losses(lm, rewriter, ids, tails)

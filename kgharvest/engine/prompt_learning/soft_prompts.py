@@ -86,7 +86,6 @@ def learn_soft_prompts(
     train: UsableFacts,
     dev: UsableFacts,
     params: SoftPromptParams,
-    on_progress: OnProgress = ignore,
 ) -> LearnedSoftPrompts:
     """Return the soft prompts that were best on dev by P@1, then by likelihood; those at the start are candidates.
 
@@ -100,8 +99,7 @@ def learn_soft_prompts(
     history = [dev_score(lm, best, dev)]
     n_without_gain = 0
     rng = random.Random(params.seed)
-    for epoch in range(params.epochs):
-        on_progress(Progress("soft prompts", epoch, params.epochs))
+    for _ in range(params.epochs):
         learner.epoch(train, rng)
         score = dev_score(lm, learner.prompt_set(), dev)
         n_without_gain += 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from annotation.judges.labels import SeveralJudges, check_one_judge, judge_labels, label_of, most_frequent, panel_labels
+from annotation.judges.labels import SeveralJudges, check_one_judge, judge_labels, label_of, most_frequent
 from tests.factories import make_judge_answer, make_judge_run, make_round
 
 
@@ -70,17 +70,6 @@ def test_a_tuple_has_the_label_of_most_repeats(round):
 
     first, second, _ = (task.knowledge_tuple_id for task in round.tasks.all())
     assert judge_labels(run) == {first: "true", second: ""}
-
-
-def test_each_run_of_a_panel_has_one_vote(round):
-    runs = [
-        answered(round, "a", [["true"] * 9, ["true"]]),
-        answered(round, "b", [["false"], ["false"]]),
-        answered(round, "c", [["false"]]),
-    ]
-
-    first, second, _ = (task.knowledge_tuple_id for task in round.tasks.all())
-    assert panel_labels(runs) == {first: "false", second: ""}
 
 
 def test_answers_of_several_lms_are_no_one_judge(round):

@@ -11,7 +11,7 @@ from evaluation.models import ScoreEvaluation
 from evaluation.scores.facts import ScoredRelation, built_in_facts, facts_of_content
 from evaluation.scores.negative_sampling import with_negatives
 from evaluation.scores.score_jobs import NothingHarvested, ScoreRequest, evaluate_now
-from evaluation.scores.scorers import BadFacts, evaluate_scores
+from evaluation.scores.scorers import BadFacts, document_of, score_samples
 from kgharvest.engine.types import HarvestParams
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
@@ -70,7 +70,7 @@ def test_a_replaced_entity_comes_from_the_same_slot():
 
 
 def test_who_knows_all_has_all_and_who_knows_nothing_has_chance():
-    document = evaluate_scores(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0)
+    document = document_of(score_samples(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0), seed=0)
 
     by_name = {scorer["scorer"]: scorer for scorer in document["scorers"]}
     assert (document["n_positive"], document["n_negative"]) == (12, 12)
@@ -80,7 +80,7 @@ def test_who_knows_all_has_all_and_who_knows_nothing_has_chance():
 
 
 def test_scorers_are_compared_as_the_settings_of_a_report():
-    document = evaluate_scores(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0)
+    document = document_of(score_samples(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0), seed=0)
 
     [compared] = document["comparisons"]
     by_relation = [
@@ -109,14 +109,14 @@ def test_facts_that_prompts_were_learned_from_are_no_facts_in_any_casing():
 
 
 def test_the_same_seed_gives_the_same_figures():
-    first, second = (evaluate_scores(relations(), {"all": knows_all}, seed=5) for _ in range(2))
+    first, second = (document_of(score_samples(relations(), {"all": knows_all}, seed=5), seed=5) for _ in range(2))
 
     assert first == second
 
 
 def test_nothing_to_score_is_refused():
     with pytest.raises(BadFacts, match="no fact beside the seed tuples"):
-        evaluate_scores([], {"all": knows_all}, seed=0)
+        score_samples([], {"all": knows_all}, seed=0)
 
 
 def test_the_built_in_facts_leave_out_the_seeds():

@@ -12,7 +12,7 @@ from evaluation.models import ScoreEvaluation
 from evaluation.scores import score_jobs
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.score_jobs import ScoreRequest, queue_score_job
-from evaluation.scores.scorers import evaluate_scores
+from evaluation.scores.scorers import document_of, score_samples
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from tests.factories import make_harvest_job, make_language_model, make_relation, make_user, make_worker
@@ -32,7 +32,8 @@ def quick(monkeypatch):
     """One relation, and scores that need no LM."""
 
     def scores_document(language_model, payload, on_progress):
-        document = evaluate_scores([CAPITAL], dict.fromkeys(payload["settings"], knows_all), payload["seed"])
+        scored = score_samples([CAPITAL], dict.fromkeys(payload["settings"], knows_all), payload["seed"])
+        document = document_of(scored, payload["seed"])
         return {"facts": payload["facts"], "model": str(language_model), **document, "code_version": "1.0"}
 
     monkeypatch.setattr(score_jobs, "scores_document", scores_document)
