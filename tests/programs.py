@@ -27,7 +27,6 @@ PACKAGES = [
     "kombu.transport.filesystem",
     "krippendorff",
     "psycopg",
-    "rdflib",
     "scipy.optimize",
     "scipy.signal",
     "scipy.stats",

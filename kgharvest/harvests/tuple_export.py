@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from kgharvest.bulk.pagination import number_in
 from kgharvest.entities.tables import EntityIds
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import Cut, kept_size
+from kgharvest.knowledge.rdf import harvest_as_rdf
 from kgharvest.models import HarvestedTuple, HarvestJob, Job
 
 ROWS_AT_ONCE = 2000
@@ -107,18 +109,6 @@ def _with_json_lists(row: dict[str, Any]) -> dict[str, Any]:
     return row | {column: as_json(row[column]) for column in lists if column in row}
 
 
-def _as_ntriples(job: HarvestJob, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    from kgharvest.knowledge.rdf import as_ntriples  # rdflib takes half a second to load
-
-    return as_ntriples(job, rows)
-
-
-def _as_turtle(job: HarvestJob, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    from kgharvest.knowledge.rdf import as_turtle
-
-    return as_turtle(job, rows)
-
-
 as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -131,6 +121,6 @@ class ExportFormat(NamedTuple):
 EXPORT_FORMATS = {
     "jsonl": ExportFormat("JSONL", "application/jsonl; charset=utf-8", _as_jsonl),
     "csv": ExportFormat("CSV", "text/csv; charset=utf-8", _as_csv),
-    "nt": ExportFormat("N-Triples", "application/n-triples", _as_ntriples),
-    "ttl": ExportFormat("Turtle", "text/turtle; charset=utf-8", _as_turtle),
+    "nt": ExportFormat("N-Triples", "application/n-triples", partial(harvest_as_rdf, "nt")),
+    "ttl": ExportFormat("Turtle", "text/turtle; charset=utf-8", partial(harvest_as_rdf, "ttl")),
 }
