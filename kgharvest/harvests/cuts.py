@@ -53,16 +53,15 @@ class Cut:
             case "share":
                 return ceil(round(self.value * len(scores), 9))  # 0.55 of 100 is 55
             case "base":
-                return _at_least(scores, self._base_score(scores) + log(0.1))
+                if len(scores) < self.value:
+                    raise BadCut(
+                        f"The cut {self} needs {self.value:g} tuples but there are {len(scores)}; use a smaller base."
+                    )
+                return _at_least(scores, scores[int(self.value) - 1] + log(0.1))
             case "score":
                 return _at_least(scores, self.value)
             case _:
                 raise BadCut(f"The cut {self} rests on judgments of one harvest, not on scores alone.")
-
-    def _base_score(self, scores: Sequence[float]) -> float:
-        if len(scores) < self.value:
-            raise BadCut(f"The cut {self} needs {self.value:g} tuples but there are {len(scores)}; use a smaller base.")
-        return scores[int(self.value) - 1]
 
 
 def _at_least(scores: Sequence[float], threshold: float) -> int:

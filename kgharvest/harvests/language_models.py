@@ -93,8 +93,10 @@ def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
         _check_revision(name, revision)
         return _loadable(name)
     if not revision:
-        if known := _known_or_embedded(name):
-            return known
+        loadable = LanguageModel.objects.filter(revision="", is_loadable=True)
+        known = loadable.filter(name=name).first() if "\0" not in name else None  # PostgreSQL looks up no NUL
+        if known or name in EMBEDDED_LMS:
+            return known or _loadable(name)
         if folder := _folder_below_roots(name):
             return _loadable(folder)
     name, revision = split_revision(name, revision)
@@ -105,12 +107,6 @@ def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
         )
     _check_revision(name, revision)
     return _loadable(name, revision)
-
-
-def _known_or_embedded(name: str) -> LanguageModel | None:
-    loadable = LanguageModel.objects.filter(revision="", is_loadable=True)
-    known = loadable.filter(name=name).first() if "\0" not in name else None  # PostgreSQL looks up no NUL
-    return known or (_loadable(name) if name in EMBEDDED_LMS else None)
 
 
 def _folder_below_roots(name: str) -> str | None:
@@ -205,7 +201,11 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
 
     random_seed: of weights that take the place of its own, for a control that knows nothing.
     """
-    _use_threads(1 if language_model.name in EMBEDDED_LMS else None)
+    import torch
+
+    default = _default_number_of_threads()  # asked before it is changed for the first time
+    # The embedded LMs are so small that more than one thread slows them down.
+    torch.set_num_threads(1 if language_model.name in EMBEDDED_LMS else default)
     name = in_words(str(language_model), device, dtype)
     if random_seed is not None:
         name += f", random weights ({random_seed})"
@@ -237,15 +237,8 @@ def _make_room(device: str) -> None:
         gc.collect()  # their modules refer to each other
 
 
-def _use_threads(n: int | None) -> None:
-    """Let torch use `n` threads, None its own number: LMs as small as the embedded ones lose by more than one."""
-    import torch
-
-    torch.set_num_threads(n or _own_number_of_threads())
-
-
 @cache
-def _own_number_of_threads() -> int:
+def _default_number_of_threads() -> int:
     import torch
 
     return torch.get_num_threads()

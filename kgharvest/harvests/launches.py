@@ -299,7 +299,10 @@ def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
     n_unfinished = counts[Job.Status.QUEUED] + counts[Job.Status.RUNNING]
     if not n_unfinished:
         return LaunchProgress(counts, None, None)
-    per_minute = _pace(launch, now)
+    latest = launch.jobs.succeeded().filter(started_at__isnull=False).order_by("-finished_at")
+    starts = list(latest.values_list("started_at", flat=True)[:JOBS_FOR_A_PACE])
+    elapsed_s = (now - min(starts)).total_seconds() if starts else 0
+    per_minute = 60 * len(starts) / elapsed_s if elapsed_s > 0 else None
     return LaunchProgress(counts, per_minute, _seconds_left(launch, per_minute, now))
 
 
@@ -315,14 +318,6 @@ def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> fl
         return at_pace
     estimate = _estimate(waiting, workers.n_processes(now))
     return estimate.seconds if estimate.is_complete else at_pace
-
-
-def _pace(launch: Launch, now: datetime) -> float | None:
-    """Return the harvests a minute since the latest few began; None before the first has ended."""
-    latest = launch.jobs.succeeded().filter(started_at__isnull=False).order_by("-finished_at")
-    starts = list(latest.values_list("started_at", flat=True)[:JOBS_FOR_A_PACE])
-    elapsed_s = (now - min(starts)).total_seconds() if starts else 0
-    return 60 * len(starts) / elapsed_s if elapsed_s > 0 else None
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------

@@ -27,12 +27,10 @@ class StoredScores(Sequence[float]):
     def __getitem__(self, index: int) -> float:
         number, offset = divmod(index, BLOCK)
         if number not in self._blocks:
-            self._blocks[number] = self._read(number * BLOCK)
+            start = number * BLOCK
+            block = self.job.tuples.filter(rank__gt=start, rank__lte=start + BLOCK).order_by("rank")
+            self._blocks[number] = list(block.values_list("score", flat=True))
         return self._blocks[number][offset]
-
-    def _read(self, start: int) -> list[float]:
-        block = self.job.tuples.filter(rank__gt=start, rank__lte=start + BLOCK).order_by("rank")
-        return list(block.values_list("score", flat=True))
 
 
 class RankedTuples:

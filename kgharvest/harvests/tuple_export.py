@@ -51,16 +51,11 @@ def export_tuples(
         raise DomainError(
             "NothingToExport", f"Job {job.pk} is {job.status}; only a job that has succeeded has tuples to export."
         )
-    rows = _export_rows(job, kept_size(job, cut), included)
-    return EXPORT_FORMATS[file_format].write(job, rows)
-
-
-def _export_rows(job: HarvestJob, size: int, included: Included) -> Iterator[dict[str, Any]]:
     columns = ("rank", "knowledge_tuple__entities", "surface", "score", "mtl", "knowledge_tuple__corrected_entities")
     presentable = job.tuples.presentable(included.hidden, included.sensitive)
-    tuples = presentable.filter(rank__lte=size).order_by("rank").values_list(*columns)
+    tuples = presentable.filter(rank__lte=kept_size(job, cut)).order_by("rank").values_list(*columns)
     rows = (_row(job, *columns_of_tuple) for columns_of_tuple in tuples.iterator(chunk_size=ROWS_AT_ONCE))
-    return _with_ids(job, rows)
+    return EXPORT_FORMATS[file_format].write(job, _with_ids(job, rows))
 
 
 def _with_ids(job: HarvestJob, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -80,18 +75,15 @@ def exported(job: HarvestJob, found: Iterable[HarvestedTuple]) -> list[dict[str,
 
 
 def _row(job: HarvestJob, *columns: Any) -> dict[str, Any]:
+    """Return the row of a tuple. "original": what the LM said, if somebody has corrected it."""
     rank, entities, surface, score, mtl, corrected = columns
     cell = {"relation": job.relation.name, "model": job.language_model.name, "setting": job.setting}
     score = score if job.is_scored else None
     row = {**cell, "rank": rank, "entities": entities, "surface": surface, "score": score, "mtl": mtl}
-    return {**row, "job": job.fingerprint, **_correction(surface, corrected)}
-
-
-def _correction(surface: list[str], corrected: list[str] | None) -> dict[str, list[str]]:
-    """Return the fields of a tuple that a correction changes, none without one. "original" is what the LM said."""
-    if corrected is None:
-        return {}
-    return {"entities": [entity.casefold() for entity in corrected], "surface": corrected, "original": surface}
+    row["job"] = job.fingerprint
+    if corrected is not None:
+        row |= {"entities": [entity.casefold() for entity in corrected], "surface": corrected, "original": surface}
+    return row
 
 
 def _as_jsonl(job: HarvestJob, rows: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -181,16 +181,13 @@ def launch_new(request: HttpRequest) -> HttpResponse:
             project = chosen_project(form, request)
             plan = plan_launch(form.requests(), timezone.now(), form.cleaned_data["again"], request.user, project)
             if "preview" not in request.POST:
-                return redirect(_page_of_launch(start_launch(plan, request.user).launch))
+                launch = start_launch(plan, request.user).launch
+                jobs = launch.jobs.all()[:2]
+                return redirect(jobs[0] if len(jobs) == 1 else launch)
         except (DomainError, EngineError) as refusal:
             form.add_error(None, str(refusal))
     context = {"form": form, "plan": plan, "sets": form.choices_by_set()}
     return render(request, "kgharvest/harvests/launch_new.html", context)
-
-
-def _page_of_launch(launch: Launch):
-    jobs = launch.jobs.all()[:2]
-    return jobs[0] if len(jobs) == 1 else launch
 
 
 @researcher_required

@@ -164,7 +164,7 @@ def queue_rows(now: datetime) -> list[QueueRow]:
 
 
 def to_json(row: WorkerRow) -> dict[str, Any]:
-    """Return a worker as the API and `workers --json` tell of it."""
+    """Return a worker as in the API and `workers --json`. A job's id is only for those who may see the job."""
     worker = row.worker
     return {
         "id": worker.pk,
@@ -175,7 +175,16 @@ def to_json(row: WorkerRow) -> dict[str, Any]:
         "language_models": worker.language_models,
         "queues": worker.queues,
         "n_processes": worker.n_processes,
-        "jobs": [_job_to_json(shown) for shown in row.jobs],
+        "jobs": [
+            {
+                "id": shown.job.pk if shown.is_visible else None,
+                "kind": shown.job.kind,
+                "stage": shown.job.stage,
+                "done": shown.job.done,
+                "total": shown.job.total,
+            }
+            for shown in row.jobs
+        ],
         "jobs_last_hour": row.throughput.n_jobs,
         "tuples_last_hour": row.throughput.n_tuples,
         "busy_s_last_hour": round(row.throughput.busy_s, 1),
@@ -184,10 +193,3 @@ def to_json(row: WorkerRow) -> dict[str, Any]:
         "seen_at": worker.seen_at,
         "left_at": worker.left_at,
     }
-
-
-def _job_to_json(shown: ShownJob) -> dict[str, Any]:
-    """Return how far a job is; its id only to those who may see it."""
-    job = shown.job
-    told = {"kind": job.kind, "stage": job.stage, "done": job.done, "total": job.total}
-    return {"id": job.pk if shown.is_visible else None, **told}

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, getnode
@@ -85,7 +86,7 @@ def forget_gone(now: datetime) -> None:
 
 
 def register(spec: WorkerSpec, now: datetime) -> None:
-    """Give this process's worker the row of its name; that of name-2 and so on where another living worker has it."""
+    """Give this process's worker the row of its name, or of name-2 and so on if another living worker has it."""
     fields = {
         "token": TOKEN,
         "host": socket.gethostname()[:200],
@@ -100,21 +101,15 @@ def register(spec: WorkerSpec, now: datetime) -> None:
         "is_draining": False,
         "left_at": None,
     }
-    number = 1
-    while not _take_row(_numbered(spec.name, number), fields):
-        number += 1
-
-
-def _numbered(name: str, number: int) -> str:
-    """Return "celery@host", "celery-2@host", ..."""
-    if number == 1:
-        return name[:200]
-    first, at, host = name.partition("@")
-    return f"{first}-{number}{at}{host}"[:200]
+    first, at, host = spec.name.partition("@")
+    for number in count(1):
+        suffix = f"-{number}" if number > 1 else ""  # celery@host, celery-2@host, ...
+        if _take_row(f"{first}{suffix}{at}{host}"[:200], fields):
+            return
 
 
 def _take_row(name: str, fields: Mapping) -> bool:
-    """Make the row of that name this worker's, unless it is that of another one that is alive."""
+    """Return whether this worker took the row of that name, which must not belong to another living worker."""
     row = Worker.objects.filter(name=name).first()
     if row is None:
         try:
@@ -123,16 +118,12 @@ def _take_row(name: str, fields: Mapping) -> bool:
         except IntegrityError:
             return False
         return True
-    if is_alive(row, fields["seen_at"]) and not _has_died_here(row):
+    # A process of this machine can be looked for. Its worker is gone if it does not run, or is this process.
+    is_of_this_machine = row.pid and row.token and row.token.bytes[:8] == TOKEN.bytes[:8]
+    has_ended = is_of_this_machine and (row.pid == os.getpid() or not is_running(row.pid))
+    if is_alive(row, fields["seen_at"]) and not has_ended:
         return False
     return bool(Worker.objects.filter(pk=row.pk, token=row.token, seen_at=row.seen_at).update(**fields))
-
-
-def _has_died_here(worker: Worker) -> bool:
-    """Return whether the worker was a process that this one would see and does not, or was this one."""
-    if not worker.token or worker.token.bytes[:8] != TOKEN.bytes[:8] or not worker.pid:
-        return False
-    return worker.pid == os.getpid() or not is_running(worker.pid)
 
 
 def leave(now: datetime) -> None:

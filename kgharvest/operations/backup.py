@@ -104,7 +104,8 @@ def restore(path: Path, replace: bool = False) -> Manifest:
                     "This installation is not empty, and all it has would be lost; back it up, then add --replace.",
                 )
             for name, sha256 in manifest.files.items():
-                _extract(archive, name, folder / name)
+                with archive.open(name) as source, (folder / name).open("xb") as file:
+                    shutil.copyfileobj(source, file, PIECE)
                 if _sha256(folder / name) != sha256:
                     raise _damaged(path, f"{name} is not what was written")
             with _key_put_in_place(folder / SECRET_KEY if SECRET_KEY in manifest.files else None):
@@ -180,11 +181,6 @@ def _workplace(parent: Path) -> Iterator[Path]:
     """A folder on the disk of `parent`, readable by its owner alone, which is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix=".kgharvest-", dir=parent) as folder:
         yield Path(folder)
-
-
-def _extract(archive: zipfile.ZipFile, name: str, target: Path) -> None:
-    with archive.open(name) as source, target.open("xb") as file:
-        shutil.copyfileobj(source, file, PIECE)
 
 
 def _sha256(file: Path) -> str:

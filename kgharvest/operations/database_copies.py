@@ -44,7 +44,13 @@ END $$;
 
 def copy_to(path: Path) -> dict[str, int]:
     """Write the database as it is at one moment to `path`; return the number of rows of each table then."""
-    return _copy_sqlite(path) if connection.vendor == "sqlite" else _dump_postgresql(path)
+    if connection.vendor != "sqlite":
+        return _dump_postgresql(path)
+    # All pages are read in one transaction, beside which others write on (WAL).
+    with _opened(connection.settings_dict["NAME"]) as database, _opened(path) as copy:
+        database.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        return _count_rows(copy.cursor(), _sqlite_tables(copy))
 
 
 def restore_from(path: Path, rows: dict[str, int]) -> None:
@@ -62,12 +68,11 @@ def is_empty() -> bool:
     """Return whether nothing would be lost with the database."""
     tables = set(connection.introspection.table_names()) - NOTHING_OF_VALUE
     with connection.cursor() as cursor:
-        return not any(_has_rows(cursor, table) for table in tables)
-
-
-def _has_rows(cursor, table: str) -> bool:
-    cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {connection.ops.quote_name(table)})")  # noqa: S608 - names of tables
-    return bool(cursor.fetchone()[0])
+        for table in tables:
+            cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {connection.ops.quote_name(table)})")  # noqa: S608
+            if cursor.fetchone()[0]:
+                return False
+    return True
 
 
 def _count_rows(cursor, tables: list[str]) -> dict[str, int]:
@@ -90,14 +95,6 @@ def _opened(path: Path | str) -> Iterator[sqlite3.Connection]:
 def _sqlite_tables(database: sqlite3.Connection) -> list[str]:
     rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
     return [name for (name,) in rows]
-
-
-def _copy_sqlite(path: Path) -> dict[str, int]:
-    """All pages are read in one transaction, beside which others write on (WAL)."""
-    with _opened(connection.settings_dict["NAME"]) as database, _opened(path) as copy:
-        database.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
-        return _count_rows(copy.cursor(), _sqlite_tables(copy))
 
 
 def _restore_sqlite(path: Path, rows: dict[str, int]) -> None:

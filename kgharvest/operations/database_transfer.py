@@ -65,7 +65,9 @@ def copy_database(
         with _snapshot(source), _one_transaction(destination):
             _empty(destination, tables)
             copied = [_copy(model, source, destination, on_table) for model in tables.in_order]
-            _reset_sequences(destination, tables)
+            with destination.cursor() as cursor:  # new rows are numbered after those that were copied
+                for statement in destination.ops.sequence_reset_sql(no_style(), tables.in_order):
+                    cursor.execute(statement)
             _compare(copied, destination, tables)
     return copied
 
@@ -158,7 +160,8 @@ def _refuse_other_tables(database: BaseDatabaseWrapper) -> None:
     if others := tables - {model._meta.db_table for model in _models()} - {MIGRATIONS}:
         raise DomainError(
             "TransferRefused",
-            f"The {database.alias} has tables of other programs: {', '.join(sorted(others))}; move or drop them.",
+            f"The {database.alias} has tables that are not kgharvest's: {', '.join(sorted(others))}; "
+            "move or drop them.",
         )
 
 
@@ -305,13 +308,6 @@ def _prepared(fields: Sequence[Field], rows: Iterable[Row], destination: BaseDat
 
     for row in rows:
         yield [prepared(field, value) for field, value in zip(fields, row, strict=True)]
-
-
-def _reset_sequences(destination: BaseDatabaseWrapper, tables: _Tables) -> None:
-    """Have the next row of each table numbered after those that were copied."""
-    with destination.cursor() as cursor:
-        for statement in destination.ops.sequence_reset_sql(no_style(), tables.in_order):
-            cursor.execute(statement)
 
 
 def _compare(copied: Sequence[CopiedTable], destination: BaseDatabaseWrapper, tables: _Tables) -> None:

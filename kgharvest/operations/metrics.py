@@ -85,15 +85,12 @@ class DatabaseCollector:
         except (DatabaseError, InterfaceError):
             readings = []
         is_up = Reading("kgharvest_database_up", "1 if the database answers.", (), {(): bool(readings)})
-        return map(_metric, [is_up, *readings])
-
-
-def _metric(reading: Reading) -> Metric:
-    family = CounterMetricFamily if reading.is_total else GaugeMetricFamily
-    metric = family(reading.name, reading.help, labels=reading.labels)
-    for labels, value in reading.values.items():
-        metric.add_metric(labels, value)
-    return metric
+        for reading in [is_up, *readings]:
+            family = CounterMetricFamily if reading.is_total else GaugeMetricFamily
+            metric = family(reading.name, reading.help, labels=reading.labels)
+            for labels, value in reading.values.items():
+                metric.add_metric(labels, value)
+            yield metric
 
 
 def job_metrics(now: datetime) -> Iterable[Reading]:

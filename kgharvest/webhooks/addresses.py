@@ -7,7 +7,6 @@ later leads nowhere else.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -38,7 +37,11 @@ class Target(NamedTuple):
 def resolve(url: str) -> Target:
     """Return where `url` leads now. Raises BadAddress if nothing may be sent there, OSError if its name is unknown."""
     scheme, host, port, path = split(url)
-    addresses = list(_addresses(host, port))
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:  # a part between two dots is empty or too long
+        raise BadAddress(f"{host!r:.80} is no name of a host.") from None
+    addresses = [ip_address(str(socket_address[0]).partition("%")[0]) for *_, socket_address in found]
     for address in addresses:
         if not is_allowed(address):
             raise BadAddress(
@@ -67,15 +70,6 @@ def split(url: str) -> tuple[str, str, int, str]:
         raise BadAddress("Leave user and password out of the address; they would be stored in plain text.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return scheme, host, port or (443 if scheme == "https" else 80), path
-
-
-def _addresses(host: str, port: int) -> Iterator[Address]:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError:  # a part between two dots is empty or too long
-        raise BadAddress(f"{host!r:.80} is no name of a host.") from None
-    for *_, socket_address in found:
-        yield ip_address(str(socket_address[0]).partition("%")[0])
 
 
 def is_allowed(address: Address) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
@@ -72,13 +72,9 @@ def wait_after(n_tries: int) -> timedelta:
 
 def send(deliveries: Sequence[Delivery]) -> None:
     """Make one try of each, at the same time; store how each went."""
-    for delivery, answer in _answers(deliveries):
-        _store(delivery, answer, timezone.now())
-
-
-def _answers(deliveries: Sequence[Delivery]) -> Iterator[tuple[Delivery, Answer]]:
     with ThreadPoolExecutor(SENT_AT_ONCE) as pool:
-        yield from zip(deliveries, pool.map(_try_once, deliveries), strict=True)
+        for delivery, answer in zip(deliveries, pool.map(_try_once, deliveries), strict=True):
+            _store(delivery, answer, timezone.now())
 
 
 def _try_once(delivery: Delivery) -> Answer:
@@ -100,11 +96,8 @@ def _store(delivery: Delivery, answer: Answer, now: datetime) -> None:
     elif now >= delivery.give_up_at:
         fields |= {"state": Delivery.State.FAILED}
     Delivery.objects.filter(pk=delivery.pk, state=Delivery.State.WAITING).update(**fields)
-    if not answer.is_success:
-        _note_failure(webhook, now)
-
-
-def _note_failure(webhook: Webhook, now: datetime) -> None:
+    if answer.is_success:
+        return
     if webhook.failing_since is None:
         Webhook.objects.filter(pk=webhook.pk).update(failing_since=now)
     elif webhook.disabled_at is None and now - webhook.failing_since >= GIVE_UP_AFTER:
