@@ -97,17 +97,15 @@ def _profile(rows: Iterable[tuple], thirds: Mapping[int, ThirdJudgment]) -> Prof
 
     Agreement is that of the first two, as in reports: a third judgment is compared with none.
     """
-    return profile_of(
-        [_with_first_two(JudgmentRow(*row), annotator, thirds.get(task)) for annotator, task, *row in rows]
-    )
-
-
-def _with_first_two(row: JudgmentRow, annotator: int, third: ThirdJudgment | None) -> JudgmentRow:
-    if third is None:
-        return row
-    if third.annotator == annotator:
-        return row._replace(n_same=0, n_others=0)
-    return row._replace(n_same=row.n_same - (row.label == third.label), n_others=row.n_others - 1)
+    judgments = []
+    for annotator, task, *columns in rows:
+        row, third = JudgmentRow(*columns), thirds.get(task)
+        if third and third.annotator == annotator:
+            row = row._replace(n_same=0, n_others=0)
+        elif third:
+            row = row._replace(n_same=row.n_same - (row.label == third.label), n_others=row.n_others - 1)
+        judgments.append(row)
+    return profile_of(judgments)
 
 
 def _label_totals(profiles: Iterable[Profile]) -> Counter[str]:

@@ -45,8 +45,20 @@ def attention_flags(
     if len(judgments) < MIN_JUDGMENTS:
         return []
     level = FALSE_ALARMS / max(1, n_annotators)
-    runs = _straight_line(judgments, level) if is_order_random else ""
-    return [phrase for phrase in (_too_fast(judgments), runs, _below_chance(judgments, level)) if phrase]
+    flags = []
+    speed = reading_speed(judgments)
+    if speed is not None and speed > FASTEST_READING:
+        flags.append(
+            f"half of the statements judged faster than {FASTEST_READING:.0f} characters a second, than anybody reads"
+        )
+    labels = [judgment.label for judgment in judgments]
+    if is_order_random and chance_of_longest_run(labels) < level:
+        flags.append(
+            f"{longest_run(labels)} equal labels in a row, which their own labels in another order would hardly give"
+        )
+    if below_chance := _below_chance(judgments, level):
+        flags.append(below_chance)
+    return flags
 
 
 # -- speed -------------------------------------------------------------------------------------------------------------
@@ -63,13 +75,6 @@ def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
     return median(judgment.n_characters / max(judgment.seconds or 0.0, 0.001) for judgment in timed)
 
 
-def _too_fast(judgments: Sequence[JudgmentSigns]) -> str:
-    speed = reading_speed(judgments)
-    if speed is None or speed <= FASTEST_READING:
-        return ""
-    return f"half of the statements judged faster than {FASTEST_READING:.0f} characters a second, than anybody reads"
-
-
 # -- straight-lining ---------------------------------------------------------------------------------------------------
 
 
@@ -81,18 +86,8 @@ def chance_of_longest_run(labels: Sequence[str]) -> float:
     m / n * (m - 1) / (n - 1) * ... of `length` factors. Their sum, over all labels, bounds the chance (Bonferroni).
     """
     length, n = longest_run(labels), len(labels)
-    return min(1.0, sum(_mean_runs(length, m, n) for m in Counter(labels).values()))
-
-
-def _mean_runs(length: int, m: int, n: int) -> float:
-    return (n - m + 1) * prod((m - i) / (n - i) for i in range(length)) if length <= m else 0.0
-
-
-def _straight_line(judgments: Sequence[JudgmentSigns], level: float) -> str:
-    labels = [judgment.label for judgment in judgments]
-    if chance_of_longest_run(labels) >= level:
-        return ""
-    return f"{longest_run(labels)} equal labels in a row, which their own labels in another order would hardly give"
+    counts = [m for m in Counter(labels).values() if m >= length]
+    return min(1.0, sum((n - m + 1) * prod((m - i) / (n - i) for i in range(length)) for m in counts))
 
 
 # -- agreement ---------------------------------------------------------------------------------------------------------
@@ -156,17 +151,13 @@ def pasted_texts(texts: Iterable[tuple[int, str]]) -> dict[int, int]:
     annotator writes again and again.
     """
     writers: dict[str, set[int]] = defaultdict(set)
-    normalized = [(annotator, _letters(text)) for annotator, text in texts]
+    normalized = [(annotator, "".join(filter(str.isalnum, text.casefold()))) for annotator, text in texts]
     for annotator, letters in normalized:
         writers[letters].add(annotator)
     shared = Counter(
         annotator for annotator, letters in normalized if len(letters) >= SHORTEST_PASTED and len(writers[letters]) > 1
     )
     return dict(shared)
-
-
-def _letters(text: str) -> str:
-    return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
 def pasted_flag(n_pasted: int) -> list[str]:

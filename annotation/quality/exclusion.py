@@ -31,16 +31,8 @@ EXCLUSIONS = AuditedTable(Exclusion, "annotator__code", "reason", "excluded_at",
 REINSTATEMENTS = AuditedTable(Exclusion, "reinstated_at", condition=~Q(reinstated_at=None))
 
 
-class NotExcluded(DomainError):
-    """Reinstating somebody who counts."""
-
-
 class BeingReinstated(DomainError):
     """Excluding somebody whose reinstatement has not ended."""
-
-
-class NoReason(DomainError):
-    """Excluding somebody without saying why."""
 
 
 class _Moved(NamedTuple):
@@ -55,11 +47,11 @@ def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict |
     """Take all judgments of the annotator out of the count; their tasks want another judgment instead.
 
     effect: what was shown before (exclusion_effect), kept with the decision. Their leases go back. Excluding again
-    goes on with an exclusion that was interrupted. Raises NotAllowed, NoReason, BeingReinstated.
+    goes on with an exclusion that was interrupted. Raises NotAllowed, BeingReinstated, or DomainError NoReason.
     """
     check_may(by, Action.WORK, annotator.round.project)
     if not reason.strip():
-        raise NoReason(f"Say why {annotator.code} is excluded; the reason stays with the decision.")
+        raise DomainError("NoReason", f"Say why {annotator.code} is excluded; the reason stays with the decision.")
     exclusion = _decide_exclusion(annotator, reason.strip(), by, effect or {})
     for chunk in _chunks(Judgment.objects.counted().filter(annotator=annotator)):
         _take_out(exclusion, chunk)
@@ -70,7 +62,7 @@ def reinstate_annotator(annotator: Annotator, by=None) -> Exclusion:
     """Count an excluded annotator's judgments again wherever their slot is still free, then let them go on.
 
     Where somebody else has filled the slot or is assigned it, the judgment is kept but stays uncounted: exactly k.
-    Raises NotAllowed, NotExcluded.
+    Raises NotAllowed, or DomainError NotExcluded.
     """
     check_may(by, Action.WORK, annotator.round.project)
     exclusion = _decide_reinstatement(annotator, by)
@@ -112,10 +104,10 @@ def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Ex
 def _decide_reinstatement(annotator: Annotator, by) -> Exclusion:
     annotator = _lock(annotator)
     if annotator.status != Annotator.Status.EXCLUDED:
-        raise NotExcluded(f"{annotator.code} is not excluded.")
+        raise DomainError("NotExcluded", f"{annotator.code} is not excluded.")
     is_in_force = annotator.exclusions.filter(reinstated_at=None).exists()
     if is_in_force and Withdrawal.objects.filter(annotator=annotator).exists():
-        raise NotExcluded(f"{annotator.code} has withdrawn; what they said stays out.")
+        raise DomainError("NotExcluded", f"{annotator.code} has withdrawn; what they said stays out.")
     is_new = annotator.exclusions.filter(reinstated_at=None).update(reinstated_at=timezone.now(), reinstated_by=by)
     exclusion = annotator.exclusions.first()
     if is_new:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -57,9 +57,16 @@ def exclusion_effect(annotator: Annotator) -> dict[str, Any]:
     counted = Judgment.objects.counted().filter(annotator=annotator).order_by()
     rows = counted.values_list("label", *_task_columns()).annotate(n=Count("pk"))
     n_by_task = {_JudgedTask(*row): n for *row, n in rows}
+    changes: Counter[tuple[str, str]] = Counter()
+    for task, n in n_by_task.items():
+        changes[task.outcome, task.outcome_without(annotator.round)] += n
     return {
         "n_judgments": sum(n_by_task.values()),
-        "changes": _changes(annotator.round, n_by_task),
+        "changes": [
+            {"before": before, "after": after, "n": n}
+            for (before, after), n in sorted(changes.items())
+            if before != after
+        ],
         "cells": _cells(annotator),
         "agreement": _agreement(annotator, n_by_task),
     }
@@ -67,15 +74,6 @@ def exclusion_effect(annotator: Annotator) -> dict[str, Any]:
 
 def _task_columns() -> list[str]:
     return [f"task__{name}" for name in _JudgedTask._fields[1:]]
-
-
-def _changes(round: Round, n_by_task: Mapping[_JudgedTask, int]) -> list[dict[str, Any]]:
-    changes: Counter[tuple[str, str]] = Counter()
-    for task, n in n_by_task.items():
-        changes[task.outcome, task.outcome_without(round)] += n
-    return [
-        {"before": before, "after": after, "n": n} for (before, after), n in sorted(changes.items()) if before != after
-    ]
 
 
 def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> dict[str, Any]:
@@ -100,7 +98,10 @@ def _cells(annotator: Annotator) -> list[dict[str, Any]]:
     round = annotator.round
     counts = stratum_counts(round)
     counts_without = deepcopy(counts)
-    for stratum, task, n in _drawn_and_judged(annotator):
+    counted = Judgment.objects.counted().filter(annotator=annotator, task__draws__stratum__round=round).order_by()
+    rows = counted.values_list("task__draws__stratum", "label", *_task_columns()).annotate(n=Count("pk"))
+    for stratum, *row, n in rows:
+        task = _JudgedTask(*row)
         k = max(task.n_wanted, round.least_k)
         labels, outcomes = counts_without[stratum]
         labels[*task.counts, k] -= n
@@ -113,13 +114,6 @@ def _cells(annotator: Annotator) -> list[dict[str, Any]]:
         dict(zip(("relation", "model", "setting"), names, strict=True)) | {"before": before[n], "after": after[n]}
         for n, (names, _) in enumerate(cells)
     ]
-
-
-def _drawn_and_judged(annotator: Annotator) -> Iterator[tuple[int, _JudgedTask, int]]:
-    counted = Judgment.objects.counted().filter(annotator=annotator, task__draws__stratum__round=annotator.round)
-    columns = ("task__draws__stratum", "label", *_task_columns())
-    for stratum, *row, n in counted.order_by().values_list(*columns).annotate(n=Count("pk")):
-        yield stratum, _JudgedTask(*row), n
 
 
 def _accuracies(

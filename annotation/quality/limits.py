@@ -20,10 +20,6 @@ LAST_JUDGMENTS = 500  # time and runs are looked at over so many of an annotator
 CHECK_LIMITS_EVERY = 10  # judgments of an annotator
 
 
-class CannotPause(DomainError):
-    """Pausing or resuming an annotator who is not active or not paused."""
-
-
 def enforce_limits(annotator: Annotator) -> None:
     """Pause the annotator if their last judgments, or all their answers to gold, exceed a limit of the round.
 
@@ -81,13 +77,13 @@ def limits_sentence(limits: Limits) -> str:
 def pause_annotator(annotator: Annotator, by=None) -> None:
     """Hand out nothing more to the annotator; what is assigned to them is still taken.
 
-    Raises NotAllowed, CannotPause.
+    Raises NotAllowed, or DomainError CannotPause.
     """
     _change_status(annotator, Annotator.Status.ACTIVE, Annotator.Status.PAUSED, "annotator_paused", by)
 
 
 def resume_annotator(annotator: Annotator, by=None) -> None:
-    """Let a paused annotator go on, whatever paused them. Raises NotAllowed, CannotPause."""
+    """Let a paused annotator go on, whatever paused them. Raises NotAllowed, or DomainError CannotPause."""
     _change_status(annotator, Annotator.Status.PAUSED, Annotator.Status.ACTIVE, "annotator_resumed", by)
 
 
@@ -98,7 +94,7 @@ def _change_status(annotator: Annotator, source: str, target: str, event: str, b
     check_may(by, Action.WORK, round.project)
     annotator = Annotator.objects.lock(annotator.pk)
     if annotator.status != source:
-        raise CannotPause(f"{annotator.code} is {annotator.status}, not {source}.")
+        raise DomainError("CannotPause", f"{annotator.code} is {annotator.status}, not {source}.")
     set_status(annotator, target)
     annotator.round.events.record(event, by=by, annotator=annotator)
     if target == Annotator.Status.PAUSED:

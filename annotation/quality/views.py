@@ -66,7 +66,12 @@ def annotator_list(request: HttpRequest, path: str) -> HttpResponse:
     statistics = annotator_statistics(round, timezone.now())
     filters = {"q": request.GET.get("q", "").strip(), "flagged": request.GET.get("flagged", "")}
     sort = sort_key(request, ANNOTATOR_COLUMNS, "-judged")
-    rows = filtered_annotators(statistics.content, filters["q"], flagged_only=bool(filters["flagged"]))
+    rows = [
+        row
+        for row in statistics.content
+        if filters["q"].casefold() in f"{row['code']} {row['who']}".casefold()
+        and (row["flags"] or not filters["flagged"])
+    ]
     context = {
         "round": round,
         "page_obj": page_of(request, sorted_annotators(rows, sort)),
@@ -79,15 +84,6 @@ def annotator_list(request: HttpRequest, path: str) -> HttpResponse:
         "may": allowed_actions(request.user, round.project),
     }
     return render(request, "annotation/quality/annotator_list.html", context)
-
-
-def filtered_annotators(rows: Sequence[AnnotatorRow], text: str, *, flagged_only: bool) -> list[AnnotatorRow]:
-    """Return the annotators whose code or name contains `text`."""
-    return [
-        row
-        for row in rows
-        if text.casefold() in f"{row['code']} {row['who']}".casefold() and (row["flags"] or not flagged_only)
-    ]
 
 
 def sorted_annotators(rows: Sequence[AnnotatorRow], sort: str) -> list[AnnotatorRow]:

@@ -50,7 +50,8 @@ def gather_conduct(round: Round, evidence: Evidence) -> Conduct:
     events = list(round.events.exclude(kind__in=NOT_IN_TIMELINE).select_related("annotator").order_by("at", "pk"))
     exclusions = list(Exclusion.objects.filter(annotator__round=round).select_related("annotator").order_by("pk"))
     roles = _roles(round, [event.by_id for event in events], exclusions)
-    judged = _judged(round)
+    judgments = Judgment.objects.not_withdrawn().filter(annotator__round=round).order_by("annotator")
+    judged = list(judgments.values("annotator").annotate(**JUDGED, first=Min("judged_at"), last=Max("judged_at")))
     entry = {
         "dates": _dates(round, judged),
         "design": {name: getattr(round, name) for name in DESIGN} | {"has_consent": bool(round.consent)},
@@ -58,7 +59,11 @@ def gather_conduct(round: Round, evidence: Evidence) -> Conduct:
         "people": _people(round, judged, events),
         "training": _training(round),
         "gold": _gold(round),
-        "judgments": _judgment_counts(round, judged),
+        "judgments": {
+            **{name: sum(row[name] for row in judged) for name in JUDGED},
+            "n_skipped": Assignment.objects.skipped().filter(annotator__round=round).count(),
+            "n_reports": StatementReport.objects.filter(annotator__round=round).count(),
+        },
         "adjudications": _adjudications(round),
         "exclusions": [_exclusion(exclusion, roles) for exclusion in exclusions],
         "imports": [_import(event) for event in events if event.kind == "imported"],
@@ -95,12 +100,6 @@ JUDGED = {
 }
 
 
-def _judged(round: Round) -> list[dict[str, Any]]:
-    """Return, of each annotator who judged, the numbers of JUDGED and the first and the last time."""
-    own = Judgment.objects.not_withdrawn().filter(annotator__round=round).order_by("annotator").values("annotator")
-    return list(own.annotate(**JUDGED, first=Min("judged_at"), last=Max("judged_at")))
-
-
 def _dates(round: Round, judged: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
     return {
         "created_at": _iso(round.created_at),
@@ -127,14 +126,6 @@ def _people(round: Round, judged: Sequence[Mapping[str, Any]], events: Iterable[
         "n_paused": statuses[Annotator.Status.PAUSED],
         "n_blocked_by_limits": len(blocked),
         "n_with_full_share": sum(quota is not None and n_judged >= quota for *_, n_judged in annotators),
-    }
-
-
-def _judgment_counts(round: Round, judged: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    return {
-        **{name: sum(row[name] for row in judged) for name in JUDGED},
-        "n_skipped": Assignment.objects.skipped().filter(annotator__round=round).count(),
-        "n_reports": StatementReport.objects.filter(annotator__round=round).count(),
     }
 
 

@@ -35,10 +35,14 @@ def gather_evidence(round: Round) -> Evidence:
     every_task = np.concatenate([tasks, gold_tasks])
     codes = dict(Annotator.objects.filter(round=round).order_by("code").values_list("pk", "code"))
     counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
-    judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, _gold_judgments(round)))
+    # Gold judgments never count, so all current ones are read, except those of excluded annotators.
+    of_gold = Judgment.objects.current().not_withdrawn().filter(task__round=round, task__is_gold=True)
+    of_gold = of_gold.exclude(annotator__status=Annotator.Status.EXCLUDED)
+    judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, of_gold))
     judgments, gold, annotators = renumber_annotators(judgments, gold, list(codes.values()))
     number = {code: position for position, code in enumerate(annotators)}
     thirds = {task: number[codes[annotator]] for task, annotator in third_annotators(round).items()}
+    demonstrators = LanguageModel.objects.filter(strata__round=round, is_demonstrator=True).distinct()
     cells = cells_with_strata(round)
     stratum_ids = _whole([stratum.pk for strata in cells.values() for stratum in strata])
     return Evidence(
@@ -59,7 +63,7 @@ def gather_evidence(round: Round) -> Evidence:
         annotators=annotators,
         gold=gold,
         gold_truth=gold_truth,
-        demonstrators=_demonstrators(round),
+        demonstrators=sorted(map(str, demonstrators)),
         harvests=sampled_harvests(round),
     )
 
@@ -111,12 +115,6 @@ def _judgments(rows: QuerySet, task_ids: Codes, annotator_ids: Codes) -> Judgmen
     return Judgments(*(column[order] for column in (task, annotator, label, seconds)))
 
 
-def _gold_judgments(round: Round) -> QuerySet:
-    """Gold is judged by as many as come by, and never counted; an excluded annotator's answers tell nothing here."""
-    given = Judgment.objects.current().not_withdrawn().filter(task__round=round, task__is_gold=True)
-    return given.exclude(annotator__status=Annotator.Status.EXCLUDED)
-
-
 def renumber_annotators(
     judgments: Judgments, gold: Judgments, codes: Sequence[str]
 ) -> tuple[Judgments, Judgments, list[str]]:
@@ -130,16 +128,16 @@ def renumber_annotators(
 
 
 def _adjudicated(round: Round, task_ids: Codes) -> Codes:
-    """Return the verdict (T,) of the last expert who spoke on each statement, INCOMPLETE where none did."""
-    words = Adjudication.objects.current().filter(task__round=round, task__is_gold=False)
-    tasks, verdicts = _columns(words.order_by(), task_id=_whole, label=_verdicts_of_experts)
+    """Return the verdict (T,) of the last adjudication of each statement, INCOMPLETE if there is none."""
+    adjudications = Adjudication.objects.current().filter(task__round=round, task__is_gold=False)
+    tasks, verdicts = _columns(
+        adjudications.order_by(),
+        task_id=_whole,
+        label=lambda labels: _verdicts([Adjudication.VERDICTS[label] for label in labels]),
+    )
     adjudicated = np.full(len(task_ids), INCOMPLETE)
     adjudicated[_positions(tasks, task_ids)] = verdicts
     return adjudicated
-
-
-def _verdicts_of_experts(labels: Sequence[str]) -> Codes:
-    return _verdicts([Adjudication.VERDICTS[label] for label in labels])
 
 
 # -- cells and draws ---------------------------------------------------------------------------------------------------
@@ -153,13 +151,23 @@ def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
 def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
     """Return the cells in the order of reports, each with its strata in the order given."""
     strata = list(strata)
-    relations = _relation_names(stratum.relation_id for stratum in strata)
+    relations = Relation.objects.filter(pk__in={stratum.relation_id for stratum in strata})
+    paths = {relation.pk: relation.path for relation in relations.select_related("relation_set")}
+    names = shortest_names(paths.values())  # set/name if two sets of one round use the same name
     models = model_names(stratum.language_model_id for stratum in strata)
     cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)
     for stratum in strata:
-        key = CellKey(relations[stratum.relation_id], models.get(stratum.language_model_id), stratum.setting or None)
+        relation = names[paths[stratum.relation_id]]
+        key = CellKey(relation, models.get(stratum.language_model_id), stratum.setting or None)
         cells[key].append(stratum)
-    return dict(sorted(cells.items(), key=lambda cell: _sort_key(cell[0])))
+
+    def position(cell: tuple[CellKey, list[Stratum]]) -> tuple[str, int, str, str]:
+        """Sort settings as in the paper's tables, then the others by name."""
+        key = cell[0]
+        number = PAPER_ORDER.index(key.setting) if key.setting in PAPER_ORDER else len(PAPER_ORDER)
+        return key.model or "", number, key.setting or "", key.relation
+
+    return dict(sorted(cells.items(), key=position))
 
 
 def stratum_keys(cells: Mapping[CellKey, Sequence[Stratum]]) -> list[StratumKey]:
@@ -198,26 +206,8 @@ def _draws(round: Round, task_ids: Codes, stratum_ids: Codes) -> Draws:
     return Draws(*(column[order] for column in (task, stratum, rank, score)))
 
 
-def _sort_key(key: CellKey) -> tuple[str, int, str, str]:
-    """Sort settings as the paper's tables do, others after them by name."""
-    position = PAPER_ORDER.index(key.setting) if key.setting in PAPER_ORDER else len(PAPER_ORDER)
-    return key.model or "", position, key.setting or "", key.relation
-
-
 def model_names(ids: Iterable[int | None]) -> dict[int, str]:
     return {model.pk: str(model) for model in LanguageModel.objects.filter(pk__in=set(ids) - {None})}
-
-
-def _relation_names(ids: Iterable[int]) -> dict[int, str]:
-    """Return the names of relations; set/name where two sets of one round use the same name."""
-    relations = Relation.objects.filter(pk__in=set(ids)).select_related("relation_set")
-    names = shortest_names(relation.path for relation in relations)
-    return {relation.pk: names[relation.path] for relation in relations}
-
-
-def _demonstrators(round: Round) -> list[str]:
-    used = LanguageModel.objects.filter(strata__round=round, is_demonstrator=True).distinct()
-    return sorted(map(str, used))
 
 
 def sampled_harvests(round: Round) -> list[SampledHarvest]:

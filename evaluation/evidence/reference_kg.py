@@ -20,12 +20,8 @@ ROWS_AT_ONCE = 10_000
 FORMATS = ".csv, .tsv or .jsonl"
 
 
-class BadReference(DomainError):
-    """A file of triples that cannot be read."""
-
-
 def compare_with_reference(round: Round, reference: Path) -> dict[str, Any]:
-    """Return the block `novelty` of docs/report-json.md. Raises BadReference."""
+    """Return the block `novelty` of docs/report-json.md. Raises DomainError BadReference."""
     strata_of = cells_with_strata(round)
     index = ReferenceIndex()
     for entities in _harvested(strata_of.values()):
@@ -128,14 +124,18 @@ def read_triples(path: Path) -> Iterator[tuple[str, str]]:
     readers = {".csv": _separated(","), ".tsv": _separated("\t"), ".jsonl": _json_lines}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise BadReference(f"{path.name} is no file of triples that can be read; give one that ends in {FORMATS}.")
+        raise DomainError(
+            "BadReference", f"{path.name} is no file of triples that can be read; give one that ends in {FORMATS}."
+        )
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from reader(file, path.name)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadReference(f"{path.name} cannot be read ({error}); give a file in UTF-8.") from None
+        raise DomainError("BadReference", f"{path.name} cannot be read ({error}); give a file in UTF-8.") from None
     except csv.Error as error:
-        raise BadReference(f"{path.name} is not CSV ({error}); give one of head, relation and tail.") from None
+        raise DomainError(
+            "BadReference", f"{path.name} is not CSV ({error}); give one of head, relation and tail."
+        ) from None
 
 
 def _separated(delimiter: str) -> Callable[[TextIO, str], Iterator[tuple[str, str]]]:
@@ -143,7 +143,7 @@ def _separated(delimiter: str) -> Callable[[TextIO, str], Iterator[tuple[str, st
         quoting = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
         for row in (rows := csv.reader(file, delimiter=delimiter, quoting=quoting)):
             if row and len(row) < 3:
-                raise BadReference(f"{name}, line {rows.line_num}: write head, relation and tail.")
+                raise DomainError("BadReference", f"{name}, line {rows.line_num}: write head, relation and tail.")
             if row:
                 yield row[0], row[2]
 
@@ -162,6 +162,7 @@ def _json_lines(file: TextIO, name: str) -> Iterator[tuple[str, str]]:
             head, tail = triple[0], triple[-1]
             yield head + "", tail + ""
         except (ValueError, KeyError, IndexError, TypeError):
-            raise BadReference(
-                f'{name}, line {number}: write ["head", "relation", "tail"] or {{"head": ..., "tail": ...}}.'
+            raise DomainError(
+                "BadReference",
+                f'{name}, line {number}: write ["head", "relation", "tail"] or {{"head": ..., "tail": ...}}.',
             ) from None

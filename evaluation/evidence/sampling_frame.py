@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from annotation.models import Round
 from evaluation.evidence.arrays import Evidence, StratumKey
@@ -27,7 +27,10 @@ def sampled_cells(round: Round, evidence: Evidence) -> list[dict[str, Any]]:
     jobs = HarvestJob.objects.select_related("language_model").in_bulk(ids)
     cuts = dict(round.strata.exclude(job=None).values_list("job", "cut"))
     prompts = _prompts(ids)
-    hidden, sensitive = _hidden_ranks(ids), {} if round.include_sensitive else _sensitive_ranks(ids)
+    is_hidden = Q(curation=KnowledgeTuple.Curation.HIDDEN)
+    hidden = _ranks(ids, KnowledgeTuple.objects.filter(is_hidden))
+    shown_sensitive = KnowledgeTuple.objects.filter(~is_hidden, is_sensitive=True)
+    sensitive = {} if round.include_sensitive else _ranks(ids, shown_sensitive)
     n_drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata)).tolist()
     strata: list[list[StratumKey]] = [[] for _ in evidence.cells]
     drawn = [0] * len(evidence.cells)
@@ -85,16 +88,6 @@ def n_kept(n_tuples: int, cut: str, last_rank: int) -> int:
         return n_tuples
     parsed = parse_cut(cut)
     return parsed.size(range(n_tuples)) if parsed.kind in BY_LENGTH else last_rank
-
-
-def _hidden_ranks(ids: Collection[int]) -> Ranks:
-    return _ranks(ids, KnowledgeTuple.objects.filter(curation=KnowledgeTuple.Curation.HIDDEN))
-
-
-def _sensitive_ranks(ids: Collection[int]) -> Ranks:
-    """Return the ranks of tuples with sensitive words that are not hidden anyway."""
-    sensitive = KnowledgeTuple.objects.filter(is_sensitive=True)
-    return _ranks(ids, sensitive.exclude(curation=KnowledgeTuple.Curation.HIDDEN))
 
 
 def _ranks(ids: Collection[int], tuples: QuerySet[KnowledgeTuple]) -> Ranks:

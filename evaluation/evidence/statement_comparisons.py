@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.evidence.arrays import Evidence
-from kgharvest.statistics.arrays import Codes, Flags
+from kgharvest.statistics.arrays import Codes
 from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.sides import Side
 from kgharvest.statistics.statement_test import (
@@ -36,13 +36,17 @@ class SharedTasks(NamedTuple):
 def statement_comparisons(evidence: Evidence) -> CompareStatements:
     strata_of = {key: np.flatnonzero(evidence.cell_of_stratum == number) for number, key in enumerate(evidence.cells)}
 
+    # A stratum needs a known population unless it is its cell's only stratum.
+    is_only = (np.bincount(evidence.cell_of_stratum) == 1)[evidence.cell_of_stratum]  # (S,)
+    has_share = is_only | (evidence.population_of_stratum > 0)
+
     @cache
     def tasks_of(a: Side, b: Side) -> SharedTasks:
         return shared_tasks(evidence, a, b)
 
     def compare(a: Side, b: Side, accepted: VerdictSample) -> StatementDifference | None:
         sample = accepted.summed(evidence.draws.stratum, len(evidence.strata))
-        has_rate = _has_rate(evidence, sample)
+        has_rate = (sample.n > 0) & has_share
         known_a, known_b = (
             {key.relation: strata for key, strata in strata_of.items() if key.side == side and has_rate[strata].all()}
             for side in (a, b)
@@ -63,13 +67,6 @@ def shared_tasks(evidence: Evidence, a: Side, b: Side) -> SharedTasks:
     _, at_a, at_b = np.intersect1d(evidence.draws.task[of_a], evidence.draws.task[of_b], return_indices=True)
     draw_a, draw_b = of_a[at_a], of_b[at_b]
     return SharedTasks(draw_a, draw_b, evidence.draws.stratum[draw_a], evidence.draws.stratum[draw_b])
-
-
-def _has_rate(evidence: Evidence, sample: VerdictSample) -> Flags:
-    """Return (S,) whether a stratum has verdicts, and a population if it is not its cell's only one."""
-    is_only = (np.bincount(evidence.cell_of_stratum) == 1)[evidence.cell_of_stratum]
-    has_rate: Flags = (sample.n > 0) & (is_only | (evidence.population_of_stratum > 0))
-    return has_rate
 
 
 def _side_sample(evidence: Evidence, sample: VerdictSample, cells: Sequence[Codes]) -> SideSample:

@@ -79,7 +79,7 @@ def compute_report(
     """Return an unstored report on the round as it is now: a function of its judgments and seed, but for the date.
 
     reference: a KG whose entities and tuples are not new. equivalence_margin: as a share. judge: a run of the round
-    that the report rests on, too. Raises BadReference, SeveralJudges.
+    that the report rests on, too. Raises SeveralJudges, or DomainError BadReference.
     """
     now, version = timezone.now(), code_version()
     with one_moment():

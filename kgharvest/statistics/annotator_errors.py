@@ -98,20 +98,16 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
     of_sample = judged.task < judged.n_tasks - judged.n_gold
     if not of_sample.any():
         return NO_OPINION
-    if _gold_tells(judged, gold_truth):
+    # More of the true than of the false gold is called True: Fisher's exact test, one-sided, .05.
+    n_annotators = judged.n_annotators
+    table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
+    if fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
         return None
     if np.bincount(judged.task[of_sample]).max(initial=0) < FEWEST_OPINIONS:
         return TOO_FEW_OPINIONS
     if _agreement_score(judged, of_sample) < Z_ONE_SIDED:
         return BY_CHANCE
     return None
-
-
-def _gold_tells(judged: Judged, gold_truth: Codes) -> bool:
-    """Return whether more of the true than of the false gold is called True (Fisher's exact test, one-sided, .05)."""
-    n_annotators = judged.n_annotators
-    table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
-    return bool(fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE)
 
 
 def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:

@@ -204,7 +204,8 @@ def _outcomes(hits_in_all: Counts, n: int, size: int, population: int) -> Floats
     hits = np.arange(n + 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_odds = np.where(hits > 0, hits * np.log(share), 0) + np.where(hits < n, (n - hits) * np.log1p(-share), 0)
-    probabilities: Floats = np.exp(log_odds + _log_choose(float(n), hits))
+    log_choose = gammaln(n + 1) - gammaln(hits + 1) - gammaln(n - hits + 1)
+    probabilities: Floats = np.exp(log_odds + log_choose)
     return probabilities
 
 
@@ -223,11 +224,6 @@ def hypergeometric(hits_in_all: Floats, n: int, population: int) -> Floats:
     probabilities: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     return probabilities
-
-
-def _log_choose(n: float | Floats, k: Counts) -> Floats:
-    coefficients: Floats = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return coefficients
 
 
 def _acceptability(probabilities: Floats, observed: int) -> Floats:

@@ -141,9 +141,9 @@ def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floa
     columns = [column[order] for column in (score, n, n_accepted, weight)]
     edges = np.unique(np.searchsorted(columns[0], columns[0][np.arange(n_bins) * len(score) // n_bins]))
     ends = [*edges[1:].tolist(), len(score)]
-    return [_bin(*(column[start:end] for column in columns)) for start, end in zip(edges.tolist(), ends, strict=True)]
-
-
-def _bin(score: Floats, n: Floats, n_accepted: Floats, weight: Floats) -> Bin:
-    accuracy = hajek_share(float(weight @ n), float(weight @ n_accepted), float(weight**2 @ n))
-    return Bin(float(score[0]), float(score[-1]), len(score), float((n_accepted / n).sum()), *accuracy)
+    bins = []
+    for start, end in zip(edges.tolist(), ends, strict=True):
+        score, n, n_accepted, weight = (column[start:end] for column in columns)
+        accuracy = hajek_share(float(weight @ n), float(weight @ n_accepted), float(weight**2 @ n))
+        bins.append(Bin(float(score[0]), float(score[-1]), len(score), float((n_accepted / n).sum()), *accuracy))
+    return bins

@@ -130,7 +130,11 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
     share some by chance, though one estimate then tells nothing of the other; half of both finite population
     corrections, the sum of W^2 p (1 - p) / N, is at least what these come to, and is taken off.
     """
-    share = _shares_of_relations(a, b)  # (R,)
+    # Shares of hits of both sides together, (R,), moved towards one half as by Agresti and Coull.
+    relation = np.concatenate([a.relation, b.relation])
+    n = np.bincount(relation, np.concatenate([a.accepted.n, b.accepted.n]))
+    n_hits = np.bincount(relation, np.concatenate([a.accepted.n_hits, b.accepted.n_hits]))
+    share = (n_hits + 2) / (n + 4)
     spread = share * (1 - share)
     of_a = share[a.relation][:, np.newaxis]
     squares = shared.n_hits * (1 - of_a) ** 2 + (shared.n - shared.n_hits) * of_a**2  # (S_a, S_b)
@@ -147,14 +151,6 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
     if variances <= 0:
         return 0.0
     return min(1.0, float(np.maximum(covariance - by_chance, 0).sum()) / math.sqrt(variances))
-
-
-def _shares_of_relations(a: SideSample, b: SideSample) -> Floats:
-    """Return (R,) the share of hits of both sides together, drawn towards one half as Agresti and Coull do."""
-    relation = np.concatenate([a.relation, b.relation])
-    hits = np.bincount(relation, np.concatenate([a.accepted.n_hits, b.accepted.n_hits]))
-    share: Floats = (hits + 2) / (np.bincount(relation, np.concatenate([a.accepted.n, b.accepted.n])) + 4)
-    return share
 
 
 def _below(rate: tuple[float, float, float], z: float) -> float:

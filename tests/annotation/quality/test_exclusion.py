@@ -10,12 +10,13 @@ from annotation.judging.assignment import next_batch
 from annotation.judging.verdicts import majority
 from annotation.models import Annotator, Assignment, Judgment, Label, Round
 from annotation.quality import exclusion
-from annotation.quality.exclusion import NoReason, NotExcluded, exclude_annotator, reinstate_annotator
+from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
 from kgharvest.statistics.cell_rates import EMPTY_STRATUM
 from tests.factories import judge, judge_all, make_annotators, make_harvest, make_round
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -151,9 +152,9 @@ def test_an_interrupted_exclusion_goes_on_and_is_logged_once(monkeypatch):
 def test_decisions_need_a_reason_and_a_state_that_allows_them():
     [annotator] = make_annotators(make_round(), 1)
 
-    with pytest.raises(NoReason):
+    with refused("NoReason"):
         exclude_annotator(annotator, "  ")
-    with pytest.raises(NotExcluded):
+    with refused("NotExcluded"):
         reinstate_annotator(annotator)
 
 

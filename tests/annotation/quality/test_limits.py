@@ -8,12 +8,13 @@ from django.utils import timezone
 from annotation.judging.assignment import AnnotatorNotActive, next_batch
 from annotation.models import Annotator, JudgmentTask, Limits
 from annotation.quality import limits
-from annotation.quality.limits import CannotPause, pause_annotator, resume_annotator, set_limits
+from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
 from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.trail import actor_code
 from kgharvest.audit.verification import Verification
 from tests.factories import judge, make_annotators, make_gold, make_round
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -125,11 +126,11 @@ def test_limits_cost_nothing_but_at_every_tenth_judgment(annotator):
 
 
 def test_only_the_active_can_be_paused_and_only_the_paused_resumed(annotator):
-    with pytest.raises(CannotPause):
+    with refused("CannotPause"):
         resume_annotator(annotator)
     pause_annotator(annotator)
 
-    with pytest.raises(CannotPause):
+    with refused("CannotPause"):
         pause_annotator(annotator)
     assert [event.kind for event in annotator.round.events.all()] == ["annotator_paused", "joined", "opened"]
 

@@ -18,7 +18,7 @@ from annotation.models import (
     WhoAnswers,
     Withdrawal,
 )
-from annotation.quality.exclusion import NotExcluded, reinstate_annotator
+from annotation.quality.exclusion import reinstate_annotator
 from annotation.recruiting import erasure
 from annotation.recruiting.erasure import erase_annotator, forget_settled_submissions
 from annotation.recruiting.panels.identifiers import digest, encrypted
@@ -34,6 +34,7 @@ from kgharvest.audit.verification import Verification
 from kgharvest.models import ProjectMember
 from tests.api import client_of
 from tests.factories import judge, judge_all, make_round, make_user
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -113,7 +114,7 @@ def test_twice_is_once_and_nobody_is_reinstated():
         withdraw_annotator(first)
 
     assert (Withdrawal.objects.count(), round.events.filter(kind="withdrew").count()) == (1, 1)
-    with pytest.raises(NotExcluded, match="has withdrawn"):
+    with refused("NotExcluded", match="has withdrawn"):
         reinstate_annotator(first)
 
 

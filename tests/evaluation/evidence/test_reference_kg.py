@@ -6,10 +6,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from annotation.rounds.services import open_round
-from evaluation.evidence.reference_kg import BadReference, ReferenceIndex, read_triples
+from evaluation.evidence.reference_kg import ReferenceIndex, read_triples
 from evaluation.models import Report
 from evaluation.reports.services import create_report
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation, make_round
+from tests.refusals import refused
 
 
 def test_novelty_by_hand():
@@ -63,7 +64,7 @@ def test_triples_are_read_from_three_formats(tmp_path, name, text):
 def test_what_is_no_triple_is_refused(tmp_path, name, text, complaint):
     (tmp_path / name).write_bytes(text)
 
-    with pytest.raises(BadReference, match=complaint):
+    with refused("BadReference", match=complaint):
         list(read_triples(tmp_path / name))
 
 
