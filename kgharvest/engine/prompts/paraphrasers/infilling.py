@@ -15,8 +15,7 @@ import torch
 
 from kgharvest.engine.filters import STOP_WORDS
 from kgharvest.engine.language_models.base import GivesLogprobs, LanguageModel, Query, TokenIds, filled_tokens
-from kgharvest.engine.prompts.paraphrasers.inflection import IRREGULAR_PASTS
-from kgharvest.engine.prompts.paraphrasers.rewriting import capitalised
+from kgharvest.engine.prompts.paraphrasers.rules import capitalized, irregular_pasts
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 
 BATCH_SIZE = 64
@@ -63,7 +62,7 @@ def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -
     fillers = likely_fillers(lm, prompt, encoded)
     texts = lm.canonical_texts([filler.ids for filler in fillers])
     variants = [
-        PromptTemplate.parse(capitalised(filler.blank.fill(prompt.text, text)))
+        PromptTemplate.parse(capitalized(filler.blank.fill(prompt.text, text)))
         for filler, text in zip(fillers, texts, strict=True)
         if text is not None and is_apt(text, filler.blank.words) and not repeats(text, prompt)
     ]
@@ -113,7 +112,7 @@ def repeats(filler: str, prompt: PromptTemplate) -> bool:
 
 def ending(word: str) -> str:
     """Return the inflection that `word` shows; "written" counts as one of -ed."""
-    if word in IRREGULAR_PASTS:
+    if word in irregular_pasts():
         return "ed"
     return next((ending for ending in ENDINGS if word.endswith(ending)), "")
 

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.engine.prompts.paraphrasers.inflection import (
-    Word,
-    base_form,
-    base_of_participle,
-    gerund,
-    participle,
-    plural,
-    third_person,
-)
+from kgharvest.engine.prompts.paraphrasers.inflection import Word, base_form, inflected, plural
 
 # infinitive, third person, participle, gerund: from a dictionary, not from the code
 VERBS = """
@@ -50,6 +42,13 @@ control controls controlled controlling
 represent represents represented representing
 fix fixes fixed fixing
 show shows shown showing
+get gets got getting
+bear bears born bearing
+guide guides guided guiding
+specialize specializes specialized specializing
+undergo undergoes undergone undergoing
+infer infers inferred inferring
+hang hangs hung hanging
 """
 
 
@@ -57,22 +56,33 @@ show shows shown showing
 def test_verb_forms(line: str) -> None:
     base, third, past_participle, ing = line.split()
 
-    assert third_person(base) == third
-    assert participle(base) == past_participle
-    assert gerund(base) == ing
-    assert base_form(third) == base
-    assert base_of_participle(past_participle) == base
+    assert [inflected(base, form) for form in ("third", "participle", "gerund")] == [third, past_participle, ing]
+    assert [base_form(verb) for verb in (base, third, past_participle, ing)] == [base] * 4
 
 
-def test_plurals_of_what_ends_in_s_stay_as_they_are() -> None:
-    assert [plural(noun) for noun in ("risk", "potential risk", "country", "class", "means")] == [
-        "risks",
-        "potential risks",
-        "countries",
-        "classes",
-        "means",
-    ]
+def test_only_the_first_word_of_a_verb_phrase_is_inflected() -> None:
+    assert inflected("give rise to", "past") == "gave rise to"
+
+
+@pytest.mark.parametrize(
+    ("singular", "expected"),
+    [
+        ("risk", "risks"),
+        ("potential risk", "potential risks"),
+        ("place of work", "places of work"),
+        ("mother tongue", "mother tongues"),
+        ("country", "countries"),
+        ("class", "classes"),
+        ("child", "children"),
+        ("means", "means"),
+        ("CEO", "CEOs"),
+        ("risks", "risks"),
+        ("children", "children"),
+    ],
+)
+def test_plurals(singular: str, expected: str) -> None:
+    assert plural(singular) == expected
 
 
 def test_words_inflect_in_format_strings() -> None:
-    assert f"{Word('sells'):participle}, {Word('sold'):active third}, {Word('sells')}" == "sold, sells, sells"
+    assert f"{Word('sells'):participle}, {Word('sold'):third}, {Word('sells')}" == "sold, sells, sells"

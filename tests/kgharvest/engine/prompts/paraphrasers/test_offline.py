@@ -11,8 +11,8 @@ import pytest
 import kgharvest
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.creation import create_prompts
-from kgharvest.engine.prompts.paraphrasers.offline import FRAME_PATTERNS, FRAMES, OfflineParaphraser
-from kgharvest.engine.prompts.paraphrasers.rewriting import clause_of
+from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
+from kgharvest.engine.prompts.paraphrasers.rules import clause_of, frame_patterns, frames
 from kgharvest.engine.prompts.template import PromptTemplate
 from tests.kgharvest.engine.prompts.fake_lm import FakeLM
 from tests.kgharvest.engine.tiny_models import tiny_bert
@@ -41,7 +41,7 @@ def test_every_third_wording_is_the_lms_own() -> None:
 def test_frames_hold_the_sentence_as_it_is() -> None:
     sentences = OfflineParaphraser(FakeLM(["mask", "virus"])).frame("mask prevents virus.", ["mask", "virus"])
 
-    assert len(sentences) == len(FRAMES)
+    assert len(sentences) == len(frames())
     assert all("mask prevents virus" in sentence for sentence in sentences)
 
 
@@ -118,7 +118,7 @@ def test_the_published_initial_prompts_get_seven_prompts_or_more(public_data: Pa
 
 def n_framed(prompts: list[PromptTemplate]) -> int:
     clauses = [clause_of(prompt) for prompt in prompts]
-    return sum(any(pattern.fullmatch(clause) for pattern in FRAME_PATTERNS) for clause in clauses)
+    return sum(any(pattern.fullmatch(clause) for pattern in frame_patterns()) for clause in clauses)
 
 
 def test_the_same_lm_and_random_state_give_the_same_prompts(tmp_path: Path) -> None:

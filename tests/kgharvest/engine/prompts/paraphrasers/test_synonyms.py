@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.engine.prompts.paraphrasers.rewriting import expanded
-from kgharvest.engine.prompts.paraphrasers.synonyms import with_heads, with_synonyms
+from kgharvest.engine.prompts.paraphrasers.rules import expanded, with_heads, with_synonyms
 
 
 @pytest.mark.parametrize(

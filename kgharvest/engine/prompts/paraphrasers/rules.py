@@ -1,0 +1,342 @@
+"""Paraphrase rules: the data files of this folder, and the wordings that they give a prompt.
+
+grammar.toml is the vocabulary of the patterns; rewrites.txt and general_rewrites.txt alternate syntax; synonyms.toml
+exchanges words; relation_wordings.txt and fact_wordings.txt list wordings of common relations. Each file explains its
+format at its head. Files are read at the first use.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from itertools import chain, islice, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kgharvest.engine.filters import STOP_WORDS
+from kgharvest.engine.prompts.paraphrasers.inflection import VERB_TAGS, Word, base_form, inflected, plural, spellings
+from kgharvest.engine.prompts.template import PromptTemplate
+
+FOLDER = Path(__file__).parent
+WORDING_FILES = ("relation_wordings.txt", "fact_wordings.txt")
+ONLY_SAID, ONLY_RECOGNIZED = "> ", "< "
+MAX_REWRITES = 60  # wordings of one prompt; the LM has to score each
+NEVER = r"(?!)"
+_VOWEL_SOUND = re.compile(r"(?!u(?:su|se|ni)|euro|one)[aeiou]|hour|honest")
+
+
+def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
+    """Return up to MAX_REWRITES different wordings of `prompt`; a frame around it is dropped.
+
+    Order: wordings of known relations, syntactic rewrites, synonyms, synonyms in the results of these. An emphasized
+    part is not emphasized again, and no wording ends in a preposition unless `prompt` does.
+    """
+    clause = expanded(bare_clause(prompt))
+    adverbial, main = without_adverbial(clause)
+    known = [*relation_wordings(clause), *(adverbial + text for text in relation_wordings(main))]
+    rewrites = read_rewrites("rewrites.txt")
+    ordinary = [*(adverbial + text for text in (*applied(rewrites, main), main)), *applied(rewrites, clause)]
+    general = list(applied(read_rewrites("general_rewrites.txt"), clause))
+    if named_pattern("emphasis").search(clause) or is_imperative(clause):
+        ordinary, general = [text for text in ordinary if not named_pattern("emphasis").search(text)], []
+    synonymous = list(with_synonyms(clause))
+    mixed = [text for made in known + ordinary for text in islice(with_synonyms(made), 1)]
+    texts = dict.fromkeys([clause, *known, *ordinary, *synonymous, *general, *mixed])
+    original = expanded(clause_of(prompt))
+    strands = named_pattern("stranded_preposition").fullmatch
+    kept = [text for text in texts if text != original and (strands(original) or not strands(text))]
+    return [prompt_of(text) for text in kept][:MAX_REWRITES]
+
+
+def framed(prompt: PromptTemplate) -> list[PromptTemplate]:
+    """Return the clause of `prompt` in each frame; an imperative fits in none."""
+    clause = bare_clause(prompt)
+    return [] if is_imperative(clause) else [prompt_of(frame.format(clause=clause)) for frame in frames()]
+
+
+def is_about_place(prompt: PromptTemplate) -> bool:
+    return named_pattern("place_word").search(prompt.text) is not None
+
+
+# -- Data files --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def read_toml(name: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDER / name).read_text(encoding="utf-8"))
+
+
+@cache
+def read_blocks(name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the lines of a text file in blocks divided by blank lines, without comment lines."""
+    lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("#"))
+    return tuple(tuple(block.splitlines()) for block in re.split(r"\n{2,}", text.strip("\n")))
+
+
+def words_in(name: str) -> list[str]:
+    """Return a list of words of grammar.toml."""
+    words: list[str] = read_toml("grammar.toml")[name].split()
+    return words
+
+
+def frames() -> list[str]:
+    found: list[str] = read_toml("grammar.toml")["frames"]
+    return found
+
+
+@cache
+def frame_patterns() -> list[re.Pattern[str]]:
+    return [re.compile(re.escape(frame).replace(r"\{clause\}", "(?P<clause>.*)")) for frame in frames()]
+
+
+@cache
+def irregular_pasts() -> frozenset[str]:
+    """Return the pasts and participles of irregular verbs, without those that equal an infinitive."""
+    verbs = words_in("irregular_verbs")
+    return frozenset(inflected(verb, form) for verb in verbs for form in ("past", "participle")).difference(verbs)
+
+
+@cache
+def fragments() -> dict[str, str]:
+    """Return the patterns that {:name} stands for."""
+    grammar = read_toml("grammar.toml")
+    verbs = words_in("irregular_verbs")
+    made = {
+        "irregular_past": {inflected(verb, "past") for verb in verbs}.difference(words_in("ambiguous_pasts")),
+        "irregular_participle": {inflected(verb, "participle") for verb in verbs},
+    }
+    for form, lists in grammar["verb_forms"].items():
+        tags = ("VB", "VBZ", "VBD", "VBN") if form == "any" else (VERB_TAGS[form],)
+        for name, bases in lists.items():
+            made[name] = {spelling for base in bases.split() for tag in tags for spelling in spellings(base, tag)}
+    written = grammar["parts"] | grammar["fragments"] | read_toml("synonyms.toml")["fragments"]
+    return {
+        name: value if isinstance(value, str) else "|".join(sorted(value)) for name, value in (written | made).items()
+    }
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern: {name} is a part that wordings can use, {:name} a part or fragment that is only matched."""
+
+    def expand(reference: re.Match[str]) -> str:
+        group = "(?:" if reference[1] else f"(?P<{reference[2]}>"
+        return group + re.sub(r"\{(:)([a-z_]+)\}", expand, fragments()[reference[2]]) + ")"
+
+    return re.compile(re.sub(r"\{(:?)([A-Za-z_]+)\}", expand, pattern))
+
+
+@cache
+def named_pattern(name: str) -> re.Pattern[str]:
+    return compiled(read_toml("grammar.toml")["patterns"][name])
+
+
+# -- Rewrites ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A rule: a clause that matches `pattern` as a whole can be replaced by each of `wordings`."""
+
+    name: str
+    pattern: str
+    wordings: tuple[str, ...]
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        return compiled(self.pattern)
+
+    def apply(self, clause: str) -> Iterator[str]:
+        match = self.regex.fullmatch(clause)
+        if match is not None:
+            parts = {
+                name: Word(text) for name, text in (read_toml("grammar.toml")["defaults"] | match.groupdict()).items()
+            }
+            yield from (wording.format_map(parts) for wording in self.wordings)
+
+
+def applied(rules: Iterable[Rewrite], clause: str) -> Iterator[str]:
+    return chain.from_iterable(rule.apply(clause) for rule in rules)
+
+
+@cache
+def read_rewrites(name: str) -> tuple[Rewrite, ...]:
+    rules = ((head.split(": ", 1), tuple(map(str.strip, wordings))) for head, *wordings in read_blocks(name))
+    return tuple(Rewrite(rule, pattern, wordings) for (rule, pattern), wordings in rules)
+
+
+@cache
+def relation_rewrites() -> tuple[Rewrite, ...]:
+    return tuple(rule for name in WORDING_FILES for block in read_blocks(name) for rule in wording_rules(block))
+
+
+def wording_rules(block: Iterable[str]) -> Iterator[Rewrite]:
+    """Yield a rule for each recognized line of a block of wordings."""
+    lines = list(block)
+    said = [line.removeprefix(ONLY_SAID) for line in lines if not line.startswith(ONLY_RECOGNIZED)]
+    for line in lines:
+        if not line.startswith(ONLY_SAID):
+            wording = line.removeprefix(ONLY_RECOGNIZED)
+            # Slots are tags while synonyms are replaced, because guards of synonyms look for tags.
+            tagged = re.sub(r"\{([ABC])(?::bare)?\}", lambda part: f"<ENT{'ABC'.index(part[1])}>", wording)
+            pattern = re.sub(r"<ENT(\d)>", lambda slot: f"{{{'ABC'[int(slot[1])]}}}", with_heads(tagged))
+            pattern = re.sub(r",? (?=\{)", lambda gap: ",? " if "," in gap[0] else " ", pattern)
+            pattern = re.sub(r"\bpeople\b", "{:anybody}", pattern)
+            yield Rewrite(line, pattern, tuple(other for other in said if other != wording))
+
+
+def relation_wordings(clause: str) -> Iterator[str]:
+    """Yield the wordings of a known relation, with and without a class noun before its slots ("the city of <ENT0>")."""
+    heads = with_heads(clause)
+    unclassified = named_pattern("classifier").sub("", heads)
+    return chain.from_iterable(applied(relation_rewrites(), text) for text in dict.fromkeys((heads, unclassified)))
+
+
+# -- Synonyms ----------------------------------------------------------------------------------------------------------
+
+
+class Synonyms(NamedTuple):
+    """The words of a group in one inflected form, the head first, and the contexts that exclude them."""
+
+    words: tuple[str, ...]
+    not_before: re.Pattern[str]
+    not_after: re.Pattern[str]
+
+
+@cache
+def synonyms() -> dict[str, list[Synonyms]]:
+    """Return the groups of each word."""
+    data = read_toml("synonyms.toml")
+    forms: dict[str, dict[str, Callable[[str], str]]] = {
+        "verbs": {form: partial(inflected, form=form) for form in ("base", *VERB_TAGS)},
+        "nouns": {"singular": str, "plural": plural},
+        "others": {"": str},
+    }
+    groups: dict[str, list[Synonyms]] = {}
+    for kind, inflections in forms.items():
+        for group, (form, inflect) in product(data[kind], inflections.items()):
+            words = [word for word in group["words"].split(" | ") if not (form == "participle" and " " in word)]
+            not_before = f"{group.get('not_before', NEVER)}|{data['not_before'].get(form, NEVER)}"
+            not_after = f"(?:{group.get('not_after', NEVER)}|{data['not_after'].get(form, NEVER)})$"
+            entry = Synonyms(tuple(map(inflect, words)), compiled(not_before), compiled(not_after))
+            for word in entry.words:
+                groups.setdefault(word, []).append(entry)
+    return groups
+
+
+@cache
+def synonym_pattern() -> re.Pattern[str]:
+    longest_first = "|".join(sorted(map(re.escape, synonyms()), key=len, reverse=True))
+    return re.compile(rf"(?<![\w<'’-])(?:{longest_first})(?![\w'’-])")
+
+
+def with_synonyms(clause: str) -> Iterator[str]:
+    """Yield `clause` with one word replaced, for each word with synonyms in its context and for each synonym."""
+    for match in synonym_pattern().finditer(clause):
+        for word in choices(match):
+            if word != match.group():
+                article = "an" if _VOWEL_SOUND.match(word) else "a"
+                yield re.sub(r"\ban? $", f"{article} ", clause[: match.start()]) + word + clause[match.end() :]
+
+
+def with_heads(clause: str) -> str:
+    """Return `clause` with each word that has synonyms in its context replaced by the head of its group."""
+    return synonym_pattern().sub(lambda match: next(iter(choices(match)), match.group()), clause)
+
+
+def choices(match: re.Match[str]) -> tuple[str, ...]:
+    text = match.string
+    for entry in synonyms()[match.group()]:
+        if not entry.not_before.match(text, match.end()) and not entry.not_after.search(text[: match.start()]):
+            return entry.words
+    return ()
+
+
+# -- Clauses -----------------------------------------------------------------------------------------------------------
+
+
+def bare_clause(prompt: PromptTemplate) -> str:
+    """Return the clause of `prompt` without a frame around it."""
+    clause = clause_of(prompt)
+    for pattern in (*frame_patterns(), named_pattern("known_frame")):
+        if match := pattern.fullmatch(clause):
+            clause = match["clause"]
+    return clause
+
+
+def clause_of(prompt: PromptTemplate) -> str:
+    """Return the text of `prompt` without its full stop, its first word in lower case unless it is a name.
+
+    Names are acronyms, words that are not common ("France"), words with a capital elsewhere in the prompt, and words
+    before another word with a capital ("Marie Curie").
+    """
+    text = prompt.text.rstrip(" .")
+    first = re.match(r"[^\W\d_]+(?:['’][a-z]+)?", text)
+    if first is None or is_name(first[0], text[first.end() :]):
+        return text
+    return text[0].lower() + text[1:]
+
+
+def is_name(first: str, rest: str) -> bool:
+    """Return whether `first`, the first word of a sentence that continues with `rest`, is a name."""
+    if first in ("A", "An", "The"):
+        return False
+    word = re.split("['’]", first)[0]
+    is_common = not {first.lower(), word.lower()}.isdisjoint(common_words() | imperatives())
+    if word == "I" or not first[1:].islower() or not is_common:
+        return True
+    return bool(re.match(" [A-Z][a-z]", rest) or re.search(rf"\b{first}\b", rest))
+
+
+@cache
+def common_words() -> frozenset[str]:
+    """Return words that are not names: stop words and the words of the data files."""
+    wordings = " ".join(line for name in WORDING_FILES for block in read_blocks(name) for line in block)
+    phrases = (phrase for entries in synonyms().values() for entry in entries for phrase in entry.words)
+    words = chain(re.findall(r"\b[a-z]+\b", wordings), words_in("common_words"), words_in("irregular_verbs"))
+    return frozenset(STOP_WORDS).union(words, *map(str.split, phrases))
+
+
+@cache
+def imperatives() -> frozenset[str]:
+    return frozenset(words_in("imperatives")).union(words_in("irregular_verbs"))
+
+
+def is_imperative(clause: str) -> bool:
+    return clause.split(maxsplit=1)[0] in imperatives()
+
+
+def expanded(clause: str) -> str:
+    """Return `clause` without contractions: "isn't" -> "is not"."""
+    for contraction, full in read_toml("grammar.toml")["contractions"]:
+        clause = re.sub(contraction, full, clause)
+    return clause
+
+
+def without_adverbial(clause: str) -> tuple[str, str]:
+    """Return an adverbial of `clause` with a comma, as a sentence begins with it, or "", and the rest of `clause`."""
+    if match := named_pattern("leading_adverbial").fullmatch(clause):
+        return match["adverbial"], match["main"]
+    if match := named_pattern("inner_adverb").fullmatch(clause):
+        return f"{match['adverb']}, ", f"{match['before']} {match['after']}"
+    if match := named_pattern("trailing_adverbial").fullmatch(clause):
+        return f"{match['adverbial']}, ", match["main"]
+    return "", clause
+
+
+def prompt_of(clause: str) -> PromptTemplate:
+    """Return `clause` as a prompt: first letter in upper case, verbs in agreement with plural slots, a full stop."""
+
+    def agreeing(match: re.Match[str]) -> str:
+        return f"{match[1]} {({'is': 'are', 'was': 'were'}).get(match[2]) or base_form(match[2])}"
+
+    clause = named_pattern("plural_subject").sub(agreeing, clause)
+    clause = named_pattern("plural_possessor").sub(r"\1 their", clause).replace("s's ", "s' ")
+    return PromptTemplate.parse(f"{capitalized(clause)} .")
+
+
+def capitalized(text: str) -> str:
+    return text[0].upper() + text[1:]
