@@ -1,7 +1,7 @@
-"""AutoPrompt: trigger tokens found by following gradients (Shin et al. 2020), for any objective.
+"""AutoPrompt: gradient-guided search of trigger tokens (Shin et al. 2020), for any objective.
 
-With the likelihood of a tail it learns to retrieve facts, with that of a label's tokens to classify, and with the
-compatibility of a relation's seed tuples it is the baseline of BertNet.
+The likelihood of a tail makes it retrieve facts, the likelihood of a label's tokens classifies texts, and the
+compatibility of a relation's seed tuples is the baseline of BertNet.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kgharvest.engine.language_models.soft_words import SoftWords
 from kgharvest.engine.prompt_learning.objectives import Example, Objective, differentiable_scores, scores
 from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
 
-TRIGGER = -1  # stands for a trigger token in a TriggerTemplate
+TRIGGER = -1  # placeholder of a trigger token in a TriggerTemplate
 
 
 @dataclass(frozen=True)
 class TriggerTemplate:
-    """A prompt with room for triggers: TRIGGER among the tokens of `segments`; `slots` as in EncodedPrompt."""
+    """A prompt with TRIGGER placeholders in the tokens of `segments`; `slots` as in EncodedPrompt."""
 
     segments: tuple[TokenIds, ...]
     slots: tuple[int, ...]
@@ -45,10 +45,10 @@ class TriggerTemplate:
 
 @dataclass(frozen=True)
 class AutoPromptParams:
-    """n_candidates: replacements tried per iteration. batch_size: examples per gradient, and per comparison.
+    """Parameters of the search; the defaults are those of Shin et al.'s code.
 
-    patience: iterations without a better dev score after which the search ends. restarts: further searches of
-    `search_from_masks`. Defaults: Shin et al.'s code.
+    n_candidates: replacements tried per iteration. batch_size: examples per gradient and per comparison. patience:
+    iterations without a better dev score before the search ends. restarts: additional searches of `search_from_masks`.
     """
 
     n_candidates: int = 10
@@ -59,7 +59,7 @@ class AutoPromptParams:
     restarts: int = 0
 
     def check(self, n_triggers: int, n_masks: int) -> None:
-        """Raise EngineError if nothing is to be searched, or if the iterations cannot fill `n_masks` triggers."""
+        """Raise EngineError if there is no trigger, or if the iterations cannot fill `n_masks` triggers."""
         if not n_triggers:
             raise EngineError("The template has no place for a trigger to be found; write [T] once or more in it.")
         if n_masks > self.iterations:
@@ -68,9 +68,10 @@ class AutoPromptParams:
 
 @dataclass(frozen=True)
 class TriggerTask:
-    """What a trigger is to be good at. allowed: bool (V,), the tokens that it may hold. Raises EngineError.
+    """Objective and data of a search. Raises EngineError without training or dev examples.
 
-    baselines: prompts that the one with triggers has to beat on dev, such as those that people wrote.
+    allowed: bool (V,), the tokens allowed as triggers. baselines: prompts that the triggers must beat on dev, such as
+    handwritten ones.
     """
 
     objective: Objective
@@ -86,10 +87,11 @@ class TriggerTask:
 
 @dataclass(frozen=True)
 class LearnedTrigger:
-    """prompt: the best on dev, holding `trigger` or, where that is empty, a baseline. dev_score: its mean, in nats.
+    """The best prompt on dev.
 
-    history: the best score of a trigger so far, at the start and after each iteration; minus infinity while it holds
-    masks. n_forwards, n_gradients: sequences that the LM read without and with gradients.
+    prompt: contains `trigger`, or is a baseline if `trigger` is empty. dev_score: mean score, in nats. history: the
+    best score of a trigger so far, at the start and after each iteration; minus infinity while it contains masks.
+    n_forwards, n_gradients: sequences that the LM read without and with gradients.
     """
 
     prompt: EncodedPrompt
@@ -108,12 +110,11 @@ def search_trigger(
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
 ) -> LearnedTrigger:
-    """Return what has the largest mean score on the dev examples: of all triggers that were current, `start` included,
-    and of the task's baselines.
+    """Return the best of all current triggers (including `start`) and baselines, by mean score on the dev examples.
 
-    Each iteration ranks the replacements of one token, whichever it is, by a first-order estimate of what they gain
-    (HotFlip; Shin et al., Eq. 2), tries the best ones on other examples, and goes on with the best if it is better
-    there. Masks in `start` are replaced first, one in each iteration. Raises EngineError as `AutoPromptParams.check`.
+    Each iteration ranks replacements of single tokens by a first-order estimate of their gain (HotFlip; Shin et al.,
+    Eq. 2), tries the best ones on other examples, and continues with the best one if it improves the score there. Masks
+    in `start` are replaced first, one per iteration. Raises EngineError as `AutoPromptParams.check`.
     """
     search = _TriggerSearch(lm, template, task, params, random.Random(params.seed))
     current = tuple(start)
@@ -141,9 +142,9 @@ def search_from_masks(
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
 ) -> LearnedTrigger:
-    """Return the best on dev of what `search_trigger` finds from masks and from `restarts` draws of random tokens.
+    """Return the best result on dev of `search_trigger` from masks and from `restarts` draws of random tokens.
 
-    With few triggers a search soon ends in an optimum that one replacement does not leave.
+    With few triggers, a search soon ends in a local optimum that single replacements cannot leave.
     """
     rng, n = random.Random(params.seed), template.n_triggers
     tokens = np.flatnonzero(task.allowed).tolist()
@@ -158,7 +159,7 @@ def search_from_masks(
 
 
 class _TriggerSearch:
-    """The steps of one search, and what they cost."""
+    """Steps of one search and their cost."""
 
     def __init__(
         self, lm: MaskedLM, template: TriggerTemplate, task: TriggerTask, params: AutoPromptParams, rng: random.Random
@@ -179,14 +180,14 @@ class _TriggerSearch:
         return LearnedTrigger(prompt, trigger, float(self._mean_scores([prompt], self._task.dev)[0]))
 
     def step(self, current: TokenIds) -> TokenIds:
-        """Return what to go on with: `current`, unless it holds masks, or the best candidate."""
+        """Return the next trigger: the best of the candidates and, if it has no masks, `current`."""
         candidates = self._candidates(current)
         contenders = candidates if self._lm.mask_id in current else [current, *candidates]
         prompts = [self._template.fill(trigger) for trigger in contenders]
         return contenders[int(self._mean_scores(prompts, self._batch()).argmax())]
 
     def _candidates(self, current: TokenIds) -> list[TokenIds]:
-        """Return `current` with one token replaced, in the ways that promise most on a batch."""
+        """Return `current` with one token replaced, for the replacements with the largest estimated gain on a batch."""
         gains = self._first_order_gains(current)  # (n, V)
         best = gains.flatten().topk(min(self._params.n_candidates, int((gains > -torch.inf).sum()))).indices
         positions, tokens = best // gains.shape[1], best % gains.shape[1]
@@ -226,17 +227,14 @@ class _TriggerSearch:
 
 
 def allowed_triggers(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
-    """Return bool (V,): the tokens that may be triggers where names are answers: `allowed_tokens`, without capitals.
-
-    Capitals mark the names of entities.
-    """
+    """Return bool (V,): `allowed_tokens` without capitals, which mark the names of entities."""
     allowed = allowed_tokens(lm, forbidden)
     allowed &= ~np.array([text[:1].isupper() for text in lm.tokens.texts()])
     return allowed
 
 
 def allowed_tokens(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
-    """Return bool (V,): all tokens but special ones and `forbidden`: the right answers, which would be given away."""
+    """Return bool (V,): all tokens except special ones and `forbidden`, the correct answers."""
     allowed: NDArray[np.bool_] = lm.continues_entity.copy()
     allowed[list(forbidden)] = False
     return allowed

@@ -1,8 +1,8 @@
-"""BERTese: a rewriter that learns to put questions so that the LM answers right (Haviv et al. 2021).
+"""BERTese: a rewriter that learns to reword questions so that the LM answers correctly (Haviv et al. 2021).
 
-One rewriter for all relations. It reads a question, which is a filled prompt with one mask, and gives a vector for each
-of its tokens; the frozen LM reads the words nearest to them, as in the paper, or the vectors themselves, as in the code
-that was released with it, and answers at the mask.
+One rewriter for all relations. Its input is a question, a filled prompt with one mask; its output is a vector for each
+token. The frozen LM reads the nearest words (as in the paper) or the vectors (as in the paper's code) and answers at
+the mask.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ class AnsweredQuestion(NamedTuple):
 
 @dataclass(frozen=True)
 class BerteseParams:
-    """reads_words: whether the LM reads words, in training too, or vectors.
+    """Parameters of the training.
 
-    distance_weight, mask_weight: lambda 1 and 2 of the losses; the paper's are 0.3 and 0.5. Rate and batches are for
-    small LMs and few facts; for BERT-base and 40,000 facts they are 1e-5 and 64. Where the LM reads words, a large
-    rate or a small distance weight lets many of them change at once, most for the worse; vectors may learn faster.
+    reads_words: whether the LM reads words (in training too) or vectors. distance_weight, mask_weight: lambda 1 and 2
+    of the losses; 0.3 and 0.5 in the paper. learning_rate and batch_size suit small LMs and few facts; the paper uses
+    1e-5 and 64 for BERT-base and 40,000 facts. If the LM reads words, a large rate or a small distance weight changes
+    many words at once, most for the worse; vectors can learn faster.
     """
 
     reads_words: bool = True
@@ -72,10 +73,10 @@ class Rewrites(NamedTuple):
 
 
 class Rewriter(nn.Module):
-    """A copy of the LM's layers whose output, projected, is added to the word embeddings.
+    """A copy of the LM's layers whose projected output is added to the word embeddings.
 
-    The projection starts at zero, so that at first every question is rewritten as itself, exactly. Special tokens at
-    either end stay as they are. reads_words: whether the LM is to read words.
+    The projection starts at zero, so an untrained rewriter returns every question unchanged. Special tokens at the
+    start and end stay unchanged. reads_words: whether the LM reads words.
     """
 
     _words: torch.Tensor  # (V, d)
@@ -94,23 +95,21 @@ class Rewriter(nn.Module):
         """Rewrite `ids` (B, T), all with the special tokens of a sequence around them."""
         words = self._words[ids]
         change = self._encoder(inputs_embeds=words).last_hidden_state.float() @ self.projection
-        vectors = words + change * self._rewritable(ids)[:, None]
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        n_prefix, n_suffix = self._n_kept
+        is_rewritten = (positions >= n_prefix) & (positions < ids.shape[1] - n_suffix)  # (T,)
+        vectors = words + change * is_rewritten.float()[:, None]
         distances, nearest = nearest_words(vectors, self._words)
         to_mask = (vectors - self._words[self._mask_id]).square().sum(-1)
         mask_shares = torch.softmax(-self.log_sharpness.exp() * to_mask, dim=1)
         embeddings = straight_through(vectors, self._words[nearest]) if self._reads_words else vectors
         return Rewrites(embeddings, nearest, distances, mask_shares)
 
-    def _rewritable(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return (T,): 0 for the special tokens around a sequence."""
-        positions = torch.arange(ids.shape[1], device=ids.device)
-        return ((positions >= self._n_kept[0]) & (positions < ids.shape[1] - self._n_kept[1])).float()
-
 
 def nearest_words(vectors: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (B, T) squared distances of `vectors` (B, T, d) to the nearest of `words` (V, d), and which those are.
+    """Return (B, T) squared distances of `vectors` (B, T, d) to the nearest of `words` (V, d), and the nearest tokens.
 
-    The distances have gradients for the vectors; which word is the nearest has none.
+    The distances have gradients for the vectors; the choice of the nearest word has none.
     """
     flat = vectors.detach().flatten(0, 1)
     norms = words.square().sum(1)
@@ -128,19 +127,15 @@ def straight_through(soft: torch.Tensor, hard: torch.Tensor) -> torch.Tensor:
 def losses(lm: MaskedLM, rewriter: Rewriter, ids: torch.Tensor, tails: torch.Tensor) -> Losses:
     """Return the losses of questions `ids` (B, T) whose answers are `tails` (B,)."""
     rewrites = rewriter(ids)
-    answers = cross_entropy_everywhere(lm.project(lm.vectors_everywhere(rewrites.embeddings)), tails)  # (B, T)
+    logits = lm.project(lm.vectors_everywhere(rewrites.embeddings))  # (B, T, V)
+    everywhere = tails[:, None].expand(ids.shape)
+    answers = cross_entropy(logits.flatten(0, 1), everywhere.flatten(), reduction="none").view(ids.shape)
     position = one_hot(rewrites.mask_shares.argmax(1), ids.shape[1])
     return Losses(
         answer=(straight_through(rewrites.mask_shares, position.float()) * answers).sum(1).mean(),
         distance=rewrites.distances.mean(),
         mask=-rewrites.mask_shares.amax(1).mean(),
     )
-
-
-def cross_entropy_everywhere(logits: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
-    """Return (B, T): -log p of the row's tail (B,) at every position of `logits` (B, T, V)."""
-    everywhere = tails[:, None].expand(logits.shape[:2])
-    return cross_entropy(logits.flatten(0, 1), everywhere.flatten(), reduction="none").view(logits.shape[:2])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The learners of the registry: each learns from a relation's training and dev facts and answers for any subject."""
+"""Learners of the registry: functions that learn from the training and dev facts of a relation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, un
 from kgharvest.engine.types import Cancelled, EngineError
 
 N_ENSEMBLE = 10  # prompts of a rank ensemble
-N_REWRITES = 5  # questions whose rewrites are kept for people to read
+N_REWRITES = 5  # example questions to store with their rewrites
 
 
 @dataclass(frozen=True)
 class ProbeTask:
-    """One relation, encoded for one LM. manual: the prompt that people wrote; given: it and others."""
+    """One relation, encoded for one LM. manual: the handwritten prompt; given: this prompt and others."""
 
     relation: str
     manual: EncodedPrompt
@@ -43,7 +43,7 @@ class ProbeTask:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a method made of a task. rewrites: some questions as people read them, and what they became."""
+    """Result of a method for a task. rewrites: texts of example questions and of their rewrites."""
 
     answerer: Answerer
     weights: tuple[float, ...] = ()
@@ -52,12 +52,12 @@ class Learned:
 
     @property
     def effective_prompts(self) -> float:
-        """exp of the weights' entropy: how many equally weighted prompts they come to."""
+        """exp of the weights' entropy: the equivalent number of equally weighted prompts."""
         return math.exp(-sum(weight * math.log(weight) for weight in self.weights if weight > 0))
 
 
 def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: LearningBudget) -> list[Learned]:
-    """Return what `method` makes of each task. Raises EngineError, with the relation's name in it."""
+    """Return the result of `method` for each task. Raises EngineError with the name of the relation."""
     if method not in METHODS:
         raise EngineError(f"There is no method {method!r}; choose from {', '.join(METHODS)}.")
     entry = METHODS[method]
@@ -80,20 +80,20 @@ def prompt_set_learned(lm: MaskedLM, prompt_set: PromptSet, n_parameters: int = 
     return Learned(PromptSetAnswerer(lm, prompt_set), prompt_set.weights, n_parameters)
 
 
-# -- baselines ---------------------------------------------------------------------------------------------------------
+# -- Baselines ---------------------------------------------------------------------------------------------------------
 
 
 def majority(lm: MaskedLM, task: ProbeTask) -> Learned:
-    """The baseline that knows no subject."""
+    """Baseline that ignores the subject."""
     return Learned(Majority(task.train, lm.vocab_size))
 
 
 def manual(lm: MaskedLM, task: ProbeTask) -> Learned:
-    """LAMA: the prompt that people wrote (Petroni et al. 2019)."""
+    """LAMA: the handwritten prompt (Petroni et al. 2019)."""
     return prompt_set_learned(lm, uniform([task.manual]))
 
 
-# -- one relation at a time --------------------------------------------------------------------------------------------
+# -- One relation at a time --------------------------------------------------------------------------------------------
 
 
 def lpaqa_top1(lm: MaskedLM, task: ProbeTask) -> Learned:
@@ -112,7 +112,7 @@ def lpaqa_weights(lm: MaskedLM, task: ProbeTask, learning_rate: float) -> Learne
 def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, triggers: int, **options: Any) -> Learned:
     """AutoPrompt: head, triggers, tail, or the manual prompt if no trigger is better on dev.
 
-    Right answers of any part are no triggers. options: of AutoPromptParams.
+    Correct answers of train, dev and test are not allowed as triggers. options: of AutoPromptParams.
     """
     gold = {fact.tail for facts in (task.train, task.dev, task.test) for fact in facts.facts}
     train, dev = ([Example((fact.head,), (fact.tail,)) for fact in facts.facts] for facts in (task.train, task.dev))
@@ -128,7 +128,7 @@ def soft(
     start: Literal["given", "manual", "random"] = "given",
     **options: Any,
 ) -> Learned:
-    """Soft prompts that start as the given prompts, as the manual one alone, or at random in the given ones' shapes.
+    """Soft prompts, initialized with the given prompts, the manual prompt, or random vectors in the given shapes.
 
     options: of SoftPromptParams.
     """
@@ -140,11 +140,11 @@ def soft(
     return prompt_set_learned(lm, learned.prompt_set, learned.n_parameters)
 
 
-# -- all relations at once ---------------------------------------------------------------------------------------------
+# -- All relations at once ---------------------------------------------------------------------------------------------
 
 
 def bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], **options: Any) -> list[Learned]:
-    """Return what the rewriter of all relations makes of each task. options: of BerteseParams."""
+    """Train one rewriter for all relations and return its result for each task. options: of BerteseParams."""
     train, dev = ([question for task in tasks for question in questions(lm, task, part)] for part in ("train", "dev"))
     learned = learn_rewriter(lm, train, dev, BerteseParams(**options))
     return [
@@ -159,6 +159,6 @@ def bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], **options: Any) -> list[Le
 
 
 def questions(lm: MaskedLM, task: ProbeTask, part: str) -> list[AnsweredQuestion]:
-    """Return the facts of a part as the manual prompt asks them."""
+    """Return the facts of a part as questions in the manual prompt."""
     facts: UsableFacts = getattr(task, part)
     return [AnsweredQuestion(lm.query(task.manual, (len(fact.head), 1), fact.head), fact.tail) for fact in facts.facts]

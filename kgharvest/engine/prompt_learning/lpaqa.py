@@ -1,4 +1,4 @@
-"""LPAQA: which of many given prompts to ask, and how much each counts (Jiang et al. 2020, section 4)."""
+"""LPAQA: selection and weights of given prompts (Jiang et al. 2020, section 4)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kgharvest.engine.types import EngineError
 LEARNING_RATE = 0.1
 BATCH_SIZE = 256
 MAX_EPOCHS = 500
-PATIENCE, LEAST_GAIN = 30, 1e-3  # epochs without that much less loss, in nats
+PATIENCE, LEAST_GAIN = 30, 1e-3  # stop after so many epochs without this decrease of the loss, in nats
 
 
 def ranked_by_accuracy(
     lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts
 ) -> list[tuple[float, EncodedPrompt]]:
-    """Return P@1 on the training facts and the prompt, best first; of equals the one with the greater likelihood."""
+    """Return (P@1 on the training facts, prompt), best first; ties by likelihood."""
     check_trainable(train)
     scores = [probe(PromptSetAnswerer(lm, uniform([prompt])), train) for prompt in prompts]
     order = sorted(
@@ -36,7 +36,7 @@ def top1(lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts)
 
 
 def rank_ensemble(lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, n_prompts: int) -> PromptSet:
-    """Return the `n_prompts` most accurate prompts, whose log-probabilities are averaged."""
+    """Return the `n_prompts` most accurate prompts, to average their log-probabilities."""
     best = [prompt for _, prompt in ranked_by_accuracy(lm, prompts, train)[:n_prompts]]
     return uniform(best, "mean_score")
 
@@ -44,7 +44,7 @@ def rank_ensemble(lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: Usa
 def optimised_ensemble(
     lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, learning_rate: float = LEARNING_RATE
 ) -> PromptSet:
-    """Return all prompts with the weights under which their product of experts gives the training facts most."""
+    """Return all prompts with the weights that make the training facts likeliest under their product of experts."""
     check_trainable(train)
     vectors = prompt_vectors(lm, prompts, train.heads, BATCH_SIZE, lambda: None)
     weights = optimised_weights(lm, vectors, train.tails, learning_rate=learning_rate)
@@ -58,10 +58,10 @@ def optimised_weights(
     tick: Tick = lambda: None,
     learning_rate: float = LEARNING_RATE,
 ) -> tuple[float, ...]:
-    """Return the weights (K,) of the prompts whose answers `vectors` (N, K, d) make `targets` (N,) likeliest.
+    """Return the weights (K,) that make `targets` (N,) likeliest; `vectors` (N, K, d) are the answers of the prompts.
 
-    Convex in the weights: the value found does not depend on where it starts. The product is normalised over the whole
-    vocabulary; the gold objects' log-probabilities alone would be linear in the weights and choose a single prompt.
+    The loss is convex in the weights, so the result does not depend on the start. The product is normalized over the
+    whole vocabulary; the log-probabilities of the gold objects alone are linear in the weights and select one prompt.
     """
     vectors = vectors.clone()  # out of inference mode
     theta = torch.zeros(vectors.shape[1], device=vectors.device, requires_grad=True)
@@ -83,7 +83,7 @@ def optimised_weights(
 def product_nll(lm: PretrainedLM, vectors: torch.Tensor, weights: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
     """Return the mean negative log-likelihood, in nats, of `tails` (N,) under the product of the prompts.
 
-    Where the LM head is affine, projecting the weighted mean of `vectors` (N, K, d) gives the product of the K experts.
+    If the LM head is affine, projecting the weighted mean of `vectors` (N, K, d) gives the product of the K experts.
     """
     if lm.is_affine:
         logits = lm.project(torch.einsum("nkd,k->nd", vectors, weights))  # (N, V)
@@ -93,7 +93,7 @@ def product_nll(lm: PretrainedLM, vectors: torch.Tensor, weights: torch.Tensor, 
 
 
 def check_trainable(train: UsableFacts) -> None:
-    """Raises EngineError without training facts."""
+    """Raise EngineError if there are no training facts."""
     if not train.facts:
         reasons = reasons_text(train.left_out) or "none were given"
         raise EngineError(

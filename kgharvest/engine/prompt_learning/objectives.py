@@ -1,7 +1,7 @@
-"""Objectives of prompt learning: questions to an LM, and a score of its answers in nats, higher being better.
+"""Objectives of prompt learning: questions to an LM, and a score of its answers in nats; higher is better.
 
-Facts, texts with a label and seed tuples are all examples: texts for the slots of a prompt. They differ in which tokens
-are asked for, and in how their log-probabilities become one score.
+Facts, labeled texts, and seed tuples are all examples: texts for the slots of a prompt. Objectives differ in the
+tokens that they ask for and in the way that log-probabilities become one score.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ QUERIES_AT_ONCE = 256
 
 
 class Example(NamedTuple):
-    """parts: the tokens in the slots 0, 1, ...; targets: what is right in the slot after them, if that one is asked."""
+    """The tokens in the slots 0, 1, ... and, if the next slot is asked for, its correct tokens."""
 
     parts: tuple[TokenIds, ...]
     targets: TokenIds = ()
 
 
 class Question(NamedTuple):
-    """A query, and the tokens any of which is a right answer."""
+    """A query and its correct answers, each one token."""
 
     query: Query
     targets: TokenIds
@@ -38,17 +38,17 @@ class Question(NamedTuple):
 
 class Objective(Protocol):
     def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
-        """Return what to ask for `example` in `prompt`: as many questions in every prompt."""
+        """Return the questions for `example` in `prompt`; their number is the same in every prompt."""
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
-        """Return the scores (P, E), differentiable, of the log-probabilities (P, Q) of the right answers.
+        """Return differentiable scores (P, E) from the log-probabilities (P, Q) of the correct answers.
 
-        Q: the questions of the first example, of the second, and so on.
+        Q: the questions of the first example, then of the second, and so on.
         """
 
 
 class Likelihood:
-    """log P(any target | prompt, parts): of a fact's tail, or of the tokens that stand for a label."""
+    """log P(any target | prompt, parts): of a fact's tail, or of the tokens of a label."""
 
     def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
         pattern = (*map(len, example.parts), 1)
@@ -59,7 +59,7 @@ class Likelihood:
 
 
 class HeadLikelihood:
-    """log P(parts | prompt), while what they are to be completed with is masked."""
+    """log P(parts | prompt) while the next slot is masked."""
 
     def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
         return step_by_step(lm, prompt, example.parts, (*map(len, example.parts), 1))
@@ -70,7 +70,7 @@ class HeadLikelihood:
 
 @dataclass(frozen=True)
 class Compatibility:
-    """f(E, p) of a whole tuple (BertNet, Eq. 1), its entities filled one after the other."""
+    """f(E, p) of a whole tuple (BertNet, Eq. 1), its entities filled in one after the other."""
 
     alpha: float = 2 / 3
 
@@ -84,7 +84,7 @@ class Compatibility:
 def step_by_step(
     lm: LanguageModel, prompt: EncodedPrompt, parts: Sequence[TokenIds], pattern: Pattern
 ) -> list[Question]:
-    """Ask for every token of `parts` after those before it (BertNet, Fig. 6)."""
+    """Return a question for every token of `parts`, given the tokens before it (BertNet, Fig. 6)."""
     tokens = tuple(token for part in parts for token in part)
     return [Question(lm.query(prompt, pattern, tokens[:done]), (token,)) for done, token in enumerate(tokens)]
 
@@ -124,10 +124,16 @@ def scores(
 def differentiable_scores(
     lm: MaskedLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]
 ) -> torch.Tensor:
-    """Return (P, E): what `scores` gives, with gradients for the soft words of `lm`."""
+    """Return (P, E): the result of `scores`, with gradients for the soft words of `lm`."""
     questions = all_questions(lm, objective, prompts, examples)
     batches = list(same_length_batches([question.query for question in questions], QUERIES_AT_ONCE, sys.maxsize))
-    logprobs = torch.cat([differentiable_logprobs(lm, [questions[row] for row in rows]) for rows in batches])
+    parts = []
+    for rows in batches:
+        batch = [questions[row] for row in rows]
+        ids = torch.tensor([question.query.ids for question in batch], device=lm.device)  # (B, T)
+        positions = torch.tensor([question.query.position for question in batch], device=lm.device)  # (B,)
+        parts.append(target_logprobs(lm.logits_at(ids, positions), batch))
+    logprobs = torch.cat(parts)
     order = torch.argsort(torch.tensor([row for rows in batches for row in rows])).to(logprobs.device)
     return objective.scores(examples, logprobs[order].view(len(prompts), -1))
 
@@ -139,13 +145,6 @@ def all_questions(
     return [
         question for prompt in prompts for example in examples for question in objective.questions(lm, prompt, example)
     ]
-
-
-def differentiable_logprobs(lm: MaskedLM, questions: Sequence[Question]) -> torch.Tensor:
-    """Return (B,) for questions of one length."""
-    ids = torch.tensor([question.query.ids for question in questions], device=lm.device)  # (B, T)
-    positions = torch.tensor([question.query.position for question in questions], device=lm.device)  # (B,)
-    return target_logprobs(lm.logits_at(ids, positions), questions)
 
 
 def target_logprobs(logits: torch.Tensor, questions: Sequence[Question]) -> torch.Tensor:

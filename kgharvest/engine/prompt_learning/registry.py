@@ -1,4 +1,4 @@
-"""The registry of prompt-learning methods, one entry each. Loads no torch: an entry names the code that does."""
+"""Registry of prompt-learning methods. Importing it does not load torch: an entry names the code that does."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from kgharvest.engine.types import N_TRIGGERS, EngineError
 
 LEARNERS = "kgharvest.engine.prompt_learning.learners"
 
-
-# What a method learns with unless it is told otherwise, by system or, where methods of one differ, by method.
-# "small" is for the embedded LMs and a hundred facts, "paper" what the papers say of BERT-base and a thousand facts or,
-# for BERTese, forty thousand.
+# Default parameters by system, or by method if the methods of a system differ. "small" suits the embedded LMs and 100
+# facts. "paper" has the published values for BERT-base and 1,000 facts (40,000 for BERTese).
 PRESETS: dict[str, dict[str, dict[str, float]]] = {
     "small": {
         "LPAQA": {"learning_rate": 0.1},
         "AutoPrompt": {"triggers": N_TRIGGERS, "iterations": 150, "batch_size": 56},
         "soft prompts": {"learning_rate": 1e-2, "batch_size": 64, "epochs": 16},
-        # Words change only after hundreds of small steps; a large rate or a small distance weight lets many of them
-        # change at once, most for the worse. Vectors need not jump to be better.
+        # Words change only after hundreds of small steps; a large rate or a small distance weight changes many words
+        # at once, most for the worse. Vectors can improve gradually.
         "BERTese": {
             "learning_rate": 3e-5,
             "batch_size": 16,
@@ -47,13 +45,13 @@ PRESETS: dict[str, dict[str, dict[str, float]]] = {
 
 
 def _option(least: float, most: float) -> Any:
-    """Declare an option with the bounds that it has everywhere."""
+    """Declare an option with its minimum and maximum, which forms, API and commands share."""
     return field(default=None, metadata={"min": least, "max": most})
 
 
 @dataclass(frozen=True)
 class LearningBudget:
-    """How the methods that learn go about it: the values of `preset`, but for those that are given.
+    """Parameters of learning methods. None means the value of `preset`.
 
     triggers: tokens of AutoPrompt's trigger. distance_weight, mask_weight: lambda 1 and 2 of BERTese's losses.
     """
@@ -73,7 +71,7 @@ class LearningBudget:
             raise EngineError(f"There is no preset {self.preset!r}; choose from {', '.join(PRESETS)}.")
 
     def of(self, method: PromptMethod) -> dict[str, Any]:
-        """Return what `method` learns with, by the name of the option."""
+        """Return the parameters of `method` by name."""
         preset = PRESETS[self.preset]
         values: dict[str, Any] = {"seed": self.seed, **preset.get(method.label, {}), **preset.get(method.name, {})}
         given = {name: getattr(self, name) for name in method.parameters if getattr(self, name) is not None}
@@ -82,12 +80,12 @@ class LearningBudget:
 
 @dataclass(frozen=True)
 class PromptMethod:
-    """A way to obtain the prompts that an LM is asked with.
+    """A method to obtain prompts.
 
-    label: the system that it belongs to. help: what the LM is asked, in a phrase. learner: dotted path to the function
-    of (lm, task, **options), or of all tasks where one thing is learned for all relations (`is_joint`); its options
-    are `options` and the `parameters`, which the budget sets. needs: parameters that may not be less than another one.
-    needs_mask: works on masked LMs alone. is_default: in a probe that names no methods.
+    label: its system. help: the resulting prompts, in a phrase. learner: dotted path to a function of (lm, task,
+    **options), or of (lm, tasks, **options) if it learns from all relations together (`is_joint`). Its options are
+    `options` and the `parameters` that the budget sets. needs: pairs of parameters of which the first must not be less
+    than the second. needs_mask: requires a masked LM. is_default: used in a probe that names no methods.
     """
 
     name: str
@@ -176,12 +174,12 @@ METHODS: dict[str, PromptMethod] = {
     )
 }
 DEFAULT_METHODS = tuple(method.name for method in METHODS.values() if method.is_default)
-# Numbers; `preset` is none.
+# The numeric parameters, without `preset`.
 BUDGET_FIELDS = {field.name: field for field in fields(LearningBudget) if field.metadata}
 
 
 def systems_with(parameter: str) -> str:
-    """Return the systems that obey `parameter`, as a phrase: "soft prompts and BERTese"."""
+    """Return the systems that use `parameter`, as a phrase: "soft prompts and BERTese"."""
     *others, last = dict.fromkeys(method.label for method in METHODS.values() if parameter in method.parameters)
     return f"{', '.join(others)} and {last}" if others else last
 

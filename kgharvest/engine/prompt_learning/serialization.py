@@ -1,4 +1,4 @@
-"""Serialization of prompt sets, soft words among them: to a form that can be stored, back, and to text for people."""
+"""Serialization of prompt sets and their soft words, and the text of prompts for display."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kgharvest.engine.prompts.prompt_set import Combine, PromptSet
 
 
 class SerializedPrompt(NamedTuple):
-    """One prompt of a set. segments: -1 - i stands for its soft word i.
+    """One prompt of a set. In segments, -1 - i is its soft word i.
 
-    vectors: empty without soft words, else float32 (s, 1 + L, d) in numpy's .npy format: of each soft word its vector,
-    then what is added to it at each of L levels.
+    vectors: empty without soft words, otherwise float32 (s, 1 + L, d) in numpy's .npy format: the vector of each soft
+    word and its change at each of L levels.
     """
 
     segments: tuple[TokenIds, ...]
@@ -31,7 +31,7 @@ class SerializedPrompt(NamedTuple):
 
 
 def serialize(lm: MaskedLM, prompt_set: PromptSet) -> list[SerializedPrompt]:
-    """Return the prompts in their order. The inverse is `deserialize`."""
+    """Return the prompts in order. The inverse is `deserialize`."""
     serialized = []
     for prompt, weight in zip(prompt_set.prompts, prompt_set.weights, strict=True):
         soft = dict.fromkeys(token for segment in prompt.segments for token in segment if token >= lm.vocab_size)
@@ -56,7 +56,7 @@ def _packed(soft_words: SoftWords, rows: list[int]) -> bytes:
 def deserialize(
     lm: MaskedLM, prompts: Sequence[SerializedPrompt], combine: Combine, temperature: float | None = None
 ) -> PromptSet:
-    """Return the prompt set that `serialize` took apart; `lm` is the one that it was learned for."""
+    """Return the prompt set of serialized prompts; `lm` is the LM that it was learned for."""
     arrays: list[NDArray[np.float32]] = [
         np.load(io.BytesIO(prompt.vectors), allow_pickle=False) for prompt in prompts if prompt.vectors
     ]
@@ -74,7 +74,7 @@ def deserialize(
     return PromptSet(tuple(encoded), tuple(prompt.weight for prompt in prompts), combine, soft_words, temperature)
 
 
-# -- prompt text -------------------------------------------------------------------------------------------------------
+# -- Prompt text -------------------------------------------------------------------------------------------------------
 
 
 def nearest_words(lm: MaskedLM, vectors: torch.Tensor, n: int) -> list[list[tuple[str, float]]]:
@@ -88,7 +88,7 @@ def nearest_words(lm: MaskedLM, vectors: torch.Tensor, n: int) -> list[list[tupl
 
 
 def prompt_text(lm: MaskedLM, prompt: EncodedPrompt, words: Sequence[str] = ()) -> str:
-    """Return the prompt as a template; ‹word› stands for each soft word, by its index in `words`."""
+    """Return the prompt as a template, with ‹word› for each soft word, by its index in `words`."""
     special, texts = set(lm.tokens.prefix) | set(lm.tokens.suffix), lm.tokens.texts()
 
     def segment_text(ids: TokenIds) -> str:

@@ -30,10 +30,12 @@ Site = Literal["word", "hidden0", "deep"]
 
 @dataclass(frozen=True)
 class SoftPromptParams:
-    """site: what is learned: the soft words' vectors, a change to them after the first normalisation, or vectors and a
-    change at every level (the paper's "deep"). learned: both these and the prompts' weights, or one of the two alone
-    (the paper's ablation). is_data_dependent: prompts count more where they make the head likely.
-    batch_size: facts; each is asked in every prompt. patience: epochs without a better dev score.
+    """Parameters of the training.
+
+    site: the learned tensors: the vectors of the soft words, a change to them after the first normalization, or vectors
+    and a change at every level (the paper's "deep"). learned: these tensors and the prompts' weights, or one of the two
+    (the paper's ablation). is_data_dependent: a prompt has more weight for heads that it makes likely. batch_size:
+    facts, each asked in every prompt. patience: epochs without a better dev score.
     """
 
     site: Site = "word"
@@ -48,7 +50,7 @@ class SoftPromptParams:
 
 @dataclass(frozen=True)
 class LearnedSoftPrompts:
-    """history: P@1 and mean log-likelihood (nats) on dev, at the start and after each epoch."""
+    """Learned prompts. history: P@1 and mean log-likelihood (nats) on dev, at the start and after each epoch."""
 
     prompt_set: PromptSet
     history: tuple[tuple[float, float], ...]
@@ -56,7 +58,7 @@ class LearnedSoftPrompts:
 
 
 def soften(lm: MaskedLM, prompts: Sequence[EncodedPrompt]) -> tuple[list[EncodedPrompt], torch.Tensor]:
-    """Return the prompts with a soft word for every token but special ones, and the vectors (S, d) of those tokens."""
+    """Return the prompts with soft words in place of all but special tokens, and the vectors (S, d) of these tokens."""
     words: list[int] = []
 
     def softened(token: int) -> int:
@@ -87,10 +89,10 @@ def learn_soft_prompts(
     dev: UsableFacts,
     params: SoftPromptParams,
 ) -> LearnedSoftPrompts:
-    """Return the soft prompts that were best on dev by P@1, then by likelihood; those at the start are candidates.
+    """Return the soft prompts that were best on dev by P@1, then by likelihood; the initial ones are candidates too.
 
-    `prompts` and `vectors` (S, d) come from `soften`, or the vectors from `random_vectors`. Maximises the likelihood of
-    the training facts under the mixture of the prompts. Raises EngineError without training or dev facts.
+    `prompts` and `vectors` (S, d) come from `soften`, or the vectors from `random_vectors`. The training maximizes the
+    likelihood of the training facts under the mixture of the prompts. Raises EngineError without training or dev facts.
     """
     if not train.facts or not dev.facts:
         raise EngineError("Soft prompts are learned from training and dev facts; give at least one of each.")
@@ -119,9 +121,9 @@ def learn_on_tuples(
     params: SoftPromptParams,
     on_progress: OnProgress = ignore,
 ) -> PromptSet:
-    """Return the soft prompts whose mixture gives whole `tuples` most, token by token; those at the start included.
+    """Return the soft prompts under whose mixture whole `tuples` are likeliest, token by token.
 
-    For as few tuples as a relation has seeds, so that none are left for dev.
+    The initial prompts are candidates too. There is no dev set, because a relation has few seed tuples.
     """
     learner = _Learner(lm, prompts, vectors, params)
     best, most = learner.prompt_set(), -math.inf
@@ -146,8 +148,11 @@ class _Learner:
         self._lm, self._prompts, self._params = lm, prompts, params
         learns_words, learns_weights = params.learned != "weights", params.learned != "vectors"
         self._vectors = vectors.clone().requires_grad_(learns_words and params.site != "hidden0")
-        self._deltas = self._zero_deltas().requires_grad_(learns_words) if params.site != "word" else None
-        # Of the prompts' weights.
+        self._deltas = None
+        if params.site != "word":
+            shape = (len(vectors), 1 if params.site == "hidden0" else lm.n_levels, vectors.shape[1])
+            self._deltas = torch.zeros(shape, device=vectors.device, requires_grad=learns_words)
+        # Logits of the prompts' weights.
         self._logits = torch.zeros(len(prompts), device=vectors.device, requires_grad=learns_weights)
         self._log_temperature = torch.zeros((), device=vectors.device, requires_grad=params.is_data_dependent)
         tensors = (self._vectors, self._deltas, self._logits, self._log_temperature)
@@ -155,12 +160,8 @@ class _Learner:
         self._optimiser = torch.optim.Adam(self._learned, lr=params.learning_rate)
         self.n_parameters = sum(tensor.numel() for tensor in self._learned)
 
-    def _zero_deltas(self) -> torch.Tensor:
-        n_levels = 1 if self._params.site == "hidden0" else self._lm.n_levels
-        return torch.zeros(len(self._vectors), n_levels, self._vectors.shape[1], device=self._vectors.device)
-
     def prompt_set(self) -> PromptSet:
-        """Return what is learned so far, as a copy."""
+        """Return a copy of the current state."""
         deltas = None if self._deltas is None else self._deltas.detach().clone()
         soft_words = SoftWords(self._vectors.detach().clone(), deltas)
         weights = tuple(self._logits.detach().softmax(0).tolist())

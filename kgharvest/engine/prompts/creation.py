@@ -1,4 +1,4 @@
-"""Prompt creation: few initial prompts become many by paraphrasing (BertNet, section 3.1)."""
+"""Prompt creation: paraphrase a few initial prompts into many (BertNet, section 3.1)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kgharvest.engine.types import OnProgress, Progress, ignore
 
 STAGE = "prompts"
 MAX_SIMILARITY = 0.75
-FRAMED_SHARE = 5  # at most one prompt of so many is an initial one in a frame ("it is well known that ...")
-TRIES_PER_PROMPT = 3  # seed tuples that a prompt is filled with before it is given up
+FRAMED_SHARE = 5  # at most 1 of 5 prompts is an initial prompt in a frame ("it is well known that ...")
+TRIES_PER_PROMPT = 3  # seed tuples to fill a prompt with until one gives new paraphrases
 TICK_S = 0.5
 GAP_AT_END = re.compile(r"\s+(?=[.?!]$)")
 
@@ -35,12 +35,12 @@ def create_prompts(
     on_progress: OnProgress = ignore,
     n_prompts: int = 10,
 ) -> list[PromptTemplate]:
-    """Return `initial` followed by paraphrases of them, `n_prompts` in all, or fewer when nothing new comes any more.
+    """Return `initial` and paraphrases of them, `n_prompts` in total, or fewer if there are no more new ones.
 
-    Each prompt is filled with a random seed tuple and paraphrased; what differs enough from all those kept is kept and
-    paraphrased in its turn. Where that gives too few, a fifth may be initial prompts in a frame. The same `rng` state
-    gives the same prompts if the paraphraser is deterministic.
-    `on_progress` is told how many are kept every half second; what it raises ends the work.
+    Each prompt is filled with a random seed tuple and paraphrased. A paraphrase that differs enough from all prompts so
+    far is accepted and paraphrased later. If there are too few, up to a fifth are initial prompts in a frame. The same
+    `rng` state gives the same prompts if the paraphraser is deterministic.
+    `on_progress` receives the number of prompts every half second; an exception that it raises ends the work.
     """
     kept = list(dict.fromkeys(initial))
     pending = deque(kept)
@@ -50,7 +50,11 @@ def create_prompts(
 
     def in_other_words(prompt: PromptTemplate, reword: Reword, n_missing: int) -> list[PromptTemplate]:
         def reword_with_ticks(sentence: str, entities: Sequence[str]) -> list[str]:
-            return result_with_ticks(in_background(reword, sentence, entities), report)
+            future = in_background(reword, sentence, entities)
+            report()
+            while wait_for([future], timeout=TICK_S).not_done:
+                report()
+            return future.result()
 
         return new_prompts(prompt, seed_tuples, kept, reword_with_ticks, rng)[:n_missing]
 
@@ -72,25 +76,23 @@ def new_prompts(
     reword: Reword,
     rng: random.Random,
 ) -> list[PromptTemplate]:
-    """Return the paraphrases of `prompt` that differ enough from `kept` and each other, for the first seed with any."""
+    """Return paraphrases of `prompt` that differ enough from `kept` and each other, from the first seed with any.
+
+    They have a space before the final mark only if `prompt` has one.
+    """
+    has_gap = GAP_AT_END.search(prompt.text)
     for entities in rng.sample(list(seed_tuples), min(TRIES_PER_PROMPT, len(seed_tuples))):
         new: list[PromptTemplate] = []
         for sentence in reword(as_sentence(prompt, entities), entities):
             recovered = as_prompt(sentence, entities)
-            if recovered is not None and is_new(template := spaced_like(prompt, recovered), [*kept, *new]):
+            if recovered is None:
+                continue
+            template = recovered if has_gap else PromptTemplate.parse(GAP_AT_END.sub("", recovered.text))
+            if all(similarity(template, other) < MAX_SIMILARITY for other in (*kept, *new)):
                 new.append(template)
         if new:
             return new
     return []
-
-
-def spaced_like(prompt: PromptTemplate, other: PromptTemplate) -> PromptTemplate:
-    """Return `other` without a space before its final mark, unless `prompt` has one there."""
-    return other if GAP_AT_END.search(prompt.text) else PromptTemplate.parse(GAP_AT_END.sub("", other.text))
-
-
-def is_new(prompt: PromptTemplate, kept: Sequence[PromptTemplate]) -> bool:
-    return all(similarity(prompt, other) < MAX_SIMILARITY for other in kept)
 
 
 def similarity(prompt: PromptTemplate, other: PromptTemplate) -> float:
@@ -99,22 +101,14 @@ def similarity(prompt: PromptTemplate, other: PromptTemplate) -> float:
 
 
 def in_background(reword: Reword, sentence: str, entities: Sequence[str]) -> Future[list[str]]:
-    """Reword a sentence in a daemon thread: an endpoint that does not answer holds up neither cancellation nor exit."""
+    """Reword a sentence in a daemon thread, so that a silent endpoint delays neither cancellation nor exit."""
     future: Future[list[str]] = Future()
 
     def run() -> None:
         try:
             future.set_result(reword(sentence, entities))
-        except BaseException as error:  # raised again where the result is awaited
+        except BaseException as error:  # `Future.result` raises it again
             future.set_exception(error)
 
     threading.Thread(target=run, name="paraphraser", daemon=True).start()
     return future
-
-
-def result_with_ticks(future: Future[list[str]], tick: Callable[[], None]) -> list[str]:
-    """Return the future's result; call `tick` at once and then every half second until it is there."""
-    tick()
-    while wait_for([future], timeout=TICK_S).not_done:
-        tick()
-    return future.result()

@@ -1,8 +1,8 @@
-"""Prompts mined from sentences that name both entities of a known fact (LPAQA: Jiang et al. 2020, section 3.1).
+"""Prompt mining from sentences that name both entities of a known fact (LPAQA: Jiang et al. 2020, section 3.1).
 
-Middle words: what stands between the two, "Obama was born in Hawaii" gives "[X] was born in [Y] .". Dependency paths:
-the words from the leftmost to the rightmost of the shortest path between the two in the sentence's tree, which also
-finds "capital of [X] is [Y] ." in "The capital of France is Paris".
+Middle words: the words between the two entities. "Obama was born in Hawaii" gives "[X] was born in [Y] .".
+Dependency paths: the words from the leftmost to the rightmost of the shortest path between the two in the sentence's
+tree. This method also finds "capital of [X] is [Y] ." in "The capital of France is Paris".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kgharvest.engine.types import EngineError
 
 TOKEN = re.compile(r"\w+(?:[-.]\w+)*|['’]\w+|[^\w\s]")  # "France's" is France and 's
 MOST_WORDS = 10  # of a prompt, as in the paper
-LONGEST_SENTENCE = 200  # words; what is longer is no sentence
+LONGEST_SENTENCE = 200  # words; longer texts are not sentences
 HEAD, TAIL = "[X]", "[Y]"
 ROOT = -1
 NO_SPACE_BEFORE = frozenset("'’),.:;?!%")
@@ -29,14 +29,14 @@ How = Literal["middle", "dependency"]
 
 
 class Sentence(NamedTuple):
-    """words; parents: by word, the place of the one it depends on, ROOT for none; () where nobody parsed it."""
+    """Words and, if the sentence is parsed, the index of each word's parent; ROOT for a word without one."""
 
     words: Words
     parents: tuple[int, ...] = ()
 
 
 class MinedPrompt(NamedTuple):
-    """template: with [X] and [Y]. n: how often it was found; n_facts: of how many facts."""
+    """A template with [X] and [Y], the number of its occurrences, and the number of facts that it occurs with."""
 
     template: str
     n: int
@@ -44,27 +44,27 @@ class MinedPrompt(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where an entity stands: words[start:end]."""
+    """An entity at words[start:end] of a sentence."""
 
     entity: str
     start: int
     end: int
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- Reading -----------------------------------------------------------------------------------------------------------
 
 
 def sentences_of_text(lines: Iterable[str]) -> Iterator[Sentence]:
-    """Yield the sentences of a text with one a line."""
+    """Yield the sentences of a text with one sentence per line."""
     for line in lines:
         if words := tuple(TOKEN.findall(line)):
             yield Sentence(words)
 
 
 def sentences_of_conllu(lines: Iterable[str]) -> Iterator[Sentence]:
-    """Yield the parsed sentences of CoNLL-U: a word a line, ten columns with tabs, an empty line after each sentence.
+    """Yield the parsed sentences of CoNLL-U: one word per line, ten tab-separated columns, a blank line per sentence.
 
-    Raises EngineError with the line at fault. https://universaldependencies.org/format.html
+    Raises EngineError with the number of an invalid line. https://universaldependencies.org/format.html
     """
     words: list[str] = []
     heads: list[int] = []
@@ -72,32 +72,30 @@ def sentences_of_conllu(lines: Iterable[str]) -> Iterator[Sentence]:
     for number, line in zip(count(1), chain(lines, [""]), strict=False):
         columns = line.rstrip("\r\n").split("\t")
         if columns == [""]:
+            if words and max(heads) > len(words):
+                raise EngineError(
+                    f"The sentence of line {start} has {len(words)} words and one that depends on {max(heads)}."
+                )
             if words:
-                yield _parsed(words, heads, start)
+                yield Sentence(tuple(words), tuple(head - 1 for head in heads))
             words, heads, start = [], [], number + 1
-        elif not line.startswith("#") and not re.fullmatch(r"\d+[-.]\d+", columns[0]):  # joined and elided words
+        elif not line.startswith("#") and not re.fullmatch(r"\d+[-.]\d+", columns[0]):  # not multiword or empty tokens
             if len(columns) != 10 or columns[0] != str(len(words) + 1) or not columns[6].isdecimal():
                 raise EngineError(f"Line {number} is no word of CoNLL-U: ten columns, numbered from 1, HEAD a number.")
             words.append(columns[1])
             heads.append(int(columns[6]))
 
 
-def _parsed(words: Sequence[str], heads: Sequence[int], line: int) -> Sentence:
-    if max(heads) > len(words):
-        raise EngineError(f"The sentence of line {line} has {len(words)} words and one that depends on {max(heads)}.")
-    return Sentence(tuple(words), tuple(head - 1 for head in heads))
-
-
-# -- mining ------------------------------------------------------------------------------------------------------------
+# -- Mining ------------------------------------------------------------------------------------------------------------
 
 
 def mine_prompts(
     sentences: Iterable[Sentence], facts: Mapping[str, Iterable[Pair]], how: How = "middle", most: int = 40
 ) -> dict[str, list[MinedPrompt]]:
-    """Return by relation the prompts found most often, at most `most`; those found equally often by their text.
+    """Return up to `most` prompts of each relation, by falling frequency; ties in the order of their text.
 
-    facts: (head, tail) pairs by relation; case does not matter. Left out are prompts of more than MOST_WORDS words, or
-    of stop words and punctuation alone.
+    facts: (head, tail) pairs by relation; case does not matter. Prompts of more than MOST_WORDS words and prompts of
+    stop words and punctuation only are discarded.
     """
     relations: dict[Pair, list[str]] = defaultdict(list)
     for relation, pairs in facts.items():
@@ -129,7 +127,7 @@ def _folded(entity: str) -> str:
 
 
 class EntityIndex:
-    """Entities by their first word; `find` costs a look-up for each word of a sentence."""
+    """Entities by their first word, so that `find` needs one lookup for each word of a sentence."""
 
     def __init__(self, entities: Iterable[str]):
         self._by_first: dict[str, list[tuple[str, ...]]] = defaultdict(list)
@@ -140,7 +138,7 @@ class EntityIndex:
             candidates.sort(key=len, reverse=True)
 
     def find(self, words: Sequence[str]) -> Iterator[Found]:
-        """Yield the entities in `words`, the longest from each place on, none within another."""
+        """Yield the entities in `words`, the longest at each position, without overlaps."""
         if len(words) > LONGEST_SENTENCE:
             return
         folded = tuple(word.casefold() for word in words)
@@ -169,18 +167,23 @@ def _template(sentence: Sentence, head: Found, tail: Found, how: How) -> str | N
         slots[1],
         *sentence.words[second.end : end],
     )
-    return written(words) if _is_telling(words) else None
-
-
-def _is_telling(words: Sequence[str]) -> bool:
     others = [word for word in words if word not in (HEAD, TAIL)]
-    telling = (word for word in others if word.casefold() not in STOP_WORDS and word[0].isalnum())
-    return len(others) <= MOST_WORDS and next(telling, None) is not None
+    has_content = any(word.casefold() not in STOP_WORDS and word[0].isalnum() for word in others)
+    return written(words) if has_content and len(others) <= MOST_WORDS else None
 
 
 def dependency_path(parents: Sequence[int], head: Found, tail: Found) -> list[int]:
-    """Return the places on the shortest path in the tree between two spans, their own words left out."""
-    ways = [_way_up(parents, _root_of(parents, span)) for span in (head, tail)]
+    """Return the positions on the shortest path in the tree between two spans, without the words of the spans."""
+    ways = []
+    for span in (head, tail):
+        inside = range(span.start, span.end)
+        # The root of a span is its first word whose parent lies outside.
+        place = next((place for place in inside if parents[place] not in inside), span.start)
+        way: list[int] = []
+        while place != ROOT and place not in way:  # a malformed tree can contain a cycle
+            way.append(place)
+            place = parents[place]
+        ways.append(way)
     common = set(ways[0]) & set(ways[1])
     path = [place for way in ways for place in way if place not in common]
     meeting = next((place for place in ways[0] if place in common), None)
@@ -188,23 +191,8 @@ def dependency_path(parents: Sequence[int], head: Found, tail: Found) -> list[in
     return sorted({*path, *([] if meeting is None else [meeting])} - within)
 
 
-def _root_of(parents: Sequence[int], span: Found) -> int:
-    """Return the word of the span on which the others depend: the first whose parent lies outside."""
-    inside = range(span.start, span.end)
-    return next((place for place in inside if parents[place] not in inside), span.start)
-
-
-def _way_up(parents: Sequence[int], place: int) -> list[int]:
-    """Return the places from `place` to the root; a tree that is none ends where it comes round."""
-    way: list[int] = []
-    while place != ROOT and place not in way:
-        way.append(place)
-        place = parents[place]
-    return way
-
-
 def written(words: Sequence[str]) -> str:
-    """Return a prompt with a full stop, as LPAQA's files have it: "[X] 's capital is [Y] ."."""
+    """Return a prompt with a full stop, in the format of LPAQA's files: "[X] 's capital is [Y] ."."""
     text = ""
     for word in words:
         text += word if not text or word[0] in NO_SPACE_BEFORE else f" {word}"

@@ -1,4 +1,4 @@
-"""Paraphrasers: what prompt creation asks of them, which kinds there are, and the one made of an encoder-decoder."""
+"""Paraphrasers: their interface, their kinds, and those based on encoder-decoder models."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ PARAPHRASES_PER_CALL = 10
 
 
 class Paraphraser(Protocol):
-    """Says a sentence in other words. `name` goes into the harvest's record."""
+    """Rewords a sentence. `name` is stored with the harvest."""
 
     name: str
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
         """Return other sentences of the same meaning, best first, that should contain each of `entities` once.
 
-        What breaks that promise is dropped by the caller. Raises EngineError when the paraphraser cannot work at all.
+        The caller drops sentences that do not. Raises EngineError if the paraphraser cannot work.
         """
 
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return sentences that hold this one as it is, best first, to be asked for where paraphrases are too few."""
+        """Return sentences that contain this one unchanged, best first, for use if there are too few paraphrases."""
 
 
 class Seq2SeqParaphraser:
-    """Rewrites with a model named by hub id or folder, loaded at the first call.
+    """Rewrites with an encoder-decoder model, by hub id or folder, loaded at the first call.
 
-    prefix: what the model expects before the sentence; T5 paraphrasers often want "paraphrase: ".
-    seed: draws samples, the same for the same sentence; None takes the best of a beam search.
+    prefix: text that the model expects before the sentence, such as "paraphrase: " for T5 paraphrasers.
+    seed: seed of the samples, which are the same for the same sentence; None uses the best results of a beam search.
     """
 
     def __init__(
@@ -66,17 +66,17 @@ class Seq2SeqParaphraser:
 
     @cached_property
     def _model(self) -> Seq2SeqModel:
-        # Imported here because transformers takes seconds to load and the other paraphrasers do without it.
+        # transformers takes seconds to import, and the other paraphrasers do not need it.
         from kgharvest.engine.language_models.loading import load_seq2seq
 
         return load_seq2seq(self._model_name, self._revision, self._device)
 
 
 class TranslationParaphraser:
-    """Says a sentence again by way of another language (LPAQA: Jiang et al. 2020, section 3.2).
+    """Translates a sentence to another language and back (LPAQA: Jiang et al. 2020, section 3.2).
 
-    models: hub ids or folders of two encoder-decoders, to the other language and back, loaded at the first call. Each
-    of BEAM translations is translated back in BEAM ways; the likeliest round trips come first.
+    models: hub ids or folders of two encoder-decoders, OUT,BACK, loaded at the first call. Each of BEAM translations
+    is translated back in BEAM ways; the likeliest round trips come first.
     """
 
     BEAM = 7  # as in LPAQA's code
@@ -118,7 +118,7 @@ PARAPHRASERS: dict[ParaphraserKind, Callable[[ParaphraserSettings, LanguageModel
 
 
 def make_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
-    """Return the paraphraser that `settings` describe. Raises EngineError for an unknown kind or a missing model."""
+    """Return the paraphraser of `settings`. Raises EngineError for an unknown kind or a missing model."""
     if settings.kind not in PARAPHRASERS:
         raise EngineError(f"There is no paraphraser {settings.kind!r}; choose one of {', '.join(PARAPHRASERS)}.")
     if settings.kind != "offline" and not settings.model:

@@ -1,7 +1,7 @@
 """Prompt sets: prompts of one relation that are asked together, and how their answers combine.
 
-What a prompt system learns is a prompt set: which prompts (words, trigger tokens, soft words), how much each counts,
-and how. Whatever asks for P(tail | head) or for the next token of an entity takes one.
+A prompt system learns a prompt set: the prompts (words, trigger tokens, soft words), their weights, and the way to
+combine them. Code that asks for P(tail | head) or for the next token of an entity uses a prompt set.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ Combine = Literal["mixture", "product", "mean_score"]
 
 @dataclass(frozen=True)
 class PromptSet:
-    """prompts: as tokens of one LM, soft words among them. weights: (K,), not negative, of sum 1.
+    """Prompts with weights.
 
-    temperature: None, or T of a data-dependent mixture, in which a prompt counts in proportion to
-    p(t) p(head | t)^(1/T) (Qin & Eisner 2021, section 3.4).
+    prompts: tokens of one LM and soft words. weights: (K,), not negative, of sum 1. temperature: None, or T of a
+    data-dependent mixture, in which the weight of a prompt is proportional to p(t) p(head | t)^(1/T) (Qin & Eisner
+    2021, section 3.4).
     """
 
     prompts: tuple[EncodedPrompt, ...]
@@ -38,7 +39,7 @@ class PromptSet:
     temperature: float | None = None
 
     def reader(self, lm: AnyLM) -> AnyLM:
-        """Return `lm` as it reads these prompts. Raises UnsupportedModel if it reads no soft words."""
+        """Return `lm` with the soft words of these prompts. Raises UnsupportedModel if it cannot read soft words."""
         if self.soft_words is None:
             return lm
         if not isinstance(lm, MaskedLM):
@@ -56,12 +57,12 @@ def mixture(logprobs: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
 
 
 def mean_score(logprobs: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
-    """Return (..., V): sum_k w_k log p_k, not normalised (LPAQA's rank ensemble where the weights are equal)."""
+    """Return (..., V): sum_k w_k log p_k, not normalized (LPAQA's rank ensemble if the weights are equal)."""
     return torch.einsum("...kv,...k->...v", logprobs, log_weights.exp())
 
 
 def product(logprobs: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
-    """Return (..., V): the weighted product of experts, normalised over the whole vocabulary."""
+    """Return (..., V): the weighted product of experts, normalized over the whole vocabulary."""
     return torch.log_softmax(mean_score(logprobs, log_weights), dim=-1)
 
 
@@ -75,14 +76,14 @@ COMBINE: dict[Combine, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 def prompt_vectors(
     lm: LanguageModel, prompts: Sequence[EncodedPrompt], heads: Sequence[TokenIds], batch_size: int, tick: Tick
 ) -> torch.Tensor:
-    """Return (N, K, d): what `lm.logits` projects, for a tail of one token after each head in each prompt."""
+    """Return (N, K, d): the inputs of `lm.logits` for a tail of one token after each head in each prompt."""
     queries = [lm.query(prompt, (len(head), 1), head + lm.entity_end) for head in heads for prompt in prompts]
     return lm.vectors(queries, batch_size, tick).view(len(heads), len(prompts), -1)
 
 
 @dataclass(frozen=True)
 class PromptSetAnswerer:
-    """A prompt set, asked for tails of one token."""
+    """Answers a prompt set with tails of one token."""
 
     lm: LanguageModel
     prompt_set: PromptSet
@@ -108,7 +109,7 @@ class PromptSetAnswerer:
         return torch.log_softmax(log_weights + head_logprobs / self.prompt_set.temperature, dim=-1)
 
     def _combined(self, vectors: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
-        if self.prompt_set.combine == "product" and self.lm.is_affine:  # so one projection gives the product
+        if self.prompt_set.combine == "product" and self.lm.is_affine:  # one projection gives the product
             return torch.log_softmax(self.lm.logits(torch.einsum("nkd,nk->nd", vectors, log_weights.exp())), dim=-1)
         logits = self.lm.logits(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)
         return COMBINE[self.prompt_set.combine](torch.log_softmax(logits, dim=-1), log_weights)

@@ -1,7 +1,8 @@
 """Slot recovery: from "A bird can fly." and ("bird", "fly") back to `A <ENT0> can <ENT1>.` (BertNet, section 3.1).
 
-Paraphrasers inflect: "exercise" comes back as "exercising", "virus" as "viruses", "the exam" as "exams". Entities are
-found as whole words in any of these forms.
+Paraphrasers inflect: "exercise" becomes "exercising", "virus" "viruses", "the exam" "exams". Entities are recognized as
+whole words in any of these forms. Entities are arbitrary text, so the forms follow from their endings: a dictionary
+relates "thing" to "the" and "being" to "is".
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SOME_ARTICLE = rf"(?:(?:{'|'.join(ARTICLES)})\s+)?"
 
 
 class Occurrence(NamedTuple):
-    """Where an entity stands in a sentence, and the suffix of it that stays outside the slot."""
+    """The position of an entity in a sentence, and the suffix of it that stays outside the slot."""
 
     slot: int
     start: int
@@ -55,23 +56,26 @@ def recover_slots(sentence: str, entities: Sequence[str]) -> PromptTemplate | No
     claimed = claim_words(sentence, entities)
     if sorted(occurrence.slot for occurrence in claimed) != list(range(len(entities))):
         return None
-    return PromptTemplate.parse(put_slots(sentence, claimed))
+    for occurrence in sorted(claimed, key=lambda occurrence: occurrence.start, reverse=True):
+        tail = occurrence.suffix + sentence[occurrence.end :]
+        sentence = f"{sentence[: occurrence.start]}<ENT{occurrence.slot}>{tail}"
+    return PromptTemplate.parse(sentence)
 
 
 def as_sentence(prompt: PromptTemplate, entities: Sequence[str]) -> str:
-    """Return the filled prompt as people write it: no space before its punctuation."""
+    """Return the filled prompt as ordinary text, without a space before punctuation."""
     return re.sub(r"\s+([.,;:?!])", r"\1", prompt.fill(entities))
 
 
 def as_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
-    """Return `sentence` with its slots put back and a space before its final mark, or None if slots are lost."""
+    """Return `sentence` with its slots and a space before its final mark, or None if a slot cannot be recovered."""
     text = re.sub(r"\s*(?:\.|\.{3})$", "", " ".join(sentence.split()))
     ended = f"{text[:-1].rstrip()} {text[-1]}" if text.endswith(("?", "!")) else f"{text} ."
     return recover_slots(ended, entities)
 
 
 def claim_words(sentence: str, entities: Sequence[str]) -> list[Occurrence]:
-    """Return the occurrences of all entities; where two overlap, the exact one stays, then the longer one."""
+    """Return the occurrences of all entities. Of two that overlap, the exact one or else the longer one stays."""
     candidates = [
         occurrence for slot, entity in enumerate(entities) for occurrence in occurrences(sentence, slot, entity)
     ]
@@ -85,25 +89,12 @@ def claim_words(sentence: str, entities: Sequence[str]) -> list[Occurrence]:
 def occurrences(sentence: str, slot: int, entity: str) -> list[Occurrence]:
     if not entity.strip():
         return []
+    suffixes = {(entity + suffix).casefold(): suffix for suffix in ("", *SUFFIXES)}
     return [
-        Occurrence(slot, *match.span(), plain_suffix(match.group(), entity), same(match.group(), entity))
+        Occurrence(slot, *match.span(), suffixes.get(words, ""), words == entity.casefold())
         for match in entity_pattern(entity).finditer(sentence)
+        for words in [match.group().casefold()]
     ]
-
-
-def put_slots(sentence: str, claimed: Sequence[Occurrence]) -> str:
-    for occurrence in sorted(claimed, key=lambda occurrence: occurrence.start, reverse=True):
-        tail = occurrence.suffix + sentence[occurrence.end :]
-        sentence = f"{sentence[: occurrence.start]}<ENT{occurrence.slot}>{tail}"
-    return sentence
-
-
-def same(words: str, entity: str) -> bool:
-    return words.casefold() == entity.casefold()
-
-
-def plain_suffix(words: str, entity: str) -> str:
-    return next((suffix for suffix in SUFFIXES if same(words, entity + suffix)), "")
 
 
 @lru_cache(maxsize=1024)
@@ -115,18 +106,15 @@ def entity_pattern(entity: str) -> re.Pattern[str]:
     words = entity.split()
     content = [word for word in words if word.lower() not in ARTICLES] or words
     lead = _SOME_ARTICLE if content[0] != words[0] else ""
-    body = rf"\s+{_SOME_ARTICLE}".join(word_pattern(word) for word in content)
+    # Longest form first; straight and curly apostrophes are equal.
+    forms = [sorted(word_forms(word), key=lambda form: (-len(form), form)) for word in content]
+    patterns = [f"(?:{'|'.join(map(re.escape, of_word))})".replace("'", "['’]") for of_word in forms]
+    body = rf"\s+{_SOME_ARTICLE}".join(patterns)
     return re.compile(rf"(?<!\w){lead}{body}(?!\w)", re.IGNORECASE)
 
 
-def word_pattern(word: str) -> str:
-    """Return a pattern for the forms of `word`, straight and curly apostrophes alike."""
-    forms = sorted(word_forms(word), key=lambda form: (-len(form), form))
-    return f"(?:{'|'.join(map(re.escape, forms))})".replace("'", "['’]")
-
-
 def word_forms(word: str) -> set[str]:
-    """Return `word`, its inflected forms, the words it may be a form of, and their forms."""
+    """Return `word`, its inflected forms, its possible stems, and their forms."""
     if not word[-1].isalpha():
         return {word + suffix for suffix in ("", *SUFFIXES)}
     stems = {word, *bases(word)}
@@ -148,7 +136,7 @@ def inflections(stem: str) -> set[str]:
 
 
 def bases(word: str) -> set[str]:
-    """Return the words that `word` may be a form of, by its ending; not all of them exist."""
+    """Return possible stems of `word`, by its ending; some of them are not words."""
     candidates: set[str] = set()
     if word.endswith("ss"):
         return candidates

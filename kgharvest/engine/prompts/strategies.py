@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, TokenIds, fits
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, fits
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
@@ -46,9 +46,10 @@ SOFT_EPOCHS, SOFT_LEARNING_RATE = 16, 1e-2
 
 @dataclass(frozen=True)
 class ChosenPrompts:
-    """prompt_set: what the LM is asked. weighted: the same for people. templates: whose words are no entities.
+    """The prompts of a harvest.
 
-    notice: why some prompts were left out, in a sentence.
+    prompt_set: the prompts in tokens. weighted: their texts and weights for display. templates: prompts whose words are
+    not entities. notice: why prompts were discarded, in one sentence.
     """
 
     prompt_set: PromptSet
@@ -59,7 +60,7 @@ class ChosenPrompts:
 
 @dataclass(frozen=True)
 class PromptSource:
-    """What a strategy obtains prompts from. paraphraser: takes the place of the one that `spec` describes."""
+    """Input of a strategy. paraphraser: replaces the one that `spec` describes."""
 
     spec: HarvestSpec
     lm: LanguageModel
@@ -69,7 +70,7 @@ class PromptSource:
 
     @property
     def longest_pattern(self) -> Pattern:
-        """The numbers of tokens in the entities of the longest tuple that the prompts will be asked with."""
+        """Number of tokens of each entity in the longest tuple to fill the prompts with."""
         seeds = [tuple(map(len, seed)) for seed in self.seeds]
         return max([(self.spec.params.max_entity_tokens,) * len(self.seeds[0]), *seeds], key=sum)
 
@@ -99,7 +100,7 @@ def choose_prompts(source: PromptSource) -> ChosenPrompts:
     return chosen
 
 
-# -- prompts in words --------------------------------------------------------------------------------------------------
+# -- Prompts in words --------------------------------------------------------------------------------------------------
 
 
 def initial_prompts(source: PromptSource) -> ChosenPrompts:
@@ -107,12 +108,12 @@ def initial_prompts(source: PromptSource) -> ChosenPrompts:
 
 
 def all_prompts(source: PromptSource) -> ChosenPrompts:
-    """The ready prompts, or paraphrases of the initial ones."""
+    """Return the ready prompts, or paraphrases of the initial ones."""
     return weigh_by_compatibility(source, all_templates(source))
 
 
 def best_prompt(source: PromptSource) -> ChosenPrompts:
-    """Of all prompts the one with the largest weight."""
+    """Return the prompt with the largest weight."""
     every = all_prompts(source)
     best = max(range(len(every.weighted)), key=lambda index: every.weighted[index].weight)
     return ChosenPrompts(
@@ -124,7 +125,7 @@ def best_prompt(source: PromptSource) -> ChosenPrompts:
 
 
 def initial_templates(source: PromptSource) -> list[PromptTemplate]:
-    """Raises BadPrompt if one is too long for the LM."""
+    """Return the initial prompts. Raises BadPrompt if one is too long for the LM."""
     templates = parse_prompts(source.spec.initial_prompts, len(source.seeds[0]))
     for template in templates:
         check_fits(source.lm, template, source.longest_pattern)
@@ -132,9 +133,9 @@ def initial_templates(source: PromptSource) -> list[PromptTemplate]:
 
 
 def all_templates(source: PromptSource) -> list[PromptTemplate]:
-    """Return the ready prompts or paraphrases of the initial ones, those left out that are too long for the LM.
+    """Return the ready prompts, or paraphrases of the initial ones, that fit the LM.
 
-    Too long: with the longest entities that are searched or given as seeds. Raises BadPrompt if none is left.
+    A prompt must fit with the longest entities of the search and of the seeds. Raises BadPrompt if none fits.
     """
     spec, lm, pattern = source.spec, source.lm, source.longest_pattern
     if spec.prompts:
@@ -198,7 +199,7 @@ def check_fits(lm: LanguageModel, template: PromptTemplate, pattern: Pattern) ->
 
 
 def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:
-    """Return the notice that ready prompts were too long for the LM, or that there were no paraphrases; else None."""
+    """Return a notice that ready prompts were too long for the LM or that there are no paraphrases, or None."""
     if not SETTINGS[spec.setting].takes_ready_prompts:
         return None
     n_ready = len(set(spec.prompts))
@@ -214,7 +215,7 @@ def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) ->
     return None
 
 
-# -- prompts that are learned ------------------------------------------------------------------------------------------
+# -- Learned prompts ---------------------------------------------------------------------------------------------------
 
 
 def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
@@ -239,40 +240,37 @@ def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
 
 
 def learned_triggers(source: PromptSource) -> ChosenPrompts:
-    """AutoPrompt as BertNet adapts it: the best trigger tokens for the compatibility of the seed tuples.
+    """AutoPrompt as adapted by BertNet: the best trigger tokens for the compatibility of the seed tuples.
 
-    Searched twice: from masks between the entities, and from the words of the initial prompts.
+    Searches start from masks between the entities and from the words of each initial prompt.
     """
     lm, seeds = source.masked_lm, source.seeds
     gaps = ((TRIGGER,) * N_TRIGGERS,) * (len(seeds[0]) - 1)
     between = TriggerTemplate((lm.tokens.prefix, *gaps, lm.tokens.suffix), tuple(range(len(seeds[0]))))
     initial = [lm.encode_prompt(template) for template in initial_templates(source)]
-    in_words = [(template, words) for template, words in (as_triggers(lm, prompt) for prompt in initial) if words]
-    starts = [(between, (lm.mask_id,) * between.n_triggers), *in_words]
+    starts = [(between, (lm.mask_id,) * between.n_triggers)]
+    for prompt in initial:
+        words = tuple(token for segment in prompt.segments for token in segment if lm.continues_entity[token])
+        segments = tuple(
+            tuple(TRIGGER if lm.continues_entity[token] else token for token in segment) for segment in prompt.segments
+        )
+        if words:
+            starts.append((TriggerTemplate(segments, prompt.slots), words))
     examples = [Example(seed) for seed in seeds]
     allowed = autoprompt.allowed_triggers(lm, {token for seed in seeds for entity in seed for token in entity})
-    # A handful of seed tuples leaves none for dev.
+    # Seed tuples are too few for a dev set.
     task = TriggerTask(Compatibility(source.spec.params.alpha), examples, examples, allowed)
     params = replace(TRIGGER_SEARCH, seed=source.spec.params.seed)
     searches = [
         autoprompt.search_trigger(lm, template, start, task, params, source.on_progress) for template, start in starts
     ]
-    prompt = max(searches, key=lambda search: search.dev_score).prompt
-    text = prompt_text(lm, prompt)
-    return with_compatibilities(source, PromptSet((prompt,), (1.0,)), [text], [PromptTemplate.parse(text)])
-
-
-def as_triggers(lm: MaskedLM, prompt: EncodedPrompt) -> tuple[TriggerTemplate, TokenIds]:
-    """Return `prompt` with a trigger for every token but special ones, and those tokens."""
-    words = tuple(token for segment in prompt.segments for token in segment if lm.continues_entity[token])
-    segments = [
-        tuple(TRIGGER if lm.continues_entity[token] else token for token in segment) for segment in prompt.segments
-    ]
-    return TriggerTemplate(tuple(segments), prompt.slots), words
+    best = max(searches, key=lambda search: search.dev_score).prompt
+    text = prompt_text(lm, best)
+    return with_compatibilities(source, PromptSet((best,), (1.0,)), [text], [PromptTemplate.parse(text)])
 
 
 def learned_soft_prompts(source: PromptSource) -> ChosenPrompts:
-    """Soft prompts that start as all prompts, whose mixture maximises the likelihood of the seed tuples."""
+    """Soft prompts, initialized with all prompts, whose mixture maximizes the likelihood of the seed tuples."""
     lm, templates = source.masked_lm, all_templates(source)
     softened, vectors = soft_prompts.soften(lm, [lm.encode_prompt(template) for template in templates])
     params = soft_prompts.SoftPromptParams(
@@ -286,7 +284,7 @@ def learned_soft_prompts(source: PromptSource) -> ChosenPrompts:
 def with_compatibilities(
     source: PromptSource, prompt_set: PromptSet, texts: Sequence[str], templates: Sequence[PromptTemplate]
 ) -> ChosenPrompts:
-    """Return a learned prompt set with what people want to know of it. texts: how its prompts read."""
+    """Return a learned prompt set with the texts and compatibilities of its prompts."""
     lm, prompts = prompt_set.reader(source.lm), prompt_set.prompts
     means = mean_compatibilities(lm, prompts, source.seeds, source.spec.params, source.on_progress)
     weighted = [

@@ -10,15 +10,15 @@ from kgharvest.engine.types import BadPrompt
 
 SLOT = re.compile(r"<ENT(\d+)>", re.ASCII)
 MAX_SLOT_DIGITS = 3
-# Prompts are written "<ENT0> prevents <ENT1> ."; people read no such space.
+# Prompts have a space before the final mark: "<ENT0> prevents <ENT1> .". Text for people does not.
 SPACE_BEFORE_END = re.compile(r"\s+(?=[.?!]$)")
 
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """A text with every slot `<ENT0>` .. `<ENTn-1>` exactly once.
+    """A text that contains each slot `<ENT0>` .. `<ENTn-1>` once.
 
-    segments: the n + 1 stretches of text around the slots, in textual order.
+    segments: the n + 1 pieces of text around the slots, in textual order.
     slots: the entity index of each slot, in textual order.
     """
 
@@ -28,7 +28,7 @@ class PromptTemplate:
 
     @classmethod
     def parse(cls, text: str) -> PromptTemplate:
-        """Raise BadPrompt unless the slots are `<ENT0>` .. `<ENTn-1>`, each once."""
+        """Return the template of `text`. Raises BadPrompt unless the slots are `<ENT0>` .. `<ENTn-1>`, each once."""
         pieces = SLOT.split(text)
         if any(len(index) > MAX_SLOT_DIGITS for index in pieces[1::2]):
             raise BadPrompt(f"{text!r} has a slot with too large a number; number the slots from 0 without gaps.")
@@ -57,7 +57,7 @@ def check_slots(text: str, slots: Sequence[int]) -> None:
 
 
 def parse_prompts(texts: Sequence[str], arity: int) -> list[PromptTemplate]:
-    """Parse `texts`, each once; raise BadPrompt if there is none or one has other than `arity` slots."""
+    """Parse `texts` without duplicates. Raises BadPrompt if there are none or one does not have `arity` slots."""
     if not texts:
         raise BadPrompt(
             "The relation has no initial prompt; give at least one, such as '<ENT0> is the place for <ENT1> .'"

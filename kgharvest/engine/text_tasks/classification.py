@@ -1,4 +1,4 @@
-"""Classify texts by what an LM says in a prompt, without training it (Shin et al. 2020, sections 2 to 4)."""
+"""Text classification by the answers of an LM to a prompt, without fine-tuning (Shin et al. 2020, sections 2 to 4)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from kgharvest.engine.text_tasks.text_template import SPECIAL_TOKENS, TextTempla
 from kgharvest.engine.types import BadSeed, BadText, OnProgress, ignore
 
 TEXTS_AT_ONCE = 4096
-MOST_FOR_LABEL_TOKENS = 10_000  # training texts by which label tokens are chosen
+MOST_FOR_LABEL_TOKENS = 10_000  # training texts to select label tokens with
 
 LabelTokens = tuple[TokenIds, ...]  # of label 0, 1, ...
 
 
 class LabelledText(NamedTuple):
-    """texts: by field of the template. label: its index."""
+    """A text with the index of its label. texts: by field of the template."""
 
     texts: Mapping[str, str]
     label: int
 
 
 class EncodedText(NamedTuple):
-    """parts: the tokens of the texts, in the order of the template's fields."""
+    """A labeled text in tokens. parts: in the order of the template's fields."""
 
     parts: tuple[TokenIds, ...]
     label: int
@@ -44,7 +44,7 @@ class EncodedText(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """What an LM can be asked. left_out: how many it cannot, by reason. n_cut: how many lost their ends."""
+    """Encoded texts. left_out: number of texts that cannot be encoded, by reason. n_cut: number of truncated texts."""
 
     examples: tuple[EncodedText, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -53,7 +53,10 @@ class EncodedTexts:
 
 @dataclass(frozen=True)
 class ClassScores:
-    """correct: bool (N,). log_likelihood: mean log P(label | text), in nats; summed over the label's tokens."""
+    """Scores of a classifier.
+
+    correct: bool (N,). log_likelihood: mean log P(label | text), in nats, summed over the tokens of the label.
+    """
 
     correct: tuple[bool, ...]
     log_likelihood: float
@@ -65,14 +68,14 @@ class ClassScores:
 
 @dataclass(frozen=True)
 class TextClassifier:
-    """A prompt, and the tokens that stand for each label."""
+    """A prompt and the tokens of each label."""
 
     lm: MaskedLM
     prompt: EncodedPrompt
     label_tokens: LabelTokens
 
     def logprobs(self, texts: Sequence[EncodedText], tick: Tick = lambda: None) -> torch.Tensor:
-        """Return (N, L): the log of the probability of each label's tokens together (Eq. 1), in nats."""
+        """Return (N, L): the log of the summed probability of each label's tokens (Eq. 1), in nats."""
         parts = [texts[start : start + TEXTS_AT_ONCE] for start in range(0, len(texts), TEXTS_AT_ONCE)]
         return torch.cat([self._logprobs(part, tick) for part in parts])
 
@@ -88,7 +91,7 @@ class TextClassifier:
 
 
 def majority(train: Sequence[EncodedText], texts: Sequence[EncodedText]) -> ClassScores:
-    """Return the baseline that reads no text: the most frequent label of `train`, and the labels' shares there."""
+    """Return the scores of the most frequent label of `train`, with the labels' shares there as probabilities."""
     counts = Counter(text.label for text in train)
     majority_label = max(counts, key=lambda label: counts[label])
     logprobs = [np.log(counts[text.label] / len(train)) for text in texts]
@@ -98,7 +101,7 @@ def majority(train: Sequence[EncodedText], texts: Sequence[EncodedText]) -> Clas
 def encode_texts(
     lm: MaskedLM, template: TextTemplate, encoded: TriggerTemplate, texts: Sequence[LabelledText]
 ) -> EncodedTexts:
-    """Return the texts in tokens of `lm`, cut to what `encoded`, which is `template`, leaves room for."""
+    """Return the texts in tokens, truncated to fit in `encoded`, which is `template` in tokens."""
     room = room_for_texts(lm, encoded)
     examples, left_out, n_cut = [], Counter[str](), 0
     for text in texts:
@@ -113,7 +116,7 @@ def encode_texts(
 
 
 def given_label_tokens(lm: MaskedLM, words: Sequence[Sequence[str]]) -> LabelTokens:
-    """Return the tokens of `words`, those of label 0 first. Raises BadSeed for one of several tokens, or used twice."""
+    """Return the tokens of `words` by label. Raises BadSeed if a word has several tokens or is used twice."""
     taken: dict[int, str] = {}
     for word in [word for of_label in words for word in of_label]:
         ids = lm.encode_entity(word)
@@ -130,7 +133,7 @@ def given_label_tokens(lm: MaskedLM, words: Sequence[Sequence[str]]) -> LabelTok
 def select_label_tokens(
     lm: MaskedLM, template: TriggerTemplate, train: Sequence[EncodedText], k: int, seed: int, tick: Tick = lambda: None
 ) -> LabelTokens:
-    """Return the k tokens of each label that tell most, asked in `template` with masks in place of triggers."""
+    """Return the k most indicative tokens of each label, in `template` with masks in place of triggers."""
     train = sample_texts(train, MOST_FOR_LABEL_TOKENS, Random(seed))
     prompt = template.fill((lm.mask_id,) * template.n_triggers)
     queries = [Likelihood().questions(lm, prompt, Example(text.parts))[0].query for text in train]
@@ -141,7 +144,7 @@ def select_label_tokens(
 
 
 def sample_texts(texts: Sequence[EncodedText], most: int, rng: Random) -> list[EncodedText]:
-    """Return all texts if they are at most `most`, else as many of each label at most."""
+    """Return all texts if there are at most `most`, otherwise a sample with an equal maximum for each label."""
     if len(texts) <= most:
         return list(texts)
     by_label: dict[int, list[EncodedText]] = {}
@@ -159,9 +162,10 @@ def learn_classifier(
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
 ) -> tuple[TextClassifier, LearnedTrigger]:
-    """Return the classifier whose triggers give the labels of dev most, learned on train: `parts`.
+    """Learn triggers on train and return the classifier with the best triggers on dev. parts: train and dev.
 
-    Ranked by the likelihood of the labels, as in the paper. No label token is a trigger. Raises EngineError.
+    Triggers are ranked by the likelihood of the labels, as in the paper. Label tokens are not allowed as triggers.
+    Raises EngineError.
     """
     train, dev = ([Example(text.parts, label_tokens[text.label]) for text in part] for part in parts)
     allowed = autoprompt.allowed_tokens(lm, {token for tokens in label_tokens for token in tokens})
@@ -176,11 +180,11 @@ Floats = NDArray[np.float64]
 def choose_label_tokens(
     vectors: Floats, labels: NDArray[np.int64], output_embeddings: Floats, allowed: NDArray[np.bool_], k: int
 ) -> tuple[TokenIds, ...]:
-    """Return k tokens for each label, the most telling first; no token stands for two labels.
+    """Return k tokens for each label, the most indicative first; each token belongs to one label.
 
-    vectors: (N, d), what the LM projects where it is asked, of `labels` (N,) from 0. output_embeddings: (V, d), what it
-    projects them with. allowed: (V,). Each token goes to the label for which a logistic regression of the labels on
-    `vectors`, given the token's output embedding (Eq. 5), has the largest odds, until that label has k.
+    vectors: (N, d), the inputs of the LM's output projection at [P], for `labels` (N,) from 0. output_embeddings:
+    (V, d), the weights of that projection. allowed: (V,). A logistic regression of the labels on `vectors`, applied to
+    output embeddings (Eq. 5), gives the odds. Each token goes to the label with the largest odds that has fewer than k.
     """
     weights, biases = fit_logistic(vectors, labels)
     odds = log_odds(output_embeddings @ weights.T + biases)  # (V, L)

@@ -1,4 +1,4 @@
-"""Let an LM find the object of a fact in a sentence about it, as it is or perturbed (Shin et al. 2020, section 6)."""
+"""Relation extraction: find the object of a fact in a true or perturbed sentence (Shin et al. 2020, section 6)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.text_tasks.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
 from kgharvest.engine.types import BadPrompt, BadSeed, BadText, EngineError, OnProgress, ignore
 
-OBJECT_MASK = "[MASK]"  # in sentences of T-REx, whatever the LM's own mask
-MOST_WORDS = 50  # of a context; what follows is cut off
+OBJECT_MASK = "[MASK]"  # in sentences of T-REx, independent of the LM's mask
+MOST_WORDS = 50  # of a context; further words are cut off
 
 FIELDS = ("context", "subject")
 
 
 class Evidence(NamedTuple):
-    """A sentence with OBJECT_MASK where it writes the object as `surface`."""
+    """A sentence with OBJECT_MASK in place of `surface`, its text for the object."""
 
     sentence: str
     surface: str
 
 
 class EvidencedFact(NamedTuple):
-    """A fact and the sentences that say it. surfaces: what else is right, besides its object and the evidences'."""
+    """A fact and its sentences. surfaces: further correct answers besides the object and the evidences' surfaces."""
 
     subject: str
     object: str
@@ -44,14 +44,15 @@ class EvidencedFact(NamedTuple):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """What counts as right, the canonical object first."""
+        """Correct answers, the canonical object first."""
         return tuple(dict.fromkeys([self.object, *(evidence.surface for evidence in self.evidences), *self.surfaces]))
 
 
 class FactInContext(NamedTuple):
-    """A fact in the context of one sentence, with `surface` for the object. answers: what counts as right there.
+    """A fact in the context of one sentence, with `surface` for the object.
 
-    true_answers: what is right of the fact as it is, which differs where the context is perturbed.
+    answers: correct answers in this context. true_answers: correct answers of the original fact, which differ if the
+    context is perturbed.
     """
 
     sentence: str
@@ -67,14 +68,14 @@ class FactInContext(NamedTuple):
 
 @dataclass(frozen=True)
 class FactsInContext:
-    """left_out: how many facts have no context, by reason."""
+    """Facts in context. left_out: number of facts without a context, by reason."""
 
     facts: tuple[FactInContext, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> FactsInContext:
-    """Return each fact with one of its sentences, drawn among those that name the object in their first words."""
+    """Return each fact with a random one of its sentences that contain the object in their first words."""
     in_context, left_out = [], Counter[str]()
     for fact in facts:
         cut = [Evidence(" ".join(sentence.split()[:MOST_WORDS]), surface) for sentence, surface in fact.evidences]
@@ -88,9 +89,9 @@ def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> FactsInContext
 
 
 def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random) -> list[FactInContext]:
-    """Return the facts with another of the relation's `objects`, drawn at random, in context and answer alike.
+    """Return the facts with another random object from `objects`, in the context and in the answer.
 
-    Raises EngineError where there is no other.
+    Raises EngineError if there is no other object.
     """
     perturbed = []
     for fact in facts:
@@ -105,11 +106,11 @@ def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random)
     return perturbed
 
 
-# -- in tokens ---------------------------------------------------------------------------------------------------------
+# -- Encoding ----------------------------------------------------------------------------------------------------------
 
 
 class EncodedContext(NamedTuple):
-    """parts: the tokens of the template's fields. answers, true_answers: those of one token, the canonical first."""
+    """A context in tokens. parts: by field of the template. answers, true_answers: only those of one token."""
 
     parts: tuple[TokenIds, ...]
     answers: TokenIds
@@ -118,7 +119,7 @@ class EncodedContext(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedContexts:
-    """left_out: contexts that the LM cannot be asked, by reason. n_cut: contexts or subjects that lost their ends."""
+    """Encoded contexts. left_out: number of contexts that cannot be encoded, by reason. n_cut: number truncated."""
 
     examples: tuple[EncodedContext, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -130,7 +131,7 @@ def with_single_token_object(lm: LanguageModel, facts: Sequence[EvidencedFact]) 
 
 
 def single_token(lm: LanguageModel, word: str) -> int | None:
-    """Return the one token of `word`, None if it has several or cannot be written."""
+    """Return the token of `word`, or None if the word has several tokens or cannot be encoded."""
     try:
         ids = lm.encode_entity(word)
     except BadSeed:
@@ -139,12 +140,12 @@ def single_token(lm: LanguageModel, word: str) -> int | None:
 
 
 def single_tokens(lm: LanguageModel, words: Sequence[str]) -> TokenIds:
-    """Return the tokens of those of `words` that have one."""
+    """Return the tokens of the words that have one token."""
     return tuple(dict.fromkeys(token for word in words if (token := single_token(lm, word)) is not None))
 
 
 def check_fields(template: TextTemplate) -> None:
-    """Raise BadPrompt for a template with other fields than FIELDS."""
+    """Raise BadPrompt if the template has a field that is not in FIELDS."""
     if unknown := [name for name in template.fields if name not in FIELDS]:
         raise BadPrompt(
             f"The template {template.text!r} has {{{unknown[0]}}}; of a fact there are {{context}} and {{subject}}."
@@ -152,7 +153,7 @@ def check_fields(template: TextTemplate) -> None:
 
 
 def encode_contexts(lm: MaskedLM, template: TextTemplate, facts: Sequence[FactInContext]) -> EncodedContexts:
-    """Return the facts in tokens, cut to what `template` leaves room for. Their objects have one token.
+    """Return facts with objects of one token in tokens, truncated to fit in `template`.
 
     Raises BadPrompt as `check_fields`.
     """
@@ -171,7 +172,7 @@ def encode_contexts(lm: MaskedLM, template: TextTemplate, facts: Sequence[FactIn
     return EncodedContexts(tuple(examples), dict(left_out), n_cut)
 
 
-# -- learning and measuring --------------------------------------------------------------------------------------------
+# -- Learning and scores -----------------------------------------------------------------------------------------------
 
 
 def learn_triggers(
@@ -182,9 +183,9 @@ def learn_triggers(
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
 ) -> LearnedTrigger:
-    """Return the triggers that give the canonical objects of dev most, learned on train: `parts`.
+    """Learn triggers on train and return those under which the canonical objects of dev are likeliest.
 
-    answers: the tokens of all objects, none of which is a trigger. Raises EngineError.
+    parts: train and dev. answers: the tokens of all objects, which are not allowed as triggers. Raises EngineError.
     """
     train, dev = ([Example(context.parts, context.answers[:1]) for context in part] for part in parts)
     task = TriggerTask(Likelihood(), train, dev, autoprompt.allowed_triggers(lm, answers))
@@ -193,9 +194,9 @@ def learn_triggers(
 
 @dataclass(frozen=True)
 class ExtractionScores:
-    """ranking: where the best right answer ranks. is_true: (N,), whether the LM answers with the fact as it is.
+    """Scores of answers. ranking: the rank of the best correct answer.
 
-    Where the context is perturbed, such an answer comes from memory.
+    is_true: (N,), whether the LM answers with the original fact; in a perturbed context, it answers from memory.
     """
 
     ranking: ProbeScores
@@ -207,7 +208,7 @@ class ExtractionScores:
 
 
 def score_answers(logprobs: Iterable[torch.Tensor], examples: Sequence[EncodedContext]) -> ExtractionScores:
-    """Return how well the answers do. logprobs: (B, V) for the first B examples, for the next ones, and so on."""
+    """Return the scores of answers. logprobs: (B, V) for each batch of examples, in order."""
     ranks, best_logprobs, is_true = [], [], []
     remaining = iter(examples)
     for batch in logprobs:
@@ -220,7 +221,7 @@ def score_answers(logprobs: Iterable[torch.Tensor], examples: Sequence[EncodedCo
 
 
 def prompt_logprobs(lm: MaskedLM, prompt: EncodedPrompt, examples: Sequence[EncodedContext]) -> Iterator[torch.Tensor]:
-    """Yield (B, V): the log-probabilities of all answers to the first B examples, to the next ones, and so on."""
+    """Yield (B, V): the log-probabilities of all answers, for each batch of examples in order."""
     queries = [Likelihood().questions(lm, prompt, Example(example.parts))[0].query for example in examples]
     vectors = lm.vectors(queries, QUERIES_AT_ONCE, lambda: None)
     for part in torch.split(vectors, rows_at_once(lm, vectors)):
@@ -230,6 +231,6 @@ def prompt_logprobs(lm: MaskedLM, prompt: EncodedPrompt, examples: Sequence[Enco
 def majority_logprobs(
     lm: LanguageModel, train: Sequence[EncodedContext], examples: Sequence[EncodedContext]
 ) -> Iterator[torch.Tensor]:
-    """Yield what the baseline answers that reads nothing: objects by how often they are right in `train`."""
+    """Yield the log-probabilities of the majority baseline: objects by their frequency in `train`."""
     facts = tuple(EncodedFact((), context.answers[0]) for context in train)
     return Majority(UsableFacts(facts, {}), lm.vocab_size).scores([()] * len(examples), lambda: None)

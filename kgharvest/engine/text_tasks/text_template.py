@@ -15,20 +15,20 @@ from kgharvest.engine.types import BadPrompt
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}|(\[T\])|(\[P\])")
 FIELD = re.compile(r"\{(\w+)\}")
-SPECIAL_TOKENS = "special tokens of the LM in the text"  # why a text is left out
+SPECIAL_TOKENS = "special tokens of the LM in the text"  # the reason to discard a text
 SPACED_TRIGGER = re.compile(r"\s*\[T\]")
 
 
 @dataclass(frozen=True)
 class TextTemplate:
-    """Words and placeholders: each of `fields` once, triggers [T], and once [P], what the LM is to say."""
+    """Words and placeholders: each of `fields` once, triggers [T], and once [P], the answer of the LM."""
 
     text: str
     fields: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
-        """Raise BadPrompt unless `text` has a field and exactly one [P]."""
+        """Return the template of `text`. Raises BadPrompt unless it has a field and exactly one [P]."""
         fields = FIELD.findall(text)
         if not fields:
             raise BadPrompt(
@@ -63,7 +63,7 @@ class TextTemplate:
         return TriggerTemplate(tuple(segments), tuple(slots))
 
     def prompt_text(self, lm: MaskedLM, prompt: EncodedPrompt) -> str:
-        """Return a prompt made of this template as people read it."""
+        """Return the text of a prompt made from this template."""
         names = [*(f"{{{name}}}" for name in self.fields), "[P]"]
         return re.sub(r"<ENT(\d+)>", lambda slot: names[int(slot[1])], prompt_text(lm, prompt))
 
@@ -80,7 +80,7 @@ class TextTemplate:
 
 
 def room_for_texts(lm: MaskedLM, template: TriggerTemplate) -> int:
-    """Return how many tokens the texts in `template` may have, all together. Raises BadPrompt if they may have none."""
+    """Return the maximum total number of tokens of the texts in `template`. Raises BadPrompt if there is no room."""
     room = lm.max_tokens - sum(map(len, template.segments)) - 1  # the mask
     if room < len(template.slots) - 1:
         raise BadPrompt(f"The template leaves no room for texts in the {lm.max_tokens} tokens that {lm.name} takes.")
@@ -90,14 +90,14 @@ def room_for_texts(lm: MaskedLM, template: TriggerTemplate) -> int:
 def encode_fields(
     lm: MaskedLM, template: TextTemplate, texts: Mapping[str, str], room: int
 ) -> tuple[tuple[TokenIds, ...], bool]:
-    """Return the tokens of the template's fields, in their order, and whether they had to be cut. Raises BadText."""
+    """Return the tokens of the template's fields, in order, and whether they were truncated. Raises BadText."""
     whole = tuple(lm.tokens.encode_text(texts[name]) for name in template.fields)
     parts = cut_to_fit(whole, room)
     return parts, parts != whole
 
 
 def cut_to_fit(parts: Sequence[TokenIds], room: int) -> tuple[TokenIds, ...]:
-    """Return `parts` with the ends of the longest cut off until they have `room` tokens."""
+    """Return `parts`, truncated at the end of the longest part until they have `room` tokens in total."""
     lengths = list(map(len, parts))
     for _ in range(sum(lengths) - room):
         lengths[lengths.index(max(lengths))] -= 1
