@@ -15,7 +15,7 @@ import torch
 
 from kgharvest.engine.filters import STOP_WORDS
 from kgharvest.engine.language_models.base import GivesLogprobs, LanguageModel, Query, TokenIds, filled_tokens
-from kgharvest.engine.prompts.paraphrasers.rules import capitalized, irregular_pasts
+from kgharvest.engine.prompts.paraphrasers.rules import capitalized, irregular_pasts, with_article
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 
 BATCH_SIZE = 64
@@ -39,8 +39,7 @@ class Blank(NamedTuple):
 
     def fill(self, text: str, filler: str) -> str:
         """Return `text` with `filler` in the blank, after the matching "a" or "an"."""
-        right_article = r"\1n " if filler[0] in "aeiou" else r"\1 "
-        return re.sub(r"\b([Aa])n? $", right_article, text[: self.start]) + filler + text[self.end :]
+        return with_article(text[: self.start], filler) + text[self.end :]
 
 
 class Filler(NamedTuple):

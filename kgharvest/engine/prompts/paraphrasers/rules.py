@@ -25,14 +25,14 @@ WORDING_FILES = ("relation_wordings.txt", "fact_wordings.txt")
 ONLY_SAID, ONLY_RECOGNIZED = "> ", "< "
 MAX_REWRITES = 60  # wordings of one prompt; the LM has to score each
 NEVER = r"(?!)"
-_VOWEL_SOUND = re.compile(r"(?!u(?:su|se|ni)|euro|one)[aeiou]|hour|honest")
 
 
 def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     """Return up to MAX_REWRITES different wordings of `prompt`; a frame around it is dropped.
 
-    Order: wordings of known relations, syntactic rewrites, synonyms, synonyms in the results of these. An emphasized
-    part is not emphasized again, and no wording ends in a preposition unless `prompt` does.
+    Order: wordings of known relations, rewrites.txt, synonyms, general_rewrites.txt, synonyms in the results of the
+    first two. A clause with an emphasized part gets no further emphasis, and no wording ends in a preposition unless
+    `prompt` does.
     """
     clause = expanded(bare_clause(prompt))
     adverbial, main = without_adverbial(clause)
@@ -238,13 +238,18 @@ def with_synonyms(clause: str) -> Iterator[str]:
     for match in synonym_pattern().finditer(clause):
         for word in choices(match):
             if word != match.group():
-                article = "an" if _VOWEL_SOUND.match(word) else "a"
-                yield re.sub(r"\ban? $", f"{article} ", clause[: match.start()]) + word + clause[match.end() :]
+                yield with_article(clause[: match.start()], word) + clause[match.end() :]
 
 
 def with_heads(clause: str) -> str:
     """Return `clause` with each word that has synonyms in its context replaced by the head of its group."""
     return synonym_pattern().sub(lambda match: next(iter(choices(match)), match.group()), clause)
+
+
+def with_article(before: str, word: str) -> str:
+    """Return `before` and `word`; a final "a" or "an" of `before` agrees with `word`."""
+    article = r"\1n " if named_pattern("vowel_sound").match(word) else r"\1 "
+    return re.sub(r"\b([Aa])n? $", article, before) + word
 
 
 def choices(match: re.Match[str]) -> tuple[str, ...]:

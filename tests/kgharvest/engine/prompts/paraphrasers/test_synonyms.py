@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.engine.prompts.paraphrasers.rules import expanded, with_heads, with_synonyms
+from kgharvest.engine.prompts.paraphrasers.rules import expanded, with_article, with_heads, with_synonyms
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,17 @@ def test_all_words_are_led_back_to_the_heads_of_their_groups() -> None:
 )
 def test_contractions_are_written_out(clause: str, full: str) -> None:
     assert expanded(clause) == full
+
+
+@pytest.mark.parametrize(
+    ("before", "word", "text"),
+    [
+        ("A ", "outcome", "An outcome"),
+        ("<ENT0> is an ", "result", "<ENT0> is a result"),
+        ("it is a ", "hour", "it is an hour"),
+        ("it is a ", "university", "it is a university"),
+        ("the ", "outcome", "the outcome"),
+    ],
+)
+def test_an_article_agrees_with_the_next_word(before: str, word: str, text: str) -> None:
+    assert with_article(before, word) == text
