@@ -43,9 +43,15 @@ class ReportFigure(NamedTuple):
     def image(self, document: Document) -> dict[str, Any]:
         """Return name, words and size, in CSS pixels, so that nothing on a page moves when the figure arrives."""
         width, height = (round(96 * inches) for inches in self.size(document))
-        about = {"name": self.name, "title": self.title, "caption": self.caption(document)}
-        about |= {"alt_text": self.alt(document), "is_interactive": self.plot is not None}
-        return {**about, "width": width, "height": height}
+        return {
+            "name": self.name,
+            "title": self.title,
+            "caption": self.caption(document),
+            "alt_text": self.alt(document),
+            "is_interactive": self.plot is not None,
+            "width": width,
+            "height": height,
+        }
 
     def render(self, document: Document, file_format: str = "svg", theme: Theme = LIGHT) -> bytes:
         return render(self.draw, document, self.size(document), file_format, theme)
