@@ -23,12 +23,20 @@ ROOT = Path(__file__).resolve().parent.parent
 # A process of tests a core is busy enough: threads of torch, here and in programs that tests start, would only wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A busy machine is no failure: Hypothesis gives an example 200 ms otherwise.
-hypothesis.settings.register_profile("kgharvest", deadline=None)
-hypothesis.settings.load_profile("kgharvest")
-
+# No deadline: the default of 200 ms per example fails on a busy machine.
+hypothesis.settings.register_profile("kgharvest", deadline=None, max_examples=30, derandomize=True)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=300)
 
 FIRST = ("browser", "slow")
+
+
+def is_exhaustive(config: pytest.Config) -> bool:
+    """Return True if `-m` names the marker `exhaustive`."""
+    return "exhaustive" in config.option.markexpr
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("thorough" if is_exhaustive(config) else "kgharvest")
 
 
 def pytest_collection() -> None:
@@ -42,13 +50,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let each process begin with its share of what takes long, so that none waits at the end for another's last test.
+    """Deselect exhaustive tests unless `-m` names them, and start each process with its share of the slow tests.
 
-    Only on SQLite, which is put back after tests with transactions of their own (`django_db_setup`): elsewhere those
-    come after the others.
+    The order changes on SQLite only. Its database is restored after transactional tests (`django_db_setup`); on other
+    databases, transactional tests must run last.
     """
     from django.conf import settings
 
+    if not is_exhaustive(config):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("exhaustive")])
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
     if settings.DATABASES["default"]["ENGINE"] == "kgharvest.sqlite":
         n_processes = config.workerinput["workercount"] if hasattr(config, "workerinput") else 1
         items[:] = dealt(items, n_processes)

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotation.judges.allocation import ASSUMED_ACCURACY, JudgeNotReady, accuracy_by_label, allocate
@@ -33,7 +33,6 @@ def variance(shares, sizes, spreads) -> float:
         lambda strata: st.tuples(st.just(strata), st.integers(len(strata), sum(size for size, _ in strata)))
     )
 )
-@settings(max_examples=150, deadline=None)
 def test_optimal_shares_have_the_smallest_variance_of_all_whole_ones(drawn):
     strata, n = drawn
     sizes, spreads = zip(*strata, strict=True)

@@ -82,7 +82,7 @@ def test_two_then_a_third_decide_like_three(labels):
 
 
 @pytest.mark.django_db
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     counts=LABEL_COUNTS,
     k=st.integers(1, 9),

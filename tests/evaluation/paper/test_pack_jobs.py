@@ -17,7 +17,7 @@ from kgharvest.audit.models import AuditEntry
 from kgharvest.jobs import ledger
 from tests.evaluation.paper.studies import STUDIES
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("without_figures")]
 
 
 @pytest.fixture(autouse=True)

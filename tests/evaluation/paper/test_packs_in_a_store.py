@@ -18,7 +18,7 @@ from tests.programs import run_program
 
 
 @pytest.fixture
-def report(db, tmp_path):
+def report(db, tmp_path, without_figures):
     return STUDIES["without_judgments"](tmp_path)
 
 

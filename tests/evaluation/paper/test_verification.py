@@ -6,39 +6,25 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 from django.core.management import call_command
-from django.db import transaction
 
 from annotation.quality.exclusion import exclude_annotator
-from evaluation.paper.archive import checksum_differences, read_pack, sums_of, write_pack
+from evaluation.paper.archive import SUMS, checksum_differences, read_pack, sums_of, write_pack
 from evaluation.paper.comparison import DocumentComparison
 from evaluation.paper.files import PackFile
 from evaluation.paper.pack import RoundChanged, pack_files
-from evaluation.paper.rows.tables import TABLES, BadPack, n_rows, read_rows, row_files
+from evaluation.paper.rows.tables import TABLES, BadPack, Columns, RowTable, n_rows, read_rows, row_files
 from evaluation.paper.verification import REPORT, Verification, verify_contents, verify_pack
 from kgharvest.management.command import Error
 from tests.evaluation.paper.studies import STUDIES
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[3]
-
-
-PACKED: dict[str, dict[str, bytes]] = {}  # packs take seconds, and reading them no database
-
-
-def contents_of(name: str, folder: Path) -> dict[str, bytes]:
-    if name not in PACKED:
-        with transaction.atomic():
-            report = STUDIES[name](folder)
-            report.refresh_from_db()
-            PACKED[name] = {file.path: file.content for file in pack_files(report)}
-            transaction.set_rollback(True)  # another study of the same test may name its round the same
-    return PACKED[name]
 
 
 def problems_of(contents: Mapping[str, bytes]) -> list[str]:
@@ -71,28 +57,51 @@ def other(value, kind: str):
     return {"true": "false", "false": "true", "counted": "late"}.get(value, f"{value} altered")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
+BY_STUDY = pytest.mark.parametrize(
     ("study", "tables"),
     [("of_samples", None), ("with_gold", {"statements", "judgments"}), ("with_judge", {"judge_runs", "judge_answers"})],
 )
-def test_one_altered_cell_of_any_column_is_named_without_checksums(study, tables, tmp_path):
-    contents = contents_of(study, tmp_path)
+
+
+def tables_of(contents: Mapping[str, bytes], tables: set[str] | None) -> Iterator[tuple[RowTable, Columns]]:
+    """Yield the tables that have rows. tables: their names; None for all."""
     rows = read_rows(contents)
+    for table in TABLES:
+        if n_rows(rows[table.name]) and (tables is None or table.name in tables):
+            yield table, rows[table.name]
+
+
+@BY_STUDY
+def test_an_altered_cell_of_every_table_is_named_without_checksums(study, tables, pack_of):
+    contents = pack_of(study)
+    silent = []
+    for table, rows in tables_of(contents, tables):
+        column = table.columns[len(table.columns) // 2]
+        value = other(rows[column.name][0], column.type)
+        if not problems_of(altered(contents, table.name, column.name, 0, value)):
+            silent.append((table.name, column.name))
+
+    assert silent == []
+
+
+@pytest.mark.exhaustive
+@BY_STUDY
+def test_an_altered_cell_of_every_column_is_named_without_checksums(study, tables, pack_of):
+    contents = pack_of(study)
     silent = [
         (table.name, column)
-        for table in TABLES
-        if n_rows(rows[table.name]) and (tables is None or table.name in tables)
-        for column in unnamed(contents, table, rows[table.name], table.columns)
+        for table, rows in tables_of(contents, tables)
+        for column in unnamed(contents, table, rows, table.columns)
     ]
 
     assert silent == []
 
 
-def unnamed(contents: Mapping[str, bytes], table, rows, columns) -> list[str]:
-    """Alter a cell of each column, and return those of which nothing is said.
+def unnamed(contents: Mapping[str, bytes], table: RowTable, rows: Columns, columns) -> list[str]:
+    """Alter one cell of each column and return the columns that verification does not report.
 
-    All at once, as verifying takes long; where not every column is named then, by halves, down to each alone.
+    All columns are altered in one pack because verification is slow. If some are not reported, the columns are split
+    in halves.
     """
     packed = contents
     for column in columns:
@@ -108,23 +117,28 @@ def unnamed(contents: Mapping[str, bytes], table, rows, columns) -> list[str]:
     return [name for part in (columns[:half], columns[half:]) for name in unnamed(contents, table, rows, part)]
 
 
+def more(*values):
+    """Return one more case of a table of which another case runs every time."""
+    return pytest.param(*values, marks=pytest.mark.exhaustive)
+
+
 @pytest.mark.parametrize(
     ("table", "column", "value", "path"),
     [
         ("judgments", "label", "unjudgeable", "agreement"),
-        ("judgments", "status", "late", "n_judgments"),
-        ("judgments", "annotator", "nobody", "rows of this pack make no report"),
-        ("judgments", "statement", 99_999, "which there is not"),
-        ("judgments", "judged_at", "2001-02-03T04:05:06+00:00", "conduct.dates.first_judgment_at"),
-        ("statements", "n_wanted", 5, "verdict"),
+        more("judgments", "status", "late", "n_judgments"),
+        more("judgments", "annotator", "nobody", "rows of this pack make no report"),
+        more("judgments", "statement", 99_999, "which there is not"),
+        more("judgments", "judged_at", "2001-02-03T04:05:06+00:00", "conduct.dates.first_judgment_at"),
+        more("statements", "n_wanted", 5, "verdict"),
         ("statements", "verdict", "undecided", "verdict"),
-        ("statements", "adjudication", "true", "conduct.adjudications.n_statements"),
+        more("statements", "adjudication", "true", "conduct.adjudications.n_statements"),
         ("annotators", "status", "paused", "conduct.people.n_paused"),
         ("strata", "population", 40, "population"),
-        ("draws", "rank", 1000, "curves"),
-        ("draws", "score", 9.0, "curves"),
+        more("draws", "rank", 1000, "curves"),
+        more("draws", "score", 9.0, "curves"),
         ("draws", "inclusion_probability", 0.9, "inclusion_probability"),
-        ("harvests", "model", "another/lm", "cuts[0].model"),
+        more("harvests", "model", "another/lm", "cuts[0].model"),
         ("harvests", "n_tuples", 25, "conduct.cells"),
         ("harvested", "left_out", "hidden", "conduct.cells"),
         ("prompts", "weight", 0.5, "prompts[0].weight"),
@@ -141,8 +155,8 @@ def test_what_numbers_rest_on_is_named_where_both_files_and_checksums_were_alter
 
 
 @pytest.fixture
-def of_samples(tmp_path) -> dict[str, bytes]:
-    return contents_of("of_samples", tmp_path)
+def of_samples(pack_of) -> dict[str, bytes]:
+    return pack_of("of_samples")
 
 
 def test_a_number_altered_in_the_report_or_a_table_is_named(of_samples):
@@ -182,8 +196,8 @@ def test_checksums_name_missing_extra_and_altered_files(of_samples):
     assert list(checksum_differences(of_samples)) == []
 
 
-def test_what_is_not_recomputed_is_said(tmp_path):
-    verification = verify_contents(contents_of("with_reference", tmp_path))
+def test_what_is_not_recomputed_is_said(pack_of):
+    verification = verify_contents(pack_of("with_reference"))
 
     assert list(verification.problems) == []
     text = "\n".join(verification.lines())
@@ -212,8 +226,8 @@ def test_documents_are_compared_number_by_number():
     assert (compared.n_numbers, compared.n_repeated) == (4, 1)
 
 
-def test_a_round_that_has_changed_is_not_packed(tmp_path):
-    report = STUDIES["of_samples"](tmp_path)
+def test_a_round_that_has_changed_is_not_packed(tmp_path, without_figures):
+    report = STUDIES["incomplete"](tmp_path)
     report.refresh_from_db()
     exclude_annotator(report.round.annotators.first(), "guesses")
 
@@ -298,8 +312,8 @@ def test_deep_json_is_refused(of_samples, monkeypatch):
     assert "nested too deeply" in refusal
 
 
-def test_an_altered_preregistration_is_named(of_samples, tmp_path):
-    contents = contents_of("preregistered", tmp_path)
+def test_an_altered_preregistration_is_named(of_samples, pack_of):
+    contents = pack_of("preregistered")
     altered_one = {**contents, "preregistration.json": contents["preregistration.json"].replace(b"Nobody", b"Anybody")}
 
     for pack in (altered_one, {**of_samples, "preregistration.json": b"{}"}):
@@ -309,10 +323,17 @@ def test_an_altered_preregistration_is_named(of_samples, tmp_path):
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_pack_verifies_in_a_process_without_database_and_data(tmp_path):
-    report = STUDIES["with_judge"](tmp_path)
-    pack = tmp_path / "pack.zip"
-    call_command("pack", report=report.pk, output=pack)
+def write_contents(contents: Mapping[str, bytes], output: Path) -> None:
+    """Write a pack with new checksums."""
+    files = [PackFile(path, content, "", "") for path, content in contents.items() if path != SUMS]
+    write_pack([*files, sums_of(files)], output)
+
+
+def test_a_pack_verifies_in_a_process_without_database_and_data(pack_of, tmp_path):
+    contents = pack_of("with_judge")
+    forged = altered(contents, "judgments", "label", 3, "unjudgeable")
+    write_contents(contents, tmp_path / "pack.zip")
+    write_contents(forged, tmp_path / "forged")
     (tmp_path / "empty").mkdir()
 
     def verify(path: Path) -> subprocess.CompletedProcess[str]:
@@ -321,23 +342,20 @@ def test_a_pack_verifies_in_a_process_without_database_and_data(tmp_path):
         environment.pop("DATABASE_URL", None)
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
-    done = verify(pack)
+    done = verify(tmp_path / "pack.zip")
     assert (done.returncode, done.stderr) == (0, "")
     assert "numbers recomputed from the raw rows, all as in the report." in done.stdout
     assert not (tmp_path / "empty" / "kgharvest.sqlite3").exists()
 
-    contents = altered(read_pack(pack), "judgments", "label", 3, "unjudgeable")
-    del contents["SHA256SUMS"]
-    files = [PackFile(path, content, "", "") for path, content in contents.items()]
-    write_pack([*files, sums_of(files)], tmp_path / "forged")
     done = verify(tmp_path / "forged")
     assert (done.returncode, done.stdout) == (1, "")
     assert "packed " in done.stderr
     assert done.stderr.splitlines()[-1].startswith("and ")
 
-    done = verify(tmp_path / "none.zip")
-    assert done.returncode == 1
-    assert done.stderr.strip().endswith("name the folder or the ZIP file of a pack.")
+
+def test_verify_refuses_a_path_without_a_pack(tmp_path):
+    with pytest.raises(Error, match="name the folder or the ZIP file of a pack"):
+        call_command("verify", str(tmp_path / "none.zip"))
 
 
 def test_packing_refuses_what_it_cannot_do_before_it_begins(tmp_path):
@@ -356,7 +374,7 @@ def test_packing_refuses_what_it_cannot_do_before_it_begins(tmp_path):
     assert not (tmp_path / "pack.zip").exists()
 
 
-def test_a_folder_has_the_same_files_as_a_zip(tmp_path):
+def test_a_folder_has_the_same_files_as_a_zip(tmp_path, without_figures):
     report = STUDIES["without_judgments"](tmp_path)
     for name in ("pack", "pack.zip"):
         call_command("pack", report=report.pk, output=tmp_path / name)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, hypergeom
 
@@ -126,7 +126,6 @@ def test_what_cannot_be_known_has_a_reason():
     assert population_rate([1, 1], [2, 2], [10, 0]).reason == UNKNOWN_POPULATION
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_misses_mirror_hits_and_the_limits_enclose_the_estimate(data):
     n_strata = data.draw(st.integers(1, 3))

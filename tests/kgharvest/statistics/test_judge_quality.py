@@ -5,7 +5,7 @@ from __future__ import annotations
 import krippendorff
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kgharvest.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED
@@ -104,7 +104,6 @@ def test_judge_and_people_are_compared_with_the_same_others():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 2), min_size=1, max_size=4)), max_size=8))
-@settings(max_examples=60, deadline=None)
 def test_agreement_is_that_of_pairs_as_krippendorffs_library_has_it(statements):
     task = np.array([number for number, (_, labels) in enumerate(statements) for _ in labels], dtype=int)
     label = np.array([one for _, labels in statements for one in labels], dtype=int)

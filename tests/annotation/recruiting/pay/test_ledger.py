@@ -68,7 +68,7 @@ def test_what_is_owed_no_more_and_again_is_a_line_each(panel):
     assert list(lines) == [("reward", 200), ("reward:2", -200), ("reward:3", 200)]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 500), max_size=8))
 def test_what_is_owed_in_all_is_what_was_said_last(panel, amounts):
     with transaction.atomic():
