@@ -124,6 +124,14 @@ def static_files_found_when_asked_for() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def fast_passwords() -> None:
+    """Hash passwords with MD5: Argon2 is slow by design."""
+    from django.conf import settings
+
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *settings.PASSWORD_HASHERS]
+
+
+@pytest.fixture(scope="session", autouse=True)
 def emptied_audit_trail() -> None:
     """Let tests alter the audit trail, and empty it after transactions of their own; one is of what refuses that."""
     from django.apps import apps

@@ -29,6 +29,13 @@ def put_back(path: Path) -> None:
     ContentType.objects.clear_cache()
 
 
+def remove_tables() -> None:
+    """Make the test database empty, without any table."""
+    connection.ensure_connection()
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.backup(connection.connection)
+
+
 class MigratedOnce:
     """The SQLite file as the migrations make it: of several processes the first makes it, and the others copy it.
 

@@ -35,10 +35,7 @@ def shipped(db):
 
 
 @pytest.fixture
-def logins(db, settings):
-    settings.PASSWORD_HASHERS = [
-        "django.contrib.auth.hashers.MD5PasswordHasher"
-    ]  # four slow hashes a test are too many
+def logins(db):
     return demo.create_logins()
 
 

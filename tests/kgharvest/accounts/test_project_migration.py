@@ -13,17 +13,18 @@ from annotation.models import Round
 from kgharvest.models import Job, Launch, Project, ProjectMember, RelationSet
 from tests.database_copies import KeptState
 from tests.postgres import on_postgresql, run_on_postgresql
-from tests.probing.test_migration import historical_apps, migrate, migrate_to_today, rows_by_table
+from tests.probing.test_migration import historical_apps, migrate, migrate_back, migrate_to_today, rows_by_table
 
 pytestmark = pytest.mark.slow
 
 OLD = [("kgharvest", "0016_webhooks"), ("annotation", "0015_round_completed_at")]
 MOVED = [("kgharvest", "0017_projects"), ("annotation", "0017_rounds_of_projects")]
+WITH_DEFAULT = [("kgharvest", "0019_project_constraints"), ("annotation", "0018_descriptions_without_study")]
 
 
 @pytest.fixture(scope="module")
 def old_database(shared_folder) -> KeptState:
-    return KeptState(lambda: migrate(OLD), shared_folder / "before-projects.sqlite3")
+    return KeptState(lambda: migrate_back(OLD), shared_folder / "before-projects.sqlite3")
 
 
 @pytest.fixture
@@ -141,18 +142,19 @@ def test_a_study_named_default_is_the_default_project(old_apps):
     old_apps.get_model("annotation", "Study").objects.create(name="Default")
     old_apps.get_model("kgharvest", "RelationSet").objects.create(name="own")
 
-    migrate_to_today()
+    migrate(WITH_DEFAULT)
 
-    assert list(Project.objects.values_list("name", "slug")) == [("Default", "default")]
-    assert RelationSet.objects.get().project.slug == "default"
+    project, relation_set = (historical_apps().get_model("kgharvest", name) for name in ("Project", "RelationSet"))
+    assert list(project.objects.values_list("name", "slug")) == [("Default", "default")]
+    assert relation_set.objects.get().project.slug == "default"
 
 
 def test_an_empty_installation_gets_no_project(old_apps):
     old_apps.get_model("auth", "User").objects.create(username="root", is_superuser=True)
 
-    migrate_to_today()
+    migrate(WITH_DEFAULT)
 
-    assert not Project.objects.exists()
+    assert not historical_apps().get_model("kgharvest", "Project").objects.exists()
 
 
 @on_postgresql

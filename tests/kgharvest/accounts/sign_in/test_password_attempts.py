@@ -17,7 +17,6 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def limits(settings):
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.LIMITS |= {
         "wrong_passwords": (50, 900),
         "wrong_passwords_of_name": (10, 900),
