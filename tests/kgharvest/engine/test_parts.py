@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.search import pattern_groups
 from kgharvest.engine.types import Cancelled, HarvestParams, HarvestSpec, Progress
 from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
+from tests.sampling import every
 
 PARAMS = HarvestParams(candidates=25, disabled_filters=frozenset({"short", "one_letter_word"}))
 BINARY = HarvestSpec(
@@ -73,16 +75,15 @@ class Shuffled:
         return [results[position] for position in range(len(parts))]
 
 
-@pytest.mark.parametrize(
-    ("spec", "changes"),
-    [
-        *((BINARY, changes) for changes in CHANGES),
-        *((TERNARY, changes) for changes in ("own budgets", "shared", "states end")),
-    ],
-    ids=lambda value: value if isinstance(value, str) else f"arity {len(value.seed_tuples[0])}",
-)
-@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
-def test_parts_in_any_order_give_what_one_worker_gives(folders, make, spec, changes):
+CASES = [
+    *((BINARY, changes) for changes in CHANGES),
+    *((TERNARY, changes) for changes in ("own budgets", "shared", "states end")),
+]
+
+
+@pytest.mark.parametrize(("make", "case"), every(2, product([tiny_bert, tiny_roberta], CASES)))
+def test_parts_in_any_order_give_what_one_worker_gives(folders, make, case):
+    spec, changes = case
     spec = replace(spec, params=replace(spec.params, **CHANGES[changes]))
     lm = load(folders[make])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -11,17 +13,21 @@ from kgharvest.engine.probing import probe
 from kgharvest.engine.prompt_learning.learners import ProbeTask, learn
 from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.types import UnsupportedModel
+from tests.sampling import every
 
 LEARNED = [name for name, method in METHODS.items() if method.parameters]
 BUDGET = LearningBudget(iterations=4, epochs=2, triggers=3)
 
 
-@pytest.fixture(scope="module", params=["bfloat16", "float16"])
+FORMATS = ["bfloat16", "float16"]
+
+
+@pytest.fixture(scope="module", params=FORMATS)
 def coarse_lm(request):
     return load_compact(EMBEDDED_LMS["embedded-small"], dtype=request.param)
 
 
-@pytest.mark.parametrize("method", LEARNED)
+@pytest.mark.parametrize(("coarse_lm", "method"), every(2, product(FORMATS, LEARNED)), indirect=["coarse_lm"])
 @pytest.mark.parametrize("known", ["made_of"], indirect=True)
 def test_methods_learn_nearly_what_they_learn_in_float32(known, coarse_lm, method):
     task = ProbeTask("made_of", known.prompts[0], tuple(known.prompts), known.train, known.dev, known.test)

@@ -1,0 +1,18 @@
+"""Samples of parametrised cases: part of them run by default, all of them with `-m exhaustive`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def every(step: int, cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Mark all cases as exhaustive except the first of every `step`.
+
+    For a product of lists, choose a step that is coprime to the length of each list: then every value is used.
+    """
+    return [
+        pytest.param(*case, marks=pytest.mark.exhaustive if number % step else ()) for number, case in enumerate(cases)
+    ]
