@@ -231,7 +231,7 @@ def test_a_round_that_has_changed_is_not_packed(tmp_path, without_figures):
     report.refresh_from_db()
     exclude_annotator(report.round.annotators.first(), "guesses")
 
-    with pytest.raises(RoundChanged, match=r"has changed since report .* make a new report and pack that"):
+    with pytest.raises(RoundChanged, match=str(report.pk)):
         pack_files(report)
 
 
@@ -354,7 +354,7 @@ def test_a_pack_verifies_in_a_process_without_database_and_data(pack_of, tmp_pat
 
 
 def test_verify_refuses_a_path_without_a_pack(tmp_path):
-    with pytest.raises(Error, match="name the folder or the ZIP file of a pack"):
+    with pytest.raises(Error, match=r"none\.zip"):
         call_command("verify", str(tmp_path / "none.zip"))
 
 
@@ -364,10 +364,10 @@ def test_packing_refuses_what_it_cannot_do_before_it_begins(tmp_path):
     (tmp_path / "full" / "file").touch()
 
     for options, reason in [
-        ({"report": 999}, "There is no report 999"),
-        ({"output": tmp_path / "full"}, "is there already"),
-        ({"licence": "all rights\nreserved"}, "is no identifier of a licence"),
-        ({"author": ["\n"]}, "is no name"),
+        ({"report": 999}, "999"),
+        ({"output": tmp_path / "full"}, "full"),
+        ({"licence": "all rights\nreserved"}, "all rights.*SPDX"),
+        ({"author": ["\n"]}, r"'\\n'.*Family, Given"),
     ]:
         with pytest.raises(Error, match=reason):
             call_command("pack", **{"report": report.pk, "output": tmp_path / "pack.zip", **options})
