@@ -57,8 +57,10 @@ PROBE_FIGURES = (
     ReportFigure(
         "methods",
         "P@1 of each method",
-        "Mean over relations, with Student's 95 % interval. Below the line the same methods on the same LM with "
-        f"{CONTROL}: what they get right there they learned from the facts, not from the LM.",
+        lambda document: (
+            "Mean over relations, with Student's 95 % interval. Below the line: the same methods on the same LM with "
+            f"{CONTROL}, whose correct answers were learned from the facts and not known to the LM."
+        ),
         "summary",
         methods,
         lambda document: f"P@1: {'; '.join(f'{estimate.name} {estimate.text}' for estimate in methods(document))}.",
@@ -68,8 +70,10 @@ PROBE_FIGURES = (
     ReportFigure(
         "differences",
         "Differences from the manual prompts",
-        "Paired by relation. An interval that spans 0 leaves open which is better; without an interval the relations "
-        "are too few or too alike.",
+        lambda document: (
+            "Paired by relation. An interval that spans 0 leaves open which is better. There is no interval if the "
+            "relations are too few or too similar."
+        ),
         "differences",
         differences,
         lambda document: (
