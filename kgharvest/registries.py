@@ -1,7 +1,7 @@
 """Registries: what rooms add to parts of the project that may not import them, by dotted path.
 
 Panels of pages, hooks, kinds of jobs, periodic tasks, audited tables and metrics. They are settings like others
-(`django.conf.settings.PANELS`).
+(`django.conf.settings.PANELS`). Optional apps extend them (kgharvest.optional_apps).
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ PANELS = {
         "annotation.recruiting.pay.panels.pay_summary",
     ],
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
-    "report_list_actions": ["probing.panels.probes"],
+    "report_list_actions": [],
 }
 
 # What apps ask of apps to their left: `hook(question)` returns the function.
@@ -85,7 +85,6 @@ JOB_RUNNERS = {
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
     "pack": "evaluation.paper.pack_jobs.run_pack_job",
-    "probe": "probing.probes.runner.run_probe",
     "judge": "annotation.judges.runner.run_judge",
     "deliver_webhooks": "kgharvest.webhooks.delivery.run_delivery_job",
     "platform_commands": "annotation.recruiting.pay.commands.run_commands_job",
@@ -102,7 +101,6 @@ LM_JOBS = [
     "harvest",
     "harvest-part",
     "evaluate_scores",
-    "probe",
     "judge",
 ]  # load an LM, or may, on the `device` of their payload
 

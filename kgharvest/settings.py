@@ -81,11 +81,13 @@ if not SECRET_KEY:
         SECRET_KEY = generated_secret_key(DATA_DIR / "secret_key")
 ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]", *PUBLIC_HOSTS]
 
+# Optional apps (kgharvest.optional_apps). KGHARVEST_CONTRIB names those to install; "none" for the core alone.
+CONTRIB_APPS = [name for name in words("KGHARVEST_CONTRIB") or ["probing"] if name != "none"]
 INSTALLED_APPS = [
     "kgharvest",
     "annotation",
     "evaluation",
-    "probing",
+    *[f"kgharvest.contrib.{name}" for name in CONTRIB_APPS],
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

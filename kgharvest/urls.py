@@ -30,6 +30,7 @@ from kgharvest.knowledge.views import sensitive_words
 from kgharvest.knowledge_graphs import api as knowledge_graphs_api
 from kgharvest.knowledge_graphs import views as knowledge_graphs_views
 from kgharvest.operations.views import PROBES
+from kgharvest.optional_apps import optional_urls
 from kgharvest.pages.home import home
 from kgharvest.relations import api as relations_api
 from kgharvest.relations import views as relations_views
@@ -239,7 +240,7 @@ urlpatterns = [
     path("", include((harvesting, "kgharvest"))),
     path("", include("annotation.urls")),
     path("", include("evaluation.urls")),
-    path("", include("probing.urls")),
+    *optional_urls(),
     path("api/v1/schema/", SchemaView.as_view(), name="api_schema"),
     path("api/v1/docs/", SpectacularSwaggerSplitView.as_view(url_name="api_schema"), name="api_docs"),
     path("api/schema/", RedirectView.as_view(pattern_name="api_schema", permanent=True)),

@@ -28,9 +28,9 @@ from evaluation.sharing.services import share_report
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
 from kgharvest.api.views import ApiView
+from kgharvest.contrib.probing.models import Probe, ProbedRelation
 from kgharvest.models import Role, Webhook
 from kgharvest.webhooks.outbox import send_test
-from probing.models import Probe, ProbedRelation
 from tests import factories
 from tests.evaluation.preregistration.planning import freeze, planned
 

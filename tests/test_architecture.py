@@ -15,7 +15,9 @@ import pytest
 from django.utils.module_loading import import_string
 
 ROOT = Path(__file__).resolve().parent.parent
-APPS = ["probing", "evaluation", "annotation", "kgharvest"]  # each may import, and link to, those after it
+PACKAGES = ["evaluation", "annotation", "kgharvest"]
+CONTRIB = {"probing": "kgharvest.contrib"}  # optional apps by the name of their URLs and templates
+APPS = ["kgharvest.contrib", *PACKAGES]  # each may import, and link to, those after it
 LIBRARIES = ["kgharvest.engine", "kgharvest.statistics"]  # pure: each imports only itself of the project
 LAYERS = [*APPS, *LIBRARIES]
 LIBRARIES_ARE_FREE_OF = {"django", "celery", "rest_framework"}
@@ -23,15 +25,16 @@ URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
 NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 ROOMS = {
-    "kgharvest": "accounts api audit bulk chat_models client embedded_lm engine entities harvests jobs knowledge"
-    " knowledge_graphs operations pages relations sqlite statistics webhooks",
+    "kgharvest": "accounts api audit bulk chat_models client contrib embedded_lm engine entities harvests jobs"
+    " knowledge knowledge_graphs operations pages relations sqlite statistics webhooks",
     "kgharvest/harvests": "parts",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
     "annotation/recruiting": "events panels pay prolific questionnaire",
     "evaluation": "comparisons evidence judged_kg paper preregistration rehearsals rendering reports scores sharing",
     "evaluation/paper": "datasheets rows statements",
-    "probing": "probes text_tasks",
+    "kgharvest/contrib": " ".join(CONTRIB),
+    "kgharvest/contrib/probing": "probes text_tasks",
 }
 NO_ROOMS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # folders of Django and of data
 NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.registries", "kgharvest.urls"}  # which put the apps together
@@ -48,7 +51,7 @@ def goes_left(source: str, target: str) -> bool:
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    for folder in APPS:
+    for folder in PACKAGES:
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
@@ -58,7 +61,12 @@ def templates() -> Iterator[tuple[str, Path]]:
     """Yield (app, template); what belongs to no app belongs to the project, which is in kgharvest."""
     for path in sorted((ROOT / "templates").rglob("*.*")):
         folder = path.relative_to(ROOT / "templates").parts[0]
-        yield folder if folder in APPS else "kgharvest", path
+        yield app_of(folder) or "kgharvest", path
+
+
+def app_of(name: str) -> str | None:
+    """Return the app whose URLs or templates `name` names, None for any other name."""
+    return CONTRIB.get(name) or (name if name in APPS else None)
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -99,13 +107,13 @@ def test_imports_go_to_the_right_only():
 
 def test_names_of_urls_templates_and_functions_in_strings_go_to_the_right_only():
     """reverse("evaluation:report"), render(request, "evaluation/...") and "evaluation.x.y" in Python."""
-    named = re.compile(rf"({'|'.join(APPS)})([:/]|(?:\.\w+)+$)")
+    named = re.compile(rf"({'|'.join([*APPS, *CONTRIB])})([:/]|(?:\.\w+)+$)")
     wrong = [
         f"{module} names {text}"
         for module, path in modules()
         if module not in NAMED_BY_THE_PROJECT
         for text in strings_of(path)
-        if (match := named.match(text)) and goes_left(layer_of(module), layer_of(text) or match[1])
+        if (match := named.match(text)) and goes_left(layer_of(module), layer_of(text) or app_of(match[1]))
     ]
 
     assert wrong == []
@@ -117,7 +125,7 @@ def test_templates_link_to_the_right_only():
         for app, path in templates()
         for pattern in (URLS_OF_APPS, FILES_OF_APPS)
         for named in pattern.findall(path.read_text(encoding="utf-8"))
-        if named in APPS and goes_left(app, named)
+        if app_of(named) and goes_left(app, app_of(named))
     ]
 
     assert wrong == []

@@ -9,8 +9,8 @@ from django.core.management import get_commands, load_command_class
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-APPS = ("kgharvest", "annotation", "evaluation", "probing")
-COMMANDS = sorted(name for name, app in get_commands().items() if app in APPS)
+APPS = ("kgharvest", "annotation", "evaluation")
+COMMANDS = sorted(name for name, app in get_commands().items() if app.partition(".")[0] in APPS)
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)

@@ -10,7 +10,7 @@ from evaluation.reports.services import create_report
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.scorers import document_of, score_samples
 from tests import factories
-from tests.probing.probes.probe_factories import make_probe
+from tests.kgharvest.contrib.probing.probes.probe_factories import make_probe
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

@@ -23,12 +23,12 @@ django.setup()
 from annotation.exchange.judgment_files import read_rows  # noqa: E402
 from evaluation.scores.facts import facts_of_content  # noqa: E402
 from kgharvest.bulk.file_reading import LARGEST_FILE  # noqa: E402
+from kgharvest.contrib.probing.probes.facts import documents_of, read_facts, read_words  # noqa: E402
+from kgharvest.contrib.probing.probes.facts import read_prompts as read_probe_prompts  # noqa: E402
 from kgharvest.errors import DomainError  # noqa: E402
 from kgharvest.relations.files import read_relation_file  # noqa: E402
 from kgharvest.relations.prompt_files import PromptFile, read_prompts  # noqa: E402
 from kgharvest.relations.services import import_relation_file  # noqa: E402
-from probing.probes.facts import documents_of, read_facts, read_words  # noqa: E402
-from probing.probes.facts import read_prompts as read_probe_prompts  # noqa: E402
 
 FACT = '{"sub": "%d", "obj": "b", "part": "dev"}\n'
 PROMPT = '{"template": "[X] %d [Y]", "relation": "r"}\n'

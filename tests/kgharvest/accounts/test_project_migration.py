@@ -12,8 +12,14 @@ from django.db import connection
 from annotation.models import Round
 from kgharvest.models import Job, Launch, Project, ProjectMember, RelationSet
 from tests.database_copies import KeptState
+from tests.kgharvest.contrib.probing.test_migration import (
+    historical_apps,
+    migrate,
+    migrate_back,
+    migrate_to_today,
+    rows_by_table,
+)
 from tests.postgres import on_postgresql, run_on_postgresql
-from tests.probing.test_migration import historical_apps, migrate, migrate_back, migrate_to_today, rows_by_table
 
 pytestmark = pytest.mark.slow
 

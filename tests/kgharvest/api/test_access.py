@@ -16,10 +16,10 @@ from django.utils import timezone
 
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
+from kgharvest.contrib.probing.models import Probe
 from kgharvest.entities.tables import save_table
 from kgharvest.models import HarvestJob, Job, Relation, Webhook
 from kgharvest.webhooks.outbox import send_test
-from probing.models import Probe
 from tests import factories
 from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
 

@@ -13,9 +13,9 @@ from django.db import connection
 
 from annotation.models import Judgment, Label
 from evaluation.reports.services import create_report
+from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from kgharvest.models import KnowledgeTuple
 from kgharvest.operations.database_transfer import copy_database
-from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from tests.database_copies import put_back
 from tests.every_model import make_row_of_every_model, models_in_order
 from tests.factories import judge_all, make_language_model, make_researcher, make_round

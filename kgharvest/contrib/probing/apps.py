@@ -1,0 +1,11 @@
+from kgharvest.optional_apps import OptionalApp
+
+
+class ProbingConfig(OptionalApp):
+    default = True  # the module also contains the base class
+    name = "kgharvest.contrib.probing"
+    label = "probing"
+    url_configuration = "kgharvest.contrib.probing.urls"
+    panels = {"report_list_actions": ["kgharvest.contrib.probing.panels.probes"]}
+    job_runners = {"probe": "kgharvest.contrib.probing.probes.runner.run_probe"}
+    lm_jobs = ["probe"]

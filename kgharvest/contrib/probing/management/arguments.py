@@ -1,0 +1,94 @@
+"""Arguments and steps that the commands `probe`, `classify` and `extract` share."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kgharvest.bulk.file_writing import check_writable, write_atomically
+from kgharvest.contrib.probing.probes.services import check_lm
+from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, get_language_model
+from kgharvest.management.command import ProgressBar, add_placement_arguments, natural, positive
+from kgharvest.models import Relation
+from kgharvest.relations.names import relations_of_set, resolve_relation
+
+if TYPE_CHECKING:
+    from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
+
+Records = list[dict[str, Any]]
+Search = Callable[..., Iterable[dict[str, Any]]]  # (lm, control, on_progress=...)
+
+
+def add_lm_arguments(parser: ArgumentParser) -> None:
+    """Add which LM is asked, with which control, and where the records go."""
+    parser.add_argument("--model", default="embedded", help=f"embedded (default), {PROBED_LM_NAMES_HELP}")
+    parser.add_argument("--revision", default="", help="revision of the LM")
+    parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
+    add_placement_arguments(parser)
+    parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
+
+
+def add_relation_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="relation set")
+    parser.add_argument("--relation", action="append", metavar="R", help="only this relation of the set; repeatable")
+
+
+def chosen_relations(options: dict[str, Any]) -> list[Relation]:
+    """Raises UnresolvedName."""
+    if options["relation"]:
+        return [resolve_relation(name, options["set_name"]) for name in options["relation"]]
+    return relations_of_set(options["set_name"])
+
+
+# -- searches for triggers ---------------------------------------------------------------------------------------------
+
+
+def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: int, texts: str) -> None:
+    """Add how to search, besides `add_lm_arguments`. iterations, batch_size: defaults. texts: what a batch is of."""
+    add_lm_arguments(parser)
+    parser.add_argument(
+        "--iterations", type=positive, default=iterations, help=f"of the search for triggers ({iterations})"
+    )
+    parser.add_argument("--restarts", type=natural, default=0, help="further searches, from random triggers (0)")
+    parser.add_argument("--candidates", type=positive, default=10, help="tried in each iteration (10)")
+    parser.add_argument(
+        "--batch-size", type=positive, default=batch_size, help=f"{texts} in each iteration ({batch_size})"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random draws (0)")
+
+
+def search_params(options: dict[str, Any]) -> AutoPromptParams:
+    from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
+
+    return AutoPromptParams(
+        options["candidates"],
+        options["batch_size"],
+        options["iterations"],
+        seed=options["seed"],
+        restarts=options["restarts"],
+    )
+
+
+def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
+    """Load the LM and search; return the records, which are in the file asked for, too."""
+    from kgharvest.contrib.probing.probes.runner import load_with_control
+
+    if options["output"]:
+        check_writable(options["output"])
+    language_model = get_language_model(options["model"], options["revision"])
+    where = options["device"], options["dtype"], not options["no_control"]
+    check_lm(language_model, *where)
+    lm, control = load_with_control(language_model, *where)
+    with ProgressBar(name) as bar:
+        records = [{**record, "dtype": options["dtype"]} for record in search(lm, control, on_progress=bar)]
+    if options["output"]:
+        write_atomically(options["output"], (json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    return records
+
+
+def autoprompt_records(records: Records) -> Records:
+    """Return the records of prompts that were searched for, on the LM itself."""
+    return [record for record in records if record["method"] == "autoprompt" and not record["is_control"]]

@@ -1,0 +1,117 @@
+"""`classify --model M --train F --dev F --test F [--template T] [--label NAME=WORDS ...] [--output F.jsonl]`"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from functools import partial
+from pathlib import Path
+
+from evaluation.rendering.formats import terminal_text
+from evaluation.rendering.tables import Column, Kind, Row, Table
+from kgharvest.contrib.probing.management.arguments import (
+    add_search_arguments,
+    autoprompt_records,
+    run_search,
+    search_params,
+)
+from kgharvest.contrib.probing.probes.facts import PARTS
+from kgharvest.management.command import DomainCommand, positive
+
+COLUMNS = {
+    "dev_accuracy": Column("dev accuracy", Kind.SHARE),
+    "dev_log_likelihood": Column("dev log-likelihood", Kind.NUMBER),
+    "accuracy": Column("accuracy", Kind.SHARE),
+    "accuracy_low": Column("low", Kind.SHARE),
+    "accuracy_high": Column("high", Kind.SHARE),
+    "log_likelihood": Column("log-likelihood", Kind.NUMBER),
+    "forwards": Column("forwards", Kind.COUNT),
+    "seconds": Column("seconds", Kind.NUMBER),
+}
+
+
+class Command(DomainCommand):
+    help = "Classify texts by what a masked LM says in a prompt, whose triggers and label tokens are searched."
+
+    def add_arguments(self, parser):
+        for part in PARTS:
+            parser.add_argument(
+                f"--{part}", type=Path, required=True, metavar="F", help="JSON lines, or F.tsv with a heading"
+            )
+        parser.add_argument(
+            "--template", help="{column} for texts, [T] for triggers, [P] for the mask (default: by the columns)"
+        )
+        parser.add_argument("--manual", metavar="TEMPLATE", help="to compare with (default: without the triggers)")
+        parser.add_argument(
+            "--label",
+            action="append",
+            type=label_words,
+            default=[],
+            metavar="NAME=W1,W2",
+            help="the words that stand for a label; repeatable (default: they are searched)",
+        )
+        parser.add_argument("--label-tokens", type=positive, default=3, metavar="K", help="searched for each label (3)")
+        add_search_arguments(parser, iterations=180, batch_size=24, texts="texts")
+
+    def handle(self, **options):
+        from kgharvest.contrib.probing.text_tasks.classification import classification_records
+
+        records = run_search("classify", partial(classification_records, request=request_of(options)), options)
+        self.stdout.write(terminal_text(table_of(records)))
+        for record in autoprompt_records(records):
+            self.stdout.write(found_text(record))
+
+
+def label_words(text: str) -> tuple[str, list[str]]:
+    """The type of an argument NAME=W1,W2."""
+    name, _, words = text.partition("=")
+    words_of_label = [word.strip() for word in words.split(",") if word.strip()]
+    if not name.strip() or not words_of_label:
+        raise ArgumentTypeError(f"{text!r} is not NAME=WORD,WORD")
+    return name.strip(), words_of_label
+
+
+def label_words_of(given: list[tuple[str, list[str]]]) -> dict[str, list[str]]:
+    """Return all words of each label, which may have been named more than once."""
+    words: dict[str, list[str]] = {}
+    for label, some in given:
+        words.setdefault(label, []).extend(some)
+    return words
+
+
+def request_of(options):
+    """Raises NoSuchFile, ImportRefused, NotClassified or BadPrompt."""
+    from kgharvest.contrib.probing.text_tasks.classification import (
+        ClassifyRequest,
+        check_label_words,
+        default_template,
+        read_text_sets,
+    )
+    from kgharvest.engine.text_tasks.text_template import TextTemplate
+
+    template = TextTemplate.parse(options["template"] or default_template(options["train"]))
+    manual = TextTemplate.parse(options["manual"]) if options["manual"] else template.without_triggers()
+    columns = dict.fromkeys([*template.fields, *manual.fields])
+    texts = read_text_sets({part: options[part] for part in PARTS}, list(columns))
+    words = label_words_of(options["label"])
+    check_label_words(words, texts.labels)
+    return ClassifyRequest(texts, template, manual, search_params(options), words, options["label_tokens"])
+
+
+def table_of(records) -> Table:
+    rows = [
+        Row(
+            (
+                f"{record['method']}{', random weights' if record['is_control'] else ''}",
+                *(record[key] for key in COLUMNS),
+            )
+        )
+        for record in records
+    ]
+    return Table("classification", "Methods", (Column("method"), *COLUMNS.values()), tuple(rows))
+
+
+def found_text(record) -> str:
+    """Return the prompt that was found and its label tokens, a line each."""
+    lines = [f"prompt: {record['prompt']}"]
+    lines += [f"{label}: {', '.join(tokens)}" for label, tokens in record["labels"].items()]
+    return "\n".join(lines)

@@ -1,0 +1,83 @@
+"""`extract --set NAME --facts FOLDER [--relation R] [--model M] [--perturbed] [--template T] [--output F.jsonl]`"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from evaluation.rendering.formats import terminal_text
+from evaluation.rendering.tables import Column, Kind, Row, Table
+from kgharvest.contrib.probing.management.arguments import (
+    add_relation_arguments,
+    add_search_arguments,
+    autoprompt_records,
+    chosen_relations,
+    run_search,
+    search_params,
+)
+from kgharvest.contrib.probing.probes.facts import documents_in
+from kgharvest.management.command import DomainCommand
+
+TEMPLATE = "{context} {subject} [T] [T] [T] [T] [T] [P] ."  # Shin et al. 2020, Table 3
+COLUMNS = {
+    "p1": Column("P@1", Kind.SHARE),
+    "p1_low": Column("low", Kind.SHARE),
+    "p1_high": Column("high", Kind.SHARE),
+    "p10": Column("P@10", Kind.SHARE),
+    "mrr": Column("MRR", Kind.SHARE),
+    "known_p1": Column("as it is", Kind.SHARE),
+    "forwards": Column("forwards", Kind.COUNT),
+    "seconds": Column("seconds", Kind.NUMBER),
+}
+
+
+class Command(DomainCommand):
+    help = "Ask a masked LM for objects of facts in sentences about them, with a manual prompt and with AutoPrompt's."
+
+    def add_arguments(self, parser):
+        add_relation_arguments(parser)
+        parser.add_argument(
+            "--facts",
+            type=Path,
+            required=True,
+            metavar="PATH",
+            help="FOLDER/RELATION/{train,dev,test}.jsonl with a context or evidences, a ZIP of it, or a file",
+        )
+        parser.add_argument("--template", default=TEMPLATE, help=f"for AutoPrompt (default: {TEMPLATE!r})")
+        parser.add_argument("--perturbed", action="store_true", help="also in contexts with other objects")
+        add_search_arguments(parser, iterations=500, batch_size=32, texts="facts")
+
+    def handle(self, **options):
+        from kgharvest.contrib.probing.text_tasks.extraction import extraction_records, extraction_summary
+
+        records = run_search("extract", partial(extraction_records, request=request_of(options)), options)
+        self.stdout.write(terminal_text(table_of(extraction_summary(records))))
+        for record in autoprompt_records(records):
+            self.stdout.write(f"{record['relation']}{contexts_of(record)}: {record['prompt']}")
+
+
+def request_of(options):
+    """Raises NotFound, NotExtracted, ImportRefused or BadPrompt."""
+    from kgharvest.contrib.probing.text_tasks.extraction import ExtractRequest, extracted_relations
+    from kgharvest.engine.text_tasks.text_template import TextTemplate
+
+    template = TextTemplate.parse(options["template"])
+    return ExtractRequest(
+        extracted_relations(chosen_relations(options), documents_in(options["facts"])),
+        template,
+        search_params(options),
+        options["perturbed"],
+    )
+
+
+def table_of(rows) -> Table:
+    shown = [Row((name_of(row), *(row[key] for key in COLUMNS))) for row in rows]
+    return Table("extraction", "Methods", (Column("method"), *COLUMNS.values()), tuple(shown))
+
+
+def name_of(row) -> str:
+    return f"{row['method']}{contexts_of(row)}{', random weights' if row['is_control'] else ''}"
+
+
+def contexts_of(row) -> str:
+    return ", perturbed" if row["is_perturbed"] else ""

@@ -1,0 +1,171 @@
+"""`probe --set NAME --model M --method manual lpaqa ... [--facts FOLDER] [--prompts FOLDER] [--output F.jsonl]`"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from dataclasses import Field
+from pathlib import Path
+from typing import Any
+
+from evaluation.rendering.formats import terminal_text
+from evaluation.scores.facts import BUILT_IN
+from kgharvest.accounts.projects import project_for
+from kgharvest.bulk.file_reading import read_bytes
+from kgharvest.bulk.file_writing import check_writable, write_atomically
+from kgharvest.contrib.probing.management.arguments import add_lm_arguments, add_relation_arguments, chosen_relations
+from kgharvest.contrib.probing.models import Probe
+from kgharvest.contrib.probing.probes.export import record_lines
+from kgharvest.contrib.probing.probes.facts import (
+    NotProbed,
+    documents_in,
+    probe_relations,
+    read_facts,
+    read_prompts,
+    read_words,
+)
+from kgharvest.contrib.probing.probes.services import (
+    ProbeParams,
+    ProbeRequest,
+    create_probe,
+    find_probe,
+    methods_with_prompts,
+)
+from kgharvest.contrib.probing.probes.tables import difference_table, summary_table
+from kgharvest.engine.prompt_learning.registry import (
+    BUDGET_FIELDS,
+    DEFAULT_METHODS,
+    METHODS,
+    PRESETS,
+    preset_values,
+    systems_with,
+)
+from kgharvest.harvests.language_models import get_language_model
+from kgharvest.management.command import (
+    DomainCommand,
+    ProgressBar,
+    add_project_argument,
+    run_to_the_end,
+    warnings_unlogged,
+)
+from kgharvest.models import Job, Project
+
+
+def number_from(field: Field) -> Callable[[str], float]:
+    """Return what reads an option of the learning budget within the bounds that it has on pages, too."""
+    least, most = field.metadata["min"], field.metadata["max"]
+    kind, noun = (float, "number") if isinstance(least, float) else (int, "whole number")
+
+    def read(text: str) -> float:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = None
+        if number is None or not least <= number <= most:
+            raise ArgumentTypeError(f"{text!r:.40} is no {noun} from {least:,} to {most:,}")
+        return number
+
+    return read
+
+
+class Command(DomainCommand):
+    help = "Ask an LM for known facts with several prompt systems, LAMA's way: P@1, P@10, MRR. The result is kept."
+
+    def add_arguments(self, parser):
+        add_relation_arguments(parser)
+        add_lm_arguments(parser)
+        add_project_argument(parser)
+        parser.add_argument(
+            "--method",
+            nargs="+",
+            choices=METHODS,
+            help=f"default: {' '.join(DEFAULT_METHODS)}, or with --prompts-of those whose prompts were kept",
+        )
+        parser.add_argument(
+            "--prompts-of", type=int, metavar="PROBE", help="learn nothing: ask with the prompts that it has kept"
+        )
+        parser.add_argument(
+            "--facts", type=Path, metavar="PATH", help="FOLDER/RELATION/{train,dev,test}.jsonl, a ZIP of it, or a file"
+        )
+        parser.add_argument(
+            "--prompts", type=Path, metavar="PATH", help="more prompts: FOLDER/RELATION.jsonl, or LAMA's relations file"
+        )
+        parser.add_argument(
+            "--common-vocabulary",
+            nargs="+",
+            default=[],
+            metavar="FILE|MODEL",
+            help="count ranks among the words of a file, one a line, that these LMs, too, write as one token",
+        )
+        parser.add_argument(
+            "--preset", choices=PRESETS, default=ProbeParams.preset, help="values of the options below (small)"
+        )
+        for name, field in BUDGET_FIELDS.items():
+            parser.add_argument(
+                f"--{name.replace('_', '-')}",
+                type=number_from(field),
+                default=field.default,
+                help=f"of {systems_with(name)} ({preset_values(name) or field.default})",
+            )
+
+    def handle(self, **options):
+        if options["output"]:
+            check_writable(options["output"])
+        probe = self.probed(request_of(options), project_for(None, options["project"]))
+        if options["output"]:
+            write_atomically(options["output"], record_lines(probe))
+        for name, fault in sorted(probe.document["faults"].items()):
+            self.stderr.write(f"{name} lacks results. {fault}")
+        for build in (summary_table, difference_table):
+            if (table := build(probe.document)).rows:
+                self.stdout.write(f"{table.caption}\n{terminal_text(table)}\n", ending="")
+
+    def probed(self, request: ProbeRequest, project: Project) -> Probe:
+        """Do the job in this process. Raises NotProbed unless it succeeds."""
+        probe = create_probe(request, project=project)
+        with ProgressBar(str(probe)) as bar, warnings_unlogged():
+            run_to_the_end(probe, bar)
+        probe = Probe.objects.select_related("language_model").get(pk=probe.pk)
+        if probe.status != Job.Status.SUCCEEDED:
+            raise NotProbed(probe.error or f"Job {probe.pk}, {probe}, was {probe.status} by somebody.")
+        return probe
+
+
+def request_of(options: dict[str, Any]) -> ProbeRequest:
+    """Raises NotFound, NotProbed or ImportRefused."""
+    facts, prompts, earlier = options["facts"], options["prompts"], options["prompts_of"]
+    relations = chosen_relations(options)
+    names = [relation.name for relation in relations]
+    return ProbeRequest(
+        language_model=get_language_model(options["model"], options["revision"]),
+        relations=probe_relations(
+            relations,
+            read_facts(documents_in(facts), names) if facts else None,
+            read_prompts(documents_in(prompts), names) if prompts else None,
+        ),
+        methods=options["method"] or default_methods(earlier),
+        name=options["set_name"],
+        facts=facts.name if facts else BUILT_IN,
+        params=ProbeParams(
+            **{name: options[name] for name in (*BUDGET_FIELDS, "preset")},
+            with_control=not options["no_control"] and earlier is None,
+            prompts_of=earlier,
+            device=options["device"],
+            dtype=options["dtype"],
+            **common_vocabulary_of(options["common_vocabulary"]),
+        ),
+    )
+
+
+def default_methods(earlier: int | None) -> Sequence[str]:
+    return DEFAULT_METHODS if earlier is None else methods_with_prompts(find_probe(earlier))
+
+
+def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:
+    """Tell files of words from LMs. Raises NotFound, NotProbed or ImportRefused."""
+    files = [Path(name) for name in names if Path(name).is_file()]
+    if len(files) > 1:
+        raise NotProbed(f"{files[0]} and {files[1]} are both files of words; put the words into one.")
+    models = [str(get_language_model(name)) for name in names if not Path(name).is_file()]
+    words = [word for file in files for word in read_words(file.name, read_bytes(file))]
+    return {"common_with": models, "words": words}

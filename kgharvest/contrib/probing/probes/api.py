@@ -1,0 +1,239 @@
+"""Probes in the API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, OpenApiTypes, extend_schema, extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evaluation.scores.facts import BUILT_IN
+from kgharvest.api.input import (
+    CountField,
+    Filters,
+    FiniteField,
+    PlacementInput,
+    ProjectField,
+    StrictSerializer,
+    VisibleField,
+)
+from kgharvest.api.views import AnyRenderer, ApiView, DetailView, ListView, streamed
+from kgharvest.bulk.file_reading import MOST_LINES
+from kgharvest.contrib.probing.models import Probe
+from kgharvest.contrib.probing.probes.export import prompt_lines, record_lines
+from kgharvest.contrib.probing.probes.facts import (
+    PARTS,
+    RELATION_TYPES,
+    Document,
+    probe_relations,
+    read_facts,
+    read_prompts,
+)
+from kgharvest.contrib.probing.probes.services import ProbeParams, ProbeRequest, queue_probe
+from kgharvest.engine.filters import LONGEST_ENTITY
+from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
+from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
+from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
+from kgharvest.models import Job, Relation, RelationSet
+from kgharvest.relations.checks import LONGEST_SENTENCE
+
+LINES = {"records": record_lines, "prompts": prompt_lines}
+PROBE = {
+    "id": 31,
+    "project": "default",
+    "name": "demo",
+    "model": "embedded",
+    "methods": ["manual", "lpaqa"],
+    "facts": "built in",
+    "status": "queued",
+    "is_unfinished": True,
+    "stage": "",
+    "done": 0,
+    "total": None,
+    "attempts": 0,
+    "error": "",
+    "revision": "",
+    "code_version": "",
+    "document": {},
+    "created_at": "2026-11-22T09:00:00Z",
+    "started_at": None,
+    "finished_at": None,
+}
+
+
+class ProbeRowSerializer(serializers.ModelSerializer):
+    project = serializers.CharField(source="project.slug")
+    model = serializers.CharField(source="language_model.name")
+    methods = serializers.ListField(child=serializers.CharField())
+    is_unfinished = serializers.BooleanField(help_text="Whether it waits or is being done.")
+
+    class Meta:
+        model = Probe
+        fields = [
+            *("id", "project", "name", "model", "methods", "facts", *JOB_FIELDS, "revision", "code_version"),
+            *JOB_TIMES,
+        ]
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A probe", PROBE, response_only=True)])
+class ProbeSerializer(ProbeRowSerializer):
+    document = serializers.DictField(help_text="The result (docs/probing.md); empty until the probe has succeeded.")
+
+    class Meta(ProbeRowSerializer.Meta):
+        fields = [*ProbeRowSerializer.Meta.fields, "document"]
+
+
+class FactInput(StrictSerializer):
+    relation = serializers.CharField(max_length=100, required=False, help_text="Its name, if there are several.")
+    part = serializers.ChoiceField(PARTS)
+    sub = serializers.CharField(max_length=LONGEST_ENTITY)
+    obj = serializers.CharField(max_length=LONGEST_ENTITY)
+
+
+class TemplateInput(StrictSerializer):
+    relation = serializers.CharField(max_length=100, required=False, help_text="Its name, if there are several.")
+    template = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="[X] ... [Y]")
+    type = serializers.ChoiceField(RELATION_TYPES, required=False)
+
+
+@extend_schema_serializer(
+    examples=[OpenApiExample("A set", {"sets": [1], "model": "embedded", "methods": ["manual"], "with_control": False})]
+)
+class ProbeInput(PlacementInput):
+    """Binary relations, or whole sets, an LM and methods. What is left out of the budget is the preset's."""
+
+    project = ProjectField()
+    relations = serializers.ListField(child=VisibleField(Relation.objects.all()), default=list, max_length=1000)
+    sets = serializers.ListField(child=VisibleField(RelationSet.objects.all()), default=list, max_length=1000)
+    model = serializers.CharField(max_length=500, help_text=f"Name: embedded, {PROBED_LM_NAMES_HELP}.")
+    methods = serializers.ListField(
+        child=serializers.ChoiceField([*METHODS]), default=[*DEFAULT_METHODS], allow_empty=False, max_length=100
+    )
+    name = serializers.CharField(max_length=200, required=False, help_text="Of the relations together.")
+    facts = FactInput(
+        many=True, required=False, max_length=MOST_LINES, help_text="Without any, those of the embedded LMs' world."
+    )
+    prompts = TemplateInput(many=True, required=False, max_length=MOST_LINES, help_text="Besides the relations' own.")
+    common_with = serializers.ListField(
+        child=serializers.CharField(max_length=500),
+        default=list,
+        max_length=20,
+        help_text="LMs: ranks are counted among the words that they, too, write as one token.",
+    )
+    words = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_ENTITY),
+        default=list,
+        max_length=MOST_LINES,
+        help_text="Ranks are counted among these words alone.",
+    )
+    with_control = serializers.BooleanField(
+        default=ProbeParams.with_control, help_text="Run every method on the LM with random weights, too."
+    )
+    preset = serializers.ChoiceField([*PRESETS], default=ProbeParams.preset)
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return super().get_fields() | {name: budget_field(name) for name in BUDGET_FIELDS}
+
+    def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
+        if not sent["relations"] and not sent["sets"]:
+            raise serializers.ValidationError({"relations": ["Name at least one relation, or a whole set."]})
+        return super().validate(sent)
+
+
+def budget_field(name: str) -> serializers.Field:
+    """Return a field of the learning budget, whose bounds the registry of methods declares."""
+    least, most = BUDGET_FIELDS[name].metadata["min"], BUDGET_FIELDS[name].metadata["max"]
+    kind: Callable[..., serializers.Field] = CountField if isinstance(least, int) else FiniteField
+    return kind(min_value=least, max_value=most, required=False)
+
+
+def request_of(sent: dict[str, Any]) -> ProbeRequest:
+    """Return what a client asks for. Raises NotProbed, NotFound or ImportRefused."""
+    chosen = Q(pk__in=[relation.pk for relation in sent["relations"]]) | Q(relation_set__in=sent["sets"])
+    relations = list(Relation.objects.filter(chosen).select_related("relation_set"))
+    names = [relation.name for relation in relations]
+    facts = read_facts([lines_of("facts", sent["facts"])], names) if sent.get("facts") else None
+    prompts = read_prompts([lines_of("prompts", sent["prompts"])], names) if sent.get("prompts") else None
+    budget = {name: sent[name] for name in BUDGET_FIELDS if name in sent}
+    return ProbeRequest(
+        language_model=language_model_for_pages(sent["model"]),
+        relations=probe_relations(relations, facts, prompts),
+        methods=sent["methods"],
+        name=sent.get("name") or (names[0] if len(names) == 1 else f"{len(names)} relations"),
+        facts="sent with the request" if facts else BUILT_IN,
+        params=ProbeParams(
+            **budget,
+            preset=sent["preset"],
+            device=sent["device"],
+            dtype=sent["dtype"],
+            with_control=sent["with_control"],
+            common_with=[str(language_model_for_pages(name)) for name in sent["common_with"]],
+            words=sent["words"],
+        ),
+    )
+
+
+def lines_of(source: str, rows: list[dict[str, Any]]) -> Document:
+    """Return rows as the file of JSON lines that they would be, so that the same reader checks them."""
+    content = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
+    return Document(source, lambda: BytesIO(content))
+
+
+class ProbeFilters(Filters):
+    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+    status = serializers.ChoiceField(Job.Status.choices, required=False)
+
+
+def probes_of(request: Request) -> QuerySet:
+    return Probe.objects.visible_to(request.user).select_related("project", "language_model")
+
+
+class ProbeList(ListView):
+    """Probes of your projects, the newest first."""
+
+    serializer_class = ProbeRowSerializer
+    filters = ProbeFilters
+
+    def get_queryset(self) -> QuerySet:
+        return probes_of(self.request).defer("document", "payload")
+
+    @extend_schema(request=ProbeInput, responses={202: ProbeSerializer}, summary="Probe an LM")
+    def post(self, request: Request) -> Response:
+        """A worker does it; the probe tells how far it is."""
+        self.serializer_class = ProbeSerializer
+
+        def make() -> Response:
+            sent = self.sent(ProbeInput)
+            probe = queue_probe(request_of(sent), request.user, sent.get("project"))
+            return self.accepted(probe, self.location("probing:api_probe", probe.pk))
+
+        return self.once(make)
+
+
+class ProbeDetail(DetailView):
+    """A probe and how far it is; its document once it has succeeded."""
+
+    serializer_class = ProbeSerializer
+
+    def get_queryset(self) -> QuerySet:
+        return probes_of(self.request)
+
+
+class ProbeLines(ApiView):
+    """What a probe measured, as JSON lines."""
+
+    renderer_classes = (AnyRenderer,)
+
+    @extend_schema(
+        responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A record, or a prompt, a line.")},
+    )
+    def get(self, request: Request, pk: int, kind: str) -> HttpResponse:
+        """The records, one for each method and relation, or all learned prompts."""
+        return streamed(LINES[kind](self.row(probes_of(request))), "application/x-ndjson", f"probe-{pk}-{kind}.jsonl")

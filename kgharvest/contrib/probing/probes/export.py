@@ -1,0 +1,81 @@
+"""JSON lines of a probe: a record per method and relation, and the learned prompts."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kgharvest.contrib.probing.models import LearnedPrompt, Probe
+from kgharvest.contrib.probing.probes.document import MEASURES
+from kgharvest.contrib.probing.probes.services import dtype_of, learned_prompts, records_of
+
+N_PROMPTS = 5  # prompts, or rewrites, in a record; the file of prompts has all
+
+
+def record_lines(probe: Probe) -> Iterator[str]:
+    """Yield the records as JSON lines, in the order of the methods; docs/probing.md says what the keys mean."""
+    records = records_of(probe)
+    controls = {(record["relation"], record["method"]): record for record in records if record["is_control"]}
+    prompts = _heaviest_prompts(probe)
+    types = dict(probe.relations.values_list("name", "type"))
+    shared = {
+        "lm": str(probe.language_model),
+        "revision": probe.revision,
+        "dtype": dtype_of(probe),
+        "dataset": probe.name,
+        "vocab": probe.vocabulary,
+        "seed": probe.payload["seed"],
+        "code_version": probe.code_version,
+    }
+    for record in records:
+        if not record.pop("is_control"):
+            key = record["relation"], record["method"]
+            yield _line(
+                {**record, "type": types[key[0]], **shared, **_control(controls.get(key)), "prompts": prompts[key]}
+            )
+
+
+def _control(record: Mapping[str, Any] | None) -> dict[str, Any]:
+    measures = {name: record[name] for name in MEASURES} if record else None
+    return {"control": measures, "control_p1": measures and measures["p1"]}
+
+
+def _heaviest_prompts(probe: Probe) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    heaviest: dict[tuple[str, str], list[dict[str, Any]]] = {
+        (name, method): [] for name in probe.relations.values_list("name", flat=True) for method in probe.methods
+    }
+    for prompt in learned_prompts(probe).defer("vectors", "nearest"):
+        prompts = heaviest[prompt.record.relation.name, prompt.record.method]
+        if len(prompts) < N_PROMPTS:
+            prompts.append(_prompt_entry(prompt))
+    return heaviest
+
+
+def _prompt_entry(prompt: LearnedPrompt) -> dict[str, Any]:
+    text = {"text": prompt.text, "weight": prompt.weight}
+    if prompt.rewritten_from:
+        return {"before": prompt.rewritten_from, **text}
+    return {**text, "token_ids": prompt.segments, "slots": prompt.slots}
+
+
+def prompt_lines(probe: Probe) -> Iterator[str]:
+    """Yield every learned prompt as a JSON line; vectors in base64, as `SerializedPrompt` holds them."""
+    for prompt in learned_prompts(probe).iterator(chunk_size=50):
+        record = prompt.record
+        yield _line(
+            {
+                "relation": record.relation.name,
+                "method": record.method,
+                "combine": record.combine,
+                "temperature": record.temperature,
+                **_prompt_entry(prompt),
+                "nearest": prompt.nearest,
+                "vectors": b64encode(prompt.vectors).decode(),
+            }
+        )
+
+
+def _line(entry: Mapping[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False) + "\n"

@@ -1,0 +1,87 @@
+"""Figures of a probe: methods with intervals, and their differences from the manual prompts."""
+
+from __future__ import annotations
+
+from evaluation.rendering.figures.canvas import Theme
+from evaluation.rendering.figures.forest import Estimate, draw_estimates, draw_paired, size_of
+from evaluation.rendering.figures.report_figures import ReportFigure
+from evaluation.rendering.tables import Document
+from kgharvest.contrib.probing.probes.tables import CONTROL
+from kgharvest.pages.number_format import points, points_with_interval, share_with_interval
+
+
+def methods(document: Document) -> list[Estimate]:
+    """Return P@1 of the methods, then, hollow, of the same ones on the control."""
+    return [
+        Estimate(
+            f"{row['method']}, {CONTROL}" if is_control else row["method"],
+            row["p1"],
+            row["p1_low"],
+            row["p1_high"],
+            share_with_interval(row["p1"], row["p1_low"], row["p1_high"]),
+            not is_control,
+        )
+        for is_control, rows in ((False, document["summary"]), (True, document["control"]))
+        for row in rows
+    ]
+
+
+def differences(document: Document) -> list[Estimate]:
+    return [
+        Estimate(
+            row["method"],
+            row["difference"],
+            row["difference_low"],
+            row["difference_high"],
+            points_with_interval(row["difference"], row["difference_low"], row["difference_high"]),
+            row["p_holm"] < 0.05,
+        )
+        for row in document["summary"]
+        if row["difference"] is not None
+    ]
+
+
+def draw_methods(figure, document: Document, theme: Theme) -> None:
+    axes = draw_estimates(figure, methods(document), theme)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel(f"P@1, mean over relations, 95 % interval; hollow: {CONTROL}")
+    if document["control"]:
+        axes.axhline(len(document["summary"]) - 0.5, color=theme.soft, linewidth=0.8)
+
+
+def draw_differences(figure, document: Document, theme: Theme) -> None:
+    draw_paired(figure, differences(document), theme)
+
+
+PROBE_FIGURES = (
+    ReportFigure(
+        "methods",
+        "P@1 of each method",
+        lambda document: (
+            "Mean over relations, with Student's 95 % interval. Below the line: the same methods on the same LM with "
+            f"{CONTROL}, whose correct answers were learned from the facts and not known to the LM."
+        ),
+        "summary",
+        methods,
+        lambda document: f"P@1: {'; '.join(f'{estimate.name} {estimate.text}' for estimate in methods(document))}.",
+        lambda document: size_of(methods(document)),
+        draw_methods,
+    ),
+    ReportFigure(
+        "differences",
+        "Differences from the manual prompts",
+        lambda document: (
+            "Paired by relation. An interval that spans 0 leaves open which is better. There is no interval if the "
+            "relations are too few or too similar."
+        ),
+        "differences",
+        differences,
+        lambda document: (
+            "Percentage points: "
+            + "; ".join(f"{estimate.name} {points(estimate.value)}" for estimate in differences(document))
+            + "."
+        ),
+        lambda document: size_of(differences(document)),
+        draw_differences,
+    ),
+)

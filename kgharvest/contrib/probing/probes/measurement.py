@@ -1,0 +1,145 @@
+"""Measure prompt-learning methods: each learns, then the LM ranks the right objects. Needs no database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from kgharvest.contrib.probing.probes.facts import PARTS, NotProbed, ProbeRelation
+from kgharvest.engine.language_models.base import Tick
+from kgharvest.engine.language_models.pretrained import PretrainedLM
+from kgharvest.engine.probing import Fact, ProbeScores, probe, reasons_text, usable_facts
+from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask
+from kgharvest.engine.prompt_learning.registry import METHODS
+from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
+from kgharvest.engine.prompts.template import parse_prompts
+
+MethodRunner = Callable[[PretrainedLM, str, Sequence[ProbeTask]], list[Learned]]  # of LM, method and tasks
+
+
+class Cell(NamedTuple):
+    """What a method learns at once: one relation, or all of them; is_control: of the LM with random weights."""
+
+    method: str
+    tasks: Sequence[ProbeTask]
+    is_control: bool
+
+    @property
+    def name(self) -> str:
+        relations = self.tasks[0].relation if len(self.tasks) == 1 else f"{len(self.tasks)} relations"
+        return f"{self.method}, {relations}{', random weights' if self.is_control else ''}"
+
+
+class Cost(NamedTuple):
+    """Sequences that the LM read, and how long it took."""
+
+    forwards: int
+    seconds: float
+
+
+class CostMeter:
+    """What an LM has done since the meter was made."""
+
+    def __init__(self, lm: PretrainedLM) -> None:
+        self._lm, self._start, self._before = lm, perf_counter(), lm.n_read["sequences"]
+
+    def read(self) -> Cost:
+        return Cost(self._lm.n_read["sequences"] - self._before, perf_counter() - self._start)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the cost as a record has it."""
+        forwards, seconds = self.read()
+        return {"forwards": forwards, "seconds": round(seconds, 3)}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A method on one relation. test, dev: where it ranks the right objects of these facts. cost: of learning."""
+
+    cell: Cell
+    task: ProbeTask
+    learned: Learned
+    test: ProbeScores
+    dev: ProbeScores
+    cost: Cost
+
+    @property
+    def prompt_set(self) -> PromptSet | None:
+        """The prompts that were learned or weighed, None for a method that learns something else."""
+        answerer = self.learned.answerer
+        return answerer.prompt_set if isinstance(answerer, PromptSetAnswerer) else None
+
+    def record(self) -> dict[str, Any]:
+        """Return the columns of a ProbeRecord but its relation, which stands as its name."""
+        prompts = self.prompt_set
+        return {
+            "relation": self.task.relation,
+            "method": self.cell.method,
+            "is_control": self.cell.is_control,
+            **{f"n_{part}": len(getattr(self.task, part).facts) for part in PARTS},
+            "left_out": {part: getattr(self.task, part).left_out for part in PARTS},
+            "p1": self.test.precision_at(1),
+            "p10": self.test.precision_at(10),
+            "mrr": self.test.mrr,
+            "nll": self.test.nll,
+            "dev_nll": self.dev.nll,
+            "n_prompts": len(self.learned.weights),
+            "effective_prompts": round(self.learned.effective_prompts, 3) if self.learned.weights else None,
+            "n_parameters": self.learned.n_parameters,
+            **self.cost._asdict(),
+            **({"combine": prompts.combine, "temperature": prompts.temperature} if prompts else {}),
+        }
+
+
+def probe_task(lm: PretrainedLM, relation: ProbeRelation, vocabulary: Sequence[int] | None = None) -> ProbeTask:
+    """Raises NotProbed if nothing can be learned or asked, BadPrompt for a prompt that the LM cannot take."""
+    encoded = tuple(lm.encode_prompt(template) for template in parse_prompts(relation.prompts, 2))
+    facts = {part: usable_facts(lm, [Fact(*pair) for pair in relation.facts[part]], vocabulary) for part in PARTS}
+    for part, later in combinations(PARTS, 2):
+        facts[part] = facts[part].without(facts[later], f"also a fact of {later}")
+    for part, usable in facts.items():
+        if not usable.facts:
+            reasons = reasons_text(usable.left_out) or "it is empty"
+            raise NotProbed(f"{relation.name}: no fact of {part} can be asked ({reasons}); give others.")
+    return ProbeTask(relation.name, encoded[0], encoded, **facts)
+
+
+def cells_of(methods: Iterable[str], tasks: Sequence[ProbeTask], with_control: bool) -> Iterator[Cell]:
+    """Yield what is to be measured, each with its control if wanted."""
+    for method in methods:
+        for group in [tasks] if METHODS[method].is_joint else [[task] for task in tasks]:
+            yield Cell(method, group, is_control=False)
+            if with_control:
+                yield Cell(method, group, is_control=True)
+
+
+def measure(
+    lm: PretrainedLM,
+    cell: Cell,
+    run_method: MethodRunner,
+    vocabulary: Sequence[int] | None = None,
+    tick: Tick = lambda: None,
+) -> list[Measurement]:
+    """Return how the cell's method does on each of its tasks; what they cost together is divided among them.
+
+    tick: called before everything that the LM computes. vocabulary: among which ranks are counted, None being all.
+    """
+    with lm.ticking(tick):
+        meter = CostMeter(lm)
+        learned = run_method(lm, cell.method, cell.tasks)
+        forwards, seconds = meter.read()
+        cost = Cost(forwards // len(cell.tasks), seconds / len(cell.tasks))
+        return [
+            Measurement(
+                cell,
+                task,
+                result,
+                probe(result.answerer, task.test, vocabulary),
+                probe(result.answerer, task.dev),
+                cost,
+            )
+            for task, result in zip(cell.tasks, learned, strict=True)
+        ]

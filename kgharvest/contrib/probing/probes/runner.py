@@ -1,0 +1,234 @@
+"""The runner of probe jobs: load the LM, measure every method on every relation, store record by record.
+
+Loads torch, so that only workers and commands that run a probe import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from kgharvest import code_version
+from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
+from kgharvest.contrib.probing.probes.facts import NotProbed, ProbeRelation
+from kgharvest.contrib.probing.probes.measurement import Measurement, MethodRunner, cells_of, measure, probe_task
+from kgharvest.contrib.probing.probes.services import ProbeParams, document_of, find_probe
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.pretrained import PretrainedLM
+from kgharvest.engine.probing import common_words, token_of
+from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask, learn
+from kgharvest.engine.prompt_learning.registry import METHODS
+from kgharvest.engine.prompt_learning.serialization import (
+    SerializedPrompt,
+    deserialize,
+    nearest_words,
+    prompt_text,
+    serialize,
+)
+from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
+from kgharvest.engine.types import Cancelled, EngineError, Progress
+from kgharvest.harvests import language_models
+from kgharvest.harvests.language_models import LOADING
+from kgharvest.jobs import ledger
+from kgharvest.models import Job, LanguageModel
+
+N_NEAREST = 5  # words that are kept for each soft word
+STAGE_LENGTH = 60
+
+
+def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Runner of its kind of job. Goes on where an earlier claim on the same LM and code has left off."""
+    probe = Probe.objects.select_related("language_model").get(pk=job.pk)
+    params = ProbeParams(**job.payload)
+    heartbeat(Progress(LOADING, 0))
+    with heartbeat.kept_alive():
+        lm, control = load_with_control(probe.language_model, params.device, params.dtype, params.with_control)
+        check_methods(lm, probe.methods)
+        vocabulary = common_vocabulary(lm, params)
+    heartbeat.store(partial(_delete_outdated, probe, lm.revision or "", vocabulary_text(vocabulary, params)))
+    _measure_all(probe, (lm, control), vocabulary, method_runner(params), heartbeat)
+    document = document_of(probe)
+    return lambda: Probe.objects.filter(pk=probe.pk).update(document=document)
+
+
+def load_with_control(
+    language_model: LanguageModel, device: str, dtype: str, with_control: bool
+) -> tuple[PretrainedLM, PretrainedLM | None]:
+    """Return the LM, and the same one with random weights if wanted."""
+    lm = language_models.load(language_model, device, dtype)
+    if not with_control:
+        return lm, None
+    return lm, language_models.load(language_model, device, dtype, random_seed=0)
+
+
+def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
+    """Raise EngineError for methods that learn on a masked LM alone, where `lm` is none."""
+    needing = [name for name in methods if METHODS[name].needs_mask]
+    if needing and not isinstance(lm, MaskedLM):
+        others = ", ".join(name for name, method in METHODS.items() if not method.needs_mask)
+        raise EngineError(
+            f"{lm.name} is no masked LM, and {needing[0]} learns on those; name a masked one, or choose among the "
+            f"methods {others}."
+        )
+
+
+def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> list[int] | None:
+    """Return the tokens among which ranks are counted, None for all. Raises NotProbed if there are none."""
+    if not params.common_with and not params.words:
+        return None
+    others = [
+        language_models.load(language_models.get_language_model(name), params.device, params.dtype)
+        for name in params.common_with
+    ]
+    words = common_words([lm, *others], params.words or None)
+    if not words:
+        raise NotProbed("No word is one token of all these LMs; choose other LMs, or give a file of other words.")
+    return sorted({token for word in words if (token := token_of(lm, word)) is not None})
+
+
+def vocabulary_text(vocabulary: Sequence[int] | None, params: ProbeParams) -> str:
+    """Say among what ranks are counted."""
+    if vocabulary is None:
+        return "full"
+    with_others = f" common with {', '.join(params.common_with)}" if params.common_with else ""
+    of_file = " of a file" if params.words else ""
+    return f"{len(vocabulary):,} words{of_file}{with_others}"
+
+
+def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
+    """Delete what another revision of the LM or of the code has measured."""
+    current = {"revision": revision, "code_version": code_version(), "vocabulary": vocabulary}
+    if any(getattr(probe, name) != value for name, value in current.items()):
+        ProbeRecord.objects.filter(relation__probe=probe).delete()
+        Probe.objects.filter(pk=probe.pk).update(**current)
+        probe.refresh_from_db(fields=list(current))
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def method_runner(params: ProbeParams) -> MethodRunner:
+    """Let methods learn anew, or load what an earlier probe has stored. Raises NotFound."""
+    if params.prompts_of is not None:
+        return partial(load_learned, earlier=find_probe(params.prompts_of))
+    return partial(learn, budget=params)
+
+
+def _measure_all(
+    probe: Probe,
+    lms: tuple[PretrainedLM, PretrainedLM | None],
+    vocabulary: Sequence[int] | None,
+    run_method: MethodRunner,
+    heartbeat: ledger.Heartbeat,
+) -> None:
+    """Measure what has no record yet. Raises NotProbed if nothing can be measured."""
+    lm, control = lms
+    relations = {relation.name: relation for relation in probe.relations.all()}
+    tasks = _tasks(lm, vocabulary, relations)
+    heartbeat.store(partial(ProbedRelation.objects.bulk_update, list(relations.values()), ["fault"]))
+    if not tasks:
+        raise NotProbed(_faults_text(relations))
+    cells = list(cells_of(probe.methods, tasks, control is not None))
+    records = ProbeRecord.objects.filter(relation__probe=probe)
+    measured_before = set(records.values_list("relation__name", "method", "is_control"))
+    for done, cell in enumerate(cells):
+        if {(task.relation, cell.method, cell.is_control) for task in cell.tasks} <= measured_before:
+            continue
+        tick = partial(heartbeat, Progress(cell.name[:STAGE_LENGTH], done, len(cells)))
+        try:
+            asked_lm = control if control and cell.is_control else lm
+            measurements = measure(asked_lm, cell, run_method, vocabulary, tick)
+        except Cancelled:
+            raise
+        except EngineError as fault:
+            heartbeat.store(partial(_add_fault, [relations[task.relation] for task in cell.tasks], str(fault)))
+            continue
+        rows = [_rows(lm, relations[measurement.task.relation], measurement) for measurement in measurements]
+        heartbeat.store(partial(_store, rows))
+    if not records.exists():
+        raise NotProbed(_faults_text(relations))
+
+
+def _tasks(
+    lm: PretrainedLM, vocabulary: Sequence[int] | None, relations: Mapping[str, ProbedRelation]
+) -> list[ProbeTask]:
+    """Return what can be asked, and note of the other relations why not."""
+    tasks = []
+    for name, relation in relations.items():
+        relation.fault = ""
+        try:
+            tasks.append(probe_task(lm, ProbeRelation(name, relation.prompts, relation.facts), vocabulary))
+        except (NotProbed, EngineError) as fault:
+            relation.fault = str(fault)
+    return tasks
+
+
+def _add_fault(relations: Sequence[ProbedRelation], fault: str) -> None:
+    """Note why a method has no record. Where its control fails alike, that is said once."""
+    for relation in relations:
+        if fault not in relation.fault:
+            relation.fault = f"{relation.fault} {fault}".lstrip()
+    ProbedRelation.objects.bulk_update(relations, ["fault"])
+
+
+def _faults_text(relations: Mapping[str, ProbedRelation]) -> str:
+    return " ".join(dict.fromkeys(relation.fault for relation in relations.values() if relation.fault))
+
+
+# -- storing -----------------------------------------------------------------------------------------------------------
+
+Rows = tuple[ProbeRecord, list[LearnedPrompt]]
+
+
+def _rows(lm: PretrainedLM, relation: ProbedRelation, measurement: Measurement) -> Rows:
+    record = ProbeRecord(**measurement.record() | {"relation": relation})
+    prompts = [] if record.is_control else _prompt_columns(lm, measurement)
+    return record, [LearnedPrompt(record=record, **columns) for columns in prompts]
+
+
+def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:
+    """Yield the columns of a LearnedPrompt for each prompt that was learned, or for some rewrites."""
+    prompt_set = measurement.prompt_set
+    if prompt_set is None:
+        for before, after in measurement.learned.rewrites:
+            yield {"text": after, "rewritten_from": before, "weight": 1.0}
+        return
+    nearest = nearest_words(lm, prompt_set.soft_words.vectors, N_NEAREST) if prompt_set.soft_words else []
+    words = [candidates[0][0] for candidates in nearest]
+    for prompt, serialized in zip(prompt_set.prompts, serialize(lm, prompt_set), strict=True):
+        soft = dict.fromkeys(token for segment in prompt.segments for token in segment if token >= lm.vocab_size)
+        yield {
+            "text": prompt_text(lm, prompt, words),
+            "nearest": [nearest[token - lm.vocab_size] for token in soft],
+            **serialized._asdict(),
+        }
+
+
+def _store(rows: Sequence[Rows]) -> None:
+    for record, prompts in rows:
+        record.save()
+        LearnedPrompt.objects.bulk_create(prompts)
+
+
+def load_learned(lm: PretrainedLM, method: str, tasks: Sequence[ProbeTask], earlier: Probe) -> list[Learned]:
+    """Return what `method` has learned of each task in the probe `earlier`. Raises NotProbed."""
+    if (earlier.language_model.name, earlier.revision or None) != (lm.name, lm.revision):
+        raise NotProbed(f"Probe {earlier.pk} asked another LM, or another revision of it; name the one that it asked.")
+    learned = []
+    for task in tasks:
+        records = ProbeRecord.objects.filter(relation__probe=earlier, is_control=False).exclude(combine="")
+        record = records.filter(method=method, relation__name=task.relation).first()
+        if record is None:
+            raise NotProbed(
+                f"Probe {earlier.pk} keeps no prompts of {method} for {task.relation}; leave one of them out."
+            )
+        serialized = [
+            SerializedPrompt(
+                tuple(map(tuple, prompt.segments)), tuple(prompt.slots), prompt.weight, bytes(prompt.vectors)
+            )
+            for prompt in record.prompts.order_by("pk")
+        ]
+        prompt_set = deserialize(lm, serialized, record.combine, record.temperature)
+        learned.append(Learned(PromptSetAnswerer(lm, prompt_set), prompt_set.weights, record.n_parameters))
+    return learned

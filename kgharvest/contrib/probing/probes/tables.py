@@ -1,0 +1,162 @@
+"""Tables of a probe, from its document: methods, differences, types, relations, facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from kgharvest.contrib.probing.probes.facts import PARTS
+from kgharvest.pages.number_format import counted
+
+CONTROL = "random weights"
+
+SUMMARY = {
+    "p1": Column("P@1", Kind.SHARE),
+    "p1_low": Column("low", Kind.SHARE),
+    "p1_high": Column("high", Kind.SHARE),
+    "p1_micro": Column("micro", Kind.SHARE),
+    "p10": Column("P@10", Kind.SHARE),
+    "mrr": Column("MRR", Kind.SHARE),
+    "dev_nll": Column("dev NLL", Kind.NUMBER),
+    "n_parameters": Column("parameters", Kind.COUNT),
+    "forwards": Column("forwards", Kind.COUNT),
+    "forwards_per_second": Column("forwards/s", Kind.COUNT),
+    "seconds": Column("seconds", Kind.NUMBER),
+}
+DIFFERENCE = {
+    "n_compared": Column("relations", Kind.COUNT),
+    "difference": Column("difference", Kind.POINTS),
+    "difference_low": Column("low", Kind.POINTS),
+    "difference_high": Column("high", Kind.POINTS),
+    "p": Column("p", Kind.P),
+    "p_holm": Column("p, Holm", Kind.P),
+}
+
+
+def probe_tables(document: Document) -> list[Table]:
+    """Return every table that has a row."""
+    return [table for build in TABLES if (table := build(document)).rows]
+
+
+def summary_table(document: Document) -> Table:
+    """Rows are the methods, then the same methods on the control."""
+    methods, control = method_table(document), control_table(document)
+    rows = [
+        row._replace(values=(f"{row.values[0]}, {CONTROL}", *row.values[1:]), is_summary=True) for row in control.rows
+    ]
+    return replace(methods, name="summary", rows=(*methods.rows, *rows), notes=methods.notes + control.notes)
+
+
+def method_table(document: Document) -> Table:
+    relations = counted(max((row["n_relations"] for row in document["summary"]), default=0), "relation")
+    n_facts = max((row["n_facts"] for row in document["summary"]), default=0)
+    notes = (
+        f"P@1, P@10 and MRR are means over {relations}, each with the same weight, with Student's 95 % "
+        f"interval for relations like these; micro: of all {n_facts:,} facts alike. NLL in nats. Forwards: sequences "
+        "that the LM read while learning.",
+        *(["Methods that are measured on fewer relations so far cannot be compared."] if is_partial(document) else []),
+    )
+    return _table_of_methods("methods", "Methods", "summary", document, notes)
+
+
+def is_partial(document: Document) -> bool:
+    """Return whether some methods are not measured on all relations yet."""
+    return len({row["n_relations"] for key in ("summary", "control") for row in document[key]}) > 1
+
+
+def control_table(document: Document) -> Table:
+    notes = (f"With {CONTROL} the LM knows nothing: what is right there was learned from the training facts.",)
+    title = f"Control: the same LM with {CONTROL}"
+    return _table_of_methods("control", title, "control", document, notes if document["control"] else ())
+
+
+def _table_of_methods(name: str, title: str, key: str, document: Document, notes: tuple[str, ...]) -> Table:
+    columns = {"n_relations": Column("relations", Kind.COUNT), **SUMMARY} if is_partial(document) else SUMMARY
+    rows = []
+    for row in document[key]:
+        speed = row["forwards_per_second"]
+        shown = row | {"forwards_per_second": speed and round(speed)}
+        rows.append(Row((row["method"], *(shown[column] for column in columns))))
+    return Table(name, title, (Column("method"), *columns.values()), tuple(rows), notes)
+
+
+def difference_table(document: Document) -> Table:
+    compared = [row for row in document["summary"] if row["difference"] is not None]
+    rows = [Row((row["method"], *(row[key] for key in DIFFERENCE), row["reason"] or "")) for row in compared]
+    columns = (Column("method"), *DIFFERENCE.values(), Column("note"))
+    notes = (
+        "P@1 minus that of the manual prompts, in percentage points, paired by relation; 95 % bootstrap-t interval; p "
+        "of the exact sign-flip permutation test (random patterns beyond 20 relations), adjusted over the methods by "
+        "Holm.",
+    )
+    return Table("differences", "Differences from the manual prompts", columns, tuple(rows), notes)
+
+
+def type_table(document: Document) -> Table:
+    methods = _methods(document, "summary")
+    rows = [
+        Row((row["type"], row["n_relations"], *(row["p1"].get(method) for method in methods)))
+        for row in document["types"]
+    ]
+    columns = (Column("type"), Column("relations", Kind.COUNT), *(Column(method, Kind.SHARE) for method in methods))
+    notes = (
+        "Mean P@1 over the relations of a type. N-M: a subject has 1.5 objects or more on average; N-1: an object has "
+        "as many subjects; else 1-1; or as the file of relations says.",
+    )
+    return Table("types", "P@1 by type of relation", columns, tuple(rows), notes)
+
+
+def relation_table(document: Document) -> Table:
+    """Rows are relations; columns the methods, then the same methods on the control."""
+    methods, controls = _methods(document, "summary"), _methods(document, "control")
+    rows = [
+        Row((
+            entry["relation"],
+            entry["type"],
+            entry["n_test"],
+            *(entry["p1"].get(method) for method in methods),
+            *(entry["control_p1"].get(method) for method in controls),
+        ))
+        for entry in document["relations"]
+    ]  # fmt: skip
+    columns = (
+        Column("relation"),
+        Column("type"),
+        Column("facts", Kind.COUNT),
+        *(Column(method, Kind.SHARE) for method in methods),
+        *(Column(method, Kind.SHARE, CONTROL) for method in controls),
+    )
+    return Table("relations", "P@1 per relation", columns, tuple(rows))
+
+
+def fact_table(document: Document) -> Table:
+    """What was asked, and what was left out of it."""
+    rows = [
+        Row((entry["relation"], *(entry[f"n_{part}"] for part in PARTS), _left_out_text(entry["left_out"])))
+        for entry in document["relations"]
+    ]
+    columns = (Column("relation"), *(Column(part, Kind.COUNT) for part in PARTS), Column("left out"))
+    return Table("facts", "Facts asked and left out", columns, tuple(rows))
+
+
+def _left_out_text(left_out: Mapping[str, Mapping[str, int]]) -> str:
+    parts = [
+        f"{part}: {', '.join(f'{n} {reason}' for reason, n in sorted(left_out[part].items()))}"
+        for part in PARTS
+        if left_out[part]
+    ]
+    return "; ".join(parts)
+
+
+def _methods(document: Document, key: str) -> Sequence[str]:
+    return [row["method"] for row in document[key]]
+
+
+TABLES: tuple[Callable[[Document], Table], ...] = (
+    summary_table,
+    difference_table,
+    type_table,
+    relation_table,
+    fact_table,
+)

@@ -1,0 +1,182 @@
+"""Pages of probes: the list, the form, a probe and its relations, and their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from evaluation.rendering.figures.canvas import LIGHT, THEMES
+from evaluation.rendering.formats import table_csv
+from evaluation.rendering.latex import latex_of
+from evaluation.rendering.tables import Document, without_empty_columns
+from evaluation.reports.views import CONTENT_TYPES, as_download, figure_context
+from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
+from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
+from kgharvest.bulk.file_writing import in_chunks
+from kgharvest.bulk.pagination import page_of
+from kgharvest.contrib.probing.models import Probe, ProbedRelation
+from kgharvest.contrib.probing.probes.export import prompt_lines, record_lines
+from kgharvest.contrib.probing.probes.figures import PROBE_FIGURES
+from kgharvest.contrib.probing.probes.forms import ProbeForm
+from kgharvest.contrib.probing.probes.services import document_of, queue_probe
+from kgharvest.contrib.probing.probes.tables import (
+    control_table,
+    difference_table,
+    fact_table,
+    method_table,
+    probe_tables,
+    type_table,
+)
+from kgharvest.engine.types import EngineError
+from kgharvest.errors import DomainError
+from kgharvest.jobs import workers
+from kgharvest.models import Job, RelationSet
+
+JSON_LINES = {"records": record_lines, "prompts": prompt_lines}
+N_PROMPTS = 20  # of a method, the heaviest
+
+
+def probe_or_404(request: HttpRequest, pk: int) -> Probe:
+    return visible_or_404(request.user, Probe.objects.select_related("language_model", "created_by", "project"), pk=pk)
+
+
+def current_document(probe: Probe) -> Document:
+    """Return the probe's document; until it has succeeded, of what is measured so far."""
+    return probe.document or document_of(probe)
+
+
+@researcher_required
+def probe_list(request: HttpRequest) -> HttpResponse:
+    probes = Probe.objects.visible_to(request.user).select_related("language_model", "created_by")
+    probes, filter_context = filter_by_project(request, probes.defer("document", "payload"))
+    context = {
+        **filter_context,
+        "page_obj": page_of(request, probes.annotate(n_relations=Count("relations")).order_by("-pk")),
+        "lacks_worker": workers.lacking(timezone.now()),
+        "demo": RelationSet.objects.filter(name="demo", is_shipped=True).first(),
+    }
+    return render(request, "probing/probes/probe_list.html", context)
+
+
+@worker_required
+def probe_new(request: HttpRequest) -> HttpResponse:
+    chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
+    form = ProbeForm(request.POST or None, request.FILES or None, initial=chosen)
+    form.offer_relations(request.user)
+    offer_projects(form, request)
+    if form.is_valid():
+        try:
+            return redirect(queue_probe(form.request(), request.user, chosen_project(form, request)))
+        except (DomainError, EngineError) as refusal:
+            form.add_error(None, str(refusal))
+    return render(request, "probing/probes/probe_new.html", {"form": form, "sets": form.choices_by_set()})
+
+
+@researcher_required
+def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    probe = probe_or_404(request, pk)
+    document = current_document(probe)
+    context = {
+        "probe": probe,
+        "may": allowed_actions(request.user, probe.project),
+        "document": document,
+        "lacks_worker": workers.lacking_for(probe, timezone.now()),
+        "methods": without_empty_columns(method_table(document)),
+        "control": without_empty_columns(control_table(document)),
+        "differences": without_empty_columns(difference_table(document)),
+        "types": type_table(document),
+        "facts": without_empty_columns(fact_table(document)),
+        "relations": relation_rows(probe, document),
+        "figures": [figure_context(figure, document) for figure in PROBE_FIGURES if figure.shows(document)],
+    }
+    return render(request, "probing/probes/probe.html", context)
+
+
+def relation_rows(probe: Probe, document: Document) -> list[dict[str, Any]]:
+    """Return the rows of P@1 per relation: of the methods, and of the control beside them."""
+    ids = dict(probe.relations.values_list("name", "pk"))
+    methods, controls = ([row["method"] for row in document[key]] for key in ("summary", "control"))
+    return [
+        {
+            "pk": ids.get(entry["relation"]),
+            **entry,
+            "shares": [entry["p1"].get(method) for method in methods],
+            "control_shares": [entry["control_p1"].get(method) for method in controls],
+        }
+        for entry in document["relations"]
+    ]
+
+
+@researcher_required
+def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResponse:
+    """What each method learned of one relation."""
+    relations = ProbedRelation.objects.select_related("probe__language_model").defer("probe__document", "facts")
+    relation = get_object_or_404(relations, probe__in=Probe.objects.visible_to(request.user), probe=pk, pk=relation_pk)
+    records = relation.records.filter(is_control=False).annotate(n_kept=Count("prompts"))
+    order = {method: index for index, method in enumerate(relation.probe.methods)}
+    learned = [
+        (record, list(record.prompts.defer("vectors")[:N_PROMPTS]))
+        for record in sorted(records, key=lambda record: order[record.method])
+    ]
+    return render(request, "probing/probes/probed_relation.html", {"relation": relation, "learned": learned})
+
+
+@researcher_required
+@require_POST
+def probe_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
+    """Cancel or retry: `change` is the service's function."""
+    probe = visible_or_404(request.user, Probe.objects.select_related("project"), Action.WORK, pk=pk)
+    try:
+        change(probe, request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect(probe)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@researcher_required
+def probe_lines(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
+    """The records, or all learned prompts, as JSON lines."""
+    response = StreamingHttpResponse(
+        in_chunks(JSON_LINES[kind](probe_or_404(request, pk))), content_type="application/jsonl"
+    )
+    response["Content-Disposition"] = f'attachment; filename="probe-{pk}-{kind}.jsonl"'
+    return response
+
+
+@researcher_required
+def probe_table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    """One table as CSV."""
+    table = next(
+        (table for table in probe_tables(current_document(probe_or_404(request, pk))) if table.name == name), None
+    )
+    if table is None:
+        raise Http404(f"This probe has no table named {name}.")
+    return as_download(table_csv(table).encode(), "text/csv; charset=utf-8", f"probe-{pk}-{name}.csv")
+
+
+@researcher_required
+def probe_latex(request: HttpRequest, pk: int) -> HttpResponse:
+    tables = map(without_empty_columns, probe_tables(current_document(probe_or_404(request, pk))))
+    return as_download(latex_of(f"probe-{pk}", tables).encode(), "application/x-tex; charset=utf-8", f"probe-{pk}.tex")
+
+
+@researcher_required
+def probe_figure(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
+    document = current_document(probe_or_404(request, pk))
+    figure = next((figure for figure in PROBE_FIGURES if figure.name == name and figure.shows(document)), None)
+    if figure is None or file_format not in CONTENT_TYPES:
+        raise Http404(f"This probe has no figure {name}.{file_format}.")
+    image = figure.render(document, file_format, THEMES.get(request.GET.get("theme", ""), LIGHT))
+    if "theme" in request.GET:
+        return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
+    return as_download(image, CONTENT_TYPES[file_format], f"probe-{pk}-{name}.{file_format}")

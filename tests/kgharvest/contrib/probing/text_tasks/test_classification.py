@@ -1,0 +1,220 @@
+"""Texts classified through the command: records, files, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from kgharvest.contrib.probing.text_tasks.classification import read_labelled
+from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.embedded_lm.world import load_world
+from kgharvest.engine.language_models.compact import load_compact
+
+pytestmark = pytest.mark.django_db
+
+SIZES = {"train": 40, "dev": 20, "test": 30}
+COST = ("seconds", "code_version")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Countries and animals that the embedded LM knows, three of five being countries."""
+    world = {relation.name: [fact[0] for fact in relation.facts] for relation in load_world()}
+    rows = [(f"the {name}", "country") for name in world["region_of"][:54]]
+    rows += [(f"the {name}", "animal") for name in world["lives_in"][:36]]
+    Random(0).shuffle(rows)
+    return {part: [rows.pop() for _ in range(n)] for part, n in SIZES.items()}
+
+
+@pytest.fixture
+def files(rows, tmp_path):
+    lines = {part: [json.dumps({"sentence": text, "label": label}) for text, label in rows[part]] for part in SIZES}
+    return written(tmp_path, lines, "jsonl")
+
+
+def written(folder, lines, ending):
+    files = {part: folder / f"{part}.{ending}" for part in SIZES}
+    for part, path in files.items():
+        path.write_text("\n".join(lines[part]) + "\n", encoding="utf-8")
+    return files
+
+
+def classified(files, **options):
+    output = files["train"].parent / "records.jsonl"
+    settings = {"model": "embedded-small", "iterations": 15, "output": output} | options
+    call_command("classify", **files, **settings)
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    return {(record["method"], record["is_control"]): record for record in records}
+
+
+def test_the_prompt_that_is_found_beats_the_majority(files, rows, capsys):
+    records = classified(files)
+
+    record, majority = records["autoprompt", False], records["majority", False]
+    countries = sum(label == "country" for _, label in rows["test"]) / SIZES["test"]
+    assert list(records) == [
+        ("majority", False),
+        *((method, is_control) for method in ("manual", "autoprompt") for is_control in (False, True)),
+    ]
+    assert majority["accuracy"] == pytest.approx(countries)
+    assert record["accuracy"] > majority["accuracy"] + 0.1
+    assert record["accuracy_low"] < record["accuracy"] < record["accuracy_high"]
+    assert [record[f"n_{part}"] for part in SIZES] == list(SIZES.values())
+    assert record["forwards"] > 15 * 24
+    assert record["prompt"] in capsys.readouterr().out
+
+
+def test_triggers_and_label_tokens_are_kept_as_ids(files):
+    record = classified(files, no_control=True, dtype="bfloat16")["autoprompt", False]
+
+    assert record["dtype"] == "bfloat16"
+    texts = load_compact(EMBEDDED_LMS["embedded-small"]).tokens.texts()
+    assert [texts[token] for token in record["trigger_ids"]] == record["trigger"]
+    assert record["prompt"] == f"{{sentence}} {' '.join(record['trigger'])} [P] ."
+    assert {label: [texts[token] for token in ids] for label, ids in record["label_ids"].items()} == record["labels"]
+    assert set(record["labels"]) == {"animal", "country"}
+    label_ids = [token for ids in record["label_ids"].values() for token in ids]
+    assert len(set(label_ids)) == 6
+    assert not set(label_ids) & set(record["trigger_ids"])
+
+
+def test_tab_separated_files_and_the_same_seed_give_the_same_records(files, rows, tmp_path):
+    folder = tmp_path / "tsv"
+    folder.mkdir()
+    lines = {part: ["label\tsentence", *(f"{label}\t{text}" for text, label in rows[part])] for part in SIZES}
+
+    first, second = classified(files, no_control=True), classified(written(folder, lines, "tsv"), no_control=True)
+
+    assert all({**record, "seconds": 0} == {**second[key], "seconds": 0} for key, record in first.items())
+
+
+def test_words_for_the_labels_and_a_manual_prompt_may_be_given(files):
+    labels = [("country", ["country", "nation"]), ("animal", ["animal"])]
+
+    records = classified(files, no_control=True, label=labels, manual="{sentence} is a [P] .")
+
+    for method in ("manual", "autoprompt"):
+        assert records[method, False]["labels"] == {"country": ["country", "nation"], "animal": ["animal"]}
+    assert records["manual", False]["prompt"] == "{sentence} is a [P] ."
+
+
+def test_premise_and_hypothesis_have_a_template_of_their_own(rows, tmp_path):
+    lines = {
+        part: [
+            json.dumps({"premise": text, "hypothesis": "it lives in the forest", "label": int(label == "animal")})
+            for text, label in rows[part]
+        ]
+        for part in SIZES
+    }
+
+    record = classified(written(tmp_path, lines, "jsonl"), no_control=True)["autoprompt", False]
+
+    assert record["template"] == "{premise} [P] [T] [T] [T] {hypothesis}"
+    assert set(record["labels"]) == {"0", "1"}
+
+
+def test_texts_too_long_for_the_lm_are_cut_and_counted(files):
+    lines = files["test"].read_text().splitlines()
+    lines[0] = json.dumps({"sentence": "the camel " * 100, "label": "animal"})
+    files["test"].write_text("\n".join(lines))
+
+    record = classified(files, no_control=True)["autoprompt", False]
+
+    assert record["n_cut"] == {"train": 0, "dev": 0, "test": 1}
+    assert record["n_test"] == SIZES["test"]
+
+
+@pytest.mark.parametrize(
+    ("part", "line", "sentence"),
+    [
+        ("train", '{"sentence": "the cat"}', "train.jsonl: .* line 41: has no 'label' that is a text"),
+        ("train", '{"sentence": "the cat", "label": 0.5}', "line 41: has no 'label' that is a text or a whole number"),
+        ("dev", '{"text": "the cat", "label": "animal"}', "dev.jsonl: .* line 21: has no 'sentence'"),
+        ("dev", '{"sentence": " ", "label": "animal"}', "line 21: has no text in 'sentence'"),
+        ("test", '{"sentence": "it", "label": "plant"}', "line 31: has the label 'plant', which no training text has"),
+        ("test", "[1]", "line 31: is no JSON object"),
+        ("test", '{"sentence"', "line 31, column 12: is not JSON"),
+    ],
+)
+def test_a_bad_line_is_named(files, part, line, sentence):
+    with files[part].open("a") as file:
+        file.write(line)
+
+    with pytest.raises(CommandError, match=sentence):
+        classified(files)
+
+
+def test_a_ragged_row_is_named(tmp_path):
+    lines = {part: ["sentence\tlabel", "the cat\tanimal", "the dog"] for part in SIZES}
+
+    with pytest.raises(CommandError, match=r"train.tsv: .* line 3: has 1 columns and the heading 2"):
+        classified(written(tmp_path, lines, "tsv"))
+
+
+def test_a_column_may_be_long_and_hold_quotes(tmp_path):
+    path = tmp_path / "train.TSV"
+    path.write_text(f'sentence\tlabel\n{"x" * 200_000}"\ta\n\n"y\tb\n')
+
+    rows = read_labelled(path, ["sentence"])
+
+    assert [(row.number, row.texts["sentence"][-2:], row.label) for row in rows] == [(2, 'x"', "a"), (4, '"y', "b")]
+
+
+def test_other_encodings_than_utf_8_are_refused(files):
+    files["dev"].write_bytes('{"sentence": "the café", "label": "animal"}'.encode("latin-1"))
+
+    with pytest.raises(CommandError, match=r"dev.jsonl: .* line 1: is not UTF-8"):
+        classified(files)
+
+
+def test_an_empty_part_and_a_single_label_are_refused(files):
+    files["dev"].write_text("")
+    with pytest.raises(CommandError, match=r"dev.jsonl has no texts; dev needs at least one"):
+        classified(files)
+
+    files["train"].write_text('{"sentence": "the cat", "label": "animal"}\n')
+    files["dev"].write_text('{"sentence": "the cat", "label": "animal"}\n')
+    with pytest.raises(CommandError, match=r"All texts of train\.jsonl have the label 'animal'"):
+        classified(files)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"template": "{sentence} [T] ."}, r"has \[P\] 0 times"),
+        ({"template": "{sentence} [P] ."}, "no place for a trigger"),
+        ({"template": "{headline} [T] [P]"}, "has no 'headline'"),
+        ({"iterations": 2}, "2 iterations cannot fill 3 triggers"),
+        ({"label": [("animal", ["animal"])]}, "The label 'country' has no word"),
+        ({"label": [("plant", ["plant"])]}, "no label 'plant'"),
+        ({"label": [("animal", ["sea lion"]), ("country", ["country"])]}, "'sea lion' has 2 tokens"),
+        ({"model": "nowhere/at/all"}, "nowhere/at/all"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_a_sentence(files, options, sentence):
+    with pytest.raises(CommandError, match=sentence):
+        classified(files, **options)
+
+
+@pytest.mark.parametrize("options", [{"template": "{sentence} [P]"}, {"iterations": 2}])
+def test_a_search_that_cannot_be_is_refused_before_an_lm_is_loaded(files, options):
+    with pytest.raises(CommandError, match="trigger"):
+        classified(files, model="nowhere/at/all", **options)
+
+
+def test_a_label_may_be_named_for_each_of_its_words(files):
+    label = [("animal", ["dog"]), ("country", ["france"]), ("animal", ["cat"])]
+
+    record = classified(files, no_control=True, label=label)["manual", False]
+
+    assert record["labels"] == {"animal": ["dog", "cat"], "country": ["france"]}
+
+
+def test_columns_without_a_template_are_refused(files):
+    files["train"].write_text('{"text": "the cat", "label": "animal"}\n')
+
+    with pytest.raises(CommandError, match="has no column 'sentence', nor 'premise' and 'hypothesis'"):
+        classified(files)
