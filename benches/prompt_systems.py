@@ -35,7 +35,6 @@ from benches.installation import set_up_django
 
 set_up_django()
 
-from evaluation.rendering.formats import terminal_text
 from kgharvest.contrib.probing.probes.document import probe_document
 from kgharvest.contrib.probing.probes.facts import PARTS, ProbeRelation, relation_type
 from kgharvest.contrib.probing.probes.measurement import cells_of, measure, probe_task
@@ -51,6 +50,7 @@ from kgharvest.engine.prompt_learning.learners import learn
 from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
 from kgharvest.statistics.paired_tests import PairedDifference, paired_difference
+from kgharvest.tables.formats import terminal_text
 
 N_MINED = 12  # mined prompts that the LM learns from
 N_PARAPHRASED = 8  # paraphrased ones that it is asked, besides the manual one

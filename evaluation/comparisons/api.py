@@ -20,10 +20,10 @@ from evaluation.comparisons.harvest_overlap import (
 from evaluation.comparisons.report_comparison import with_distinct_names
 from evaluation.comparisons.views import find_report_side, report_comparison, shared_verdicts_in_words
 from evaluation.models import Report
-from evaluation.rendering.tables import Marked, Table, split_rates
 from kgharvest.api.input import Filters, IdField
 from kgharvest.api.views import ApiView
 from kgharvest.models import HarvestJob
+from kgharvest.tables.table import Marked, Table, split_rates
 
 MOST_RELATIONS = 100  # of a set, each with two harvests
 

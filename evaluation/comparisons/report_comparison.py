@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
+from evaluation.rendering.documents import ORIGINS, Document, name_of
 from evaluation.reports.sections.comparisons import compare_pair, comparison_in_words, tested
 from evaluation.reports.sections.rates import rates_of
 from kgharvest.names import short_name, shortest_names
@@ -20,6 +20,7 @@ from kgharvest.statistics.paired_tests import PairedDifference, holm
 from kgharvest.statistics.rates import macro_average
 from kgharvest.statistics.sides import CellKey, Pair, Side
 from kgharvest.statistics.statement_test import SideSample, statement_difference
+from kgharvest.tables.table import Column, Kind, Rates, Row, Table
 
 FEWEST_RELATIONS = 2
 

@@ -35,13 +35,13 @@ from evaluation.comparisons.report_comparison import (
 )
 from evaluation.comparisons.shared_verdicts import shared_verdicts
 from evaluation.models import Report
-from evaluation.rendering.formats import FORMATS, table_csv
-from evaluation.rendering.latex import latex_of
 from evaluation.reports.sections.comparisons import compare_sides, comparison_table
-from evaluation.reports.views import as_download
 from kgharvest.access import researcher_required, visible_or_404
 from kgharvest.bulk.pagination import number_in, page_of
 from kgharvest.models import HarvestedTuple, HarvestJob, Relation
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import csv_text
+from kgharvest.tables.latex import latex_of
 
 COMPARISON_TABLES = ("table", "differences", "comparison_table")
 PAPER = "paper"
@@ -73,12 +73,11 @@ def comparison_file(context: Mapping[str, Any], file_format: str, name: str) -> 
     tables = [table for table in (context[key] for key in COMPARISON_TABLES) if table.rows]
     file_name = f"{context['a'].name}-and-{context['b'].name}"
     if file_format == "tex":
-        content = latex_of(file_name, tables).encode()
-        return as_download(content, FORMATS["tex"].content_type, f"{file_name}.tex")
+        return download(latex_of(file_name, tables), f"{file_name}.tex")
     chosen = next((table for table in tables if table.name == name), None)
     if file_format != "csv" or chosen is None:
         raise Http404("A comparison comes as tex, or as csv with the name of a table.")
-    return as_download(table_csv(chosen).encode(), FORMATS["csv"].content_type, f"{file_name}-{name}.csv")
+    return download(csv_text(chosen), f"{file_name}-{name}.csv")
 
 
 def find_report_side(reports: QuerySet[Report], choice: str) -> ReportSide:

@@ -11,9 +11,9 @@ from django.conf import settings
 
 from evaluation.paper.files import PackFile
 from evaluation.paper.rows.tables import TABLES
-from evaluation.rendering.formats import markdown_text
-from evaluation.rendering.tables import Document
+from evaluation.rendering.documents import Document
 from kgharvest import code_version
+from kgharvest.tables.formats import markdown_text
 
 CARD = "README.md"
 NAME_OF_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -24,11 +24,11 @@ from evaluation.paper.rows import round_facts
 from evaluation.paper.rows.gathering import gather_rows
 from evaluation.paper.rows.tables import PackRows, row_files
 from evaluation.paper.verification import REPORT, verify_contents
-from evaluation.rendering.formats import write_json
 from evaluation.reports.services import one_moment
 from kgharvest import code_version
 from kgharvest.engine.types import OnProgress, Progress, ignore
 from kgharvest.errors import DomainError
+from kgharvest.tables.formats import json_text
 
 STAGES = ("reading the rows", "drawing tables and figures", "computing the report again", "writing the files")
 
@@ -58,7 +58,7 @@ def pack_files(
     source = _source(report, scrub)
     on_progress(Progress(STAGES[1], 0))
     files = [
-        PackFile(REPORT, write_json(source.document).encode(), "application/json", "The frozen report."),
+        PackFile(REPORT, json_text(source.document).encode(), "application/json", "The frozen report."),
         *rendered_tables(source.document),
         *rendered_figures(source.document),
         *row_files(source.rows),
@@ -109,7 +109,7 @@ def _judge_of(report: Report) -> JudgeRun | None:
 
 def _facts_file(facts: dict[str, Any]) -> PackFile:
     about = "Rules, dates and log of the round, which no row tells."
-    return PackFile(round_facts.PATH, write_json(facts).encode(), "application/json", about)
+    return PackFile(round_facts.PATH, json_text(facts).encode(), "application/json", about)
 
 
 def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:

@@ -15,10 +15,11 @@ from annotation.rounds.api import RoundView
 from evaluation.preregistration.models import Preregistration
 from evaluation.preregistration.plan import PlanSerializer
 from evaluation.preregistration.services import freeze_preregistration
-from evaluation.preregistration.views import FORMATS, preregistration_download
+from evaluation.preregistration.views import FILE_FORMATS, preregistration_download
 from evaluation.reports.api import files_of
 from kgharvest.access import Action
 from kgharvest.api.views import AnyRenderer, ListView
+from kgharvest.tables.formats import FORMATS
 
 PLAN = {
     "hypotheses": [
@@ -102,8 +103,8 @@ class PreregistrationFile(PreregistrationView):
 
     @extend_schema(
         summary="A preregistration as a file",
-        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FORMATS))],
-        responses=files_of(FORMATS.values()),
+        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FILE_FORMATS))],
+        responses=files_of(FORMATS[name].content_type for name in FILE_FORMATS),
     )
     def get(self, request: Request, round_id: int, pk: int, file_format: str) -> HttpResponse:
         return preregistration_download(self.frozen(), file_format)

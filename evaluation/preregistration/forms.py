@@ -9,7 +9,7 @@ from django import forms
 
 from annotation.models import Round
 from evaluation.preregistration.plan import LONGEST_HYPOTHESIS, TEXTS, Expects, HypothesisSerializer, PlanSerializer
-from evaluation.rendering.tables import lm_and_setting
+from evaluation.rendering.documents import lm_and_setting
 from kgharvest.statistics.sides import Pair, Side
 
 MOST_ROWS = 60  # more comparisons are planned through the API

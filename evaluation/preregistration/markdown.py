@@ -8,8 +8,8 @@ from typing import Any
 from evaluation.preregistration.deviations import in_words
 from evaluation.preregistration.models import Preregistration
 from evaluation.preregistration.plan import SIDES, TEXTS, PlanSerializer, whole_hypothesis
-from evaluation.rendering.formats import markdown_text
-from evaluation.rendering.tables import lm_and_setting
+from evaluation.rendering.documents import lm_and_setting
+from kgharvest.tables.formats import markdown_text
 
 
 def values_of(state: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import TextChoices
 from rest_framework import serializers
 
-from evaluation.rendering.tables import lm_and_setting
+from evaluation.rendering.documents import lm_and_setting
 from kgharvest.api.input import FiniteField, StrictSerializer
 from kgharvest.errors import DomainError
 from kgharvest.names import UnresolvedName, resolve_name

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evaluation.preregistration.plan import SIDES, TEXTS, Expects, PlanSerializer, sides_of_plan, whole_hypothesis
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, lm_and_setting
+from evaluation.rendering.documents import Document, lm_and_setting
 from evaluation.reports.sections.comparisons import sides_of
 from kgharvest.pages.number_format import counted
 from kgharvest.statistics.rates import SIGNIFICANCE
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Preregistration: comparisons that the frozen document names are one family and all others, which are exploratory, "

@@ -21,12 +21,12 @@ from evaluation.preregistration.markdown import (
 from evaluation.preregistration.models import Preregistration
 from evaluation.preregistration.plan import TEXTS, BadPlan, PlanSerializer, pairs_compared
 from evaluation.preregistration.services import check_unjudged, freeze_preregistration, parts_of
-from evaluation.reports.views import as_download
 from kgharvest.access import Action, researcher_required
 from kgharvest.audit.tables import canonical_json
 from kgharvest.errors import DomainError
+from kgharvest.tables.downloads import download
 
-FORMATS = {"json": "application/json", "md": "text/markdown; charset=utf-8"}
+FILE_FORMATS = ("json", "md")
 
 
 @researcher_required
@@ -93,8 +93,8 @@ def preregistration_file(request: HttpRequest, path: str, version: int, file_for
 
 def preregistration_download(frozen: Preregistration, file_format: str) -> HttpResponse:
     """Return the file, whose SHA-256 is the one recorded if it is JSON. Raises Http404 for what there is not."""
-    if file_format not in FORMATS:
-        raise Http404(f"Preregistrations come as {', '.join(FORMATS)}.")
+    if file_format not in FILE_FORMATS:
+        raise Http404(f"Preregistrations come as {', '.join(FILE_FORMATS)}.")
     text = canonical_json(frozen.document) if file_format == "json" else as_markdown(frozen)
     name = f"{frozen.round.name}-preregistration-{frozen.version}.{file_format}"
-    return as_download(text.encode(), FORMATS[file_format], name)
+    return download(text, name)

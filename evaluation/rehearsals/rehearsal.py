@@ -12,7 +12,7 @@ from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.statement_comparisons import statement_comparisons
 from evaluation.rehearsals.crowd import Assumptions, Truth, draw_truth, judged
-from evaluation.rendering.tables import name_of
+from evaluation.rendering.documents import name_of
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.sections.rates import macro_of_these
 from kgharvest.names import short_name

@@ -15,15 +15,14 @@ from rest_framework.response import Response
 
 from annotation.models import Draw, Round
 from evaluation.models import Report
-from evaluation.rendering.figures.canvas import THEMES
+from evaluation.rendering.figures.canvas import FIGURE_FORMATS, THEMES
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import report_tables
 from evaluation.reports.drawn_tuples import CUTS, INCOMPLETE, OUTCOMES, in_part, with_evidence, with_verdict
-from evaluation.reports.files import FILES
+from evaluation.reports.files import FILES, content_type_of
 from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, report_options
 from evaluation.reports.services import prepare_report, store_report
 from evaluation.reports.views import (
-    CONTENT_TYPES,
     figure_download,
     report_download,
     table_download,
@@ -32,6 +31,7 @@ from kgharvest.access import Action, visible_or_404
 from kgharvest.api.input import Filters, FiniteField, IdField, StrictSerializer
 from kgharvest.api.views import AnyRenderer, ApiView, ListView
 from kgharvest.statistics.paired_tests import MARGIN
+from kgharvest.tables.formats import FORMATS
 
 
 class HeadlineSerializer(serializers.Serializer):
@@ -73,7 +73,7 @@ class ReportDetailSerializer(ReportEntrySerializer):
 
     @extend_schema_field(ReportFileSerializer(many=True))
     def get_files(self, report: Report) -> list[dict[str, str]]:
-        return [self._file(report, "report_file", name, file_format.title, name) for name, file_format in FILES.items()]
+        return [self._file(report, "report_file", name, title, name) for name, title in FILES.items()]
 
     @extend_schema_field(ReportFileSerializer(many=True))
     def get_tables(self, report: Report) -> list[dict[str, str]]:
@@ -180,7 +180,7 @@ class ReportFile(ReportView):
             OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FILES)),
             OpenApiParameter("table", str, many=True, description="Of a file for LaTeX: the only tables in it."),
         ],
-        responses=files_of(file_format.content_type for file_format in FILES.values()),
+        responses=files_of(map(content_type_of, FILES)),
     )
     def get(self, request: Request, pk: int, file_format: str) -> HttpResponse:
         return report_download(self.report(), file_format, request.query_params.getlist("table"))
@@ -204,8 +204,11 @@ class ReportFigure(ReportView):
 
     @extend_schema(
         summary="A figure of a report",
-        parameters=[FigureQuery, OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(CONTENT_TYPES))],
-        responses=files_of(CONTENT_TYPES.values()),
+        parameters=[
+            FigureQuery,
+            OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FIGURE_FORMATS)),
+        ],
+        responses=files_of(FORMATS[name].content_type for name in FIGURE_FORMATS),
     )
     def get(self, request: Request, pk: int, name: str, file_format: str) -> HttpResponse:
         asked = self.filtered_by(FigureQuery)

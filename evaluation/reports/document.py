@@ -16,7 +16,7 @@ from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.judge_answers import JudgeAnswers
 from evaluation.evidence.judged_population import JudgedStrata, JudgedTuples
 from evaluation.preregistration import report_section as preregistration
-from evaluation.rendering.tables import ORIGINS, Document, Table, without_empty_columns
+from evaluation.rendering.documents import ORIGINS, Document
 from evaluation.reports.sections import (
     agreement,
     annotators,
@@ -35,6 +35,7 @@ from evaluation.reports.sections.judges import assisted_comparisons, assisted_ra
 from kgharvest.statistics.arrays import UNJUDGEABLE
 from kgharvest.statistics.incomplete_statements import MOST_WANTED
 from kgharvest.statistics.paired_tests import MARGIN
+from kgharvest.tables.table import Table, without_empty_columns
 
 METHOD = " ".join([
     "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "

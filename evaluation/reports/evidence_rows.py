@@ -11,7 +11,7 @@ from annotation.judges.labels import judge_labels
 from annotation.models import Draw, Judgment, Round
 from evaluation.evidence.queries import OWN_SCORE, ROWS_AT_ONCE, cells_with_strata
 from evaluation.models import Report
-from evaluation.rendering.tables import Document, lm_and_setting
+from evaluation.rendering.documents import Document, lm_and_setting
 from evaluation.reports.services import one_moment
 from kgharvest.errors import DomainError
 from kgharvest.knowledge.models import KnowledgeTuple

@@ -1,43 +1,91 @@
-"""The files that a report can be had as: those of its document alone, and the page with the rows behind it."""
+"""File formats of reports. All but the evidence page are written from the frozen document alone."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
-from functools import partial
+from datetime import datetime
 from typing import NamedTuple
 
+from django.template.loader import render_to_string
+
 from evaluation.models import Report
+from evaluation.rendering.documents import Document, made_at
 from evaluation.rendering.evidence_page import write_evidence_page
-from evaluation.rendering.formats import FORMATS, Format
+from evaluation.rendering.figures.report_figures import figures_of
+from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.evidence_rows import gather_rows
+from evaluation.reports.finding import finding
+from evaluation.reports.sections.rates import cell_table
+from kgharvest.tables.formats import FORMATS, csv_text, json_text, markdown_of
+from kgharvest.tables.latex import latex_of
+from kgharvest.tables.xlsx import xlsx_of
 
 
-class ReportFile(NamedTuple):
-    """bytes_of: may refuse with a DomainError where the file rests on rows. title: what it holds, for people."""
+class DocumentFormat(NamedTuple):
+    """title: contents of the file, for people."""
 
-    bytes_of: Callable[[Report], bytes]
-    content_type: str
     title: str
-    suffix: str
+    write: Callable[[Document], str | bytes]
+
+    def bytes_of(self, document: Document) -> bytes:
+        content = self.write(document)
+        return content if isinstance(content, bytes) else content.encode()
 
 
-def _of_document(chosen: Format, report: Report) -> bytes:
-    return chosen.bytes_of(report.document)
+def write_html(document: Document) -> str:
+    figures = [
+        {
+            "name": figure.name,
+            "title": figure.title,
+            "left_out": figure.left_out(document),
+            "alt": figure.alt(document),
+            "address": f"data:image/svg+xml;base64,{b64encode(figure.render(document)).decode()}",
+        }
+        for figure in figures_of(document)
+    ]
+    context = {
+        "document": document,
+        "finding": finding(document),
+        "made_at": made_at(document),
+        "tables": tables_to_read(document),
+        "figures": figures,
+    }
+    return str(render_to_string("evaluation/reports/report_export.html", context))
 
 
-def _evidence_page(report: Report) -> bytes:
-    return write_evidence_page(report.document, gather_rows(report)).encode()
+def write_xlsx(document: Document) -> bytes:
+    created_at = document.get("created_at")
+    options = [datetime.fromisoformat(created_at).replace(tzinfo=None)] if created_at else []
+    return xlsx_of(document["round"], report_tables(document), *options)
 
 
-FILES = {
-    **{
-        name: ReportFile(partial(_of_document, chosen), chosen.content_type, chosen.title, f"report.{name}")
-        for name, chosen in FORMATS.items()
-    },
-    "evidence": ReportFile(
-        _evidence_page,
-        "text/html; charset=utf-8",
-        "every number with its statements and labels, one page",
-        "evidence.html",
+DOCUMENT_FORMATS = {
+    "html": DocumentFormat("the whole report, one page to keep or print", write_html),
+    "xlsx": DocumentFormat("a sheet per table", write_xlsx),
+    "tex": DocumentFormat(
+        "tables for LaTeX, booktabs", lambda document: latex_of(document["round"], tables_to_read(document))
     ),
+    "md": DocumentFormat("tables as text", lambda document: markdown_of(document["round"], tables_to_read(document))),
+    "csv": DocumentFormat("one row per cell", lambda document: csv_text(cell_table(document))),
+    "json": DocumentFormat("everything, for programs", json_text),
 }
+EVIDENCE = "evidence"
+FILES = {name: form.title for name, form in DOCUMENT_FORMATS.items()} | {
+    EVIDENCE: "every number with its statements and labels, one page"
+}  # titles
+
+
+def write_report(report: Report, name: str) -> bytes:
+    """Return a file in FILES. Raises RowsChanged or TooManyRows for the evidence page."""
+    if name == EVIDENCE:
+        return write_evidence_page(report.document, gather_rows(report)).encode()
+    return DOCUMENT_FORMATS[name].bytes_of(report.document)
+
+
+def file_suffix(name: str) -> str:
+    return "evidence.html" if name == EVIDENCE else f"report.{name}"
+
+
+def content_type_of(name: str) -> str:
+    return FORMATS["html" if name == EVIDENCE else name].content_type

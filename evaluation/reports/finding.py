@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.rendering.tables import ORIGINS, Document, lm_and_setting
+from evaluation.rendering.documents import ORIGINS, Document, lm_and_setting
 from evaluation.reports.sections.comparisons import sides_of
 from evaluation.reports.sections.ranks import rank_in_words, ranks_of, ties_in_words
 from evaluation.reports.sections.rates import interval_of_average

@@ -22,11 +22,9 @@ from annotation.models import Draw
 from annotation.rounds.views import visible_round
 from evaluation.models import Report
 from evaluation.preregistration.report_section import badge
-from evaluation.rendering.figures.canvas import LIGHT, THEMES
+from evaluation.rendering.documents import Document, tuples_query
+from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
-from evaluation.rendering.formats import table_csv
-from evaluation.rendering.latex import write_latex
-from evaluation.rendering.tables import Document, Table, first_rows, tuples_query, without_empty_columns
 from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.drawn_tuples import (
@@ -39,7 +37,7 @@ from evaluation.reports.drawn_tuples import (
     with_evidence,
     with_verdict,
 )
-from evaluation.reports.files import FILES
+from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.finding import finding
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.sections.comparisons import common_of, sides_of
@@ -52,6 +50,10 @@ from kgharvest.accounts.forms import filter_by_project
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.errors import DomainError
 from kgharvest.pages.number_format import count, counted, interval, share
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import FORMATS, csv_text
+from kgharvest.tables.latex import latex_of
+from kgharvest.tables.table import Table, first_rows, without_empty_columns
 
 REPORT_COLUMNS = {"round": "round__name", "project": "round__project__name", "made": "created_at"}
 LIST_TITLES = (
@@ -219,24 +221,21 @@ def report_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse
 
 
 def report_download(report: Report, file_format: str, tables: Collection[str] = ()) -> HttpResponse:
-    """Return the report as a file. tables: the only ones in a file for LaTeX.
+    """Return the report as a file. tables: names of the tables in a LaTeX file; default is all.
 
-    Raises Http404 for what there is not, and a DomainError where the rows behind the report are others by now.
+    Raises Http404 for unknown names, and RowsChanged or TooManyRows for the evidence page.
     """
     if file_format not in FILES:
         raise Http404(f"Reports come as {', '.join(FILES)}.")
-    chosen = FILES[file_format]
+    content: str | bytes
     if tables and file_format == "tex":
-        check_names(tables, [table.name for table in tables_to_read(report.document)])
-        content = write_latex(report.document, tables).encode()
+        named = {table.name: table for table in tables_to_read(report.document)}
+        if unknown := sorted(set(tables) - set(named)):
+            raise Http404(f"This report has no table named {', '.join(unknown)}.")
+        content = latex_of(report.round.name, [table for name, table in named.items() if name in tables])
     else:
-        content = chosen.bytes_of(report)
-    return as_download(content, chosen.content_type, f"{report.round.name}-{chosen.suffix}")
-
-
-def check_names(names: Collection[str], known: Collection[str]) -> None:
-    if unknown := sorted(set(names) - set(known)):
-        raise Http404(f"This report has no table named {', '.join(unknown)}.")
+        content = write_report(report, file_format)
+    return download(content, f"{report.round.name}-{file_suffix(file_format)}")
 
 
 @researcher_required
@@ -249,13 +248,7 @@ def table_download(report: Report, name: str) -> HttpResponse:
     table = next((table for table in report_tables(report.document) if table.name == name), None)
     if table is None:
         raise Http404(f"This report has no table named {name}.")
-    return as_download(table_csv(table).encode(), "text/csv; charset=utf-8", f"{report.round.name}-{name}.csv")
-
-
-def as_download(content: bytes, content_type: str, name: str) -> HttpResponse:
-    response = HttpResponse(content, content_type=content_type)
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    return download(csv_text(table), f"{report.round.name}-{name}.csv")
 
 
 @researcher_required
@@ -283,9 +276,6 @@ def tuples(request: HttpRequest, pk: int) -> HttpResponse:
         "page_obj": page_of(request, rows),
     }
     return render(request, "evaluation/reports/tuples.html", context)
-
-
-CONTENT_TYPES = {"svg": "image/svg+xml", "pdf": "application/pdf"}
 
 
 def etag(request: HttpRequest, pk: int, name: str, file_format: str = "json") -> str:
@@ -333,11 +323,11 @@ def figure_download(
     """Return a figure: a file to keep, or with a `theme` an image for a page. Raises Http404 for an unknown name."""
     document = drawn_document(report, name, relation)
     figure = figure_named(name, document)
-    if figure is None or file_format not in CONTENT_TYPES:
+    if figure is None or file_format not in FIGURE_FORMATS:
         raise Http404(f"This report has no figure {name}.{file_format}.")
     content = figure.render(document, file_format, THEMES.get(theme or "", LIGHT))
     if theme is None:
-        return as_download(content, CONTENT_TYPES[file_format], f"{report.round.name}-{name}.{file_format}")
-    response = HttpResponse(content, content_type=CONTENT_TYPES[file_format])
+        return download(content, f"{report.round.name}-{name}.{file_format}")
+    response = HttpResponse(content, content_type=FORMATS[file_format].content_type)
     patch_cache_control(response, private=True, max_age=600)
     return response

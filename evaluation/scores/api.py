@@ -15,8 +15,8 @@ from rest_framework.response import Response
 
 from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
+from evaluation.rendering.figures.canvas import FIGURE_FORMATS
 from evaluation.reports.api import files_of
-from evaluation.reports.views import CONTENT_TYPES
 from evaluation.scores.facts import facts_of_content
 from evaluation.scores.lookups import scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job
@@ -28,8 +28,9 @@ from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES, Job
 from kgharvest.models import LanguageModel
 from kgharvest.relations.api import uploaded
+from kgharvest.tables.formats import FORMATS, NDJSON
 
-FILES = {"json": "application/json", "jsonl": "application/x-ndjson", **CONTENT_TYPES}
+FILES = {name: FORMATS[name].content_type for name in ("json", "jsonl", *FIGURE_FORMATS)} | {"jsonl": NDJSON}
 
 
 class ScoreEvaluationEntrySerializer(serializers.ModelSerializer):

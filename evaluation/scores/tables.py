@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from evaluation.rendering.documents import Document
 from kgharvest.pages.number_format import counted, share
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 
 def scorer_table(document: Document) -> Table:

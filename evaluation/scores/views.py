@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,10 +16,8 @@ from django.views.decorators.http import require_GET, require_POST
 from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures import precision_recall
-from evaluation.rendering.figures.canvas import LIGHT, THEMES
+from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
 from evaluation.rendering.figures.canvas import render as draw
-from evaluation.rendering.formats import write_json
-from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.facts import facts_of_content
 from evaluation.scores.lookups import scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job, scorer_names
@@ -37,6 +34,8 @@ from kgharvest.jobs import ledger, workers
 from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import Job, LanguageModel
 from kgharvest.pages.number_format import share
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import FORMATS, NDJSON, json_text, to_json
 
 # What the list shows of payloads and documents, which are large.
 LISTED = {
@@ -237,7 +236,7 @@ def sample_lines(evaluation: ScoreEvaluation) -> Iterator[str]:
         score = next((value for value in scores.values() if value is not None), None)
         row = {"relation": sample["relation"], "entities": sample["entities"], "is_fact": sample["replaced"] is None}
         row |= {"replaced": sample["replaced"], "score": score, "scores": scores}
-        yield json.dumps(row, ensure_ascii=False) + "\n"
+        yield to_json(row) + "\n"
 
 
 def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | None = None) -> HttpResponse:
@@ -247,13 +246,13 @@ def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | N
     """
     name = f"scores-{evaluation.pk}.{file_format}"
     if file_format == "json":
-        return as_download(write_json(evaluation.document).encode(), "application/json", name)
+        return download(json_text(evaluation.document), name)
     if file_format == "jsonl" and evaluation.samples:
-        return as_download("".join(sample_lines(evaluation)).encode(), "application/x-ndjson", name)
-    if file_format not in CONTENT_TYPES:
+        return download("".join(sample_lines(evaluation)), name, NDJSON)
+    if file_format not in FIGURE_FORMATS:
         raise Http404("Scores come as json, svg and pdf, and as jsonl where their tuples were kept.")
     size = precision_recall.size(evaluation.document)
     image = draw(precision_recall.draw, evaluation.document, size, file_format, THEMES.get(theme or "", LIGHT))
     if theme is not None:
-        return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
-    return as_download(image, CONTENT_TYPES[file_format], name)
+        return HttpResponse(image, content_type=FORMATS[file_format].content_type)
+    return download(image, name)

@@ -16,7 +16,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_POST
 
 from evaluation.models import Report
-from evaluation.rendering.formats import FORMATS
+from evaluation.reports.files import DOCUMENT_FORMATS
 from evaluation.sharing.services import (
     LONGEST_DAYS,
     LONGEST_PASSWORD,
@@ -31,6 +31,7 @@ from kgharvest import code_version
 from kgharvest.access import Action, researcher_required, visible_or_404
 from kgharvest.accounts.throttle import TooManyAttempts, count_wrong_link, network_of
 from kgharvest.errors import DomainError
+from kgharvest.tables.formats import FORMATS
 
 PAGE_CACHE_S = 3600
 STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
@@ -115,7 +116,7 @@ def closed(request: HttpRequest, context: dict, status: int = 200) -> HttpRespon
 def frozen_page(report: Report) -> HttpResponse:
     """Return the report's HTML file as a page, with its own style allowed and nothing else."""
     key = f"shared-report-{report.pk}-{report.created_at.timestamp()}-{code_version()}"
-    content = cache.get_or_set(key, lambda: FORMATS["html"].bytes_of(report.document), PAGE_CACHE_S)
+    content = cache.get_or_set(key, lambda: DOCUMENT_FORMATS["html"].bytes_of(report.document), PAGE_CACHE_S)
     response = HttpResponse(content, content_type=FORMATS["html"].content_type)
     [style] = STYLE.findall(content.decode())
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

@@ -13,8 +13,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from evaluation.models import Report
-from evaluation.rendering.tables import Column, Kind, text_of, tuples_query
+from evaluation.rendering.documents import tuples_query
 from kgharvest.pages.number_format import count, share
+from kgharvest.tables.table import Column, Kind, text_of
 
 INCOMPLETE_MARK = mark_safe("<sup>†</sup>")
 NUMBER = re.compile(r"\d+\.\d+ points")  # of a sentence on a comparison or a plan

@@ -1,4 +1,4 @@
-"""Write files atomically, and CSV whose cells no spreadsheet runs as formulas."""
+"""Write files atomically, in large chunks."""
 
 from __future__ import annotations
 
@@ -45,21 +45,25 @@ def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
             draft.unlink(missing_ok=True)
 
 
-def in_chunks(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the same text in chunks of many lines, each of which costs a reader as much as a line."""
+def in_chunks(lines: Iterable[str | bytes]) -> Iterator[str | bytes]:
+    """Yield text in chunks of many lines, as every piece has a constant cost for the reader. Bytes stay as they are."""
     chunk: list[str] = []
     size = 0
     for line in lines:
+        if isinstance(line, bytes):
+            yield line
+            continue
         chunk.append(line)
         size += len(line)
         if size > CHUNK_SIZE:
             yield "".join(chunk)
             chunk, size = [], 0
-    yield "".join(chunk)
+    if chunk:
+        yield "".join(chunk)
 
 
 class StreamedFile(io.RawIOBase):
-    """A file to write to, whose bytes are taken from it as they come."""
+    """A write-only file whose bytes are taken out as they arrive."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

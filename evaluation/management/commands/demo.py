@@ -17,7 +17,6 @@ from annotation.models import JudgeRun, Round
 from evaluation import demo
 from evaluation.demo import Login
 from evaluation.models import Report
-from evaluation.rendering.formats import markdown_of
 from evaluation.reports.document import tables_to_read
 from kgharvest.errors import DomainError
 from kgharvest.jobs.queues import URGENT
@@ -26,6 +25,7 @@ from kgharvest.models import HarvestJob, Job
 from kgharvest.operations.child_processes import Supervisor
 from kgharvest.pages.number_format import seconds
 from kgharvest.relations.services import load_shipped_sets
+from kgharvest.tables.formats import markdown_of
 
 HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3

@@ -12,10 +12,9 @@ from tqdm import tqdm
 from annotation.judges.models import JudgeRun
 from annotation.judges.runs import find_run
 from annotation.rounds.services import find_round
+from evaluation.rendering.documents import Document
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, render
-from evaluation.rendering.formats import write_json
-from evaluation.rendering.tables import Document
 from evaluation.scores.facts import BUILT_IN, facts_of_file
 from evaluation.scores.lookups import Table, scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, evaluate_now
@@ -29,6 +28,7 @@ from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model
 from kgharvest.management.command import DomainCommand, add_placement_arguments, add_project_argument
 from kgharvest.pages.number_format import counted
+from kgharvest.tables.formats import json_text
 
 MORE_HELP = f"of {', '.join(MORE_SCORES)}: prior-corrected scores, the entities' prior, their frequency"
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
@@ -91,7 +91,7 @@ class Command(DomainCommand):
         with tqdm(desc="relations", file=self.stderr, disable=None) as bar:
             evaluation = evaluate_now(request, partial(show, bar), project)
         document = evaluation.document
-        text = write_json(document)
+        text = json_text(document)
         if figure:
             size = precision_recall.size(document)
             image = render(precision_recall.draw, document, size, FIGURES[figure.suffix], LIGHT)

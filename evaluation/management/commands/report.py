@@ -4,14 +4,14 @@
 from pathlib import Path
 
 from annotation.rounds.services import find_round
-from evaluation.rendering.formats import table_csv
 from evaluation.reports.document import report_tables
-from evaluation.reports.files import FILES
+from evaluation.reports.files import FILES, write_report
 from evaluation.reports.forms import ReportForm, report_options
 from evaluation.reports.services import prepare_report, store_report
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
+from kgharvest.tables.formats import csv_text
 
 
 class NoSuchTable(DomainError):
@@ -44,7 +44,7 @@ class Command(DomainCommand):
         judged = find_round(round)
         chosen = report_options({"equivalence_margin": equivalence_margin, "judge": judge}, judged)
         report = prepare_report(judged, reference=reference, **chosen)
-        content = csv_of(report.document, table) if table else FILES[file_format].bytes_of(report)
+        content = csv_of(report.document, table) if table else write_report(report, file_format)
         store_report(report)
         if output:
             write_atomically(output, [content])
@@ -58,4 +58,4 @@ def csv_of(document, name: str) -> bytes:
     tables = {table.name: table for table in report_tables(document)}
     if name not in tables:
         raise NoSuchTable(f"The report has no table {name!r}; it has {', '.join(sorted(tables))}.")
-    return table_csv(tables[name]).encode()
+    return csv_text(tables[name]).encode()

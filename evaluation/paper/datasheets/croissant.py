@@ -12,7 +12,7 @@ from evaluation.paper.datasheets.citation import licence_url
 from evaluation.paper.datasheets.facts import StudyFacts
 from evaluation.paper.files import PackColumn, PackFile
 from evaluation.paper.statements.questions import BY_KEY, QUESTIONS, authors_of
-from evaluation.rendering.latex import latex_text
+from kgharvest.tables.latex import latex_text
 
 CONFORMS_TO = ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"]
 CONTEXT: Mapping[str, Any] = {

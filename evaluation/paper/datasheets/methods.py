@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from evaluation.paper.datasheets import sentences
 from evaluation.paper.datasheets.facts import StudyFacts
 from evaluation.paper.files import PackFile
-from evaluation.rendering.latex import latex_of, latex_text
 from evaluation.reports.sections.conduct import design_table, exclusion_table, flow_table
+from kgharvest.tables.latex import latex_of, latex_text
 
 SHA256 = re.compile(r"\b[0-9a-f]{64}\b")
 PREAMBLE = (

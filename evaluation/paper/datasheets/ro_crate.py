@@ -11,7 +11,7 @@ from evaluation.paper.datasheets.citation import licence_url
 from evaluation.paper.datasheets.facts import JudgeFacts, StudyFacts
 from evaluation.paper.files import PackFile
 from evaluation.paper.statements.questions import authors_of
-from evaluation.rendering.tables import name_of
+from evaluation.rendering.documents import name_of
 
 SPECIFICATION = "https://w3id.org/ro/crate/1.1"
 CONTEXT = [f"{SPECIFICATION}/context", {"prov": "http://www.w3.org/ns/prov#"}]

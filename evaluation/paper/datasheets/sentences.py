@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from annotation.judging.models import Label
 from evaluation.paper.datasheets.facts import LEAST_PEOPLE, StudyFacts, people
 from evaluation.paper.statements.questions import Question, missing
-from evaluation.rendering.tables import lm_and_setting
+from evaluation.rendering.documents import lm_and_setting
 from evaluation.reports.sections.conduct import design_table, flow_in_words
 from kgharvest.pages.number_format import counted, seconds, share, share_with_interval
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from evaluation.rendering.documents import Document, tuples_query
 from evaluation.rendering.figures.canvas import DASHES, Theme, legend, series_of, share_axis, side_name, style
-from evaluation.rendering.tables import Document, tuples_query
 from evaluation.reports.sections.curves import calibration_curves, calibration_left_out, side_curves
 from kgharvest.pages.number_format import count, number, percent, share_with_interval
 

@@ -9,7 +9,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evaluation.rendering.tables import ORIGINS, Document, name_of, tuples_query
+from evaluation.rendering.documents import ORIGINS, Document, name_of, tuples_query
 from kgharvest.names import short_name
 from kgharvest.pages.number_format import share_tick
 
@@ -57,6 +57,7 @@ DARK = Theme(
     ("#6cc4f5", "#ff9f5a", "#5fd6ad", "#e79ccb", "#e6c34a", "#b3bac6", "#aab4ff", "#ff9a92"),
 )  # fmt: skip
 THEMES = {"light": LIGHT, "dark": DARK}
+FIGURE_FORMATS = ("svg", "pdf")
 DASHES = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (6, 1, 1, 1)))
 
 Draw = Callable[["Figure", Any, Theme], None]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from evaluation.rendering.documents import Document
 from evaluation.rendering.figures.canvas import Theme
-from evaluation.rendering.tables import Document
 from evaluation.reports.sections.conduct import Step, flow_steps
 from kgharvest.pages.number_format import count
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from evaluation.rendering.documents import Document, tuples_query
 from evaluation.rendering.figures.canvas import Theme, series_of, share_axis, short_model, side_name, style
-from evaluation.rendering.tables import Document, tuples_query
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.rates import interval_of_average
 from kgharvest.pages.number_format import counted, p_value, points_tick, points_with_interval, share_with_interval

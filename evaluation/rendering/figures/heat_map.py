@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from evaluation.rendering.documents import Document, name_of
 from evaluation.rendering.figures.canvas import Theme, series_of, short_model
-from evaluation.rendering.tables import Document, name_of
 from evaluation.reports.sections.rates import cells_by_relation, interval_of_average
 from kgharvest.pages.number_format import counted, share, share_with_interval
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from evaluation.rendering.documents import Document
 from evaluation.rendering.figures import accuracy_curves, flow, forest, heat_map
 from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
-from evaluation.rendering.tables import Document, Table
 from evaluation.reports.sections.conduct import flow_steps
 from evaluation.reports.sections.curves import (
     calibration_curves,
@@ -17,6 +17,7 @@ from evaluation.reports.sections.curves import (
     size_curve_table,
 )
 from kgharvest.pages.number_format import points, share, share_with_interval
+from kgharvest.tables.table import Table
 
 
 class ReportFigure(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.evidence.arrays import Evidence
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
+from evaluation.rendering.documents import Document, about_side, lm_and_setting
 from kgharvest.statistics.agreement import (
     N_DRAWS,
     Agreement,
@@ -20,6 +20,7 @@ from kgharvest.statistics.agreement import (
     percent_agreement,
 )
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, UNJUDGEABLE, Codes
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; Gwet's AC1 (2008), with the "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.evidence.arrays import Evidence, Judgments, label_counts
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from evaluation.rendering.documents import Document
 from kgharvest.pages.number_format import p_value
 from kgharvest.statistics.agreement import pair_counts
 from kgharvest.statistics.annotator_models import FITS, DawidSkene, Judged, Mace
@@ -30,6 +30,7 @@ from kgharvest.statistics.arrays import (
 from kgharvest.statistics.paired_tests import mcnemar_p
 from kgharvest.statistics.rates import SIGNIFICANCE, rate
 from kgharvest.statistics.verdicts import by_model, majority, where_complete
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments but "

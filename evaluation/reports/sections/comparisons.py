@@ -11,7 +11,7 @@ import numpy as np
 from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import Cell, DrawnVerdicts
 from evaluation.evidence.statement_comparisons import shared_statements, statement_comparisons
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
+from evaluation.rendering.documents import Document, name_of
 from kgharvest.pages.number_format import (
     decimals_of_points,
     in_points,
@@ -44,6 +44,7 @@ from kgharvest.statistics.sides import (
     relations_of_sides,
 )
 from kgharvest.statistics.statement_test import StatementDifference
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Comparisons: difference of macro averages over the relations that both sides share. From six relations on, for "

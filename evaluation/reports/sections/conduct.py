@@ -13,10 +13,11 @@ import numpy as np
 
 from evaluation.evidence.arrays import Conduct, Evidence, ExcludedJudgments, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, lm_and_setting
+from evaluation.rendering.documents import Document, lm_and_setting
 from kgharvest.pages.number_format import counted, percent
 from kgharvest.statistics.arrays import ACCEPTED, VERDICTS
 from kgharvest.statistics.rates import macro_average
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Exclusions: accuracy with somebody's judgments is that of the verdicts which all counted judgments and theirs "

@@ -11,7 +11,7 @@ import numpy as np
 from evaluation.evidence.arrays import BASES, Evidence, SampledHarvest
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
 from evaluation.evidence.judged_population import JudgedStrata
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
+from evaluation.rendering.documents import Document, about_side, name_of
 from evaluation.reports.sections.judges.assisted_rates import assisted_point
 from evaluation.reports.sections.rates import demonstrator_mark
 from kgharvest.statistics.arrays import ACCEPTED, Codes
@@ -19,6 +19,7 @@ from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.cut_rates import RankedStrata, largest_part, score_cuts
 from kgharvest.statistics.rates import accuracy_by_score
 from kgharvest.statistics.sides import Side
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Accuracy against size, and of cuts: as of a cell, over what the cut takes of each stratum; none where it takes a "

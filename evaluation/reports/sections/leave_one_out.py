@@ -10,10 +10,11 @@ import numpy as np
 
 from evaluation.evidence.arrays import Evidence, changed_patterns, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
-from evaluation.rendering.tables import Column, Document, Kind, Marked, Row, Table, name_of
+from evaluation.rendering.documents import Document, name_of
 from evaluation.reports.sections.comparisons import common_of
 from kgharvest.statistics.arrays import ACCEPTED, LABELS, Codes, Floats
 from kgharvest.statistics.incomplete_statements import CompletedVerdicts
+from kgharvest.tables.table import Column, Kind, Marked, Row, Table
 
 FEWEST_ANNOTATORS = 2
 

@@ -11,7 +11,7 @@ import numpy as np
 from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.evidence.statement_comparisons import statement_comparisons
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
+from evaluation.rendering.documents import Document, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.comparisons import p_of_pair
 from evaluation.reports.sections.rates import demonstrator_mark
 from kgharvest.pages.number_format import counted
@@ -26,6 +26,7 @@ from kgharvest.statistics.ranks import (
 )
 from kgharvest.statistics.sides import FEWEST_RELATIONS, CellKey, Side, relations_of_sides
 from kgharvest.statistics.statement_test import StatementDifference
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Ranks: of LMs and settings by accuracy averaged over relations, as intervals that hold the true ranks of all of "

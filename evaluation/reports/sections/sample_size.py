@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.evidence.cells import Cell
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
+from evaluation.rendering.documents import Document, about_side, lm_and_setting
 from kgharvest.pages.number_format import in_points
 from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.sample_size import (
@@ -20,6 +20,7 @@ from kgharvest.statistics.sample_size import (
     statements_to_shrink,
 )
 from kgharvest.statistics.sides import Side
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Planner: statements for half an interval from the finite population of each stratum (four times as many where "

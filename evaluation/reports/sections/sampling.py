@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
+from evaluation.rendering.documents import Document, name_of
 from evaluation.reports.sections.rates import demonstrator_mark
 from kgharvest.pages.number_format import counted
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 MOST_CELLS = 60  # that people read one by one
 MOST_PROMPTS = 200

@@ -10,7 +10,7 @@ import numpy as np
 from evaluation.evidence.arrays import Evidence, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.evidence.statement_comparisons import statement_comparisons
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
+from evaluation.rendering.documents import Document, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
 from evaluation.reports.sections.comparisons import ComparedRules, common_about, compare_rules
 from evaluation.reports.sections.leave_one_out import (
@@ -29,6 +29,7 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.statistics.sides import Pair
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.statistics.verdicts import adjudicated, unanimous, unjudgeable_as_false, where_complete
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 # Rules over counts of labels besides the report's own.
 COUNTING_RULES = (

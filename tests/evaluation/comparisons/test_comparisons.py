@@ -8,8 +8,8 @@ import pytest
 import scipy.stats
 
 from annotation.rounds.services import open_round
-from evaluation.rendering.formats import FORMATS
 from evaluation.reports.document import build_document
+from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.sections.comparisons import compare_sides, comparison_in_words
 from evaluation.reports.services import create_report
 from kgharvest.statistics.paired_tests import PairedDifference

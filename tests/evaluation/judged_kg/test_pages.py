@@ -12,7 +12,7 @@ from annotation.rounds.services import open_round
 from evaluation.judged_kg.formats import FORMATS, Export
 from evaluation.judged_kg.rows import JudgedKG
 from evaluation.models import Report
-from evaluation.rendering.formats import FORMATS as REPORT_FORMATS
+from evaluation.reports.files import DOCUMENT_FORMATS as REPORT_FORMATS
 from evaluation.reports.services import compute_report, create_report
 from kgharvest.accounts.projects import default_project
 from kgharvest.knowledge_graphs.kg_import import import_kg

@@ -11,8 +11,8 @@ from annotation.rounds.services import close_round, edit_draft, open_draft
 from evaluation.preregistration.deviations import Deviation, deviations, differences
 from evaluation.preregistration.report_section import METHOD as PREREGISTERED
 from evaluation.preregistration.report_section import badge, deviation_table, hypothesis_outcome
-from evaluation.rendering.formats import FORMATS
 from evaluation.reports.document import METHOD, report_tables
+from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.services import create_report
 from kgharvest.statistics.paired_tests import holm, holm_by_family

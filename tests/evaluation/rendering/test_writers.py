@@ -15,13 +15,14 @@ from django.core.management import CommandError, call_command
 
 from evaluation.evidence.arrays import Judgments
 from evaluation.models import Report
-from evaluation.rendering.formats import FORMATS, table_csv
-from evaluation.rendering.latex import latex_text, parts_of
-from evaluation.rendering.tables import Column, Row, Table, split_rates, without_empty_columns
 from evaluation.reports.document import build_document, report_tables
+from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.sections.rates import relation_table
 from kgharvest.audit.models import AuditEntry
 from kgharvest.statistics.sides import CellKey
+from kgharvest.tables.formats import csv_text
+from kgharvest.tables.latex import latex_text, parts_of
+from kgharvest.tables.table import Column, Row, Table, split_rates, without_empty_columns
 from tests.evaluation.evidence_factory import make_evidence
 from tests.evaluation.report_documents import TWO_SETTINGS, make_annotator, make_comparison, make_document
 from tests.factories import judge_all, make_round
@@ -218,7 +219,7 @@ def test_no_csv_cell_starts_a_formula(start):
 def test_every_table_comes_as_csv_with_full_numbers(name):
     tables = {table.name: table for table in report_tables(make_document())}
 
-    rows = list(csv.reader(io.StringIO(table_csv(tables[name]))))
+    rows = list(csv.reader(io.StringIO(csv_text(tables[name]))))
 
     assert {len(row) for row in rows} == {len(rows[0])}
 
@@ -430,7 +431,7 @@ def test_a_marked_number_stays_a_number_in_every_file():
     document = build_document(turned_evidence()) | {"cuts": []}
     table = next(table for table in report_tables(document) if table.name == "sensitivity")
 
-    [human, multi] = table_csv(table).splitlines()[1:]
+    [human, multi] = csv_text(table).splitlines()[1:]
 
     assert human.split(",")[1:3] == [str(2 / 3), "0.0"]
     assert multi.split(",")[1:3] == [str(1 / 3), str(1 / 3)]

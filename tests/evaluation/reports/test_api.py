@@ -11,12 +11,12 @@ from django.db import connection
 from annotation.models import Label
 from annotation.rounds.services import close_round, open_round
 from evaluation.models import Report
-from evaluation.rendering.formats import table_csv
 from evaluation.reports import services
 from evaluation.reports.document import report_tables
-from evaluation.reports.files import FILES
+from evaluation.reports.files import FILES, write_report
 from evaluation.reports.services import compute_report, create_report
 from kgharvest.models import Role
+from kgharvest.tables.formats import csv_text
 from tests import factories
 from tests.api import JSON, client_of, error_of
 
@@ -87,11 +87,11 @@ def test_every_file_is_that_of_the_page(api, round):
 
     assert [file["name"] for file in shown["files"]] == list(FILES)
     for file in shown["files"]:
-        assert api.get(file["url"]).content == FILES[file["name"]].bytes_of(report)
+        assert api.get(file["url"]).content == write_report(report, file["name"])
     tables = {table.name: table for table in report_tables(report.document)}
     assert [file["name"] for file in shown["tables"]] == list(tables)
     for file in shown["tables"]:
-        assert api.get(file["url"]).content.decode() == table_csv(tables[file["name"]])
+        assert api.get(file["url"]).content.decode() == csv_text(tables[file["name"]])
     svg = api.get(shown["figures"][0]["url"])
     assert (svg.headers["Content-Type"], b"<svg" in svg.content) == ("image/svg+xml", True)
     assert api.get(shown["figures"][0]["url"].replace(".svg", ".pdf"), {"theme": "light"}).content.startswith(b"%PDF")
@@ -189,4 +189,4 @@ def test_a_study_by_the_api_has_the_numbers_of_one_by_pages_and_commands(api):
         assert by_api["document"][part] == json.loads(json.dumps(by_command.document[part]))
     [cells] = [table["url"] for table in by_api["tables"] if table["name"] == "cells"]
     table = next(table for table in report_tables(by_command.document) if table.name == "cells")
-    assert api.get(cells).content.decode() == table_csv(table)
+    assert api.get(cells).content.decode() == csv_text(table)

@@ -16,10 +16,11 @@ from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import set_limits
 from annotation.rounds.services import close_round, open_round
 from evaluation.rendering.figures.report_figures import figures_of
-from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.reports.document import abridged, report_tables, tables_to_read
+from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.services import create_report
 from kgharvest.knowledge.curation import hide
+from kgharvest.tables.formats import csv_text
 from tests.factories import judge, judge_all, make_annotators, make_harvest, make_relation, make_round
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +53,7 @@ def test_an_exclusion_stands_in_every_file_of_a_report(researcher):
     assert (exclusion["reason"], exclusion["by"]) == ("says False to everything", "researcher")
     assert "1 annotator was excluded: 30 judgments count no more." in " ".join(document["notes"])
     files = {name: FORMATS[name].write(document) for name in ("html", "tex", "md", "json")}
-    files["csv"] = "".join(map(table_csv, report_tables(document)))
+    files["csv"] = "".join(map(csv_text, report_tables(document)))
     sheets = openpyxl.load_workbook(io.BytesIO(FORMATS["xlsx"].bytes_of(document)))
     files["xlsx"] = str([list(sheet.values) for sheet in sheets])
     for name, text in files.items():

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from evaluation.rendering.formats import write_html
-from evaluation.rendering.latex import write_latex
+from evaluation.reports.files import write_html
 from evaluation.reports.services import create_report
 from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
 from tests.factories import judge_all, make_round
@@ -30,15 +29,6 @@ def test_the_contents_of_the_html_file_lead_to_every_table_and_figure():
     assert sorted(targets) == sorted(set(re.findall(r' id="([^"]+)"', page)))
 
 
-def test_latex_holds_the_chosen_tables_only():
-    document = make_document(TWO_SETTINGS, comparisons=[make_comparison()])
-
-    text = write_latex(document, ["comparisons"])
-
-    assert re.findall(r"label\{tab:[^}]*\}", text)
-    assert all("comparisons" in label for label in re.findall(r"label\{(tab:[^}]*)\}", text))
-
-
 @pytest.mark.django_db
 def test_tables_for_latex_are_chosen_on_the_page(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/").text
@@ -46,7 +36,7 @@ def test_tables_for_latex_are_chosen_on_the_page(researcher_client, report):
 
     assert '<input type="checkbox" name="table" value="agreement"' in page
     assert "Krippendorff" in file
-    assert "tab:pilot-relations" not in file
+    assert all(label.startswith("tab:pilot-agreement") for label in re.findall(r"label\{(tab:[^}]*)\}", file))
     assert researcher_client.get(f"/reports/{report.pk}/report.tex?table=nothing").status_code == 404
 
 

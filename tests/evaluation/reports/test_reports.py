@@ -11,8 +11,8 @@ from annotation.models import Judgment
 from annotation.quality.adjudication import adjudicate
 from annotation.rounds.services import open_round
 from evaluation.evidence.queries import gather_evidence
-from evaluation.rendering.formats import FORMATS
 from evaluation.reports import services
+from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.services import create_report
 from tests.factories import (
     judge,

@@ -11,7 +11,7 @@ from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.evidence.judged_population import N_GROUPS, JudgedStrata
 from evaluation.evidence.statement_comparisons import SharedTasks, shared_between, shared_tasks
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from evaluation.rendering.documents import Document
 from evaluation.reports.sections.comparisons import common_about, common_of, comparison_in_words, planned_mark
 from evaluation.reports.sections.judges.assisted_rates import INTERVAL, PEOPLE, WITH_JUDGE, macro_weights
 from kgharvest.statistics.arrays import ACCEPTED, Codes
@@ -21,6 +21,7 @@ from kgharvest.statistics.paired_tests import PairedDifference, holm_by_family
 from kgharvest.statistics.rates import Rate, difference_interval
 from kgharvest.statistics.sides import Pair, is_planned, pairs_of_sides, relations_of_sides
 from kgharvest.statistics.statement_test import StatementDifference
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Comparisons with a judge: for these very relations, by their statements, each side post-stratified and corrected "

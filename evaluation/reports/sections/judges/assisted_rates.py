@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.judged_population import JudgedStrata
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
+from evaluation.rendering.documents import Document, about_side, name_of
 from kgharvest.pages.number_format import counted, share
 from kgharvest.statistics.arrays import ACCEPTED, Codes, Floats
 from kgharvest.statistics.judge_assisted import (
@@ -20,6 +20,7 @@ from kgharvest.statistics.judge_assisted import (
     prediction_powered_mean,
 )
 from kgharvest.statistics.sides import Side
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "With a judge: people's verdicts post-stratified by what an LM says of every tuple that they were drawn from; they "

@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.judge_answers import JudgeAnswers, relation_of_statement, statement_weights
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from evaluation.rendering.documents import Document
 from evaluation.reports.sections.judges.changes import card_of, change_entries, effect_table, steadiness_table, titled
 from kgharvest.statistics.alternative_annotator import EPSILON, alternative_annotator_test
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, LABELS, TRUE, UNDECIDED, VERDICTS, Flags
@@ -22,6 +22,7 @@ from kgharvest.statistics.judge_quality import (
     judge_errors,
 )
 from kgharvest.statistics.rates import accuracy_by_score
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
     "Judge card: sensitivity, specificity and Youden's J of an LM's labels against people's verdicts, statements "

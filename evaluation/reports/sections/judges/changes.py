@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.evidence.judge_answers import OtherRun
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from evaluation.rendering.documents import Document
 from kgharvest.statistics.judge_quality import change_between
 from kgharvest.statistics.paired_tests import holm
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 ERROR_KEYS = ("value", "low", "high")
 NOTE_ON_EFFECTS = (

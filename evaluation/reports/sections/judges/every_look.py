@@ -10,13 +10,14 @@ import numpy as np
 from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.evidence.judged_population import JudgedStrata
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
+from evaluation.rendering.documents import Document, about_side, name_of
 from evaluation.reports.sections.judges.assisted_rates import macro_weights
 from kgharvest.statistics import sequential
 from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags
 from kgharvest.statistics.judge_assisted import JudgedSample, post_strata
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 from kgharvest.statistics.sides import Side
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = sequential.METHOD
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from kgharvest.contrib.probing.models import LearnedPrompt, Probe
 from kgharvest.contrib.probing.probes.document import MEASURES
 from kgharvest.contrib.probing.probes.services import dtype_of, learned_prompts, records_of
+from kgharvest.tables.formats import to_json
 
 N_PROMPTS = 5  # prompts, or rewrites, in a record; the file of prompts has all
 
@@ -32,9 +32,8 @@ def record_lines(probe: Probe) -> Iterator[str]:
     for record in records:
         if not record.pop("is_control"):
             key = record["relation"], record["method"]
-            yield _line(
-                {**record, "type": types[key[0]], **shared, **_control(controls.get(key)), "prompts": prompts[key]}
-            )
+            record |= {"type": types[key[0]], **shared, **_control(controls.get(key)), "prompts": prompts[key]}
+            yield to_json(record) + "\n"
 
 
 def _control(record: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -64,18 +63,13 @@ def prompt_lines(probe: Probe) -> Iterator[str]:
     """Yield every learned prompt as a JSON line; vectors in base64, as `SerializedPrompt` holds them."""
     for prompt in learned_prompts(probe).iterator(chunk_size=50):
         record = prompt.record
-        yield _line(
-            {
-                "relation": record.relation.name,
-                "method": record.method,
-                "combine": record.combine,
-                "temperature": record.temperature,
-                **_prompt_entry(prompt),
-                "nearest": prompt.nearest,
-                "vectors": b64encode(prompt.vectors).decode(),
-            }
-        )
-
-
-def _line(entry: Mapping[str, Any]) -> str:
-    return json.dumps(entry, ensure_ascii=False) + "\n"
+        entry = {
+            "relation": record.relation.name,
+            "method": record.method,
+            "combine": record.combine,
+            "temperature": record.temperature,
+            **_prompt_entry(prompt),
+            "nearest": prompt.nearest,
+            "vectors": b64encode(prompt.vectors).decode(),
+        }
+        yield to_json(entry) + "\n"

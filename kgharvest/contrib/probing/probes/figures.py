@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from evaluation.rendering.documents import Document
 from evaluation.rendering.figures.canvas import Theme
 from evaluation.rendering.figures.forest import Estimate, draw_estimates, draw_paired, size_of
 from evaluation.rendering.figures.report_figures import ReportFigure
-from evaluation.rendering.tables import Document
 from kgharvest.contrib.probing.probes.tables import CONTROL
 from kgharvest.pages.number_format import points, points_with_interval, share_with_interval
 

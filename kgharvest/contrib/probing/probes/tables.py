@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from evaluation.rendering.documents import Document
 from kgharvest.contrib.probing.probes.facts import PARTS
 from kgharvest.pages.number_format import counted
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 CONTROL = "random weights"
 

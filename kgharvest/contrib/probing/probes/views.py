@@ -7,19 +7,16 @@ from typing import Any
 
 from django.contrib import messages
 from django.db.models import Count
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from evaluation.rendering.figures.canvas import LIGHT, THEMES
-from evaluation.rendering.formats import table_csv
-from evaluation.rendering.latex import latex_of
-from evaluation.rendering.tables import Document, without_empty_columns
-from evaluation.reports.views import CONTENT_TYPES, as_download, figure_context
+from evaluation.rendering.documents import Document
+from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
+from evaluation.reports.views import figure_context
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
-from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of
 from kgharvest.contrib.probing.models import Probe, ProbedRelation
 from kgharvest.contrib.probing.probes.export import prompt_lines, record_lines
@@ -38,6 +35,10 @@ from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
 from kgharvest.jobs import workers
 from kgharvest.models import Job, RelationSet
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import FORMATS, csv_text
+from kgharvest.tables.latex import latex_of
+from kgharvest.tables.table import without_empty_columns
 
 JSON_LINES = {"records": record_lines, "prompts": prompt_lines}
 N_PROMPTS = 20  # of a method, the heaviest
@@ -146,11 +147,7 @@ def probe_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], Non
 @researcher_required
 def probe_lines(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
     """The records, or all learned prompts, as JSON lines."""
-    response = StreamingHttpResponse(
-        in_chunks(JSON_LINES[kind](probe_or_404(request, pk))), content_type="application/jsonl"
-    )
-    response["Content-Disposition"] = f'attachment; filename="probe-{pk}-{kind}.jsonl"'
-    return response
+    return download(JSON_LINES[kind](probe_or_404(request, pk)), f"probe-{pk}-{kind}.jsonl", "application/jsonl")
 
 
 @researcher_required
@@ -161,22 +158,22 @@ def probe_table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     )
     if table is None:
         raise Http404(f"This probe has no table named {name}.")
-    return as_download(table_csv(table).encode(), "text/csv; charset=utf-8", f"probe-{pk}-{name}.csv")
+    return download(csv_text(table), f"probe-{pk}-{name}.csv")
 
 
 @researcher_required
 def probe_latex(request: HttpRequest, pk: int) -> HttpResponse:
     tables = map(without_empty_columns, probe_tables(current_document(probe_or_404(request, pk))))
-    return as_download(latex_of(f"probe-{pk}", tables).encode(), "application/x-tex; charset=utf-8", f"probe-{pk}.tex")
+    return download(latex_of(f"probe-{pk}", tables), f"probe-{pk}.tex")
 
 
 @researcher_required
 def probe_figure(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
     document = current_document(probe_or_404(request, pk))
     figure = next((figure for figure in PROBE_FIGURES if figure.name == name and figure.shows(document)), None)
-    if figure is None or file_format not in CONTENT_TYPES:
+    if figure is None or file_format not in FIGURE_FORMATS:
         raise Http404(f"This probe has no figure {name}.{file_format}.")
     image = figure.render(document, file_format, THEMES.get(request.GET.get("theme", ""), LIGHT))
     if "theme" in request.GET:
-        return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
-    return as_download(image, CONTENT_TYPES[file_format], f"probe-{pk}-{name}.{file_format}")
+        return HttpResponse(image, content_type=FORMATS[file_format].content_type)
+    return download(image, f"probe-{pk}-{name}.{file_format}")

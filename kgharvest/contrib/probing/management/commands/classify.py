@@ -6,8 +6,6 @@ from argparse import ArgumentTypeError
 from functools import partial
 from pathlib import Path
 
-from evaluation.rendering.formats import terminal_text
-from evaluation.rendering.tables import Column, Kind, Row, Table
 from kgharvest.contrib.probing.management.arguments import (
     add_search_arguments,
     autoprompt_records,
@@ -16,6 +14,8 @@ from kgharvest.contrib.probing.management.arguments import (
 )
 from kgharvest.contrib.probing.probes.facts import PARTS
 from kgharvest.management.command import DomainCommand, positive
+from kgharvest.tables.formats import terminal_text
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 COLUMNS = {
     "dev_accuracy": Column("dev accuracy", Kind.SHARE),

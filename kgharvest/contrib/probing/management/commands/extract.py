@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from evaluation.rendering.formats import terminal_text
-from evaluation.rendering.tables import Column, Kind, Row, Table
 from kgharvest.contrib.probing.management.arguments import (
     add_relation_arguments,
     add_search_arguments,
@@ -17,6 +15,8 @@ from kgharvest.contrib.probing.management.arguments import (
 )
 from kgharvest.contrib.probing.probes.facts import documents_in
 from kgharvest.management.command import DomainCommand
+from kgharvest.tables.formats import terminal_text
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 TEMPLATE = "{context} {subject} [T] [T] [T] [T] [T] [P] ."  # Shin et al. 2020, Table 3
 COLUMNS = {

@@ -8,7 +8,6 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
-from evaluation.rendering.formats import terminal_text
 from evaluation.scores.facts import BUILT_IN
 from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import read_bytes
@@ -49,6 +48,7 @@ from kgharvest.management.command import (
     warnings_unlogged,
 )
 from kgharvest.models import Job, Project
+from kgharvest.tables.formats import terminal_text
 
 
 def number_from(field: Field) -> Callable[[str], float]:

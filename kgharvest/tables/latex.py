@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, text_of
-from evaluation.reports.document import tables_to_read
+from kgharvest.tables.table import Kind, Table, text_of, with_columns
 
 MOST_ROWS_ON_A_PAGE = 45
 
@@ -26,7 +25,7 @@ TEX_SPECIAL = {
     ">": r"$>$",
     "|": r"\textbar{}",
     '"': "''",
-    # After \\ these would be taken for its arguments.
+    # LaTeX would read these as arguments of a preceding \\.
     "[": "{[}",
     "]": "{]}",
     "*": "{*}",
@@ -43,14 +42,8 @@ TEX_SPECIAL = {
 } | {character: f"\\{character}" for character in "&%$#_{}"}
 
 
-def write_latex(document: Document, names: Collection[str] = ()) -> str:
-    """Return the tables with these names, all of them if there are none."""
-    tables = [table for table in tables_to_read(document) if not names or table.name in names]
-    return latex_of(document["round"], tables)
-
-
 def latex_of(name: str, tables: Iterable[Table]) -> str:
-    """Return the tables for booktabs and longtable, which the preamble must load; `name` begins their labels."""
+    """Return the tables for booktabs and longtable, which the preamble must load. Labels start with `name`."""
     head = [
         r"% \usepackage{booktabs,longtable}",
         r"% \usepackage[utf8]{inputenc} \usepackage[T1]{fontenc} with pdfLaTeX;",
@@ -65,25 +58,22 @@ def latex_of(name: str, tables: Iterable[Table]) -> str:
 
 
 def parts_of(table: Table) -> Iterator[Table]:
-    """Yield the table, or as many tables as its columns need, each with the first column; notes under the last."""
+    """Yield the table, or several tables if it is too wide. Each has the first column, the last one has the notes."""
     spans = list(_spans([_width(table, number) for number in range(len(table.columns))]))
     if len(spans) == 1:
         yield table
         return
     for number, span in enumerate(spans, start=1):
-        kept = [0, *span]
         yield replace(
-            table,
+            with_columns(table, [0, *span]),
             name=f"{table.name}-{number}",
             title=f"{table.title}, part {number} of {len(spans)}",
-            columns=tuple(table.columns[column] for column in kept),
-            rows=tuple(Row(tuple(row.values[column] for column in kept), row.is_summary) for row in table.rows),
             notes=table.notes if number == len(spans) else (),
         )
 
 
 def _spans(widths: Sequence[int]) -> Iterator[range]:
-    """Yield which columns stand beside the first in each part: at least one, else as many as the text is wide."""
+    """Yield the columns of each part in addition to the first: as many as fit the text width, at least one."""
     start, used = 1, widths[0]
     for column in range(1, len(widths)):
         if column > start and used + GAP + widths[column] > TEXT_WIDTH:
@@ -94,15 +84,12 @@ def _spans(widths: Sequence[int]) -> Iterator[range]:
 
 
 def _width(table: Table, number: int) -> int:
-    """Return the letters of the longest line in a column, its headings among them."""
+    """Return the letters of the longest line in a column, headings included."""
     column = table.columns[number]
     texts = [text_of(row.values[number], column.kind) for row in table.rows]
-    heading = max(len(column.title), -(-len(column.group) // _group_size(table, column)))
+    group_size = sum(other.group == column.group for other in table.columns)
+    heading = max(len(column.title), -(-len(column.group) // group_size))
     return min(max([heading, *map(len, texts)]), LONGEST_LINE)
-
-
-def _group_size(table: Table, column: Column) -> int:
-    return sum(other.group == column.group for other in table.columns)
 
 
 # -- one table ---------------------------------------------------------------------------------------------------------
@@ -110,7 +97,7 @@ def _group_size(table: Table, column: Column) -> int:
 
 def _table(table: Table, label: str) -> str:
     caption = rf"\caption{{{latex_text(table.caption + '.')}}}\label{{{label}}}"
-    if len(table.rows) > MOST_ROWS_ON_A_PAGE:
+    if len(list(table.rows)) > MOST_ROWS_ON_A_PAGE:
         return "\n".join(_long_table(table, caption))
     return "\n".join(_floating_table(table, caption))
 
@@ -141,7 +128,7 @@ def _columns(table: Table) -> str:
 
 
 def _alignment(table: Table, number: int) -> str:
-    """Let a long text wrap; the width of a column that does is as LaTeX measures that many letters."""
+    """Return the column type. Columns with long texts wrap at a fixed width."""
     if table.columns[number].kind is not Kind.TEXT:
         return "r"
     longest = max((len(text_of(row.values[number], Kind.TEXT)) for row in table.rows), default=0)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from evaluation.rendering.tables import Column, Document, Kind, Marked, Table, split_rates
-from evaluation.reports.document import report_tables
+from kgharvest.tables.table import Column, Kind, Marked, Row, Table, split_rates
 
 NUMBER_FORMATS = {
     Kind.COUNT: "#,##0",
@@ -23,31 +22,22 @@ WIDEST_COLUMN = 40
 INERT = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
 
 
-def write_xlsx(document: Document) -> bytes:
-    from xlsxwriter import Workbook  # not at import: the pages do without it
+def xlsx_of(title: str, tables: Sequence[Table], created_at: datetime = datetime(2000, 1, 1)) -> bytes:
+    """Return a workbook. created_at: naive; the same tables with the same date are the same bytes."""
+    from xlsxwriter import Workbook  # not at import: pages do not need it
 
     buffer = io.BytesIO()
     with Workbook(buffer, {"constant_memory": True, **INERT}) as workbook:
-        workbook.set_properties({"title": document["round"], "created": _made(document)})
-        tables = report_tables(document)
-        formats = _formats(workbook, sorted(set(_marks(tables))))
+        workbook.set_properties({"title": title, "created": created_at})
+        values = (value for table in tables for row in table.rows for value in row.values)
+        formats = _formats(workbook, sorted({value.mark for value in values if isinstance(value, Marked)}))
         for table in tables:
             _write_sheet(workbook.add_worksheet(table.name), split_rates(table), formats)
     return buffer.getvalue()
 
 
-def _made(document: Document) -> datetime:
-    """Return the report's date, so that the same report is the same file."""
-    made = document.get("created_at")
-    return datetime.fromisoformat(made).replace(tzinfo=None) if made else datetime(2000, 1, 1)
-
-
-def _marks(tables: Iterable[Table]) -> Iterator[str]:
-    return (value.mark for table in tables for row in table.rows for value in row.values if isinstance(value, Marked))
-
-
 def _formats(workbook: Any, marks: Iterable[str]) -> dict[Any, Any]:
-    """Return the formats of numbers by kind and whether they are a summary, or how they are marked."""
+    """Return number formats by kind and whether the row is a summary, or by kind and mark."""
     formats: dict[Any, Any] = {
         "head": workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "bottom"}),
         "bold": workbook.add_format({"bold": True}),
@@ -62,22 +52,23 @@ def _formats(workbook: Any, marks: Iterable[str]) -> dict[Any, Any]:
 
 
 def _write_sheet(sheet: Any, table: Table, formats: Mapping[Any, Any]) -> None:
-    """Write the heading in the first row, which stays in view, then the rows; the notes follow below."""
+    """Write the heading in the first row, which is frozen, then the rows, then the notes."""
     sheet.freeze_panes(1, 1)
+    rows = list(table.rows)
     for number, column in enumerate(table.columns):
-        sheet.set_column(number, number, _width(table, number))
-        sheet.write_string(0, number, ": ".join(filter(None, [column.group, column.title])), formats["head"])
-    for line, row in enumerate(table.rows, start=1):
+        sheet.set_column(number, number, _width(rows, number, column))
+        sheet.write_string(0, number, column.heading, formats["head"])
+    for line, row in enumerate(rows, start=1):
         for number, (value, column) in enumerate(table.cells(row)):
             _write_value(sheet, line, number, value, column, row.is_summary, formats)
-    for line, note in enumerate([table.caption, *table.notes], start=len(table.rows) + 2):
+    for line, note in enumerate([table.caption, *table.notes], start=len(rows) + 2):
         sheet.write_string(line, 0, note)
 
 
 def _write_value(
     sheet: Any, line: int, number: int, value: Any, column: Column, is_summary: bool, formats: Mapping[Any, Any]
 ) -> None:
-    """A number is written as one; what is undefined leaves its cell empty; a text can start no formula."""
+    """Write numbers as numbers and texts as texts, never as formulas. Undefined values leave the cell empty."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return
     if isinstance(value, Marked):
@@ -88,9 +79,8 @@ def _write_value(
         sheet.write_string(line, number, value, formats["bold"] if is_summary else None)
 
 
-def _width(table: Table, number: int) -> int:
-    column = table.columns[number]
+def _width(rows: Iterable[Row], number: int, column: Column) -> int:
     if column.kind is not Kind.TEXT:
         return 12
-    longest = max([len(column.title), *(len(str(row.values[number] or "")) for row in table.rows)])
+    longest = max([len(column.title), *(len(str(row.values[number] or "")) for row in rows)])
     return min(longest + 2, WIDEST_COLUMN)

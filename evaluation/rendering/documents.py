@@ -1,0 +1,37 @@
+"""Parts of a report's document as text: names of LMs and settings, dates, queries of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+Document = Mapping[str, Any]
+
+ORIGINS = {"simulated": "simulated, not people", "imported": "imported judgments"}  # by source of a round
+
+
+def name_of(model_or_setting: str | None) -> str:
+    return "not named" if model_or_setting is None else model_or_setting
+
+
+def lm_and_setting(part: Mapping[str, Any]) -> str:
+    return f"{name_of(part['model'])} · {name_of(part['setting'])}"
+
+
+def about_side(part: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return LM and setting for `Row.about`."""
+    return {"model": part.get("model"), "setting": part.get("setting")}
+
+
+def made_at(document: Document) -> str:
+    """Return the creation time of the report as text: "3 November 2026, 01:23 UTC"."""
+    moment = datetime.fromisoformat(document["created_at"]).astimezone(UTC)
+    return f"{moment:%d %B %Y, %H:%M} UTC".lstrip("0")
+
+
+def tuples_query(about: Mapping[str, Any], **part: Any) -> str:
+    """Return the query of the tuples page for a relation, LM and setting. part: further filters."""
+    keys = {key: about.get(key) for key in ("relation", "model", "setting")} | part
+    return urlencode({key: value for key, value in keys.items() if value is not None})

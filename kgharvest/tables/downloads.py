@@ -1,0 +1,23 @@
+"""Files as HTTP responses."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse, StreamingHttpResponse
+
+from kgharvest.bulk.file_writing import in_chunks
+from kgharvest.tables.formats import FORMATS, Content
+
+
+def download(content: Content, file_name: str = "", content_type: str = "") -> HttpResponse | StreamingHttpResponse:
+    """Return a file that browsers save under `file_name`. An iterator is sent while it is read.
+
+    content_type: default is that of the file name's suffix; required without a name.
+    """
+    content_type = content_type or FORMATS[file_name.rpartition(".")[2]].content_type
+    if isinstance(content, str | bytes):
+        response = HttpResponse(content, content_type=content_type)
+    else:
+        response = StreamingHttpResponse(in_chunks(content), content_type=content_type)
+    if file_name:
+        response["Content-Disposition"] = f'attachment; filename="{file_name}"'
+    return response

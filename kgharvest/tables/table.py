@@ -1,0 +1,222 @@
+"""Tables, independent of the file or page that they end in. `kgharvest.tables.formats` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import partial
+from typing import Any, NamedTuple
+
+from kgharvest.pages import number_format
+
+
+class Kind(Enum):
+    """Kind of values in a column.
+
+    SHARE: in [0, 1]. FINE: a share with four digits. POINTS: a difference of shares. RATES: `Rates`.
+    LIST: a list of strings. TIME: an aware datetime.
+    """
+
+    TEXT = auto()
+    COUNT = auto()
+    NUMBER = auto()
+    SHARE = auto()
+    FINE = auto()
+    COEFFICIENT = auto()
+    POINTS = auto()
+    P = auto()
+    RATES = auto()
+    LIST = auto()
+    BOOLEAN = auto()
+    TIME = auto()
+
+
+class Rates(NamedTuple):
+    """A cell of the paper's tables: shares of accepted and rejected tuples, 95 % interval of the first, statements.
+
+    mark: footnote mark of the cell, or empty.
+    """
+
+    accepted: float | None
+    rejected: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return f"{number_format.share(self.accepted)} / {number_format.share(self.rejected)}{self.mark}"
+
+
+class Marked(NamedTuple):
+    """A number of a column's kind with a mark that the table's notes explain."""
+
+    value: float
+    mark: str
+
+
+class Column(NamedTuple):
+    """title: heading, and the key in JSON lines. group: heading shared with neighboring columns, e.g. the LM.
+
+    is_optional: JSON lines omit the key if the value is None.
+    """
+
+    title: str
+    kind: Kind = Kind.TEXT
+    group: str = ""
+    is_optional: bool = False
+
+    @property
+    def whole_title(self) -> str:
+        return " · ".join(filter(None, [self.group, self.title]))
+
+    @property
+    def heading(self) -> str:
+        """Heading in CSV and XLSX files."""
+        return f"{self.group}: {self.title}" if self.group else self.title
+
+
+class Row(NamedTuple):
+    """One value per column. is_summary: an average, set off from the rows above it.
+
+    about: evidence that pages link to: `relation`, `model`, `setting` of statements, or an `annotator`.
+    """
+
+    values: Sequence[Any]
+    is_summary: bool = False
+    about: Mapping[str, str | None] | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """name: identifies the table in file names and URLs. origin: source of the judgments if not people.
+
+    rows: a tuple, or an iterator for formats that stream (CSV, JSON lines, Parquet).
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: Iterable[Row]
+    notes: tuple[str, ...] = ()
+    origin: str = ""
+
+    @property
+    def caption(self) -> str:
+        return f"{self.title} ({self.origin})" if self.origin else self.title
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Group headings with their numbers of columns. Empty if no column has a group."""
+        spans: list[tuple[str, int]] = []
+        for column in self.columns:
+            if spans and column.group and spans[-1][0] == column.group:
+                spans[-1] = (column.group, spans[-1][1] + 1)
+            else:
+                spans.append((column.group, 1))
+        return spans if any(title for title, _ in spans) else []
+
+    @property
+    def laid_out(self) -> Iterator[dict[str, Any]]:
+        """Yield rows of (value, column) pairs, for templates."""
+        for row in self.rows:
+            yield {"is_summary": row.is_summary, "about": row.about, "cells": list(self.cells(row))}
+
+    def texts(self) -> Iterator[tuple[bool, list[str]]]:
+        """Yield each row as formatted text, with whether it is a summary."""
+        for row in self.rows:
+            yield row.is_summary, [text_of(value, column.kind) for value, column in self.cells(row)]
+
+    def cells(self, row: Row) -> Iterator[tuple[Any, Column]]:
+        return zip(row.values, self.columns, strict=True)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield each row as a dictionary by column title, without optional columns that are None."""
+        titles = [column.title for column in self.columns]
+        optional = [column.title for column in self.columns if column.is_optional]
+        for row in self.rows:
+            record = dict(zip(titles, row.values, strict=True))
+            for title in optional:
+                if record[title] is None:
+                    del record[title]
+            yield record
+
+
+def table_of_records(name: str, titles: Iterable[str], records: Iterable[Mapping[str, Any]]) -> Table:
+    """Return a table of text columns whose rows are read from `records` as they are written."""
+    columns = tuple(map(Column, titles))
+    rows = (Row([record[column.title] for column in columns]) for record in records)
+    return Table(name, name, columns, rows)
+
+
+def first_rows(table: Table, most: int, n: int) -> Table:
+    """Return a table of more than `most` rows cut to its first n rows and its summaries, with a note."""
+    rows = [row for row in table.rows if not row.is_summary]
+    if len(rows) <= most:
+        return table
+    summaries = [row for row in table.rows if row.is_summary]
+    note = f"The first {n} of {len(rows):,} rows; all are in the files below."
+    return replace(table, rows=(*rows[:n], *summaries), notes=(*table.notes, note))
+
+
+def without_empty_columns(table: Table) -> Table:
+    """Return the table without columns in which every value is undefined."""
+    numbers = [
+        number
+        for number in range(len(table.columns))
+        if any(row.values[number] is not None and row.values[number] != "" for row in table.rows)
+    ]
+    return table if len(numbers) == len(table.columns) else with_columns(table, numbers)
+
+
+def with_columns(table: Table, numbers: Sequence[int]) -> Table:
+    """Return the table with only these columns."""
+    rows = tuple(row._replace(values=tuple(row.values[number] for number in numbers)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[number] for number in numbers), rows=rows)
+
+
+SUBCOLUMNS = ("accepted", "rejected", "low", "high", "n")
+
+
+def split_rates(table: Table) -> Table:
+    """Return the table with a column for each part of `Rates`: accepted, rejected, low, high and n."""
+    if all(column.kind is not Kind.RATES for column in table.columns):
+        return table
+    columns: list[Column] = []
+    for column in table.columns:
+        if column.kind is Kind.RATES:
+            kinds = (Kind.COUNT if title == "n" else Kind.SHARE for title in SUBCOLUMNS)
+            columns += (Column(*part, column.whole_title) for part in zip(SUBCOLUMNS, kinds, strict=True))
+        else:
+            columns.append(column)
+    rows = []
+    for row in table.rows:
+        values: list[Any] = []
+        for value, column in table.cells(row):
+            if column.kind is Kind.RATES:
+                values += (getattr(value, title, None) for title in SUBCOLUMNS)
+            else:
+                values.append(value)
+        rows.append(row._replace(values=tuple(values)))
+    return replace(table, columns=tuple(columns), rows=tuple(rows))
+
+
+# -- values as text ----------------------------------------------------------------------------------------------------
+
+
+TEXTS: Mapping[Kind, Callable[[Any], str]] = {
+    Kind.COUNT: number_format.count,
+    Kind.NUMBER: number_format.number,
+    Kind.SHARE: number_format.share,
+    Kind.FINE: partial(number_format.share, decimals=4),
+    Kind.COEFFICIENT: number_format.share,
+    Kind.POINTS: number_format.points,
+    Kind.P: number_format.p_value,
+}
+
+
+def text_of(value: Any, kind: Kind) -> str:
+    if isinstance(value, Marked):
+        return f"{text_of(value.value, kind)} {value.mark}"
+    return number_format.DASH if value is None or value == "" else TEXTS.get(kind, str)(value)
