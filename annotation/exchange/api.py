@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.files.uploadedfile import UploadedFile
 from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
-from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
 from rest_framework import serializers
@@ -17,22 +17,13 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.exchange.judgment_export import FORMATS, judgment_rows
+from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
 from annotation.exchange.judgment_import import DUPLICATES, import_judgments
-from annotation.models import Adjudication, Judgment, Label, Round
+from annotation.models import Adjudication, Judgment, Label
 from annotation.rounds.api import RoundView
 from kgharvest.api.input import Filters, IdField, StrictSerializer
 from kgharvest.api.views import AnyRenderer, ApiView, ListView
-
-
-def judgments_file(round: Round, file_format: str) -> HttpResponse:
-    """Return the judgments of a round as a file that is made while it is sent."""
-    if file_format not in FORMATS:
-        raise Http404(f"Judgments come as {', '.join(FORMATS)}.")
-    export_format = FORMATS[file_format]
-    response = StreamingHttpResponse(export_format.write(judgment_rows(round)), content_type=export_format.content_type)
-    response["Content-Disposition"] = f'attachment; filename="{round.name}-judgments.{file_format}"'
-    return response
+from kgharvest.tables.formats import FORMATS
 
 
 class JudgmentSerializer(serializers.ModelSerializer):
@@ -82,10 +73,8 @@ class JudgmentFile(RoundView):
 
     @extend_schema(
         summary="The judgments of a round as a file",
-        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FORMATS))],
-        responses={
-            (200, file_format.content_type.partition(";")[0]): OpenApiTypes.BINARY for file_format in FORMATS.values()
-        },
+        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FILE_FORMATS))],
+        responses={(200, FORMATS[name].content_type.partition(";")[0]): OpenApiTypes.BINARY for name in FILE_FORMATS},
     )
     def get(self, request: Request, round_id: int, file_format: str) -> HttpResponse:
         """A row for each annotator and statement, under codes instead of names; it comes while it is written."""

@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -35,10 +35,12 @@ from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.access import Action, researcher_required, visible_or_404
 from kgharvest.accounts.project_views import find_visible
 from kgharvest.accounts.throttle import TooManyAttempts, network_of
-from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.pages.number_format import counted
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import csv_lines
+from kgharvest.tables.table import table_of_records
 
 COLUMNS = ("link", "status", "ends", "used", "annotator")
 
@@ -84,10 +86,8 @@ def invites_revoke(request: HttpRequest, path: str) -> HttpResponse:
 @researcher_required
 def invites_csv(request: HttpRequest, path: str) -> HttpResponse:
     round = managed_round(request, path)
-    lines = csv_lines(COLUMNS, _csv_rows(request, round))
-    response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{round.name}-invites.csv"'
-    return response
+    table = table_of_records(COLUMNS, _csv_rows(request, round))
+    return download(csv_lines(table), f"{round.name}-invites.csv")
 
 
 def _csv_rows(request: HttpRequest, round: Round) -> Iterator[dict[str, str]]:

@@ -15,7 +15,6 @@ from django.http import (
     HttpResponse,
     HttpResponseRedirect,
     JsonResponse,
-    StreamingHttpResponse,
 )
 from django.shortcuts import redirect, render
 from django.template.defaultfilters import pluralize
@@ -24,7 +23,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from annotation.exchange.judgment_export import FORMATS, judgment_rows
+from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
 from annotation.models import Annotator, Round, StatementReport
 from annotation.monitoring.assigned import holders
 from annotation.monitoring.cell_tables import cell_tables
@@ -42,6 +41,8 @@ from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import count, hours, share
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import FORMATS, NDJSON
 
 ROUND_COLUMNS = {
     "name": "name",
@@ -111,13 +112,7 @@ def _close(request: HttpRequest, round: Round) -> HttpResponse:
 
 @researcher_required
 def round_export(request: HttpRequest, path: str, file_format: str) -> HttpResponse:
-    round = visible_round(request, path)
-    if file_format not in FORMATS:
-        raise Http404(f"Judgments come as {', '.join(FORMATS)}.")
-    export_format = FORMATS[file_format]
-    response = StreamingHttpResponse(export_format.write(judgment_rows(round)), content_type=export_format.content_type)
-    response["Content-Disposition"] = f'attachment; filename="{round.name}-judgments.{file_format}"'
-    return response
+    return judgments_file(visible_round(request, path), file_format)
 
 
 N_ANNOTATORS = 10
@@ -154,7 +149,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "may": may,
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
         "invites_now": round.is_open and round.source == Round.Source.PEOPLE and not n_annotators and may["work"],
-        "export_formats": {key: export_format.name for key, export_format in FORMATS.items()},
+        "export_formats": {name: FORMATS[name].title for name in FILE_FORMATS},
     }
     return render(request, "annotation/rounds/round_detail.html", context)
 
@@ -185,9 +180,7 @@ def round_events(request: HttpRequest, path: str) -> HttpResponse:
 @researcher_required
 def round_events_file(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path)
-    response = StreamingHttpResponse(round.events.json_lines(), content_type="application/x-ndjson")
-    response["Content-Disposition"] = f'attachment; filename="{round.name}-events.jsonl"'
-    return response
+    return download(round.events.json_lines(), f"{round.name}-events.jsonl", NDJSON)
 
 
 def visible_round(request: HttpRequest, path: str, action: Action = Action.VIEW) -> Round:

@@ -143,11 +143,11 @@ class Table:
             yield record
 
 
-def table_of_records(name: str, titles: Iterable[str], records: Iterable[Mapping[str, Any]]) -> Table:
+def table_of_records(titles: Iterable[str], records: Iterable[Mapping[str, Any]]) -> Table:
     """Return a table of text columns whose rows are read from `records` as they are written."""
     columns = tuple(map(Column, titles))
     rows = (Row([record[column.title] for column in columns]) for record in records)
-    return Table(name, name, columns, rows)
+    return Table("", "", columns, rows)
 
 
 def first_rows(table: Table, most: int, n: int) -> Table:

@@ -3,15 +3,16 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from annotation.exchange.judgment_export import FORMATS, judgment_rows
+from annotation.exchange.judgment_export import FILE_FORMATS, judgment_table
 from annotation.rounds.services import find_round
-from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.bulk.file_writing import in_chunks, write_atomically
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
+from kgharvest.tables.formats import FORMATS
 
 
 class NotForScreens(DomainError):
-    """Bytes that a terminal cannot show."""
+    """Binary output to a terminal."""
 
 
 class Command(DomainCommand):
@@ -20,21 +21,21 @@ class Command(DomainCommand):
     def add_arguments(self, parser):
         parser.add_argument("--round", required=True, metavar="NAME", help="the round, alone or as project/NAME")
         parser.add_argument(
-            "--format", dest="file_format", choices=list(FORMATS), default="csv", help="of the file (csv)"
+            "--format", dest="file_format", choices=FILE_FORMATS, default="csv", help="of the file (csv)"
         )
         parser.add_argument("--output", type=Path, metavar="F", help="file to write (default: standard output)")
 
     def handle(self, *, round, file_format, output, **options):
-        pieces = FORMATS[file_format].write(judgment_rows(find_round(round)))
+        pieces = FORMATS[file_format].write(judgment_table(find_round(round)))
         if output:
             write_atomically(output, pieces)
         elif file_format == "parquet":
             self._write_bytes(pieces)
         else:
-            for piece in pieces:
-                self.stdout.write(piece.decode(), ending="")
+            for piece in in_chunks(pieces):
+                self.stdout.write(piece, ending="")
 
     def _write_bytes(self, pieces: Iterable[bytes]) -> None:
         if self.stdout.isatty():
-            raise NotForScreens("Parquet is no text; name a file with --output.")
+            raise NotForScreens("Parquet is not text. Name a file with --output.")
         self.stdout.buffer.writelines(pieces)

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -31,9 +31,11 @@ from annotation.recruiting.platforms import Can, platform_of
 from annotation.recruiting.views import managed_round
 from annotation.rounds.forms import option_field
 from kgharvest.access import researcher_required
-from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
 from kgharvest.errors import DomainError
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import csv_lines
+from kgharvest.tables.table import table_of_records
 
 ParticipantRow = dict[str, Any]  # as of participant_rows
 
@@ -226,10 +228,8 @@ def sorted_participants(rows: Sequence[ParticipantRow], sort: str) -> list[Parti
 @require_GET
 def participants_csv(request: HttpRequest, path: str, name: str) -> HttpResponse:
     panel = managed_panel(request, path, name)
-    lines = csv_lines(CSV_COLUMNS, csv_rows(panel))
-    response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{panel.round.name}-{panel.name}-participants.csv"'
-    return response
+    table = table_of_records(CSV_COLUMNS, csv_rows(panel))
+    return download(csv_lines(table), f"{panel.round.name}-{panel.name}-participants.csv")
 
 
 # -- what is done to it ------------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from annotation.recruiting.pay.hourly import hourly_pay
 from annotation.recruiting.pay.models import LONGEST_MESSAGE
 from annotation.recruiting.pay.views import ledger_csv
 from kgharvest.api.input import Filters, IdField, StrictSerializer
-from kgharvest.api.views import AnyRenderer, ListView, streamed
+from kgharvest.api.views import AnyRenderer, ListView
+from kgharvest.tables.downloads import download
 
 Kind, State = PlatformCommand.Kind, PlatformCommand.State
 MONEY = "In minor units of the panel's currency, such as cents."
@@ -152,7 +153,7 @@ class PayEntryFile(PanelView):
     def get(self, request: Request, round_id: int, name: str) -> HttpResponse:
         """Amounts are in decimals here."""
         panel = self.panel()
-        return streamed(ledger_csv(panel), "text/csv; charset=utf-8", f"{panel.name}-ledger.csv")
+        return download(ledger_csv(panel), f"{panel.name}-ledger.csv")
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from annotation.recruiting.pay import commands, ledger
 from annotation.recruiting.platforms import Can, check_not_closed, platform_of
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
-from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.errors import DomainError
+from kgharvest.tables.formats import csv_lines
+from kgharvest.tables.table import table_of_records
 
 KEY = "bonus:"
 PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # what may stand in a line without quotes
@@ -133,7 +134,7 @@ def _plain_id(submission: Submission) -> str:
 
 def table_lines(bonuses: Iterable[OpenBonus]) -> Iterator[str]:
     """Yield a CSV table of open bonuses, for any other platform."""
-    return csv_lines(COLUMNS, (_row(bonus) for bonus in bonuses))
+    return csv_lines(table_of_records(COLUMNS, map(_row, bonuses)))
 
 
 def _row(bonus: OpenBonus) -> dict[str, str | int]:

@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.db.models import Count, Q, QuerySet
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -26,10 +26,12 @@ from annotation.recruiting.pay.pictures import pay_picture
 from annotation.recruiting.platforms import Can, platform_of
 from annotation.recruiting.services import return_code
 from kgharvest.access import researcher_required
-from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.bulk.pagination import number_in, page_of
 from kgharvest.errors import DomainError
 from kgharvest.pages.number_format import DASH, counted
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import csv_lines
+from kgharvest.tables.table import table_of_records
 
 Kind, State = PlatformCommand.Kind, PlatformCommand.State
 LEDGER_COLUMNS = (
@@ -351,9 +353,9 @@ def panel_pay_bonus_file(request: HttpRequest, path: str, name: str, layout: str
         messages.error(request, "Something was granted or paid meanwhile; this is what is open now.")
         return redirect("annotation:panel_pay", path, name)
     if layout == "table":
-        return _csv(bonuses.table_lines(unpaid), f"{panel.name}-bonuses.csv")
+        return download(bonuses.table_lines(unpaid), f"{panel.name}-bonuses.csv")
     try:
-        return _csv([bonuses.bulk_lines(unpaid)], f"{panel.name}-bulk-bonuses.csv")
+        return download([bonuses.bulk_lines(unpaid)], f"{panel.name}-bulk-bonuses.csv")
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect("annotation:panel_pay", path, name)
@@ -363,18 +365,12 @@ def panel_pay_bonus_file(request: HttpRequest, path: str, name: str, layout: str
 @researcher_required
 def panel_pay_ledger(request: HttpRequest, path: str, name: str) -> HttpResponse:
     panel = managed_panel(request, path, name)
-    return _csv(ledger_csv(panel), f"{panel.name}-ledger.csv")
-
-
-def _csv(lines: Iterator[str] | Sequence[str], file_name: str) -> HttpResponse:
-    response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{file_name}"'
-    return response
+    return download(ledger_csv(panel), f"{panel.name}-ledger.csv")
 
 
 def ledger_csv(panel: Panel) -> Iterator[str]:
-    """Yield the lines of a panel's ledger as CSV. People are named by their codes, never by a platform's id."""
-    return csv_lines(LEDGER_COLUMNS, _ledger_rows(panel))
+    """Yield a panel's ledger as CSV. It names annotators by code, never by platform id."""
+    return csv_lines(table_of_records(LEDGER_COLUMNS, _ledger_rows(panel)))
 
 
 def _ledger_rows(panel: Panel) -> Iterator[Mapping[str, Any]]:

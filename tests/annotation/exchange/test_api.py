@@ -10,9 +10,10 @@ import pyarrow.parquet
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from annotation.exchange.judgment_export import as_csv, judgment_rows
+from annotation.exchange.judgment_export import judgment_table
 from annotation.models import Judgment, Round
 from kgharvest.models import Role
+from kgharvest.tables.formats import csv_text
 from tests import factories
 from tests.api import client_of, error_of
 
@@ -65,7 +66,7 @@ def test_files_hold_what_the_command_writes(round):
     api, address = client_of(), f"/api/v1/rounds/{round.pk}/judgments"
     files = {name: b"".join(api.get(f"{address}.{name}").streaming_content) for name in ("csv", "jsonl", "parquet")}
 
-    assert files["csv"] == b"".join(as_csv(judgment_rows(round)))
+    assert files["csv"] == csv_text(judgment_table(round)).encode()
     lines = [json.loads(line) for line in files["jsonl"].splitlines()]
     assert len(lines) == 10
     assert pyarrow.parquet.read_table(io.BytesIO(files["parquet"])).column("label").to_pylist() == [

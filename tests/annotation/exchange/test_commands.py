@@ -1,15 +1,17 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from annotation.exchange.judgment_export import as_parquet, judgment_rows
+from annotation.exchange.judgment_export import judgment_table
 from annotation.judging.assignment import next_batch
 from annotation.models import Round
+from kgharvest.tables.formats import parquet_pieces
 from tests.factories import (
     judge,
     judge_all,
@@ -151,9 +153,9 @@ def test_export_as_parquet(tmp_path):
 
 
 def test_parquet_of_many_rows_comes_in_groups():
-    rows = list(judgment_rows(judge_all(make_round(1), ["true"])[0].round)) * 45_000
+    table = judgment_table(judge_all(make_round(1), ["true"])[0].round)
 
-    pieces = list(as_parquet(rows))
+    pieces = list(parquet_pieces(replace(table, rows=list(table.rows) * 45_000)))
 
     assert pq.ParquetFile(io.BytesIO(b"".join(pieces))).metadata.num_row_groups == len(pieces) - 1 == 3
 
@@ -166,7 +168,7 @@ def test_an_export_can_be_imported(tmp_path):
     printed = output_of("import_judgments", path, "--round", "copy", "--create")
 
     assert "copy, 4 judgments added" in printed
-    labels = [sorted(row["label"] for row in judgment_rows(round)) for round in Round.objects.order_by("pk")]
+    labels = [sorted(row["label"] for row in judgment_table(round).records()) for round in Round.objects.order_by("pk")]
     assert labels[0] == labels[1]
 
 

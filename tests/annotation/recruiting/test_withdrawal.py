@@ -5,7 +5,7 @@ import json
 import pytest
 from django.utils import timezone
 
-from annotation.exchange.judgment_export import judgment_rows
+from annotation.exchange.judgment_export import judgment_table
 from annotation.judging.sealing import seal_judgments
 from annotation.models import (
     Annotator,
@@ -63,7 +63,7 @@ def test_judgments_that_are_deleted_count_no_more():
 
     assert verdicts(round) == ["", ""]  # a third judgment is wanted again
     assert [(task.n_judgments, task.n_true) for task in round.tasks.order_by("position")] == [(2, 2), (2, 1)]
-    assert {row["annotator"] for row in judgment_rows(round)} == {first.code, second.code}
+    assert {row["annotator"] for row in judgment_table(round).records()} == {first.code, second.code}
     assert Exclusion.objects.get().annotator == third
 
 
@@ -77,7 +77,7 @@ def test_judgments_that_are_kept_have_no_name():
     assert verdicts(round) == ["accepted", "rejected"]
     assert (first.user, first.name, first.status) == (None, "", "active")
     assert first.erased_at is not None
-    assert len(list(judgment_rows(round))) == 6
+    assert len(list(judgment_table(round).rows)) == 6
     assert not Exclusion.objects.exists()
 
 
