@@ -23,7 +23,6 @@ from annotation.models import Round
 from annotation.rounds.forms import option_field
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, check_may, researcher_required
-from kgharvest.api.views import streamed
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE
@@ -32,6 +31,7 @@ from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.jobs import ledger, workers
 from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import LanguageModel
+from kgharvest.tables.downloads import download
 
 
 class JudgeForm(forms.ModelForm):
@@ -212,4 +212,4 @@ def answers_file(run: JudgeRun, file_format: str) -> HttpResponse:
         raise Http404(f"Answers come as {', '.join(FORMATS)}.")
     written = FORMATS[file_format]
     name = f"{run.round.name}-{run.name}-{file_format}.{written.extension}"
-    return streamed(export_answers(run, file_format), written.media_type, name)
+    return download(export_answers(run, file_format), name, written.media_type)

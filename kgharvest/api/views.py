@@ -5,11 +5,10 @@ A view is a thin door: its rows come from `visible_to`, its writes go through a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from rest_framework import generics, mixins, renderers, serializers, status
@@ -22,7 +21,6 @@ from kgharvest.api.idempotency import Prepared, answer_once
 from kgharvest.api.input import Filters, JsonParser, QueryFilters, checked_filters
 from kgharvest.api.pagination import CursorPagination
 from kgharvest.api.throttles import AnonymousThrottle, TokenThrottle
-from kgharvest.bulk.file_writing import in_chunks
 
 
 class ApiView(generics.GenericAPIView):
@@ -136,11 +134,3 @@ class LineRenderer(renderers.BaseRenderer):
 
     def render(self, data: Any, accepted_media_type=None, renderer_context=None) -> bytes:
         return renderers.JSONRenderer().render(data)  # of errors
-
-
-def streamed(lines: Iterable[str], media_type: str, name: str = "") -> StreamingHttpResponse:
-    """Return a file whose lines are made while it is sent. name: under which browsers save it."""
-    response = StreamingHttpResponse(in_chunks(lines), content_type=media_type)
-    if name:
-        response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -78,22 +77,3 @@ class StreamedFile(io.RawIOBase):
     def take(self) -> bytes:
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
-
-
-def csv_lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a CSV table, heading first, in chunks of many lines; no text of it is a formula."""
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, columns)
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({column: escape_formula(value) for column, value in row.items()})
-        if buffer.tell() > CHUNK_SIZE:
-            yield buffer.getvalue()
-            buffer.seek(0)
-            buffer.truncate()
-    yield buffer.getvalue()
-
-
-def escape_formula(value: Any) -> Any:
-    """Return `value` so that no spreadsheet takes a text for a formula: with an apostrophe before its first sign."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value

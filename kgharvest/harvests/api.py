@@ -16,15 +16,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.api.input import Filters, IdField, ProjectField, StrictSerializer, VisibleField
-from kgharvest.api.views import AnyRenderer, ApiView, DetailView, LineRenderer, ListView, streamed
+from kgharvest.api.views import AnyRenderer, ApiView, DetailView, LineRenderer, ListView
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.harvests.cuts import kept_size, parse_cut
 from kgharvest.harvests.language_models import name_language_model
-from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples, exported
+from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples, exported
 from kgharvest.harvests.tuple_import import Cell, prepared_import
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
-from kgharvest.knowledge.tuple_files import FORMATS
+from kgharvest.knowledge.tuple_files import IMPORT_FORMATS
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import FORMATS, NDJSON
 
 HARVEST = {
     "id": 12,
@@ -146,7 +148,7 @@ class TupleFileInput(StrictSerializer):
     relation = VisibleField(Relation.objects.select_related("relation_set"))
     model = serializers.CharField(max_length=500, help_text="The LM that the tuples came from; any name.")
     setting = serializers.CharField(max_length=30, help_text="How the prompts were obtained: human, multi, ...")
-    format = serializers.ChoiceField(["auto", *FORMATS], default="auto")
+    format = serializers.ChoiceField(["auto", *IMPORT_FORMATS], default="auto")
 
     def validate_file(self, file: Any) -> Any:
         if file.size > LARGEST_FILE:
@@ -250,19 +252,21 @@ class TupleList(ListView):
     def get(self, request: Request, pk: int) -> HttpResponse:
         self.job = self.row(HarvestJob.objects.visible_to(request.user).with_cell())
         if request.accepted_renderer.media_type == LineRenderer.media_type:
-            return export(self.job, self.filtered_by(TupleFilters), "jsonl", LineRenderer.media_type)
+            return export(self.job, self.filtered_by(TupleFilters), "jsonl", content_type=NDJSON)
         return self.list(request)
 
 
-def export(job: HarvestJob, asked: dict[str, Any], file_format: str, media_type: str, name: str = "") -> HttpResponse:
+def export(
+    job: HarvestJob, asked: dict[str, Any], file_format: str, name: str = "", content_type: str = ""
+) -> HttpResponse:
     """Return a file of the job's tuples. Raises NothingToExport, BadCut."""
     everything = asked.get("include") == "all"
     cut = parse_cut(asked["cut"]) if "cut" in asked else None
-    return streamed(export_tuples(job, cut, file_format, Included(everything, everything)), media_type, name)
+    return download(export_tuples(job, cut, file_format, Included(everything, everything)), name, content_type)
 
 
 class ExportFilters(TupleFilters):
-    format = serializers.ChoiceField([*EXPORT_FORMATS], default="jsonl")
+    format = serializers.ChoiceField(FILE_FORMATS, default="jsonl")
 
 
 class TupleExport(ApiView):
@@ -274,8 +278,8 @@ class TupleExport(ApiView):
     @extend_schema(
         parameters=[ExportFilters],
         responses={
-            (200, export_format.media_type.partition(";")[0]): OpenApiResponse(OpenApiTypes.STR, "The file.")
-            for export_format in EXPORT_FORMATS.values()
+            (200, FORMATS[name].content_type.partition(";")[0]): OpenApiResponse(OpenApiTypes.STR, "The file.")
+            for name in FILE_FORMATS
         },
         summary="Export the tuples of a harvest",
     )
@@ -284,6 +288,4 @@ class TupleExport(ApiView):
         job = self.row(HarvestJob.objects.visible_to(request.user).with_cell())
         asked = self.filtered_by(ExportFilters)
         file_format = asked["format"]
-        return export(
-            job, asked, file_format, EXPORT_FORMATS[file_format].media_type, f"harvest-{job.pk}.{file_format}"
-        )
+        return export(job, asked, file_format, f"harvest-{job.pk}.{file_format}")

@@ -18,7 +18,7 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import read_chunks, read_lines
 from kgharvest.entities.tables import canonicalizer, with_canonical_entities
 from kgharvest.errors import BadEntry, Faults, ImportRefused
-from kgharvest.knowledge.tuple_files import FORMATS, ExternalSort, Format, guess_format, read_tuples
+from kgharvest.knowledge.tuple_files import IMPORT_FORMATS, ExternalSort, Format, guess_format, read_tuples
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import HarvestJob, Job, LanguageModel, Project, Relation
 from kgharvest.names import check_name
@@ -41,8 +41,8 @@ def import_tuples(
 ) -> HarvestJob:
     """Store the tuples of a file as a finished job of `cell`, ranked by score; of equal tuples the better stays.
 
-    file_format: a key of FORMATS, or "auto". project: of the job, where `by` may work in several. Raises ImportRefused
-    with the bad rows, NotAllowed or ProjectNotNamed; then nothing is stored.
+    file_format: a key of IMPORT_FORMATS, or "auto". project: of the job, required if `by` may work in several. Raises
+    ImportRefused with the bad rows, NotAllowed or ProjectNotNamed; then nothing is stored.
     """
     with prepared_import(path, cell, file_format, by, project) as store:
         return store()
@@ -54,7 +54,7 @@ def prepared_import(
 ) -> Iterator[Callable[[], HarvestJob]]:
     """Read and sort a file as `import_tuples` does; give the function that stores it, in one transaction."""
     project = project_for(by, project)
-    tuple_format = FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
+    tuple_format = IMPORT_FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
     with ExternalSort() as rows:
         valid = _valid_rows(path, cell.relation, tuple_format)
         n_rows = rows.add(with_canonical_entities(valid, canonicalizer(cell.relation)))

@@ -9,14 +9,13 @@ from typing import Any
 from django.contrib import messages
 from django.core.paginator import Page
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
-from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.chat_models.services import summary_of as chat_summary_of
 from kgharvest.engine.filters import filter_label
@@ -28,11 +27,13 @@ from kgharvest.harvests.forms import LaunchForm
 from kgharvest.harvests.language_models import LOADING
 from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
 from kgharvest.harvests.ranked_tuples import RankedTuples, StoredScores, draw_curve, score_curve
-from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
+from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples
 from kgharvest.jobs import workers
 from kgharvest.knowledge.search import verdicts_known_to
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
 from kgharvest.pages.number_format import counted, duration, pace
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import FORMATS
 
 ANSWERS_SHOWN = 20
 DECLARED = {field.name: place for place, field in enumerate(fields(HarvestParams))}
@@ -126,7 +127,7 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
         "n_kept": n_kept,
         "n_exported": n_kept - n_left_out,
         "n_left_out": n_left_out,
-        "export_formats": EXPORT_FORMATS,
+        "export_formats": {name: FORMATS[name].title for name in FILE_FORMATS},
         "usual_cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
         "curve": draw_curve(score_curve(job), cut_size.size if cut_size else None) if job.is_scored else None,
         "page_obj": page,
@@ -150,7 +151,7 @@ def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], N
 @researcher_required
 def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
     """Download the tuples down to "cut"; "include" is "all" for the hidden and sensitive ones too."""
-    if file_format not in EXPORT_FORMATS:
+    if file_format not in FILE_FORMATS:
         raise Http404(f"There is no export format {file_format!r}.")
     job = visible_or_404(request.user, HarvestJob.objects.with_cell(), pk=pk)
     cut = request.GET.get("cut", "")
@@ -160,9 +161,7 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(job)
-    response = StreamingHttpResponse(in_chunks(lines), content_type=EXPORT_FORMATS[file_format].media_type)
-    response["Content-Disposition"] = f'attachment; filename="harvest-{job.pk}.{file_format}"'
-    return response
+    return download(lines, f"harvest-{job.pk}.{file_format}")
 
 
 FAILURES_SHOWN = 20

@@ -42,7 +42,7 @@ def read_tuples(pieces: Iterable[str], relation: Relation, form: Format) -> Iter
 
 
 def guess_format(pieces: Iterable[str]) -> str:
-    """Return the key of FORMATS that a text looks like."""
+    """Return the key of IMPORT_FORMATS that a text looks like."""
     start = next((piece for piece in map(str.lstrip, pieces) if piece), "")
     return {"[": "reference", "{": "jsonl"}.get(start[:1], "csv")
 
@@ -116,7 +116,7 @@ def _parse_cells(fields: dict[str, str]) -> dict[str, Any]:
     return typed
 
 
-FORMATS = {
+IMPORT_FORMATS = {
     "jsonl": Format(read_json_lines, _project_row, HarvestJob.ScoreScale.NATS),
     "csv": Format(_read_csv, _project_row, HarvestJob.ScoreScale.NATS),
     "reference": Format(read_json_array, _reference_row, HarvestJob.ScoreScale.LOG_SHARE, is_by_line=False),

@@ -2,7 +2,7 @@
 
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.harvests.cuts import by_score, parse_cut
-from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples, find_harvest_job
+from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples, find_harvest_job
 from kgharvest.management.command import DomainCommand
 
 
@@ -15,7 +15,7 @@ class Command(DomainCommand):
         parser.add_argument(
             "--format",
             dest="file_format",
-            choices=EXPORT_FORMATS,
+            choices=FILE_FORMATS,
             default="jsonl",
             help="JSON lines (default), CSV, N-Triples or Turtle",
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 from kgharvest.accounts.projects import project_for
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.harvests.tuple_import import Cell, import_tuples
-from kgharvest.knowledge.tuple_files import FORMATS
+from kgharvest.knowledge.tuple_files import IMPORT_FORMATS
 from kgharvest.management.command import DomainCommand, add_project_argument
 from kgharvest.pages.number_format import counted
 from kgharvest.relations.names import resolve_relation
@@ -25,7 +25,7 @@ class Command(DomainCommand):
         parser.add_argument(
             "--format",
             dest="file_format",
-            choices=["auto", *FORMATS],
+            choices=["auto", *IMPORT_FORMATS],
             default="auto",
             help="of the file (default: by its content)",
         )

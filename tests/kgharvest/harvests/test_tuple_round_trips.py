@@ -16,7 +16,7 @@ from kgharvest.engine.harvest import harvest
 from kgharvest.engine.types import HarvestParams, HarvestSpec
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.runner import store_result
-from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
+from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.curation import correct, hide
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple
@@ -145,7 +145,7 @@ def test_a_binary_tuple_is_a_plain_triple_too():
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("file_format", EXPORT_FORMATS)
+@pytest.mark.parametrize("file_format", FILE_FORMATS)
 def test_every_format_respects_curation_and_sensitive_words(file_format):
     job = factories.make_harvest([["Kept", "Hidden"], ["Rome", "Gaul"], ["Some", "Porn"]])
     kept, wrong, sensitive = KnowledgeTuple.objects.order_by("pk")

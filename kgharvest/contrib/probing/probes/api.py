@@ -24,10 +24,10 @@ from kgharvest.api.input import (
     StrictSerializer,
     VisibleField,
 )
-from kgharvest.api.views import AnyRenderer, ApiView, DetailView, ListView, streamed
+from kgharvest.api.views import AnyRenderer, ApiView, DetailView, ListView
 from kgharvest.bulk.file_reading import MOST_LINES
 from kgharvest.contrib.probing.models import Probe
-from kgharvest.contrib.probing.probes.export import prompt_lines, record_lines
+from kgharvest.contrib.probing.probes.export import JSON_LINES
 from kgharvest.contrib.probing.probes.facts import (
     PARTS,
     RELATION_TYPES,
@@ -43,8 +43,9 @@ from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_mo
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import Job, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_SENTENCE
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import NDJSON
 
-LINES = {"records": record_lines, "prompts": prompt_lines}
 PROBE = {
     "id": 31,
     "project": "default",
@@ -236,4 +237,4 @@ class ProbeLines(ApiView):
     )
     def get(self, request: Request, pk: int, kind: str) -> HttpResponse:
         """The records, one for each method and relation, or all learned prompts."""
-        return streamed(LINES[kind](self.row(probes_of(request))), "application/x-ndjson", f"probe-{pk}-{kind}.jsonl")
+        return download(JSON_LINES[kind](self.row(probes_of(request))), f"probe-{pk}-{kind}.jsonl", NDJSON)

@@ -73,3 +73,6 @@ def prompt_lines(probe: Probe) -> Iterator[str]:
             "vectors": b64encode(prompt.vectors).decode(),
         }
         yield to_json(entry) + "\n"
+
+
+JSON_LINES = {"records": record_lines, "prompts": prompt_lines}  # files of a probe, by name

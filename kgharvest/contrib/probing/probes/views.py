@@ -19,7 +19,7 @@ from kgharvest.access import Action, allowed_actions, researcher_required, visib
 from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
 from kgharvest.bulk.pagination import page_of
 from kgharvest.contrib.probing.models import Probe, ProbedRelation
-from kgharvest.contrib.probing.probes.export import prompt_lines, record_lines
+from kgharvest.contrib.probing.probes.export import JSON_LINES
 from kgharvest.contrib.probing.probes.figures import PROBE_FIGURES
 from kgharvest.contrib.probing.probes.forms import ProbeForm
 from kgharvest.contrib.probing.probes.services import document_of, queue_probe
@@ -40,7 +40,6 @@ from kgharvest.tables.formats import FORMATS, csv_text
 from kgharvest.tables.latex import latex_of
 from kgharvest.tables.table import without_empty_columns
 
-JSON_LINES = {"records": record_lines, "prompts": prompt_lines}
 N_PROMPTS = 20  # of a method, the heaviest
 
 
