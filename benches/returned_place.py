@@ -89,7 +89,7 @@ def return_one(fake, panel, number: int, worker) -> tuple[float, float]:
     from django.test import Client
     from django.utils import timezone
 
-    from annotation.recruiting.events.inbox import handle, start_next
+    from annotation.recruiting.events.inbox import outbox
     from annotation.recruiting.panels.services import enter
 
     fake.give_back(list(fake.submissions.values())[number])
@@ -102,8 +102,8 @@ def return_one(fake, panel, number: int, worker) -> tuple[float, float]:
     answered = time.perf_counter()
     newcomer, _ = fake.arrive(panel.external_id)
     while True:
-        if worker is None and (event := start_next(timezone.now())):
-            handle(event)
+        if worker is None and (claimed := outbox.claim(timezone.now())):
+            outbox.send(claimed)
         if panel.submissions.holding_places().count() < panel.places:
             break
         time.sleep(0.002)

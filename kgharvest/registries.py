@@ -78,6 +78,13 @@ HOOKS = {
     "draft_deleted": "evaluation.preregistration.services.note_deletion",
 }
 
+# Outboxes (kgharvest.jobs.outbox.Outbox) by their kind of job.
+OUTBOXES = {
+    "deliver_webhooks": "kgharvest.webhooks.delivery.outbox",
+    "platform_commands": "annotation.recruiting.pay.commands.outbox",
+    "panel_events": "annotation.recruiting.events.inbox.outbox",
+}
+
 # What runs each kind of job: functions of (job, heartbeat) that return what stores the result (kgharvest.jobs.ledger).
 JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
@@ -86,17 +93,13 @@ JOB_RUNNERS = {
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
     "pack": "evaluation.paper.pack_jobs.run_pack_job",
     "judge": "annotation.judges.runner.run_judge",
-    "deliver_webhooks": "kgharvest.webhooks.delivery.run_delivery_job",
-    "platform_commands": "annotation.recruiting.pay.commands.run_commands_job",
     "pause_panel": "annotation.recruiting.pay.floor.run_pause_job",
-    "panel_events": "annotation.recruiting.events.inbox.run_events_job",
     "panel_reconciliation": "annotation.recruiting.reconciliation.run_reconciliation_job",
+    **OUTBOXES,
 }
 # Kinds of jobs by what their workers need; a kind in neither is light (kgharvest.jobs.queues). Urgent ones are short,
 # and somebody waits: until the tuples are marked, exports and rounds go by the old list of words.
-URGENT_JOBS = [
-    "mark_sensitive", "deliver_webhooks", "platform_commands", "pause_panel", "panel_events", "panel_reconciliation",
-]  # fmt: skip
+URGENT_JOBS = ["mark_sensitive", "pause_panel", "panel_reconciliation", *OUTBOXES]
 LM_JOBS = [
     "harvest",
     "harvest-part",
@@ -111,10 +114,8 @@ PERIODIC_TASKS = [
     "annotation.judging.sealing.seal_due_judgments",
     "annotation.recruiting.questionnaire.withdrawal.finish_withdrawals",
     "annotation.recruiting.erasure.forget_settled_submissions",
-    "kgharvest.webhooks.delivery.enqueue_due_deliveries",
-    "annotation.recruiting.pay.commands.enqueue_due_commands",
+    "kgharvest.jobs.outbox.enqueue_due_outboxes",
     "annotation.recruiting.pay.floor.pause_underpaid_panels",
-    "annotation.recruiting.events.inbox.enqueue_due_events",
     "annotation.recruiting.reconciliation.enqueue_due_reconciliations",
     "evaluation.paper.pack_jobs.sweep",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",

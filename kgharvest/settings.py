@@ -41,6 +41,7 @@ from kgharvest.registries import (  # noqa: F401 they are settings
     JOB_RUNNERS,
     LM_JOBS,
     METRICS,
+    OUTBOXES,
     PANELS,
     PERIODIC_TASKS,
     URGENT_JOBS,

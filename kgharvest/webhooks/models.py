@@ -9,8 +9,7 @@ from uuid import uuid4
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.lookups import IsNull
+from django.db.models import Q
 from django.utils.crypto import salted_hmac
 
 EVENTS = {
@@ -23,11 +22,12 @@ EVENTS = {
 TEST = "test"  # of the button
 GIVE_UP_AFTER = timedelta(hours=48)
 OLD_SECRET_LASTS = timedelta(hours=24)
+STANDARD = "std:"  # prefix of secret keys whose secret is standard base64, as Standard Webhooks libraries require
 SECRET_SALT = "kgharvest.webhooks.secret"  # noqa: S105 (names what is derived, and is none)
 
 
 def new_secret_key() -> str:
-    return secrets.token_hex(16)
+    return STANDARD + secrets.token_hex(14)
 
 
 class WebhookQuerySet(models.QuerySet):
@@ -78,22 +78,19 @@ class Webhook(models.Model):
 
 
 def secret_of(secret_key: str) -> str:
+    """Return the secret of a key, as it is shown to the owner.
+
+    Keys without the prefix STANDARD are older, and their secrets must not change: unpadded, URL-safe base64.
+    """
     digest = salted_hmac(SECRET_SALT, secret_key, algorithm="sha256").digest()
+    if secret_key.startswith(STANDARD):
+        return f"whsec_{base64.b64encode(digest).decode()}"
     return f"whsec_{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
 
 
 class DeliveryQuerySet(models.QuerySet):
     def waiting(self):
         return self.filter(state=Delivery.State.WAITING)
-
-    def due(self, now):
-        """Return what is to be sent now, of webhooks that are enabled, what waits longest first.
-
-        What goes to receivers that failed last comes after all else, as each may take ten seconds to fail again.
-        """
-        is_failing = IsNull(F("webhook__failing_since"), False)
-        due = self.waiting().filter(next_try_at__lte=now, webhook__disabled_at=None)
-        return due.order_by(is_failing, "next_try_at", "pk")
 
 
 class Delivery(models.Model):

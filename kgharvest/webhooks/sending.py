@@ -1,7 +1,8 @@
-"""One POST of one event: signed, to the address that was resolved, without redirects, in bounded time and memory."""
+"""One POST of one event: signed, to the resolved address, without redirects, in bounded time and memory."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import http.client
@@ -12,6 +13,8 @@ from datetime import datetime
 from threading import Timer
 from typing import NamedTuple
 
+from standardwebhooks.webhooks import Webhook
+
 from kgharvest import VERSION
 from kgharvest.webhooks.addresses import BadAddress, Target, resolve
 
@@ -20,7 +23,7 @@ ANSWER_TIMEOUT_S = 10  # for the whole exchange, however slowly an answer dribbl
 
 
 class Answer(NamedTuple):
-    """status: HTTP's; None where nobody answered. error: empty for a success, else a sentence."""
+    """status: the HTTP status, or None without an answer. error: a sentence; empty after a success."""
 
     status: int | None
     error: str
@@ -30,22 +33,30 @@ class Answer(NamedTuple):
         return not self.error
 
 
-def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """Return the HMAC-SHA256 of "timestamp.body", in hexadecimal."""
-    return hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-
-
-def headers_of(event: str, event_id: str, body: bytes, secrets: Sequence[str], now: datetime) -> dict[str, str]:
-    """Return the headers of a request. While a secret is being replaced there are two signatures, with a comma."""
+def headers_of(event: str, event_id: str, body: str, secrets: Sequence[str], now: datetime) -> dict[str, str]:
+    """Return the headers of a request, with one signature for each secret (whsec_...). now: in UTC."""
     timestamp = str(int(now.timestamp()))
     return {
         "Content-Type": "application/json",
         "User-Agent": f"kgharvest/{VERSION}",
+        "webhook-id": event_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": " ".join(Webhook(_key(secret)).sign(event_id, now, body) for secret in secrets),
+        # Deprecated, for receivers written before the Standard Webhooks headers were sent.
         "X-Kgharvest-Event": event,
         "X-Kgharvest-Event-Id": event_id,
         "X-Kgharvest-Timestamp": timestamp,
-        "X-Kgharvest-Signature": ",".join(f"sha256={signature(secret, timestamp, body)}" for secret in secrets),
+        "X-Kgharvest-Signature": ",".join(f"sha256={_old_signature(secret, timestamp, body)}" for secret in secrets),
     }
+
+
+def _key(secret: str) -> bytes:
+    """Decode a secret. Secrets created before the Standard Webhooks headers are unpadded, URL-safe base64."""
+    return base64.b64decode(secret.removeprefix("whsec_").replace("-", "+").replace("_", "/") + "==")
+
+
+def _old_signature(secret: str, timestamp: str, body: str) -> str:
+    return hmac.new(secret.encode(), f"{timestamp}.{body}".encode(), hashlib.sha256).hexdigest()
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:

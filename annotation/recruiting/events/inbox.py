@@ -1,8 +1,7 @@
-"""Take in what platforms tell: committed before it is answered, handled by a job until that succeeds.
+"""Events from recruiting platforms: committed before they are acknowledged, handled by a job until that succeeds.
 
-The same event is stored once, by the platform's id for it. A try is counted and the next one set before it is made, so
-that a worker that is killed at any line leaves an event that is handled again: handlers do what they do once, however
-often they are called and in whatever order.
+An event is stored once, by the platform's id of the event. It can be handled several times and in any order, so
+handlers are idempotent.
 """
 
 from __future__ import annotations
@@ -11,34 +10,30 @@ import logging
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from annotation.models import PanelEvent, Platform
 from annotation.recruiting.panels.identifiers import encrypted
 from annotation.recruiting.platforms import PlatformUnavailable
-from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
-from kgharvest.models import Job
-from kgharvest.webhooks.delivery import wait_after
+from kgharvest.jobs.outbox import Outbox, Outcome, Result
 
 logger = logging.getLogger(__name__)
 
-JOB_KIND = "panel_events"
-BODIES_LAST = timedelta(days=30)  # of what is handled; the ids stay, so that no late copy is taken for a new event
+BODIES_LAST = timedelta(days=30)  # of handled events; ids are kept, so that a late copy does not count as a new event
 UNEXPECTED = "An unexpected error; the worker's log has the details."
 
-# What handles the events of a platform: functions of a PanelEvent that return its outcome in a word. They raise
-# DomainError to be called again later, and open transactions of their own.
+# Handlers by platform: functions of a PanelEvent that return the outcome in a word. To be called again later they raise
+# DomainError. They open transactions of their own.
 HANDLERS = {
     Platform.PROLIFIC: "annotation.recruiting.prolific.events.handle",
 }
 
 
 def store(platform: str, event_id: str, event_type: str, body: str) -> bool:
-    """Store an event, committed when this returns; return whether it is new. Call it outside of transactions."""
+    """Store an event and commit it; return whether it is new. Must not be called in a transaction."""
     try:
         with transaction.atomic(durable=True):
             PanelEvent.objects.create(
@@ -46,66 +41,34 @@ def store(platform: str, event_id: str, event_type: str, body: str) -> bool:
             )
     except IntegrityError:
         return False
-    enqueue_due_events(timezone.now())
+    outbox.enqueue_if_due(timezone.now())
     return True
 
 
-def enqueue_due_events(now: datetime) -> None:
-    """Queue the job that handles what is due, unless there is one. A periodic task of every worker."""
-    if PanelEvent.objects.due(now).exists():
-        ledger.enqueue_once(JOB_KIND)
+class EventOutbox(Outbox):
+    job_kind = "panel_events"
+    model = PanelEvent
+    stage = "handling events"
+
+    def attempt(self, event: PanelEvent) -> Outcome:
+        """Call the platform's handler."""
+        try:
+            outcome = import_string(HANDLERS[Platform(event.platform)])(event)
+        except DomainError as reason:
+            logger.warning("Event %s will be handled again: %s", event.pk, reason)
+            return Outcome(
+                Result.RETRY, str(reason), reason.after_s if isinstance(reason, PlatformUnavailable) else None
+            )
+        except ledger.DATABASE_IS_AWAY:
+            raise
+        except Exception:
+            logger.exception("Event %s could not be handled and will be handled again.", event.pk)
+            return Outcome(Result.RETRY, UNEXPECTED)
+        return Outcome(Result.DONE, fields={"handled_at": timezone.now(), "outcome": outcome[:30]})
+
+    def clean_up(self, now: datetime) -> None:
+        """Delete the bodies of old events."""
+        PanelEvent.objects.filter(handled_at__lt=now - BODIES_LAST).exclude(body="").update(body="")
 
 
-def run_events_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Handle until nothing is due. The runner of the kind JOB_KIND; one job at a time, by its unique key."""
-    n_handled = 0
-    while event := start_next(timezone.now()):
-        with heartbeat.kept_alive():
-            handle(event)
-        n_handled += 1
-        heartbeat(Progress("handling events", n_handled, None))
-    return _after_job
-
-
-def start_next(now: datetime) -> PanelEvent | None:
-    """Return an event that is due, its try counted and the next one set; None where nothing is due."""
-    while event := PanelEvent.objects.due(now).first():
-        started = PanelEvent.objects.filter(pk=event.pk, handled_at=None, n_tries=event.n_tries)
-        if started.update(n_tries=F("n_tries") + 1, next_try_at=now + wait_after(event.n_tries + 1)):
-            event.refresh_from_db()
-            return event
-    return None
-
-
-def handle(event: PanelEvent) -> None:
-    """Have the platform's handler handle an event, and store how that went. Call it outside of transactions."""
-    try:
-        outcome = import_string(HANDLERS[Platform(event.platform)])(event)
-    except PlatformUnavailable as reason:
-        _put_off(event, str(reason), reason.after_s)
-    except DomainError as reason:
-        _put_off(event, str(reason))
-    except ledger.DATABASE_IS_AWAY:
-        raise
-    except Exception:
-        logger.exception("Event %s could not be handled and is handled again later.", event.pk)
-        _put_off(event, UNEXPECTED)
-    else:
-        unhandled = PanelEvent.objects.filter(pk=event.pk, handled_at=None)
-        unhandled.update(handled_at=timezone.now(), outcome=outcome[:30], error="")
-
-
-def _put_off(event: PanelEvent, error: str, after_s: float | None = None) -> None:
-    logger.warning("Event %s is handled again later: %s", event.pk, error)
-    fields: dict = {"error": error[:300]}
-    if after_s:
-        fields["next_try_at"] = max(event.next_try_at, timezone.now() + timedelta(seconds=after_s))
-    PanelEvent.objects.filter(pk=event.pk, handled_at=None).update(**fields)
-
-
-def _after_job() -> None:
-    """Forget what is old, and look once more when the job has ended: whoever stored an event meanwhile queued none."""
-    now = timezone.now()
-    PanelEvent.objects.filter(handled_at__lt=now - BODIES_LAST).exclude(body="").update(body="")
-    ledger.delete_ended(JOB_KIND)
-    transaction.on_commit(lambda: enqueue_due_events(timezone.now()))
+outbox = EventOutbox()

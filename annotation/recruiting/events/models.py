@@ -11,8 +11,8 @@ from annotation.recruiting.panels.models import Platform
 
 
 class PanelEventQuerySet(models.QuerySet):
-    def due(self, now):
-        return self.filter(handled_at=None, next_try_at__lte=now).order_by("pk")
+    def waiting(self):
+        return self.filter(handled_at=None)
 
 
 class PanelEvent(models.Model):

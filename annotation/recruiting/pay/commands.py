@@ -1,8 +1,8 @@
-"""What platforms are asked to do about submissions: each thing once, whoever asks for it and however often.
+"""Commands to platforms about submissions, such as approvals and bonuses, and their outbox.
 
-A command is stored first; a job sends it, outside of transactions, until nothing is due. A payment is sent at most
-once: it is marked as uncertain, and that is committed, before it is sent. Whoever dies after that leaves it uncertain,
-until reconciliation or a person says whether it was made (`settle`).
+A command is stored once for each key of its submission, and a job sends it. A payment is sent at most once: it is
+marked as uncertain, and that is committed, before it is sent. If the worker is killed after that, the payment stays
+uncertain until reconciliation or a person decides whether it was made (`settle`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from math import ceil
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Count, QuerySet
@@ -33,15 +34,11 @@ from annotation.recruiting.platforms import (
 )
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
-from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
-from kgharvest.jobs import ledger
-from kgharvest.models import Job
-from kgharvest.webhooks.delivery import wait_after
+from kgharvest.jobs.outbox import Outbox, Outcome, Result, wait_after
 
 logger = logging.getLogger(__name__)
 
-JOB_KIND = "platform_commands"
 SENDING_LASTS = timedelta(minutes=15)  # a payment that a platform shows none of so long after it was sent, was not made
 FEWEST_AT_ONCE, MOST_AT_ONCE = 50, 1000  # approvals in one request
 APPROVED_WITHIN = timedelta(minutes=15)  # after that request, as reconciliation finds out
@@ -115,7 +112,7 @@ def ask(
         reason = reason_of(command)
         pay.owe(submission, pay.Purpose.BONUS, key, amount, reason, command=command, by=by)
     _record_asked(submission, command, by)
-    transaction.on_commit(lambda: enqueue_due_commands(timezone.now()))
+    transaction.on_commit(lambda: outbox.enqueue_if_due(timezone.now()))
     return command
 
 
@@ -180,115 +177,85 @@ def check_rejection(message: str, category: str) -> None:
 # -- sending -----------------------------------------------------------------------------------------------------------
 
 
-def enqueue_due_commands(now: datetime) -> None:
-    """Queue the job that sends what is due, unless there is one. A periodic task of every worker."""
-    if PlatformCommand.objects.due(now).exists():
-        ledger.enqueue_once(JOB_KIND)
+class CommandOutbox(Outbox):
+    """Sends commands one after another, as Prolific requires.
 
-
-def run_commands_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Send until nothing is due, one after another, as Prolific asks. The runner of the kind JOB_KIND."""
-    n_sent = 0
-    while started := start_some(timezone.now()):
-        with heartbeat.kept_alive():
-            send_all(started)
-        n_sent += len(started)
-        heartbeat(Progress("telling platforms", n_sent, None))
-    return lambda: ledger.delete_ended(JOB_KIND)
-
-
-def start_some(now: datetime) -> list[PlatformCommand]:
-    """Return what this process alone is to send next: many approvals, else one command; none where nothing is due."""
-    if approvals := start_many_approvals(now):
-        return approvals
-    command = start_next(now)
-    return [command] if command else []
-
-
-def start_next(now: datetime) -> PlatformCommand | None:
-    """Return a command that is due and that this process alone is to send, None where nothing is due.
-
-    Its try is counted and committed before it is sent: a payment is uncertain from here on, anything else is sent again
-    after a wait if nobody says how it went.
+    The claim of a payment makes it uncertain, so that it is sent at most once until it is settled.
     """
-    while command := PlatformCommand.objects.due(now).select_related("submission__panel__round__project").first():
-        is_payment = command.kind == Kind.BONUS
-        marked = {
-            "state": State.UNCERTAIN if is_payment else State.WAITING,
-            "n_tries": command.n_tries + 1,
-            "next_try_at": now + (SENDING_LASTS if is_payment else wait_after(command.n_tries + 1)),
-        }
-        unmarked = PlatformCommand.objects.filter(pk=command.pk, state=State.WAITING, n_tries=command.n_tries)
-        if unmarked.update(**marked):
-            command.refresh_from_db(fields=list(marked))
-            return command
-    return None
+
+    job_kind = "platform_commands"
+    model = PlatformCommand
+    stage = "telling platforms"
+    states = {Result.RETRY: State.WAITING, Result.FAILED: State.FAILED, Result.UNCERTAIN: State.UNCERTAIN}
+
+    def due(self, now: datetime) -> QuerySet[PlatformCommand]:
+        return super().due(now).select_related("submission__panel__round__project")
+
+    def unfinished(self) -> QuerySet[PlatformCommand]:
+        return PlatformCommand.objects.unfinished()
+
+    def claim_fields(self, command: PlatformCommand, now: datetime) -> dict[str, Any]:
+        if command.kind == Kind.BONUS:
+            return {"state": State.UNCERTAIN, "next_try_at": now + SENDING_LASTS}
+        return {}
+
+    def claim(self, now: datetime) -> list[PlatformCommand]:
+        return self.claim_approvals(now) or super().claim(now)
+
+    def claim_approvals(self, now: datetime) -> list[PlatformCommand]:
+        """Claim never tried approvals of one panel for a single request; empty if there are fewer than FEWEST_AT_ONCE.
+
+        An approval that the platform does not show within APPROVED_WITHIN is sent by itself.
+        """
+        untried = self.due(now).filter(kind=Kind.APPROVE, n_tries=0)
+        by_panel = untried.order_by().values("submission__panel").annotate(n=Count("pk")).filter(n__gte=FEWEST_AT_ONCE)
+        for panel in Panel.objects.filter(pk__in=by_panel.values("submission__panel")):
+            if Can.APPROVE_ALL in platform_of(panel).can:
+                with transaction.atomic():
+                    of_panel = untried.filter(submission__panel=panel)
+                    commands = list(of_panel.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
+                    marked = PlatformCommand.objects.filter(pk__in=[command.pk for command in commands])
+                    marked.update(n_tries=1, next_try_at=now + APPROVED_WITHIN)
+                return commands
+        return []
+
+    def send(self, commands: Sequence[PlatformCommand]) -> None:
+        if len(commands) > 1:
+            self.send_approvals(commands)
+        else:
+            super().send(commands)
+
+    def send_approvals(self, approvals: Sequence[PlatformCommand]) -> None:
+        """Have the platform approve many in the background. Reconciliation, or a further try of each, confirms them."""
+        sent = PlatformCommand.objects.waiting().filter(pk__in=[approval.pk for approval in approvals], n_tries=1)
+        try:
+            platform_of(approvals[0].submission.panel).approve_all([approval.submission for approval in approvals])
+        except PlatformUnavailable as reason:
+            wait = max(wait_after(1), timedelta(seconds=reason.after_s or 0))
+            sent.update(n_tries=0, next_try_at=timezone.now() + wait, error=str(reason)[:500])
+        except DomainError as reason:
+            logger.warning("Approving %s at once failed, so they are approved one by one: %s", len(approvals), reason)
+            sent.update(next_try_at=timezone.now())
+
+    def attempt(self, command: PlatformCommand) -> Outcome:
+        try:
+            platform_of(command.submission.panel).execute(command)
+        except PlatformUnavailable as reason:
+            return Outcome(Result.RETRY, str(reason), reason.after_s)
+        except (PlatformRefused, Unreadable) as reason:  # Unreadable: the ids, so nothing was sent
+            return Outcome(Result.FAILED, str(reason))
+        except OutcomeUnknown as reason:
+            return Outcome(Result.UNCERTAIN, str(reason))
+        return Outcome(Result.DONE)
+
+    def record(self, command: PlatformCommand, outcome: Outcome, now: datetime) -> None:
+        if outcome.result is Result.DONE:
+            finish(command, now)
+        else:
+            super().record(command, outcome, now)
 
 
-def send_all(started: Sequence[PlatformCommand]) -> None:
-    if len(started) == 1:
-        send(started[0])
-    else:
-        send_approvals(started)
-
-
-def send(command: PlatformCommand) -> None:
-    """Have the platform do it, and store how that went. Call it outside of transactions."""
-    try:
-        platform_of(command.submission.panel).execute(command)
-    except PlatformUnavailable as reason:
-        wait = max(wait_after(command.n_tries), timedelta(seconds=reason.after_s or 0))
-        _store(command, State.WAITING, str(reason), next_try_at=timezone.now() + wait)
-    except PlatformRefused as reason:
-        _store(command, State.FAILED, str(reason))
-    except OutcomeUnknown as reason:
-        _store(command, State.UNCERTAIN, str(reason))
-    except Unreadable as reason:  # the ids, without which nothing was sent
-        _store(command, State.FAILED, str(reason))
-    else:
-        finish(command, timezone.now())
-
-
-def _store(command: PlatformCommand, state: State, error: str, **fields) -> None:
-    """Note how a try went, unless a later one or reconciliation knows better."""
-    unsettled = PlatformCommand.objects.unfinished().filter(pk=command.pk, n_tries=command.n_tries)
-    unsettled.update(state=state, error=error[:500], **fields)
-
-
-def start_many_approvals(now: datetime) -> list[PlatformCommand]:
-    """Return approvals of one panel that a platform takes at once, FEWEST_AT_ONCE or more, else none.
-
-    They are due, never tried, and this process alone is to send them. Whatever becomes of that, each is sent by itself
-    if the platform does not show it approved within APPROVED_WITHIN.
-    """
-    untried = PlatformCommand.objects.due(now).filter(kind=Kind.APPROVE, n_tries=0)
-    by_panel = untried.order_by().values("submission__panel").annotate(n=Count("pk")).filter(n__gte=FEWEST_AT_ONCE)
-    for panel in Panel.objects.filter(pk__in=by_panel.values("submission__panel")):
-        if Can.APPROVE_ALL in platform_of(panel).can:
-            with transaction.atomic():
-                of_panel = untried.filter(submission__panel=panel).select_related("submission__panel")
-                commands = list(of_panel.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
-                marked = PlatformCommand.objects.filter(pk__in=[command.pk for command in commands])
-                marked.update(n_tries=1, next_try_at=now + APPROVED_WITHIN)
-            return commands
-    return []
-
-
-def send_approvals(approvals: Sequence[PlatformCommand]) -> None:
-    """Have the platform approve many in the background; reconciliation, or another try of each, finds them approved."""
-    try:
-        platform_of(approvals[0].submission.panel).approve_all([approval.submission for approval in approvals])
-    except PlatformUnavailable as reason:
-        wait = max(wait_after(1), timedelta(seconds=reason.after_s or 0))
-        _unsent(approvals).update(n_tries=0, next_try_at=timezone.now() + wait, error=str(reason)[:500])
-    except DomainError as reason:
-        logger.warning("Approving %s at once failed, so they are approved one by one: %s", len(approvals), reason)
-        _unsent(approvals).update(next_try_at=timezone.now())
-
-
-def _unsent(approvals: Sequence[PlatformCommand]) -> QuerySet[PlatformCommand]:
-    sent = PlatformCommand.objects.filter(pk__in=[approval.pk for approval in approvals])
-    return sent.filter(state=State.WAITING, n_tries=1)
+outbox = CommandOutbox()
 
 
 # -- what follows ------------------------------------------------------------------------------------------------------
@@ -380,7 +347,7 @@ def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:
             outcome = "it was made" if was_done else "it was not made, send it again"
             facts = {"submission": command.submission_id, "panel": panel.name, "kind": command.kind}
             record("command.settled", command, by, panel.project.pk, **facts, outcome=outcome)
-    enqueue_due_commands(timezone.now())
+    outbox.enqueue_if_due(timezone.now())
 
 
 @transaction.atomic
@@ -403,4 +370,4 @@ def resend(command: PlatformCommand, by=None) -> None:
         raise NotAskable(f"About submission {submission.pk} something else is decided by now.") from None
     if not n_again:
         raise NotUncertain(f"Command {command.pk} has not failed; there is nothing to send again.")
-    transaction.on_commit(lambda: enqueue_due_commands(timezone.now()))
+    transaction.on_commit(lambda: outbox.enqueue_if_due(timezone.now()))

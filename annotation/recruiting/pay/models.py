@@ -14,8 +14,8 @@ LONGEST_MESSAGE = 2000
 
 
 class PlatformCommandQuerySet(models.QuerySet):
-    def due(self, now):
-        return self.filter(state=PlatformCommand.State.WAITING, next_try_at__lte=now).order_by("pk")
+    def waiting(self):
+        return self.filter(state=PlatformCommand.State.WAITING)
 
     def unfinished(self):
         return self.filter(state__in=[PlatformCommand.State.WAITING, PlatformCommand.State.UNCERTAIN])

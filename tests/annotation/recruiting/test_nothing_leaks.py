@@ -15,11 +15,11 @@ from django.test import Client
 from django.utils import timezone
 
 from annotation.models import Label, Panel, PanelEvent, Platform, Round
-from annotation.recruiting.events.inbox import handle
-from annotation.recruiting.events.inbox import start_next as start_next_event
+from annotation.recruiting.events.inbox import outbox as events
 from annotation.recruiting.panels import participant_views
 from annotation.recruiting.pay.bonuses import grant_bonus, note_paid
-from annotation.recruiting.pay.commands import ask, send, start_next
+from annotation.recruiting.pay.commands import ask
+from annotation.recruiting.pay.commands import outbox as commands
 from annotation.recruiting.platforms import platform_of
 from annotation.recruiting.reconciliation import reconcile
 from evaluation.paper.pack_jobs import queue_pack
@@ -199,13 +199,13 @@ def deliver(fake: FakeProlific) -> None:
     ]:
         sent = {name: value for name, value in headers.items() if name != "Content-Type"}
         Client().post("/recruiting/prolific/events/", event.body, content_type="application/json", headers=sent)
-    while event := start_next_event(timezone.now()):
-        handle(event)
+    while claimed := events.claim(timezone.now()):
+        events.send(claimed)
 
 
 def send_commands() -> None:
-    while command := start_next(timezone.now()):
-        send(command)
+    while claimed := commands.claim(timezone.now()):
+        commands.send(claimed)
 
 
 def everything_of(round: Round) -> list[str]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from annotation.models import Panel, Platform, PlatformCommand, Submission
 from annotation.recruiting.panels.services import complete, enter
-from annotation.recruiting.pay.commands import ask, start_next
+from annotation.recruiting.pay.commands import ask, outbox
 from annotation.recruiting.pay.ledger import owe, submission_balance
 from annotation.recruiting.platforms import RemoteSubmission
 from annotation.recruiting.reconciliation import apply_remote, apply_status
@@ -133,7 +133,7 @@ def test_a_payment_nobody_heard_of_is_found_and_one_that_is_not_there_waits_for_
     made, unmade = came(panel, "ada", is_done=True), came(panel, "bea", is_done=True)
     for submission in (made, unmade):
         ask(submission, PlatformCommand.Kind.BONUS, "bonus:floor", amount=40)
-        start_next(NOW + timedelta(hours=1))  # the worker died after this
+        outbox.claim(NOW + timedelta(hours=1))  # the worker died after this
 
     hour, days = timedelta(hours=2) / timedelta(minutes=1), timedelta(days=30) / timedelta(minutes=1)
     apply_remote(panel, remote(Status.COMPLETED, "ada", hour, paid_bonuses=[40]), NOW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -19,15 +20,19 @@ from pathlib import Path
 import pytest
 from django.db import connection, connections, transaction
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
+from standardwebhooks.webhooks import Webhook as StandardWebhook
+from standardwebhooks.webhooks import WebhookVerificationError
 
 from kgharvest.audit.models import AuditEntry
 from kgharvest.jobs import ledger, messages
+from kgharvest.jobs import outbox as jobs_outbox
+from kgharvest.jobs.outbox import wait_after
 from kgharvest.jobs.tasks import run_periodic_tasks
 from kgharvest.jobs.workers import WorkerSpec
 from kgharvest.models import Delivery, Job, Project, Webhook
-from kgharvest.webhooks import delivery
-from kgharvest.webhooks.delivery import enqueue_due_deliveries, send, start_tries, wait_after
-from kgharvest.webhooks.models import secret_of
+from kgharvest.webhooks.delivery import outbox
+from kgharvest.webhooks.models import SECRET_SALT, secret_of
 from kgharvest.webhooks.outbox import (
     create_webhook,
     delete_webhook,
@@ -38,6 +43,7 @@ from kgharvest.webhooks.outbox import (
     send_again,
     send_test,
 )
+from kgharvest.webhooks.sending import headers_of
 from tests.kgharvest.webhooks.receiver import receiving
 from tests.postgres import on_postgresql, run_on_postgresql
 from tests.refusals import refused
@@ -64,12 +70,23 @@ def make_webhook(url: str = "http://127.0.0.1:9/hook", events=(EVENT,)) -> Webho
 
 
 def deliver(now=None) -> None:
-    while deliveries := start_tries(now or timezone.now()):
-        send(deliveries)
+    while deliveries := outbox.claim(now or timezone.now()):
+        outbox.send(deliveries)
 
 
 def is_signed(headers: dict[str, str], body: bytes, secret: str) -> bool:
-    """Check as docs/webhooks.md says."""
+    """Check the Standard Webhooks headers and the deprecated ones; both must agree."""
+    try:
+        StandardWebhook(secret).verify(body, headers)
+        is_standard = True
+    except WebhookVerificationError:
+        is_standard = False
+    assert headers["webhook-id"] == headers["X-Kgharvest-Event-Id"]
+    assert is_standard == has_old_signature(headers, body, secret)
+    return is_standard
+
+
+def has_old_signature(headers: dict[str, str], body: bytes, secret: str) -> bool:
     signed = headers["X-Kgharvest-Timestamp"].encode() + b"." + body
     expected = "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
     return any(hmac.compare_digest(expected, one) for one in headers["X-Kgharvest-Signature"].split(","))
@@ -130,7 +147,7 @@ def test_a_delivery_is_signed_and_logged():
     assert is_signed(headers, body, created.secret)
     assert not is_signed(headers, body + b" ", created.secret)
     assert abs(int(headers["X-Kgharvest-Timestamp"]) - time.time()) < 60
-    assert headers["X-Kgharvest-Event-Id"] == str(row.event_id) == json.loads(body)["id"]
+    assert headers["webhook-id"] == str(row.event_id) == json.loads(body)["id"]
     assert (row.state, row.status, row.n_tries, row.error) == ("delivered", 204, 1, "")
     assert created.secret not in str(list(Webhook.objects.values()))
 
@@ -142,11 +159,11 @@ def test_a_failure_waits_longer_each_time_and_says_why():
         now = timezone.now()
         waits = []
         for error in ("It answered 500.", "It answered 302, a redirect", ""):
-            send(start_tries(now))
+            outbox.send(outbox.claim(now))
             row = Delivery.objects.get()
             assert row.error.startswith(error)
             waits.append(row.next_try_at - now)
-            assert start_tries(now) == []
+            assert outbox.claim(now) == []
             now = row.next_try_at
     assert (row.state, row.n_tries) == ("delivered", 3)
     assert timedelta(seconds=5) <= waits[0] <= timedelta(seconds=10) <= waits[1] <= timedelta(seconds=20)
@@ -217,13 +234,13 @@ def test_one_job_sends_what_is_due_and_forgets_what_is_old(enqueued):
             state="delivered", delivered_at=timezone.now(), created_at=timezone.now() - timedelta(days=31)
         )
         for _ in range(2):
-            enqueue_due_deliveries(timezone.now())
+            outbox.enqueue_if_due(timezone.now())
         [job_id] = enqueued
         ledger.run_job(job_id)
 
     assert Job.objects.get().status == "succeeded"
     assert len(receiver.requests) == Delivery.objects.filter(state="delivered").count() == 19
-    enqueue_due_deliveries(timezone.now())
+    outbox.enqueue_if_due(timezone.now())
     assert len(enqueued) == 1
 
 
@@ -240,23 +257,23 @@ def test_deleting_a_webhook_while_it_is_sent_to_troubles_no_other():
     with receiving() as (url, _):
         deleted, kept = make_webhook(f"{url}&deleted"), make_webhook(f"{url}&kept")
         emit(PROJECT, EVENT, "/reports/3/", {})
-        deliveries = start_tries(timezone.now())
+        deliveries = outbox.claim(timezone.now())
         delete_webhook(deleted)
-        send(deliveries)
+        outbox.send(deliveries)
 
     assert [(row.webhook, row.state) for row in Delivery.objects.all()] == [(kept, "delivered")]
 
 
 def test_webhooks_that_take_what_is_sent_do_not_wait_for_those_that_do_not():
     failing, well = make_webhook(), create_webhook(PROJECT + 1, "http://127.0.0.1:9/well", [EVENT]).webhook
-    for _ in range(delivery.SENT_AT_ONCE):
+    for _ in range(outbox.rows_at_once):
         emit(PROJECT, EVENT, "/reports/3/", {})
     Webhook.objects.filter(pk=failing.pk).update(failing_since=timezone.now())
     emit(PROJECT + 1, EVENT, "/reports/3/", {})
 
-    due = start_tries(timezone.now())
+    due = outbox.claim(timezone.now())
 
-    assert [row.webhook for row in due] == [well] + [failing] * (delivery.SENT_AT_ONCE - 1)
+    assert [row.webhook for row in due] == [well] + [failing] * (outbox.rows_at_once - 1)
 
 
 # -- killed ------------------------------------------------------------------------------------------------------------
@@ -266,7 +283,7 @@ def be_a_sender(seed: int) -> None:
     """Do what a worker does every few seconds, and whatever job there is, until nothing waits."""
     random.seed(seed)
     connections.close_all()
-    delivery.FIRST_WAIT_S = 0.05
+    jobs_outbox.FIRST_WAIT_S = 0.05
     ledger.wake_for = lambda queues: None
     messages.wake = lambda queue, request_id="": None
     while Delivery.objects.waiting().exists():
@@ -281,7 +298,7 @@ def be_a_sender(seed: int) -> None:
 @pytest.mark.timeout(120)
 def test_a_hundred_events_arrive_though_half_of_the_tries_fail_and_the_sender_is_killed_five_times(settings):
     settings.JOB_LEASE_S = 0.5
-    settings.PERIODIC_TASKS = ["kgharvest.webhooks.delivery.enqueue_due_deliveries"]
+    settings.PERIODIC_TASKS = ["kgharvest.jobs.outbox.enqueue_due_outboxes"]
     settings.LOGGING_CONFIG = None
     with receiving(lambda number: 200 if number % 2 else 503) as (url, receiver):
         created = create_webhook(PROJECT, url, [EVENT])
@@ -313,20 +330,37 @@ def test_a_hundred_events_arrive_though_half_of_the_tries_fail_and_the_sender_is
 # -- the documentation -------------------------------------------------------------------------------------------------
 
 
-def test_the_receiver_of_the_documentation_knows_whom_to_believe():
+def test_the_receivers_of_the_documentation_accept_genuine_requests_only():
     page = Path("docs/webhooks.md").read_text()
-    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
-    names: dict = {}
-    exec(code.replace('"whsec_..."', repr(secret_of("key"))), names)
-    body, timestamp = b'{"id": "x"}', str(int(time.time()))
-    from kgharvest.webhooks.sending import headers_of
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]:
+        names: dict = {}
+        exec(code.replace('"whsec_..."', repr(secret_of("std:key"))), names)
+        body = '{"id": "x"}'
+        secrets = [secret_of("std:other"), secret_of("std:key")]
 
-    headers = headers_of(EVENT, "x", body, [secret_of("other"), secret_of("key")], timezone.now())
-    assert names["is_genuine"](headers, body)
-    assert not names["is_genuine"](headers, body + b" ")
-    assert not names["is_genuine"](headers | {"X-Kgharvest-Timestamp": str(int(timestamp) + 5)}, body)
-    late = headers_of(EVENT, "x", body, [secret_of("key")], timezone.now() - timedelta(minutes=6))
-    assert not names["is_genuine"](late, body)
+        def signed(now, body=body, secrets=secrets):
+            return headers_of(EVENT, "x", body, secrets, now)
+
+        headers = signed(timezone.now())
+        moved = str(int(headers["webhook-timestamp"]) + 5)
+        assert names["is_genuine"](headers, body.encode())
+        assert not names["is_genuine"](headers, body.encode() + b" ")
+        assert not names["is_genuine"](
+            headers | {"X-Kgharvest-Timestamp": moved, "webhook-timestamp": moved}, body.encode()
+        )
+        assert not names["is_genuine"](signed(timezone.now() - timedelta(minutes=6)), body.encode())
+
+
+@pytest.mark.parametrize("key", [f"{number:032x}" for number in range(8)])
+def test_secrets_of_older_webhooks_stay_and_sign_both_ways(key):
+    """Their secrets are URL-safe base64. The standard signature uses the decoded bytes."""
+    digest = salted_hmac(SECRET_SALT, key, algorithm="sha256").digest()
+    secret = "whsec_" + base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    headers = headers_of(EVENT, "x", "{}", [secret_of(key)], timezone.now())
+
+    assert secret_of(key) == secret
+    assert has_old_signature(headers, b"{}", secret)
+    StandardWebhook("whsec_" + base64.b64encode(digest).decode()).verify(b"{}", headers)
 
 
 @on_postgresql

@@ -15,7 +15,7 @@ from annotation.models import Panel, Platform, PlatformCommand, Submission
 from annotation.recruiting.panels.identifiers import digest, encrypted
 from annotation.recruiting.panels.publishing import pause_panel
 from annotation.recruiting.pay import ledger as pay
-from annotation.recruiting.pay.commands import JOB_KIND, enqueue_due_commands, settle_by_hand
+from annotation.recruiting.pay.commands import outbox, settle_by_hand
 from annotation.recruiting.pay.in_words import pay_in_words
 from annotation.recruiting.reconciliation import due_panels
 from annotation.recruiting.services import join_round
@@ -64,8 +64,8 @@ def submission_of(panel: Panel, worker: str, status: str) -> Submission:
 
 def send_all_commands() -> None:
     """Do the work of a worker until no command is due."""
-    enqueue_due_commands(timezone.now())
-    for job in Job.objects.filter(kind=JOB_KIND, status="queued"):
+    outbox.enqueue_if_due(timezone.now())
+    for job in Job.objects.filter(kind=outbox.job_kind, status="queued"):
         ledger.run_job(job.pk)
 
 

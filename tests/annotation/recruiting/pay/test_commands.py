@@ -16,19 +16,16 @@ from annotation.recruiting.panels.services import leave
 from annotation.recruiting.pay import commands
 from annotation.recruiting.pay.bonuses import grant_bonus
 from annotation.recruiting.pay.commands import (
-    JOB_KIND,
     SENDING_LASTS,
     BadAmount,
     BadRejection,
     NotAskable,
     NotUncertain,
     ask,
-    enqueue_due_commands,
+    outbox,
     resend,
-    send,
     settle,
     settle_by_hand,
-    start_next,
 )
 from annotation.recruiting.pay.ledger import Balance, submission_balance
 from annotation.recruiting.platforms import OutcomeUnknown, PlatformRefused, PlatformUnavailable
@@ -49,8 +46,8 @@ def submission(panel, enqueued) -> Submission:
 
 def run_job() -> Job:
     """Do what a worker does with the job that is queued."""
-    enqueue_due_commands(timezone.now())
-    job = Job.objects.get(kind=JOB_KIND, status="queued")
+    outbox.enqueue_if_due(timezone.now())
+    job = Job.objects.get(kind=outbox.job_kind, status="queued")
     ledger.run_job(job.pk)
     job.refresh_from_db()
     return job
@@ -235,7 +232,7 @@ def test_a_payment_of_which_nothing_is_known_is_not_sent_again_until_somebody_ha
 
     assert state_of(command) == State.UNCERTAIN
     time_passes()
-    assert start_next(timezone.now()) is None
+    assert outbox.claim(timezone.now()) == []
 
 
 @pytest.mark.django_db
@@ -269,7 +266,7 @@ def test_a_payment_that_was_made_is_noted_and_one_that_was_not_is_sent(submissio
 @pytest.mark.django_db
 def test_settled_twice_is_paid_once(submission):
     command = ask(submission, "bonus", "bonus:1", amount=150)
-    assert start_next(timezone.now()) == command
+    assert outbox.claim(timezone.now()) == [command]
 
     assert settle(command, True, timezone.now())
     assert not settle(command, True, timezone.now())
@@ -280,11 +277,11 @@ def test_settled_twice_is_paid_once(submission):
 @pytest.mark.django_db
 def test_what_comes_late_of_a_try_does_not_undo_what_is_known(submission):
     command = ask(submission, "bonus", "bonus:1", amount=150)
-    started = start_next(timezone.now())
+    claimed = outbox.claim(timezone.now())
     settle(command, True, timezone.now())
     StandIn.trouble = [OutcomeUnknown("No answer came.")]
 
-    send(started)
+    outbox.send(claimed)
 
     assert state_of(command) == State.DONE
 
@@ -409,8 +406,8 @@ def test_workers_that_send_at_once_pay_each_bonus_once(of_threads):
 
     def work() -> int:
         n_sent = 0
-        while command := start_next(timezone.now()):
-            send(command)
+        while claimed := outbox.claim(timezone.now()):
+            outbox.send(claimed)
             n_sent += 1
         return n_sent
 
@@ -424,8 +421,8 @@ def test_workers_that_send_at_once_pay_each_bonus_once(of_threads):
 
 def be_a_worker() -> None:
     connections.close_all()
-    while command := start_next(timezone.now()):
-        send(command)
+    while claimed := outbox.claim(timezone.now()):
+        outbox.send(claimed)
     connections.close_all()
 
 

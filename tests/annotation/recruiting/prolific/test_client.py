@@ -19,11 +19,8 @@ from annotation.recruiting.pay import commands
 from annotation.recruiting.pay.commands import (
     SENDING_LASTS,
     ask,
-    send,
-    send_approvals,
+    outbox,
     settle,
-    start_many_approvals,
-    start_next,
 )
 from annotation.recruiting.platforms import EntryRefused, PlatformRefused, PlatformUnavailable, check_entry, platform_of
 from annotation.recruiting.prolific.client import Client, wait_asked_for
@@ -256,9 +253,9 @@ def test_no_id_of_a_person_or_submission_is_in_a_refusal_or_a_log(fake, panel, c
     ours = done_on(fake, panel)
     fake.give_back(fake.submissions[ours.session_id])
     ask(ours, Kind.APPROVE, "approve")
-    command = start_next(timezone.now())
+    [command] = claimed = outbox.claim(timezone.now())
 
-    send(command)
+    outbox.send(claimed)
 
     command.refresh_from_db()
     assert command.state == "failed"
@@ -276,7 +273,7 @@ def test_an_approval_is_made_once_whatever_becomes_of_the_request(fake, panel, t
     fake.trouble = troubled("/transition/", trouble)
     ask(ours, Kind.APPROVE, "approve")
 
-    send(start_next(timezone.now()))
+    outbox.send(outbox.claim(timezone.now()))
 
     [theirs] = fake.submissions.values()
     assert (theirs.status, theirs.n_payments) == ("APPROVED", 1)
@@ -289,10 +286,10 @@ def test_who_has_not_entered_the_code_there_is_approved_once_they_have(fake, pan
     complete(ours, timezone.now())
     ask(ours, Kind.APPROVE, "approve")
 
-    send(start_next(timezone.now()))
+    outbox.send(outbox.claim(timezone.now()))
     waiting = ours.commands.get()
     fake.submit(theirs, panel.completion_code)
-    send(start_next(waiting.next_try_at))
+    outbox.send(outbox.claim(waiting.next_try_at))
 
     assert (waiting.state, "has not entered the code" in waiting.error) == ("waiting", True)
     assert ours.commands.get().state == "done"
@@ -314,7 +311,7 @@ def test_a_bonus_is_never_sent_twice_and_reconciliation_finds_out(fake, panel, t
     fake.trouble = troubled("/pay/", trouble)
     ask(ours, Kind.BONUS, "bonus:floor", amount=107)
 
-    send(start_next(timezone.now()))
+    outbox.send(outbox.claim(timezone.now()))
 
     [theirs] = fake.submissions.values()
     assert ours.commands.get().state == state
@@ -329,10 +326,10 @@ def test_a_bonus_that_was_set_up_is_not_set_up_again(fake, panel):
     ours = done_on(fake, published(panel))
     fake.trouble = troubled("/pay/", *[Trouble.BUSY] * 3)
     ask(ours, Kind.BONUS, "bonus:floor", amount=5)
-    send(start_next(timezone.now()))
+    outbox.send(outbox.claim(timezone.now()))
     assert ours.commands.get().state == "waiting"
 
-    send(start_next(timezone.now() + timedelta(hours=1)))
+    outbox.send(outbox.claim(timezone.now() + timedelta(hours=1)))
 
     set_up = [request for request in fake.requests if request.path.endswith("/bonus-payments/")]
     assert [request.body["csv_bonuses"] for request in set_up] == [f"{ours.session_id},0.05"]
@@ -343,11 +340,11 @@ def test_a_worker_that_was_away_for_long_does_not_pay_what_another_one_has_paid(
     ours = done_on(fake, published(panel))
     ask(ours, Kind.BONUS, "bonus:floor", amount=107)
     later = timezone.now() + SENDING_LASTS
-    forgotten = start_next(timezone.now())
+    [forgotten] = outbox.claim(timezone.now())
     settle(forgotten, False, later + timedelta(seconds=1))
 
-    send(start_next(later + timedelta(seconds=2)))
-    send(forgotten)
+    outbox.send(outbox.claim(later + timedelta(seconds=2)))
+    outbox.send([forgotten])
 
     assert fake.submissions[ours.session_id].bonuses == [107]
     assert ours.commands.get().state == "done"
@@ -360,7 +357,7 @@ def test_a_made_up_name_of_a_submission_is_in_no_request(fake, panel, session):
     ask(ours, Kind.BONUS, "bonus:1", amount=5)
     n_before = len(fake.requests)
 
-    send(start_next(timezone.now()))
+    outbox.send(outbox.claim(timezone.now()))
     reconcile(panel, timezone.now())
 
     ours.refresh_from_db()
@@ -385,8 +382,8 @@ def test_rejecting_returning_and_screening_out(fake, panel):
     ask(rejected, Kind.REJECT, "reject", message=EXPLANATION, category="LOW_EFFORT")
     ask(asked, Kind.RETURN, "return", message="Withdrew consent")
     ask(out, Kind.SCREEN_OUT, "screen_out")
-    while command := start_next(timezone.now()):
-        send(command)
+    while claimed := outbox.claim(timezone.now()):
+        outbox.send(claimed)
 
     theirs = [fake.submissions[ours.session_id] for ours in (rejected, asked, out)]
     assert [row.status for row in theirs] == ["REJECTED", "AWAITING REVIEW", "SCREENED OUT"]
@@ -411,8 +408,8 @@ def test_many_are_approved_in_one_request_and_reconciliation_finds_them_approved
     for ours in people:
         ask(ours, Kind.APPROVE, "approve")
 
-    send_approvals(start_many_approvals(timezone.now()))
-    assert start_next(timezone.now()) is None
+    outbox.send(outbox.claim(timezone.now()))
+    assert outbox.claim(timezone.now()) == []
     reconcile(panel, timezone.now())
 
     [sent] = [request.body for request in fake.requests if request.path.endswith("/bulk-approve/")]

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from annotation.models import Panel, PanelEvent, Submission
 from annotation.recruiting.events import inbox
-from annotation.recruiting.events.inbox import BODIES_LAST, enqueue_due_events, handle, start_next, store
+from annotation.recruiting.events.inbox import BODIES_LAST, outbox, store
 from annotation.recruiting.panels.services import complete, enter
 from annotation.recruiting.platforms import platform_of
 from annotation.recruiting.prolific.platform import STATUSES
@@ -65,8 +65,8 @@ def send(client: Client, headers: dict[str, str], body: bytes, address: str = AD
 
 def handle_all(now=None) -> int:
     n_handled = 0
-    while event := start_next(now or timezone.now()):
-        handle(event)
+    while claimed := outbox.claim(now or timezone.now()):
+        outbox.send(claimed)
         n_handled += 1
     return n_handled
 
@@ -83,7 +83,7 @@ def test_an_event_is_stored_encrypted_and_once(client, fake):
     assert stored.text.encode() == event.body
     assert "resource_id" not in stored.body
     assert (stored.event_id, stored.event_type, stored.handled_at) == ("event-1", "submission.status.change", None)
-    assert Job.objects.filter(kind=inbox.JOB_KIND).count() == 1
+    assert Job.objects.filter(kind=outbox.job_kind).count() == 1
 
 
 def test_what_is_not_signed_is_refused_and_soon_not_looked_at(client, fake, settings):
@@ -189,7 +189,7 @@ def test_a_bug_in_a_handler_loses_no_event(fake, panel, monkeypatch):
 
     event = PanelEvent.objects.get()
     assert (event.handled_at, event.error) == (None, inbox.UNEXPECTED)
-    assert PanelEvent.objects.due(event.next_try_at).exists()
+    assert outbox.due(event.next_try_at).exists()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_study_that_is_paused_at_prolific_is_paused_here(client, fake, panel):
 def test_bodies_are_forgotten_after_a_month_and_ids_kept(client, fake):
     event = Event("1", b'{"resource_id": "a", "event_type": "x"}')
     send(client, fake.headers(event), event.body)
-    job = Job.objects.get(kind=inbox.JOB_KIND)
+    job = Job.objects.get(kind=outbox.job_kind)
     PanelEvent.objects.update(handled_at=timezone.now() - BODIES_LAST - timedelta(seconds=1))
 
     ledger.run_job(job.pk)
@@ -235,24 +235,24 @@ def test_bodies_are_forgotten_after_a_month_and_ids_kept(client, fake):
 
 def test_an_event_that_comes_while_the_job_ends_is_queued_anew(fake, enqueued):
     store("prolific", "1", "x", "{}")
-    job = Job.objects.get(kind=inbox.JOB_KIND)
+    job = Job.objects.get(kind=outbox.job_kind)
     token = ledger.claim(job.pk, timezone.now())
-    store_result = inbox.run_events_job(job, ledger.Heartbeat(job.pk, token))
+    store_result = outbox(job, ledger.Heartbeat(job.pk, token))
     store("prolific", "2", "x", "{}")  # the job has seen that nothing is due, and has not ended
     assert enqueued == [job.pk]
 
     ledger._finish(job.pk, token, store_result)
 
     assert len(enqueued) == 2
-    assert Job.objects.unfinished().filter(kind=inbox.JOB_KIND).count() == 1
+    assert Job.objects.unfinished().filter(kind=outbox.job_kind).count() == 1
 
 
 def test_events_are_handled_by_a_job_that_is_queued_once(fake, panel):
     store("prolific", "1", "x", "{}")
     for _ in range(3):
-        enqueue_due_events(timezone.now())
+        outbox.enqueue_if_due(timezone.now())
 
-    [job] = Job.objects.filter(kind=inbox.JOB_KIND)
+    [job] = Job.objects.filter(kind=outbox.job_kind)
     ledger.run_job(job.pk)
 
     job.refresh_from_db()
