@@ -105,6 +105,7 @@ class Outbox:
         return self._end_job
 
     def _end_job(self) -> None:
+        """Clean up, in the transaction that ends the job."""
         self.clean_up(timezone.now())
         ledger.delete_ended(self.job_kind)
         # A row stored since the last claim enqueued no job, because this one was unfinished.
@@ -112,7 +113,7 @@ class Outbox:
 
     def claim(self, now: datetime) -> list:
         """Claim up to `rows_at_once` due rows for this process and return them; empty if none is due."""
-        while due := list(self.due(now)[: self.rows_at_once]):
+        while due := self.due(now)[: self.rows_at_once]:
             if claimed := [row for row in due if self._claim(row, now)]:
                 return claimed
         return []

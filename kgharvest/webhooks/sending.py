@@ -46,17 +46,16 @@ def headers_of(event: str, event_id: str, body: str, secrets: Sequence[str], now
         "X-Kgharvest-Event": event,
         "X-Kgharvest-Event-Id": event_id,
         "X-Kgharvest-Timestamp": timestamp,
-        "X-Kgharvest-Signature": ",".join(f"sha256={_old_signature(secret, timestamp, body)}" for secret in secrets),
+        "X-Kgharvest-Signature": ",".join(
+            f"sha256={hmac.new(secret.encode(), f'{timestamp}.{body}'.encode(), hashlib.sha256).hexdigest()}"
+            for secret in secrets
+        ),
     }
 
 
 def _key(secret: str) -> bytes:
     """Decode a secret. Secrets created before the Standard Webhooks headers are unpadded, URL-safe base64."""
     return base64.b64decode(secret.removeprefix("whsec_").replace("-", "+").replace("_", "/") + "==")
-
-
-def _old_signature(secret: str, timestamp: str, body: str) -> str:
-    return hmac.new(secret.encode(), f"{timestamp}.{body}".encode(), hashlib.sha256).hexdigest()
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:

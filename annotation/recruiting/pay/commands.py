@@ -262,8 +262,8 @@ outbox = CommandOutbox()
 
 
 @transaction.atomic
-def finish(command: PlatformCommand, now: datetime, *, event=None) -> bool:
-    """Note that the platform has done it, with what follows for pay and status; return False where that was noted."""
+def finish(command: PlatformCommand, now: datetime) -> bool:
+    """Mark a command as done and update pay and status; return False if it was done already."""
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)
     undone = PlatformCommand.objects.filter(pk=command.pk).exclude(state=State.DONE)
     if not undone.update(state=State.DONE, done_at=now, error=""):

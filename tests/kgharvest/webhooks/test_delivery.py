@@ -170,6 +170,16 @@ def test_a_failure_waits_longer_each_time_and_says_why():
     assert timedelta(minutes=30) <= wait_after(40) <= timedelta(hours=1)
 
 
+def test_of_two_processes_that_see_a_due_delivery_one_claims_it():
+    make_webhook()
+    emit(PROJECT, EVENT, "/reports/3/", {})
+    now = timezone.now()
+    first, second = outbox.due(now).get(), outbox.due(now).get()
+
+    assert [outbox._claim(row, now) for row in (first, second)] == [True, False]
+    assert Delivery.objects.get().n_tries == 1
+
+
 def test_what_failed_for_two_days_is_given_up_and_its_webhook_disabled():
     hook = make_webhook("http://127.0.0.1:1/nobody")
     emit(PROJECT, EVENT, "/reports/3/", {})
