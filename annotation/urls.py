@@ -35,12 +35,13 @@ from annotation.recruiting.questionnaire import api as questionnaire_api
 from annotation.recruiting.questionnaire import views as questionnaire_views
 from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds import api as rounds_api
-from annotation.rounds import draft_views, plan_api
+from annotation.rounds import draft_views
 from annotation.rounds import views as rounds_views
 from annotation.rounds.services import pause_round, reopen_round
 from annotation.training import api as training_api
 from annotation.training import views as training_views
 from kgharvest.access import Action
+from kgharvest.api.views import routes
 
 app_name = "annotation"
 
@@ -204,30 +205,11 @@ urlpatterns = [
     path("enter/<slug:token>/", panel_participant_views.panel_enter, name="panel_enter"),
     path("judge/<int:round_id>/done/", panel_participant_views.panel_done, name="panel_done"),
     # the API
-    path("api/v1/rounds/", rounds_api.RoundList.as_view(), name="api_rounds"),
-    path("api/v1/rounds/plan/", plan_api.DescriptionPlan.as_view(), name="api_plan"),
+    *routes("rounds", rounds_api.RoundViewSet, "api_round"),
     path("api/v1/rounds/import/", exchange_api.JudgmentImport.as_view(), name="api_import"),
-    path("api/v1/rounds/<int:round_id>/", rounds_api.RoundDetail.as_view(), name="api_round"),
-    path("api/v1/rounds/<int:round_id>/open/", rounds_api.RoundOpen.as_view(), name="api_round_open"),
-    path("api/v1/rounds/<int:round_id>/pause/", rounds_api.RoundPause.as_view(), name="api_round_pause"),
-    path("api/v1/rounds/<int:round_id>/reopen/", rounds_api.RoundReopen.as_view(), name="api_round_reopen"),
-    path("api/v1/rounds/<int:round_id>/close/", rounds_api.RoundClose.as_view(), name="api_round_close"),
     path("api/v1/rounds/<int:round_id>/assigned/", monitoring_api.RoundAssigned.as_view(), name="api_round_assigned"),
     path("api/v1/rounds/<int:round_id>/release/", monitoring_api.RoundRelease.as_view(), name="api_round_release"),
-    path("api/v1/rounds/<int:round_id>/clone/", rounds_api.RoundClone.as_view(), name="api_round_clone"),
-    path("api/v1/rounds/<int:round_id>/plan/", plan_api.RoundPlan.as_view(), name="api_round_plan"),
-    path("api/v1/rounds/<int:round_id>/preview/", plan_api.RoundPreview.as_view(), name="api_round_preview"),
     path("api/v1/rounds/<int:round_id>/progress/", quality_api.RoundProgress.as_view(), name="api_round_progress"),
-    path(
-        "api/v1/rounds/<int:round_id>/instructions/",
-        rounds_api.RoundInstructions.as_view(),
-        name="api_round_instructions",
-    ),
-    path(
-        "api/v1/rounds/<int:round_id>/instructions/<int:pk>/",
-        rounds_api.RelationInstructions.as_view(),
-        name="api_relation_instructions",
-    ),
     path("api/v1/rounds/<int:round_id>/invites/", recruiting_api.InviteList.as_view(), name="api_invites"),
     path("api/v1/rounds/<int:round_id>/invites/<int:pk>/", recruiting_api.InviteDetail.as_view(), name="api_invite"),
     path("api/v1/rounds/<int:round_id>/panels/", panels_api.PanelList.as_view(), name="api_panels"),

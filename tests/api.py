@@ -142,9 +142,9 @@ def operations_of(*apps: str) -> set[str]:
     return {
         blanked(f"{method.upper()} {str(pattern.pattern).removeprefix('api/v1/')}")
         for app, pattern in _patterns(get_resolver())
-        if app in apps and (view := getattr(pattern.callback, "view_class", None)) and issubclass(view, ApiView)
+        if app in apps and issubclass(view := getattr(pattern.callback, "cls", object), ApiView)
         for method in ("get", "post", "put", "patch", "delete")
-        if hasattr(view, method) and method in view.http_method_names
+        if method in getattr(pattern.callback, "actions", dir(view)) and method in view.http_method_names
     }
 
 

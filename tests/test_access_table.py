@@ -317,7 +317,7 @@ def routes(patterns, prefix: str = "") -> Iterator[str]:
     for pattern in patterns:
         route = prefix + str(pattern.pattern)
         if not hasattr(pattern, "url_patterns"):
-            if not issubclass(getattr(pattern.callback, "view_class", object), ApiView):
+            if not issubclass(getattr(pattern.callback, "cls", object), ApiView):
                 yield route
         elif route != "admin/":
             yield from routes(pattern.url_patterns, route)

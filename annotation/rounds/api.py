@@ -1,23 +1,26 @@
-"""Rounds in the API: drafts, a round's life, instructions."""
+"""Rounds in the API: drafts, changes of status, instructions, plan and preview."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.models import Round
+from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
+from annotation.judging.serializers import PartsField
+from annotation.models import Layout, Round
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.models import LONGEST_INSTRUCTIONS
-from annotation.rounds.serializers import RoundSerializer
+from annotation.rounds.plan import plan_round
+from annotation.rounds.serializers import RoundSerializer, round_from_spec
 from annotation.rounds.services import (
+    check_is_draft,
     clone_round,
     close_round,
     create_draft,
@@ -29,9 +32,9 @@ from annotation.rounds.services import (
     save_instructions,
     usual_instructions,
 )
-from kgharvest.access import Action, may, visible_or_404
-from kgharvest.api.input import CountField, Filters, StrictSerializer
-from kgharvest.api.views import ApiView, ListView
+from kgharvest.access import Action, check_may_anywhere, may, visible_or_404
+from kgharvest.api.input import CountField, Filters, FiniteField, StrictSerializer
+from kgharvest.api.views import ApiView, ApiViewSet, PagedList, operation
 from kgharvest.models import Relation
 
 DESCRIPTION = {
@@ -42,6 +45,10 @@ DESCRIPTION = {
     "gold_share": 0.1,
     "seed": 7,
 }
+EXAMPLE = OpenApiExample("A description", DESCRIPTION, request_only=True)
+
+
+ROUNDS = Round.objects.select_related("project", "created_by")
 
 
 class RoundView(ApiView):
@@ -49,8 +56,28 @@ class RoundView(ApiView):
 
     def round(self, action: Action = Action.VIEW) -> Round:
         """Return the round that the address names. Raises Http404, NotAllowed."""
-        rounds = Round.objects.select_related("project", "created_by")
-        return visible_or_404(self.request.user, rounds, action, pk=self.kwargs["round_id"])
+        return visible_or_404(self.request.user, ROUNDS.all(), action, pk=self.kwargs["round_id"])
+
+
+class RoundPartViewSet(ApiViewSet):
+    """Operations on a part of a round. The round's project decides on access."""
+
+    def round(self) -> Round:
+        """Return the round that the address names. Raises Http404, NotAllowed."""
+        rounds = ROUNDS.visible_to(self.request.user)
+        return self.permitted(get_object_or_404(rounds, pk=self.kwargs["round_id"]))
+
+    def get_object(self) -> Any:
+        return self.named()
+
+
+class RoundOperations(RoundPartViewSet):
+    """Operations on a round."""
+
+    lookup_url_kwarg = "round_id"
+
+    def get_object(self) -> Round:
+        return self.round()
 
 
 # -- drafts and rounds -------------------------------------------------------------------------------------------------
@@ -93,121 +120,6 @@ class RoundFilters(Filters):
     name = serializers.CharField(source="name__icontains", required=False, max_length=100, help_text="A part of it.")
 
 
-class RoundList(ListView):
-    """The rounds of your projects, the newest first."""
-
-    serializer_class = RoundEntrySerializer
-    filters = RoundFilters
-
-    def get_queryset(self) -> QuerySet:
-        return Round.objects.visible_to(self.request.user).select_related("project", "created_by")
-
-    @extend_schema(
-        summary="Draft a round",
-        request=RoundSerializer,
-        responses={201: RoundDetailSerializer},
-        examples=[OpenApiExample("A description", DESCRIPTION, request_only=True)],
-    )
-    def post(self, request: Request) -> Response:
-        """Nothing is drawn until it is opened. The body is the description of docs/rounds.md, as `open_round` reads it.
-
-        `project` may be left out by who works in one only.
-        """
-        self.serializer_class = RoundDetailSerializer
-
-        def create() -> Response:
-            draft = create_draft(request.data, request.user)
-            return self.created(draft, reverse("annotation:api_round", args=[draft.pk]))
-
-        return self.once(create)
-
-
-class DeleteQuery(Filters):
-    judge_answers = CountField(min_value=0, default=0, help_text="Of the draft's judge runs, which go with it.")
-
-
-class RoundDetail(RoundView):
-    serializer_class = RoundDetailSerializer
-
-    @extend_schema(summary="A round")
-    def get(self, request: Request, round_id: int) -> Response:
-        return self.answer(self.round())
-
-    @extend_schema(
-        summary="Describe a draft anew",
-        request=RoundSerializer,
-        examples=[OpenApiExample("A description", DESCRIPTION, request_only=True)],
-    )
-    def put(self, request: Request, round_id: int) -> Response:
-        return self.answer(edit_draft(self.round(), request.data, request.user))
-
-    @extend_schema(summary="Delete a draft", parameters=[DeleteQuery], responses={204: None})
-    def delete(self, request: Request, round_id: int) -> Response:
-        """Its judge runs go with it, if you say how many of their answers you know to be lost."""
-        delete_draft(self.round(), request.user, self.filtered_by(DeleteQuery)["judge_answers"])
-        return self.deleted()
-
-
-# -- a round's life ----------------------------------------------------------------------------------------------------
-
-
-class RoundChange(RoundView):
-    """change: the service's function, of the round and who changes it."""
-
-    serializer_class = RoundDetailSerializer
-    change: Callable[..., Any]
-
-    @extend_schema(request=None)
-    def post(self, request: Request, round_id: int) -> Response:
-        def change() -> Response:
-            type(self).change(self.round(), by=request.user)
-            return self.answer(self.round())
-
-        return self.once(change)
-
-
-@extend_schema(summary="Open a draft")
-class RoundOpen(RoundChange):
-    """Draws its samples, freezes its statements and lets people judge them."""
-
-    change = open_draft
-
-
-@extend_schema(summary="Pause a round")
-class RoundPause(RoundChange):
-    """Nothing is handed out or taken until it is reopened."""
-
-    change = pause_round
-
-
-@extend_schema(summary="Reopen a round")
-class RoundReopen(RoundChange):
-    """Of one that is paused or closed."""
-
-    change = reopen_round
-
-
-@extend_schema(summary="Close a round")
-class RoundClose(RoundChange):
-    """What is in people's hands is released; statements without all their judgments stay incomplete."""
-
-    change = close_round
-
-
-class RoundClone(RoundView):
-    serializer_class = RoundDetailSerializer
-
-    @extend_schema(summary="Clone a round", request=None, responses={201: RoundDetailSerializer})
-    def post(self, request: Request, round_id: int) -> Response:
-        """A draft with the same description, a name of its own and the next seed."""
-
-        def clone() -> Response:
-            draft = clone_round(self.round(Action.WORK), request.user)
-            return self.created(draft, reverse("annotation:api_round", args=[draft.pk]))
-
-        return self.once(clone)
-
-
 # -- instructions ------------------------------------------------------------------------------------------------------
 
 
@@ -232,12 +144,170 @@ def relation_instructions(relations, by_id: dict[str, str]) -> list[dict[str, An
     ]
 
 
-class RoundInstructions(RoundView):
-    serializer_class = InstructionsSerializer
-    refuses = True
+class RelationInstructionsInput(StrictSerializer):
+    instructions = serializers.CharField(
+        max_length=LONGEST_INSTRUCTIONS,
+        allow_blank=True,
+        trim_whitespace=False,
+        help_text="Markdown that names no LM and no setting. An empty text restores the default.",
+    )
 
-    @extend_schema(summary="What annotators read")
-    def get(self, request: Request, round_id: int) -> Response:
+
+# -- plan and preview --------------------------------------------------------------------------------------------------
+
+
+class WorkloadSerializer(serializers.Serializer):
+    n_drawn = serializers.IntegerField()
+    n_tasks = serializers.IntegerField(help_text="Statements to judge: what several cells drew is judged once.")
+    n_judgments_least = serializers.IntegerField()
+    n_judgments = serializers.IntegerField()
+    n_gold_shown = serializers.IntegerField()
+    seconds_per_judgment = serializers.FloatField()
+    is_measured = serializers.BooleanField(help_text="Whether the seconds are those of people here.")
+    hours = serializers.FloatField()
+
+
+class CellPlanSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    population = serializers.IntegerField()
+    n = serializers.IntegerField()
+    n_strata = serializers.IntegerField()
+    half_width = serializers.FloatField(help_text="Of the 95 % interval to expect.")
+    n_to_halve = serializers.IntegerField(help_text="Statements for an interval half as wide.")
+
+
+class MacroPlanSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    n_relations = serializers.IntegerField()
+    half_width = serializers.FloatField()
+
+
+class PlannedComparisonSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    n_relations = serializers.IntegerField()
+    unit = serializers.ChoiceField(["statements", "relations"])
+    difference = serializers.FloatField(
+        allow_null=True, help_text="The smallest that shows in four of five rounds; null where none can."
+    )
+
+
+class WaySerializer(serializers.Serializer):
+    judge = serializers.CharField(help_text="Who labels every tuple first; empty for people alone.")
+    n_statements = serializers.IntegerField()
+    n_judgments = serializers.IntegerField()
+    hours = serializers.FloatField()
+    pay = serializers.FloatField(allow_null=True)
+    judge_cost = serializers.FloatField(allow_null=True, help_text="Of what it answered so far; null if not asked yet.")
+    cost = serializers.FloatField(allow_null=True, help_text="Pay and judge together.")
+
+
+class RoundPlanSerializer(serializers.Serializer):
+    """What opening the round would make of it. `macros`: averages over the relations of one LM and setting."""
+
+    workload = WorkloadSerializer()
+    accuracy = serializers.FloatField(help_text="The one that the intervals are for.")
+    n_gold = serializers.IntegerField()
+    n_training = serializers.IntegerField()
+    cells = CellPlanSerializer(many=True)
+    macros = MacroPlanSerializer(many=True)
+    comparisons = PlannedComparisonSerializer(many=True, source="compared.comparisons")
+    ways = WaySerializer(many=True, help_text="To the half-width asked for: people alone, then with a judge.")
+
+
+class PlanQuery(Filters):
+    accuracy = FiniteField(min_value=0.01, max_value=0.99, default=0.5, help_text="Expected; 0.5 is the widest.")
+    half_width = FiniteField(
+        min_value=0.001, max_value=0.5, default=WANTED_HALF_WIDTH, help_text="Wanted of each cell; what `ways` lead to."
+    )
+    pay_per_hour = FiniteField(min_value=0, max_value=10_000, allow_null=True, default=None)
+
+
+class PreviewStatementSerializer(serializers.Serializer):
+    parts = PartsField()
+
+
+class PreviewTrainingSerializer(PreviewStatementSerializer):
+    label = serializers.ChoiceField(["true", "false"])
+    reason = serializers.CharField()
+
+
+class PreviewSerializer(serializers.Serializer):
+    """What somebody new would see: the first batch."""
+
+    layout = serializers.ChoiceField(Layout.choices)
+    instructions = serializers.CharField(help_text="Markdown.")
+    consent = serializers.CharField(allow_blank=True, help_text="Markdown.")
+    statements = PreviewStatementSerializer(many=True)
+    training = PreviewTrainingSerializer(many=True)
+    relations = RelationInstructionsSerializer(many=True)
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+
+
+class DeleteQuery(Filters):
+    judge_answers = CountField(min_value=0, default=0, help_text="Answers of the draft's judge runs, deleted with it.")
+
+
+class RoundViewSet(PagedList, RoundOperations):
+    """The rounds of your projects, newest first."""
+
+    queryset = ROUNDS
+    serializer_class = RoundDetailSerializer
+    entry_serializer_class = RoundEntrySerializer
+    filters = RoundFilters
+
+    @extend_schema(summary="Draft a round", request=RoundSerializer, examples=[EXAMPLE])
+    def create(self, request: Request) -> Response:
+        """Nothing is drawn until the draft is opened. The body is the description of docs/rounds.md, as `open_round`
+        reads it. `project` is optional if you work in one project only.
+        """
+        draft = create_draft(request.data, request.user)
+        return self.created(draft, self.address(draft))
+
+    @extend_schema(summary="A round")
+    def retrieve(self, request: Request, round_id: int) -> Response:
+        return self.answer(self.round())
+
+    @extend_schema(summary="Replace the description of a draft", request=RoundSerializer, examples=[EXAMPLE])
+    def update(self, request: Request, round_id: int) -> Response:
+        return self.answer(edit_draft(self.round(), request.data, request.user))
+
+    @extend_schema(summary="Delete a draft", parameters=[DeleteQuery])
+    def destroy(self, request: Request, round_id: int) -> Response:
+        """Its judge runs are deleted with it if `judge_answers` is the number of their answers."""
+        delete_draft(self.round(), request.user, self.filtered_by(DeleteQuery)["judge_answers"])
+        return self.deleted()
+
+    @operation("Open a draft")
+    def open(self, request: Request, round_id: int) -> Response:
+        """Draws the samples, freezes the statements and lets annotators judge them."""
+        return self.changed(open_draft)
+
+    @operation("Pause a round")
+    def pause(self, request: Request, round_id: int) -> Response:
+        """No statements are assigned and no judgments accepted until the round is reopened."""
+        return self.changed(pause_round)
+
+    @operation("Reopen a paused or closed round")
+    def reopen(self, request: Request, round_id: int) -> Response:
+        return self.changed(reopen_round)
+
+    @operation("Close a round")
+    def close(self, request: Request, round_id: int) -> Response:
+        """Assigned statements are released. Statements without all their judgments stay incomplete."""
+        return self.changed(close_round)
+
+    @operation("Clone a round", responses={201: RoundDetailSerializer})
+    def clone(self, request: Request, round_id: int) -> Response:
+        """Creates a draft with the same description, a new name and the next seed."""
+        draft = clone_round(self.round(), request.user)
+        return self.created(draft, self.address(draft))
+
+    # instructions
+
+    @operation("Instructions for annotators", method="get", serializer_class=InstructionsSerializer, refuses=True)
+    def instructions(self, request: Request, round_id: int) -> Response:
         round = self.round()
         if round.status == Round.Status.DRAFT:
             frozen = freeze_round(round, request.user)
@@ -253,26 +323,64 @@ class RoundInstructions(RoundView):
             }
         )
 
-
-class RelationInstructionsInput(StrictSerializer):
-    instructions = serializers.CharField(
-        max_length=LONGEST_INSTRUCTIONS,
-        allow_blank=True,
-        trim_whitespace=False,
-        help_text="Markdown that names no LM and no setting; empty brings the usual text back.",
+    @operation(
+        "Edit the instructions of a relation",
+        "instructions/<int:pk>/",
+        method="put",
+        request=RelationInstructionsInput,
+        serializer_class=RelationInstructionsSerializer,
     )
-
-
-class RelationInstructions(RoundView):
-    serializer_class = RelationInstructionsSerializer
-
-    @extend_schema(summary="Word what annotators read about a relation", request=RelationInstructionsInput)
-    def put(self, request: Request, round_id: int, pk: int) -> Response:
-        """Of a draft only: what an open round says is frozen."""
-        draft = self.round(Action.WORK)
+    def relation_instructions(self, request: Request, round_id: int, pk: int) -> Response:
+        """Only in a draft: the instructions of an open round are frozen."""
+        draft = self.round()
         relation, usual = usual_instructions(draft, pk, request.user)
         save_instructions(draft, relation, self.sent(RelationInstructionsInput)["instructions"], request.user)
         draft.refresh_from_db()
         written = instructions_by_relation(draft)
         [entry] = relation_instructions([relation], {str(pk): written.get(pk, usual)})
         return self.answer(entry)
+
+    # plan and preview
+
+    def planned(self, round: Round) -> Response:
+        query = self.filtered_by(PlanQuery)
+        wish = Wish(query["half_width"], query["pay_per_hour"])
+        return self.answer(plan_round(round, query["accuracy"], by=self.request.user, wish=wish))
+
+    @operation("Plan a draft", method="get", parameters=[PlanQuery], serializer_class=RoundPlanSerializer, refuses=True)
+    def plan(self, request: Request, round_id: int) -> Response:
+        """Statements, judgments, hours and expected intervals if the draft is opened. Nothing is stored."""
+        round = self.round()
+        check_is_draft(round, "planned")
+        return self.planned(round)
+
+    @operation(
+        "Plan a description",
+        "plan/",
+        on_list=True,
+        parameters=[PlanQuery],
+        request=RoundSerializer,
+        examples=[EXAMPLE],
+        serializer_class=RoundPlanSerializer,
+    )
+    def plan_description(self, request: Request) -> Response:
+        """Plans a round without creating a draft. Requires the role of owner or researcher in any project."""
+        check_may_anywhere(request.user, Action.WORK)
+        return self.planned(round_from_spec(request.data))
+
+    @operation("Preview a draft", method="get", access=Action.WORK, serializer_class=PreviewSerializer, refuses=True)
+    def preview(self, request: Request, round_id: int) -> Response:
+        """The draft as annotators will see it."""
+        draft = self.round()
+        check_is_draft(draft, "previewed")
+        frozen = freeze_round(draft, request.user)
+        return self.answer(
+            {
+                "layout": draft.layout,
+                "instructions": draft.instructions or DEFAULT_INSTRUCTIONS,
+                "consent": draft.consent,
+                "statements": frozen.tasks[: draft.batch_size],
+                "training": frozen.training,
+                "relations": relation_instructions(frozen.relations, frozen.relation_instructions),
+            }
+        )

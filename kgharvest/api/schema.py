@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRespo
 from rest_framework import serializers
 
 from kgharvest.api.idempotency import HEADER, LONGEST_KEY
-from kgharvest.api.views import ApiView, ListView
+from kgharvest.api.views import ApiView, ApiViewSet, PagedList
 from kgharvest.http import refusal
 
 
@@ -78,8 +78,12 @@ class ApiSchema(AutoSchema):
             return []
         if self.method == "POST":
             return [KEY] if self.view.is_keyed else []
-        has_filters = isinstance(self.view, ListView) and self.method == "GET" and self.view.filters().fields
-        return [self.view.filters] if has_filters else []
+        is_list = isinstance(self.view, PagedList) and self.method == "GET" and self._is_list_view()
+        return [self.view.filters] if is_list and self.view.filters().fields else []
+
+    def get_request_serializer(self) -> Any:
+        """Return None for viewsets: `extend_schema` names what an operation reads."""
+        return None if isinstance(self.view, ApiViewSet) else super().get_request_serializer()
 
     def get_filter_backends(self) -> list[Any]:
         return []

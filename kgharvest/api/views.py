@@ -1,6 +1,6 @@
-"""The base of the API's views: who may ask, how often, how lists are paged and creating requests are answered once.
+"""Base classes of the API's views and viewsets: permissions, rate limits, paginated lists and idempotent requests.
 
-A view is a thin door: its rows come from `visible_to`, its writes go through a service, errors are raised.
+A view holds no rules: its rows come from `visible_to`, its writes go through a service, errors are raised.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
+from django.urls import URLPattern, reverse
+from drf_spectacular.utils import extend_schema
 from rest_framework import generics, mixins, renderers, serializers, status
+from rest_framework.decorators import action
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.routers import DynamicRoute, Route, SimpleRouter
+from rest_framework.viewsets import ViewSetMixin
 
-from kgharvest.access import IsResearcher
+from kgharvest.access import Action, IsResearcher, check_may
 from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.idempotency import Prepared, answer_once
 from kgharvest.api.input import Filters, JsonParser, QueryFilters, checked_filters
@@ -97,14 +102,19 @@ class ApiView(generics.GenericAPIView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class ListView(mixins.ListModelMixin, ApiView):
-    """A list in pages. filters: what narrows it; order: columns that together are unique, all with a minus or none."""
+class PagedList(mixins.ListModelMixin):
+    """A list in pages.
+
+    filters: the query parameters that narrow it. order: columns that together are unique; all or none are descending.
+    """
 
     filter_backends = (QueryFilters,)
     pagination_class = CursorPagination
     filters: type[Filters] = Filters
     order: tuple[str, ...] = ("-pk",)
 
+
+class ListView(PagedList, ApiView):
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self.list(request, *args, **kwargs)
 
@@ -114,6 +124,113 @@ class DetailView(ApiView):
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self.answer(self.row(self.get_queryset()))
+
+
+# -- viewsets ----------------------------------------------------------------------------------------------------------
+
+
+class ApiViewSet(ViewSetMixin, ApiView):
+    """The operations on one resource; `routes` derives their addresses. `operation` can override each attribute.
+
+    access: the Action that the caller's role must allow. By default VIEW for GET and WORK for other methods.
+    entry_serializer_class: serializer of `list`, if it differs from `serializer_class`.
+    once: whether POST runs in a transaction and honors idempotency keys. False for operations on other systems.
+    """
+
+    access: Action | None = None
+    entry_serializer_class: type[serializers.Serializer] | None = None
+    once = True
+    lookup_value_converter = "int"
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if request.method == "POST" and self.once and self.is_keyed:
+            post = self.post
+            self.post = lambda *args, **kwargs: answer_once(request, lambda _: post(*args, **kwargs), lambda: None)
+
+    def get_serializer_class(self) -> type[serializers.Serializer]:
+        return (self.action == "list" and self.entry_serializer_class) or self.serializer_class
+
+    def permitted(self, row: Any) -> Any:
+        """Return `row`, of a project that the caller sees, if the caller may do the operation. Raises NotAllowed."""
+        needed = self.access or (Action.VIEW if self.request.method in SAFE_METHODS else Action.WORK)
+        if needed != Action.VIEW:
+            check_may(self.request.user, needed, row.project)
+        return row
+
+    def named(self) -> Any:
+        """Return the row of `get_queryset` that the address names. Raises Http404."""
+        lookup = self.kwargs[self.lookup_url_kwarg or self.lookup_field]
+        return get_object_or_404(self.get_queryset(), **{self.lookup_field: lookup})
+
+    def get_object(self) -> Any:
+        """Return the row that the address names. Raises Http404, NotAllowed."""
+        return self.permitted(self.named())
+
+    def address(self, row: Any) -> str:
+        """Return the path of a row of this resource."""
+        lookup = {self.lookup_url_kwarg or self.lookup_field: getattr(row, self.lookup_field)}
+        return reverse(f"{self.request.resolver_match.namespace}:{self.basename}", kwargs=self.kwargs | lookup)
+
+    def changed(self, change: Callable[..., Any], *args: Any) -> Response:
+        """Call `change`, a function of a service, with the row that the address names. Answer the row."""
+        row = self.get_object()
+        change(row, *args, by=self.request.user)
+        row.refresh_from_db()
+        return self.answer(row)
+
+
+class RetrieveMixin:
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self.answer(self.get_object())
+
+
+IN_THE_DESCRIPTION = ("request", "responses", "parameters", "examples")
+
+
+def operation(summary: str, path: str = "", *, method: str = "post", on_list: bool = False, **options: Any):
+    """Declare an operation of a viewset other than list, create, retrieve, update and destroy.
+
+    path: below the row's address, or the list's with `on_list`; by default the method's name and a slash.
+    options: those of `extend_schema`, and attributes of the viewset.
+    """
+
+    def declared(handler: Callable[..., Any]) -> Callable[..., Any]:
+        name = handler.__name__
+        described = {option: options.pop(option) for option in IN_THE_DESCRIPTION if option in options}
+        declare = action(
+            [method], detail=not on_list, url_path=path or f"{name.replace('_', '-')}/", url_name=name, **options
+        )
+        return extend_schema(summary=summary, **described)(declare(handler))
+
+    return declared
+
+
+class ApiRouter(SimpleRouter):
+    """Addresses below /api/v1/, named `NAMEs` (list), `NAME` (one row) and `NAME_OPERATION`."""
+
+    routes = [
+        Route("api/v1/{prefix}/", {"get": "list", "post": "create"}, "{basename}s", False, {}),
+        DynamicRoute("api/v1/{prefix}/{url_path}", "{basename}_{url_name}", False, {}),
+        Route(
+            "api/v1/{prefix}/{lookup}/",
+            {"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"},
+            "{basename}",
+            True,
+            {},
+        ),
+        DynamicRoute("api/v1/{prefix}/{lookup}/{url_path}", "{basename}_{url_name}", True, {}),
+    ]
+
+
+def routes(prefix: str, viewset: type[ApiViewSet], name: str) -> list[URLPattern]:
+    """Return the URL patterns of a viewset. prefix: below /api/v1/. name: of a row's address, such as `api_round`."""
+    router = ApiRouter(use_regex_path=False)
+    router.register(prefix, viewset, name)
+    return router.urls
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
 
 
 class AnyRenderer(renderers.BaseRenderer):
