@@ -16,7 +16,6 @@ from annotation.judging.views import in_json_or_as_page
 from annotation.monitoring import api as monitoring_api
 from annotation.monitoring import views as monitoring_views
 from annotation.quality import api as quality_api
-from annotation.quality import task_api
 from annotation.quality import views as quality_views
 from annotation.quality.exclusion import reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator
@@ -206,10 +205,14 @@ urlpatterns = [
     path("judge/<int:round_id>/done/", panel_participant_views.panel_done, name="panel_done"),
     # the API
     *routes("rounds", rounds_api.RoundViewSet, "api_round"),
+    *routes("rounds", quality_api.RoundQualityViewSet, "api_round"),
+    *routes("rounds/<int:round_id>/events", quality_api.EventViewSet, "api_event"),
+    *routes("rounds/<int:round_id>/annotators", quality_api.AnnotatorViewSet, "api_annotator"),
+    *routes("rounds/<int:round_id>/tasks", quality_api.TaskViewSet, "api_task"),
+    *routes("rounds/<int:round_id>/adjudication", quality_api.AdjudicationQueueViewSet, "api_queued_task"),
     path("api/v1/rounds/import/", exchange_api.JudgmentImport.as_view(), name="api_import"),
     path("api/v1/rounds/<int:round_id>/assigned/", monitoring_api.RoundAssigned.as_view(), name="api_round_assigned"),
     path("api/v1/rounds/<int:round_id>/release/", monitoring_api.RoundRelease.as_view(), name="api_round_release"),
-    path("api/v1/rounds/<int:round_id>/progress/", quality_api.RoundProgress.as_view(), name="api_round_progress"),
     path("api/v1/rounds/<int:round_id>/invites/", recruiting_api.InviteList.as_view(), name="api_invites"),
     path("api/v1/rounds/<int:round_id>/invites/<int:pk>/", recruiting_api.InviteDetail.as_view(), name="api_invite"),
     path("api/v1/rounds/<int:round_id>/panels/", panels_api.PanelList.as_view(), name="api_panels"),
@@ -240,18 +243,6 @@ urlpatterns = [
             ("commands/<int:pk>/settle/", pay_api.CommandSettle, "_command_settle"),
         )
     ),
-    path("api/v1/rounds/<int:round_id>/tasks/", task_api.TaskList.as_view(), name="api_tasks"),
-    path("api/v1/rounds/<int:round_id>/tasks/<int:pk>/", task_api.TaskDetail.as_view(), name="api_task"),
-    path(
-        "api/v1/rounds/<int:round_id>/tasks/<int:pk>/adjudications/",
-        task_api.TaskAdjudications.as_view(),
-        name="api_adjudications",
-    ),
-    path(
-        "api/v1/rounds/<int:round_id>/adjudication/",
-        task_api.AdjudicationQueue.as_view(),
-        name="api_adjudication_queue",
-    ),
     path("api/v1/rounds/<int:round_id>/judgments/", exchange_api.JudgmentList.as_view(), name="api_judgments"),
     path(
         "api/v1/rounds/<int:round_id>/judgments.<slug:file_format>",
@@ -267,20 +258,6 @@ urlpatterns = [
         "api/v1/rounds/<int:round_id>/panels/<slug:name>/reconciliation/",
         prolific_api.PanelReconciliation.as_view(),
         name="api_reconciliation",
-    ),
-    path("api/v1/rounds/<int:round_id>/limits/", quality_api.RoundLimits.as_view(), name="api_round_limits"),
-    path("api/v1/rounds/<int:round_id>/events/", quality_api.EventList.as_view(), name="api_round_events"),
-    path("api/v1/rounds/<int:round_id>/annotators/", quality_api.AnnotatorList.as_view(), name="api_annotators"),
-    *(
-        path(f"api/v1/rounds/<int:round_id>/annotators/<slug:code>/{rest}", view.as_view(), name=f"api_annotator{name}")
-        for rest, view, name in (
-            ("", quality_api.AnnotatorDetail, ""),
-            ("pause/", quality_api.AnnotatorPause, "_pause"),
-            ("resume/", quality_api.AnnotatorResume, "_resume"),
-            ("withdraw/", quality_api.AnnotatorWithdraw, "_withdraw"),
-            ("erase/", quality_api.AnnotatorErase, "_erase"),
-            ("exclusion/", quality_api.AnnotatorExclusion, "_exclusion"),
-        )
     ),
     path("api/v1/rounds/<int:round_id>/judge-runs/", judges_api.JudgeRunList.as_view(), name="api_judge_runs"),
     *(

@@ -1,32 +1,45 @@
-"""How a round goes, in the API: its progress, its annotators with their profiles, limits, exclusions, events."""
+"""Quality of a round in the API: progress, annotators, exclusion, limits, events, statements and adjudication."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.models import Annotator, Exclusion, Limits, RoundEvent
+from annotation.models import (
+    Adjudication,
+    Annotator,
+    Draw,
+    Exclusion,
+    Judgment,
+    JudgmentTask,
+    Label,
+    Limits,
+    RoundEvent,
+    StatementReport,
+)
 from annotation.monitoring.cells import round_cells
 from annotation.monitoring.progress import OUTCOMES, progress
+from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
+from annotation.quality.statement_list import MARKS, with_evidence
 from annotation.recruiting.erasure import erase_annotator
 from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
-from annotation.rounds.api import RoundView
+from annotation.rounds.api import RoundOperations, RoundPartViewSet
 from annotation.rounds.serializers import LimitsSerializer
 from kgharvest.access import Action
-from kgharvest.api.input import Filters, StrictSerializer
-from kgharvest.api.views import ListView
+from kgharvest.api.input import Filters, IdField, StrictSerializer
+from kgharvest.api.views import PagedList, RetrieveMixin, operation
 
 # -- progress ----------------------------------------------------------------------------------------------------------
 
@@ -78,15 +91,6 @@ class ProgressSerializer(OutcomesSerializer):
     cells = CellProgressSerializer(many=True)
 
 
-class RoundProgress(RoundView):
-    serializer_class = ProgressSerializer
-
-    @extend_schema(summary="How far a round is")
-    def get(self, request: Request, round_id: int) -> Response:
-        round, now = self.round(), timezone.now()
-        return self.answer(progress(round, now) | {"cells": round_cells(round, now).content})
-
-
 # -- profiles ----------------------------------------------------------------------------------------------------------
 
 
@@ -134,24 +138,6 @@ class AnnotatorFilters(Filters):
     status = serializers.ChoiceField(Annotator.Status.choices, required=False)
 
 
-class AnnotatorList(RoundView, ListView):
-    """The annotators of a round, by code."""
-
-    serializer_class = AnnotatorSerializer
-    filters = AnnotatorFilters
-    order = ("code",)
-
-    def get_queryset(self) -> QuerySet:
-        return self.round().annotators.select_related("user", "invite", "round")
-
-    def paginate_queryset(self, queryset: QuerySet) -> Sequence[dict[str, Any]]:
-        """Return the statistics of the annotators of a page; a large round's may be as they were a while ago."""
-        now = timezone.now()
-        counted = {row["pk"]: row for row in annotator_statistics(self.round(), now).content}
-        page = super().paginate_queryset(queryset)
-        return [counted.get(annotator.pk) or statistics_of(annotator, now) for annotator in page]
-
-
 class ExclusionSerializer(serializers.ModelSerializer):
     """A decision that an annotator's judgments count no more, and perhaps a later one that they do again."""
 
@@ -164,72 +150,6 @@ class ExclusionSerializer(serializers.ModelSerializer):
             *("reason", "excluded_by", "excluded_at", "n_judgments"),
             *("reinstated_by", "reinstated_at", "n_counted_again", "n_left_out"),
         ]
-
-
-class AnnotatorDetailSerializer(AnnotatorSerializer):
-    exclusions = ExclusionSerializer(many=True)
-
-
-class AnnotatorView(RoundView):
-    serializer_class = AnnotatorDetailSerializer
-
-    def annotator(self, action: Action = Action.VIEW) -> Annotator:
-        """Return the annotator of the address, of a round in which the user may do `action`."""
-        annotators = self.round(action).annotators.select_related("round__project", "user", "invite")
-        return get_object_or_404(annotators, code=self.kwargs["code"])
-
-    def profile(self) -> Response:
-        annotator = self.annotator()
-        exclusions = annotator.exclusions.select_related("excluded_by", "reinstated_by")
-        return self.answer(statistics_of(annotator, timezone.now()) | {"exclusions": exclusions})
-
-
-class AnnotatorDetail(AnnotatorView):
-    @extend_schema(summary="An annotator")
-    def get(self, request: Request, round_id: int, code: str) -> Response:
-        return self.profile()
-
-
-class AnnotatorChange(AnnotatorView):
-    """change: the service's function, of the annotator and who changes them. action: what that is in the project."""
-
-    change: Callable[..., Any]
-    action = Action.WORK
-
-    @extend_schema(request=None)
-    def post(self, request: Request, round_id: int, code: str) -> Response:
-        def change() -> Response:
-            type(self).change(self.annotator(self.action), by=request.user)
-            return self.profile()
-
-        return self.once(change)
-
-
-@extend_schema(summary="Pause an annotator")
-class AnnotatorPause(AnnotatorChange):
-    """Nothing more is handed out to them; what they hold is still taken."""
-
-    change = pause_annotator
-
-
-@extend_schema(summary="Let a paused annotator go on")
-class AnnotatorResume(AnnotatorChange):
-    change = resume_annotator
-
-
-@extend_schema(summary="Forget who an annotator is")
-class AnnotatorErase(AnnotatorChange):
-    """Account, name and invite are forgotten; code and judgments stay. This cannot be undone; owners do it."""
-
-    change = erase_annotator
-    action = Action.MANAGE
-
-
-@extend_schema(summary="Withdraw an annotator who asked for it")
-class AnnotatorWithdraw(AnnotatorChange):
-    """What they judged is kept or taken out, as the round said beside its consent; who they are is forgotten."""
-
-    change = withdraw_annotator
 
 
 # -- exclusion ---------------------------------------------------------------------------------------------------------
@@ -281,34 +201,81 @@ class ExclusionInput(StrictSerializer):
     reason = serializers.CharField(max_length=1000, help_text="Kept with the decision; the annotator does not see it.")
 
 
-class AnnotatorExclusion(AnnotatorView):
-    serializer_class = ExclusionSerializer
+class AnnotatorDetailSerializer(AnnotatorSerializer):
+    exclusions = ExclusionSerializer(many=True)
 
-    @extend_schema(summary="What excluding an annotator would change", responses=ExclusionEffectSerializer)
-    def get(self, request: Request, round_id: int, code: str) -> Response:
-        return Response(ExclusionEffectSerializer(exclusion_effect(self.annotator(Action.WORK))).data)
+    def to_representation(self, annotator: Annotator) -> dict[str, Any]:
+        exclusions = annotator.exclusions.select_related("excluded_by", "reinstated_by")
+        profile = statistics_of(annotator, timezone.now()) | {"exclusions": exclusions}
+        return super().to_representation(profile)
+
+
+class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
+    """The annotators of a round, by code."""
+
+    serializer_class = AnnotatorDetailSerializer
+    entry_serializer_class = AnnotatorSerializer
+    filters = AnnotatorFilters
+    order = ("code",)
+    lookup_field = "code"
+    lookup_value_converter = "slug"
+
+    def get_queryset(self) -> QuerySet:
+        return self.round().annotators.select_related("round__project", "user", "invite")
+
+    def paginate_queryset(self, queryset: QuerySet) -> Sequence[dict[str, Any]]:
+        """Return the statistics of the annotators on a page. Those of a large round can be some minutes old."""
+        now = timezone.now()
+        counted = {row["pk"]: row for row in annotator_statistics(self.round(), now).content}
+        page = super().paginate_queryset(queryset)
+        return [counted.get(annotator.pk) or statistics_of(annotator, now) for annotator in page]
+
+    @operation("Pause an annotator")
+    def pause(self, request: Request, round_id: int, code: str) -> Response:
+        """No more statements are assigned; answers to assigned statements are still accepted."""
+        return self.changed(pause_annotator)
+
+    @operation("Resume a paused annotator")
+    def resume(self, request: Request, round_id: int, code: str) -> Response:
+        return self.changed(resume_annotator)
+
+    @operation("Erase an annotator's identity", access=Action.MANAGE)
+    def erase(self, request: Request, round_id: int, code: str) -> Response:
+        """Account, name and invite are erased; code and judgments stay. Only owners can do it. Cannot be undone."""
+        return self.changed(erase_annotator)
+
+    @operation("Withdraw an annotator on request")
+    def withdraw(self, request: Request, round_id: int, code: str) -> Response:
+        """The judgments are kept or removed, as the round's consent said; the annotator's identity is erased."""
+        return self.changed(withdraw_annotator)
+
+    @operation(
+        "Effect of excluding an annotator",
+        method="get",
+        responses=ExclusionEffectSerializer,
+        access=Action.WORK,
+        serializer_class=ExclusionSerializer,
+    )
+    def exclusion(self, request: Request, round_id: int, code: str) -> Response:
+        return Response(ExclusionEffectSerializer(exclusion_effect(self.get_object())).data)
 
     @extend_schema(
         summary="Exclude an annotator",
         request=ExclusionInput,
         examples=[OpenApiExample("A reason", {"reason": "Answered without reading."}, request_only=True)],
     )
-    def post(self, request: Request, round_id: int, code: str) -> Response:
-        """Their judgments count no more, and the statements want others instead. It can be taken back."""
-
-        def exclude() -> Response:
-            annotator = self.annotator(Action.WORK)
-            reason = self.sent(ExclusionInput)["reason"]
-            return self.answer(
-                exclude_annotator(annotator, reason, by=request.user, effect=exclusion_effect(annotator))
-            )
-
-        return self.once(exclude)
+    @exclusion.mapping.post
+    def exclude(self, request: Request, round_id: int, code: str) -> Response:
+        """The judgments no longer count, and other annotators judge the statements instead. Can be undone."""
+        annotator = self.get_object()
+        reason = self.sent(ExclusionInput)["reason"]
+        return self.answer(exclude_annotator(annotator, reason, by=request.user, effect=exclusion_effect(annotator)))
 
     @extend_schema(summary="Reinstate an annotator", responses={200: ExclusionSerializer})
-    def delete(self, request: Request, round_id: int, code: str) -> Response:
-        """Their judgments count again wherever nobody took their place."""
-        exclusion = reinstate_annotator(self.annotator(Action.WORK), by=request.user)
+    @exclusion.mapping.delete
+    def reinstate(self, request: Request, round_id: int, code: str) -> Response:
+        """The judgments count again unless another annotator's judgment replaced them."""
+        exclusion = reinstate_annotator(self.get_object(), by=request.user)
         exclusion.refresh_from_db()
         return self.answer(exclusion)
 
@@ -316,19 +283,22 @@ class AnnotatorExclusion(AnnotatorView):
 # -- limits and events -------------------------------------------------------------------------------------------------
 
 
-class RoundLimits(RoundView):
-    """When an annotator of the round is paused for somebody to look; null: no such limit."""
+class RoundQualityViewSet(RoundOperations):
+    @operation("Progress of a round", method="get", serializer_class=ProgressSerializer)
+    def progress(self, request: Request, round_id: int) -> Response:
+        round, now = self.round(), timezone.now()
+        return self.answer(progress(round, now) | {"cells": round_cells(round, now).content})
 
-    serializer_class = LimitsSerializer
-
-    @extend_schema(summary="The limits of a round")
-    def get(self, request: Request, round_id: int) -> Response:
+    @operation("Limits of a round", method="get", serializer_class=LimitsSerializer)
+    def limits(self, request: Request, round_id: int) -> Response:
+        """An annotator who exceeds a limit is paused. Null: no such limit."""
         return self.answer(Limits.objects.filter(round=self.round()).first() or Limits())
 
-    @extend_schema(summary="Set the limits of a round")
-    def put(self, request: Request, round_id: int) -> Response:
-        """What is left out is as usual. They hold from everybody's next judgments on."""
-        round = self.round(Action.WORK)
+    @extend_schema(summary="Set the limits of a round", request=LimitsSerializer)
+    @limits.mapping.put
+    def set_limits(self, request: Request, round_id: int) -> Response:
+        """Missing limits get their defaults. The limits apply from each annotator's next judgment."""
+        round = self.round()
         return self.answer(set_limits(round, by=request.user, **self.sent(LimitsSerializer)))
 
 
@@ -350,11 +320,194 @@ class EventFilters(Filters):
     annotator = serializers.SlugField(source="annotator__code", required=False)
 
 
-class EventList(RoundView, ListView):
-    """What happened in a round, the last first."""
+class EventViewSet(PagedList, RoundPartViewSet):
+    """The events of a round, newest first."""
 
     serializer_class = EventSerializer
     filters = EventFilters
 
     def get_queryset(self) -> QuerySet:
         return self.round().events.select_related("by", "annotator")
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+class LabelGivenSerializer(serializers.ModelSerializer):
+    annotator = serializers.CharField(source="annotator.code")
+
+    class Meta:
+        model = Judgment
+        fields = ["annotator", "label", "is_counted", "is_excluded", "seconds", "comment", "judged_at"]
+
+
+class StatementReportSerializer(serializers.ModelSerializer):
+    annotator = serializers.CharField(source="annotator.code")
+
+    class Meta:
+        model = StatementReport
+        fields = ["annotator", "reason", "comment", "reported_at"]
+
+
+class AdjudicationSerializer(serializers.ModelSerializer):
+    """What an expert says; it stands beside the verdict, never in its place. is_blind: the labels were out of sight."""
+
+    by = serializers.CharField(source="by.username", allow_null=True)
+
+    class Meta:
+        model = Adjudication
+        fields = ["client_uuid", "label", "comment", "is_blind", "by", "at"]
+
+
+class TaskEntrySerializer(serializers.ModelSerializer):
+    """A statement with what annotators said last, what they reported, and what an expert says."""
+
+    relation = serializers.CharField(source="knowledge_tuple.relation.path")
+    entities = serializers.ListField(child=serializers.CharField())
+    outcome = serializers.SerializerMethodField()
+    labels = LabelGivenSerializer(many=True, source="current_judgments")
+    reports = StatementReportSerializer(many=True, source="reported")
+    adjudications = AdjudicationSerializer(many=True, source="current_adjudications", help_text="One, or none.")
+
+    class Meta:
+        model = JudgmentTask
+        fields = [
+            *("id", "position", "statement", "relation", "entities", "knowledge_tuple", "is_gold", "gold_label"),
+            *("outcome", "n_wanted", "n_judgments", "n_true", "n_false", "n_unjudgeable"),
+            *("labels", "reports", "adjudications"),
+        ]
+
+    @extend_schema_field(serializers.ChoiceField(OUTCOMES))
+    def get_outcome(self, task: JudgmentTask) -> str:
+        return task.verdict or "incomplete"
+
+
+class TaskFilters(Filters):
+    """Gold is listed where `is_gold` asks for it, and only then."""
+
+    relation = IdField(required=False, help_text="Id of a relation.")
+    outcome = serializers.ChoiceField(OUTCOMES, required=False)
+    disagreement = serializers.BooleanField(default=False, help_text="Only where judgments are not all alike.")
+    mark = serializers.ChoiceField(list(MARKS), required=False, help_text="By annotators, or by an expert.")
+    is_gold = serializers.BooleanField(default=False)
+
+    def narrow(self, rows: QuerySet) -> QuerySet:
+        wanted = self.validated_data
+        rows = rows.filter(is_gold=wanted["is_gold"])
+        if "relation" in wanted:
+            rows = rows.filter(knowledge_tuple__relation=wanted["relation"])
+        if "outcome" in wanted:
+            rows = rows.filter(verdict="" if wanted["outcome"] == "incomplete" else wanted["outcome"])
+        if wanted["disagreement"]:
+            rows = rows.with_disagreement()
+        if "mark" in wanted:
+            marks = MARKS[wanted["mark"]](self.context["view"].round())
+            rows = rows.filter(Exists(marks.filter(task=OuterRef("pk"))))
+        return rows
+
+
+class TaskDrawSerializer(serializers.ModelSerializer):
+    """Of which cell's sample the statement is. model, rank, score: null where judgments were imported without them."""
+
+    relation = serializers.CharField(source="stratum.relation.path")
+    model = serializers.CharField(source="stratum.language_model.name", allow_null=True)
+    setting = serializers.CharField(source="stratum.setting", allow_blank=True)
+    job = serializers.IntegerField(source="stratum.job_id", allow_null=True)
+    rank = serializers.IntegerField(source="harvested_tuple.rank", allow_null=True)
+    score = serializers.FloatField(
+        source="harvested_tuple.own_score", allow_null=True, help_text="Null where the harvest has no scores."
+    )
+
+    class Meta:
+        model = Draw
+        fields = ["relation", "model", "setting", "job", "rank", "score", "inclusion_probability"]
+
+
+class TaskDetailSerializer(TaskEntrySerializer):
+    draws = TaskDrawSerializer(many=True, source="all_draws")
+    superseded = LabelGivenSerializer(many=True, help_text="What annotators said before they changed their mind.")
+
+    class Meta(TaskEntrySerializer.Meta):
+        fields = [*TaskEntrySerializer.Meta.fields, "draws", "superseded"]
+
+
+# -- adjudication ------------------------------------------------------------------------------------------------------
+
+
+class QueuedTaskSerializer(serializers.ModelSerializer):
+    """A statement that waits for an expert, without what annotators said."""
+
+    relation = serializers.CharField(source="knowledge_tuple.relation.path")
+    entities = serializers.ListField(child=serializers.CharField())
+
+    class Meta:
+        model = JudgmentTask
+        fields = ["id", "position", "statement", "relation", "entities"]
+
+
+class QueueFilters(Filters):
+    queue = serializers.ChoiceField(
+        list(QUEUES), default="undecided", help_text="Without a majority, or all on which annotators disagree."
+    )
+
+    def narrow(self, rows: QuerySet) -> QuerySet:
+        return rows
+
+
+class AdjudicationInput(StrictSerializer):
+    label = serializers.ChoiceField(Label.choices)
+    client_uuid = serializers.UUIDField(help_text="Made with the answer; sent again it counts once.")
+    comment = serializers.CharField(max_length=LONGEST_REMARK, allow_blank=True, default="")
+    is_blind = serializers.BooleanField(default=True, help_text="Whether the annotators' labels were out of sight.")
+
+
+class TaskViewSet(PagedList, RoundPartViewSet):
+    """The statements of a round, in its order."""
+
+    serializer_class = TaskDetailSerializer
+    entry_serializer_class = TaskEntrySerializer
+    filters = TaskFilters
+    order = ("position",)
+
+    def get_queryset(self) -> QuerySet:
+        return with_evidence(self.round().tasks.all())
+
+    @extend_schema(summary="A statement")
+    def retrieve(self, request: Request, round_id: int, pk: int) -> Response:
+        task = self.get_object()
+        draws = task.draws.select_related("stratum__relation__relation_set", "stratum__language_model")
+        task.all_draws = draws.select_related("harvested_tuple__job").order_by("stratum")
+        task.superseded = task.judgments.exclude(superseded_by=None).select_related("annotator")
+        return self.answer(task)
+
+    @operation(
+        "Adjudicate a statement",
+        request=AdjudicationInput,
+        responses={201: AdjudicationSerializer},
+        examples=[
+            OpenApiExample(
+                "A label",
+                {"label": "false", "client_uuid": "7f3c1a52-6d0e-4a9b-9c55-0d6f2d1f8e21", "comment": "Outdated."},
+                request_only=True,
+            )
+        ],
+        access=Action.ADJUDICATE,
+        serializer_class=AdjudicationSerializer,
+    )
+    def adjudications(self, request: Request, round_id: int, pk: int) -> Response:
+        """A later adjudication replaces an earlier one, also by another expert."""
+        task = get_object_or_404(self.round().tasks.without_gold(), pk=pk)
+        return self.created(adjudicate(task, by=request.user, **self.sent(AdjudicationInput)))
+
+
+class AdjudicationQueueViewSet(PagedList, RoundPartViewSet):
+    """The statements of a round that wait for an expert, in its order."""
+
+    access = Action.ADJUDICATE
+    serializer_class = QueuedTaskSerializer
+    filters = QueueFilters
+    order = ("position",)
+
+    def get_queryset(self) -> QuerySet:
+        queue = self.request.query_params.get("queue", "undecided")
+        return adjudication_queue(self.round(), queue).select_related("knowledge_tuple__relation__relation_set")
