@@ -208,72 +208,22 @@ urlpatterns = [
     *routes("rounds", quality_api.RoundQualityViewSet, "api_round"),
     *routes("rounds/<int:round_id>/events", quality_api.EventViewSet, "api_event"),
     *routes("rounds/<int:round_id>/annotators", quality_api.AnnotatorViewSet, "api_annotator"),
+    *routes("rounds/<int:round_id>/panels", panels_api.PanelViewSet, "api_panel"),
+    *routes("rounds/<int:round_id>/panels/<slug:name>/participants", panels_api.ParticipantViewSet, "api_participant"),
+    *routes("rounds/<int:round_id>/panels", pay_api.PayViewSet, "api_panel"),
+    *routes("rounds/<int:round_id>/panels/<slug:name>/pay/entries", pay_api.PayEntryViewSet, "api_pay_entry"),
+    *routes("rounds/<int:round_id>/panels/<slug:name>/pay/commands", pay_api.CommandViewSet, "api_pay_command"),
+    *routes("rounds/<int:round_id>/panels", prolific_api.ReconciliationViewSet, "api_panel"),
+    *routes("rounds", monitoring_api.MonitoringViewSet, "api_round"),
+    *routes("rounds", exchange_api.ExchangeViewSet, "api_round"),
+    *routes("rounds", questionnaire_api.QuestionnaireViewSet, "api_round"),
+    *routes("rounds/<int:round_id>/judgments", exchange_api.JudgmentViewSet, "api_judgment"),
+    *routes("rounds/<int:round_id>/invites", recruiting_api.InviteViewSet, "api_invite"),
+    *routes("rounds/<int:round_id>/judge-runs", judges_api.RoundJudgeRunViewSet, "api_round_judge_run"),
+    *routes("judge-runs", judges_api.JudgeRunViewSet, "api_judge_run"),
+    *routes("judge-runs/<int:pk>/answers", judges_api.JudgeAnswerViewSet, "api_judge_answer"),
     *routes("rounds/<int:round_id>/tasks", quality_api.TaskViewSet, "api_task"),
     *routes("rounds/<int:round_id>/adjudication", quality_api.AdjudicationQueueViewSet, "api_queued_task"),
-    path("api/v1/rounds/import/", exchange_api.JudgmentImport.as_view(), name="api_import"),
-    path("api/v1/rounds/<int:round_id>/assigned/", monitoring_api.RoundAssigned.as_view(), name="api_round_assigned"),
-    path("api/v1/rounds/<int:round_id>/release/", monitoring_api.RoundRelease.as_view(), name="api_round_release"),
-    path("api/v1/rounds/<int:round_id>/invites/", recruiting_api.InviteList.as_view(), name="api_invites"),
-    path("api/v1/rounds/<int:round_id>/invites/<int:pk>/", recruiting_api.InviteDetail.as_view(), name="api_invite"),
-    path("api/v1/rounds/<int:round_id>/panels/", panels_api.PanelList.as_view(), name="api_panels"),
-    *(
-        path(f"api/v1/rounds/<int:round_id>/panels/<slug:name>/{rest}", view.as_view(), name=f"api_panel{name}")
-        for rest, view, name in (
-            ("", panels_api.PanelDetail, ""),
-            ("cost/", panels_api.PanelCost, "_cost"),
-            ("publish/", panels_api.PanelPublish, "_publish"),
-            ("pause/", panels_api.PanelPause, "_pause"),
-            ("resume/", panels_api.PanelResume, "_resume"),
-            ("stop/", panels_api.PanelStop, "_stop"),
-            ("participants/", panels_api.PanelParticipants, "_participants"),
-        )
-    ),
-    *(
-        path(f"api/v1/rounds/<int:round_id>/panels/<slug:name>/pay/{rest}", view.as_view(), name=f"api_pay{name}")
-        for rest, view, name in (
-            ("", pay_api.PanelPay, ""),
-            ("floor/", pay_api.PanelFloor, "_floor"),
-            ("approve/", pay_api.PanelApproval, "_approve"),
-            ("bonuses/", pay_api.PanelBonuses, "_bonuses"),
-            ("bonuses/paid/", pay_api.BonusesPaid, "_bonuses_paid"),
-            ("entries/", pay_api.PayEntryList, "_entries"),
-            ("entries.csv", pay_api.PayEntryFile, "_entries_file"),
-            ("commands/", pay_api.CommandList, "_commands"),
-            ("commands/<int:pk>/resend/", pay_api.CommandResend, "_command_resend"),
-            ("commands/<int:pk>/settle/", pay_api.CommandSettle, "_command_settle"),
-        )
-    ),
-    path("api/v1/rounds/<int:round_id>/judgments/", exchange_api.JudgmentList.as_view(), name="api_judgments"),
-    path(
-        "api/v1/rounds/<int:round_id>/judgments.<slug:file_format>",
-        exchange_api.JudgmentFile.as_view(),
-        name="api_judgments_file",
-    ),
-    path(
-        "api/v1/rounds/<int:round_id>/questionnaire/",
-        questionnaire_api.RoundQuestionnaire.as_view(),
-        name="api_round_questionnaire",
-    ),
-    path(
-        "api/v1/rounds/<int:round_id>/panels/<slug:name>/reconciliation/",
-        prolific_api.PanelReconciliation.as_view(),
-        name="api_reconciliation",
-    ),
-    path("api/v1/rounds/<int:round_id>/judge-runs/", judges_api.JudgeRunList.as_view(), name="api_judge_runs"),
-    *(
-        path(f"api/v1/rounds/<int:round_id>/judge-runs/{rest}/", view.as_view(), name=f"api_judge_run_{rest}")
-        for rest, view in (("estimate", judges_api.JudgeRunEstimate), ("import", judges_api.JudgeRunImport))
-    ),
-    *(
-        path(f"api/v1/judge-runs/<int:pk>/{rest}", view.as_view(), name=f"api_judge_{name}")
-        for rest, view, name in (
-            ("", judges_api.JudgeRunDetail, "run"),
-            ("cancel/", judges_api.JudgeRunCancel, "run_cancel"),
-            ("continue/", judges_api.JudgeRunContinue, "run_continue"),
-            ("answers/", judges_api.JudgeAnswerList, "answers"),
-            ("answers.<slug:file_format>", judges_api.JudgeAnswerFile, "answers_file"),
-        )
-    ),
     path("api/v1/gold/candidates/<int:pk>/", gold_api.GoldCandidates.as_view(), name="api_gold_candidates"),
     path("api/v1/gold/decisions/", gold_api.GoldDecisions.as_view(), name="api_gold_decisions"),
     path("api/v1/gold/decisions/<int:pk>/withdraw/", gold_api.GoldWithdrawal.as_view(), name="api_gold_withdraw"),

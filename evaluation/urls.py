@@ -21,6 +21,7 @@ from evaluation.scores import api as scores_api
 from evaluation.scores import views as scores_views
 from evaluation.sharing import api as sharing_api
 from evaluation.sharing import views as sharing_views
+from kgharvest.api.views import routes
 
 app_name = "evaluation"
 
@@ -75,14 +76,9 @@ urlpatterns = [
     path("reports/scores/<int:pk>/figure.json", scores_views.score_plot, name="score_plot"),
     path("reports/scores/<int:pk>/scores.<slug:file_format>", scores_views.score_file, name="score_file"),
     # the API
-    path("api/v1/rounds/<int:round_id>/rehearsal/", rehearsals_api.RoundRehearsal.as_view(), name="api_rehearsal"),
-    *(
-        path(f"api/v1/rounds/<int:round_id>/preregistrations/{rest}", view.as_view(), name=f"api_preregistration{name}")
-        for rest, view, name in (
-            ("", preregistration_api.PreregistrationList, "s"),
-            ("<int:pk>/", preregistration_api.PreregistrationDetail, ""),
-            ("<int:pk>/preregistration.<slug:file_format>", preregistration_api.PreregistrationFile, "_file"),
-        )
+    *routes("rounds", rehearsals_api.RehearsalViewSet, "api_round"),
+    *routes(
+        "rounds/<int:round_id>/preregistrations", preregistration_api.PreregistrationViewSet, "api_preregistration"
     ),
     path("api/v1/reports/", reports_api.ReportList.as_view(), name="api_reports"),
     path("api/v1/reports/<int:pk>/", reports_api.ReportDetail.as_view(), name="api_report"),

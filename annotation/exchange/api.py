@@ -11,7 +11,6 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
 from django.http import HttpResponse
 from django.urls import reverse
-from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
 from rest_framework import serializers
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
@@ -20,10 +19,12 @@ from rest_framework.response import Response
 from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
 from annotation.exchange.judgment_import import DUPLICATES, import_judgments
 from annotation.models import Adjudication, Judgment, Label
-from annotation.rounds.api import RoundView
+from annotation.rounds.api import RoundOperations, RoundPartViewSet
 from kgharvest.api.input import Filters, IdField, StrictSerializer
-from kgharvest.api.views import AnyRenderer, ApiView, ListView
+from kgharvest.api.views import PagedList, download, operation
 from kgharvest.tables.formats import FORMATS
+
+CONTENT_TYPES = {name: FORMATS[name].content_type for name in FILE_FORMATS}
 
 
 class JudgmentSerializer(serializers.ModelSerializer):
@@ -51,8 +52,8 @@ class JudgmentFilters(Filters):
     task = IdField(required=False)
 
 
-class JudgmentList(RoundView, ListView):
-    """The current judgments of a round, by statement. For all of them at once there are files."""
+class JudgmentViewSet(PagedList, RoundPartViewSet):
+    """The current judgments of a round, by statement. To get all of them at once, download the file."""
 
     serializer_class = JudgmentSerializer
     filters = JudgmentFilters
@@ -60,25 +61,12 @@ class JudgmentList(RoundView, ListView):
 
     def get_queryset(self) -> QuerySet:
         round = self.round()
-        ends = round.tasks.aggregate(first=Min("pk"), last=Max("pk"))  # of one stretch of the index of judgments
+        ends = round.tasks.aggregate(first=Min("pk"), last=Max("pk"))  # to read one range of the index of judgments
         current = Judgment.objects.current().not_withdrawn().filter(task__round=round)
         current = current.filter(task_id__gte=ends["first"] or 0, task_id__lte=ends["last"] or 0)
         adjudication = Adjudication.objects.current().filter(task=OuterRef("task")).values("label")
         related = current.select_related("annotator", "task__knowledge_tuple__relation")
         return related.annotate(adjudication=Subquery(adjudication))
-
-
-class JudgmentFile(RoundView):
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(
-        summary="The judgments of a round as a file",
-        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FILE_FORMATS))],
-        responses={(200, FORMATS[name].content_type.partition(";")[0]): OpenApiTypes.BINARY for name in FILE_FORMATS},
-    )
-    def get(self, request: Request, round_id: int, file_format: str) -> HttpResponse:
-        """A row for each annotator and statement, under codes instead of names; it comes while it is written."""
-        return judgments_file(self.round(), file_format)
 
 
 # -- import ------------------------------------------------------------------------------------------------------------
@@ -108,22 +96,26 @@ class ImportedSerializer(serializers.Serializer):
     n_duplicates = serializers.IntegerField()
 
 
-class JudgmentImport(ApiView):
-    serializer_class = ImportedSerializer
-    parser_classes = (MultiPartParser,)
+class ExchangeViewSet(RoundOperations):
+    @download("The judgments of a round as a file", "judgments.<slug:file_format>", CONTENT_TYPES)
+    def judgments_file(self, request: Request, round_id: int, file_format: str) -> HttpResponse:
+        """A row for each annotator and statement, with codes instead of names, streamed."""
+        return judgments_file(self.round(), file_format)
 
-    @extend_schema(
-        summary="Import judgments", request={"multipart/form-data": ImportInput}, responses={201: ImportedSerializer}
+    @operation(
+        "Import judgments",
+        "import/",
+        on_list=True,
+        request={"multipart/form-data": ImportInput},
+        responses={201: ImportedSerializer},
+        serializer_class=ImportedSerializer,
+        parser_classes=(MultiPartParser,),
     )
-    def post(self, request: Request) -> Response:
-        """All rows of the file or none: ImportRefused names each line that is wrong."""
-
-        def store() -> Response:
-            sent = self.sent(ImportInput)
-            summary = import_file(sent.pop("file"), sent.pop("round"), sent, request.user)
-            return self.created(summary, reverse("annotation:api_round", args=[summary.round.pk]))
-
-        return self.once(store)
+    def import_judgments(self, request: Request) -> Response:
+        """Imports all rows of the file or none. ImportRefused names each invalid line."""
+        sent = self.sent(ImportInput)
+        summary = import_file(sent.pop("file"), sent.pop("round"), sent, request.user)
+        return self.created(summary, reverse("annotation:api_round", args=[summary.round.pk]))
 
 
 def import_file(file: UploadedFile, round_name: str, options: dict[str, Any], by):

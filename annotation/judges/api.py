@@ -1,4 +1,4 @@
-"""Judge runs in the API: started, watched, continued, their answers in pages and files. Annotators get none of it."""
+"""Judge runs and their answers in the API. Annotators cannot see them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.urls import reverse
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiTypes, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiExample, OpenApiTypes, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
@@ -21,10 +21,9 @@ from annotation.judges.runs import continue_run, estimated_usage, queue_run, usa
 from annotation.judges.specs import JudgeSpecSerializer, spec_of
 from annotation.judges.views import answers_file
 from annotation.models import Label
-from annotation.rounds.api import RoundView
-from kgharvest.access import Action
+from annotation.rounds.api import RoundPartViewSet
 from kgharvest.api.input import Filters, IdField, StrictSerializer
-from kgharvest.api.views import AnyRenderer, ApiView, DetailView, ListView
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, download, operation
 from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 
@@ -37,6 +36,12 @@ SPEC = {
     "completion_price": 0.6,
     "budget": 1.5,
 }
+CONTENT_TYPES = {name: written.media_type for name, written in FORMATS.items()}
+EXAMPLE = OpenApiExample("A chat model", SPEC, request_only=True)
+
+
+def address_of(run: JudgeRun) -> str:
+    return reverse("annotation:api_judge_run", args=[run.pk])
 
 
 class UsageSerializer(serializers.Serializer):
@@ -109,96 +114,11 @@ class JudgeRunFilters(Filters):
     panel = serializers.SlugField(required=False, help_text="Runs that judge together.")
 
 
-class JudgeRunList(RoundView, ListView):
-    """The judge runs of a round, the newest first."""
-
-    serializer_class = JudgeRunEntrySerializer
-    filters = JudgeRunFilters
-
-    def get_queryset(self) -> QuerySet:
-        return self.round().judge_runs.for_list()
-
-    @extend_schema(
-        summary="Have a judge asked about a round's tuples",
-        request=JudgeSpecSerializer,
-        responses={202: JudgeRunSerializer},
-        examples=[OpenApiExample("A chat model", SPEC, request_only=True)],
-    )
-    def post(self, request: Request, round_id: int) -> Response:
-        """A worker asks; the body is the description of docs/judges.md, as `judge_tuples` reads it."""
-        self.serializer_class = JudgeRunSerializer
-
-        def queue() -> Response:
-            run = queue_run(self.round(Action.WORK), request.data, request.user)
-            return self.accepted(run, reverse("annotation:api_judge_run", args=[run.pk]))
-
-        return self.once(queue)
-
-
-class JudgeRunEstimate(RoundView):
-    serializer_class = UsageSerializer
-
-    @extend_schema(
-        summary="What a judge run would use",
-        request=JudgeSpecSerializer,
-        examples=[OpenApiExample("A chat model", SPEC, request_only=True)],
-    )
-    def post(self, request: Request, round_id: int) -> Response:
-        """Tokens and cost by the lengths of its prompts, one-word answers taken for granted. Nobody is asked."""
-        return self.answer(estimated_usage(self.round(Action.WORK), request.data, request.user))
-
-
 class AnswersInput(StrictSerializer):
     file = serializers.FileField(help_text="JSON lines of this project or of lm-eval, or a JSON log of inspect-ai.")
     name = serializers.SlugField(max_length=100, help_text="Of the run; the round has no other one of it.")
     model = serializers.CharField(max_length=500, required=False, help_text="The LM, if the file does not name it.")
     panel = serializers.SlugField(max_length=100, required=False)
-
-
-class JudgeRunImport(RoundView):
-    serializer_class = JudgeRunSerializer
-    parser_classes = (MultiPartParser,)
-
-    @extend_schema(
-        summary="Import answers of a judge",
-        request={"multipart/form-data": AnswersInput},
-        responses={201: JudgeRunSerializer},
-    )
-    def post(self, request: Request, round_id: int) -> Response:
-        """All answers of the file or none: ImportRefused names each line that is wrong."""
-
-        def store() -> Response:
-            round, sent = self.round(Action.WORK), self.sent(AnswersInput)
-            file = sent.pop("file")
-            run = import_answers(round, sent | {"kind": "file"}, file.read(), file.name, request.user)
-            return self.created(run, reverse("annotation:api_judge_run", args=[run.pk]))
-
-        return self.once(store)
-
-
-class JudgeRunView(ApiView):
-    def get_queryset(self) -> QuerySet:
-        return JudgeRun.objects.visible_to(self.request.user).for_list()
-
-
-class JudgeRunDetail(JudgeRunView, DetailView):
-    """A judge run, how far it is, what it has used and its labels so far."""
-
-    serializer_class = JudgeRunSerializer
-
-
-class JudgeRunCancel(JudgeRunView):
-    serializer_class = JudgeRunSerializer
-
-    @extend_schema(summary="Cancel a judge run", request=None)
-    def post(self, request: Request, pk: int) -> Response:
-        """What is answered stays; it may be continued."""
-
-        def cancel() -> Response:
-            ledger.cancel(self.row(self.get_queryset()), request.user)
-            return self.answer(self.row(self.get_queryset()))
-
-        return self.once(cancel)
 
 
 class JudgeRunLimits(StrictSerializer):
@@ -210,23 +130,88 @@ class JudgeRunLimits(StrictSerializer):
     )
 
 
-class JudgeRunContinue(JudgeRunView):
+class RoundJudgeRunViewSet(PagedList, RoundPartViewSet):
+    """The judge runs of a round, newest first."""
+
     serializer_class = JudgeRunSerializer
+    entry_serializer_class = JudgeRunEntrySerializer
+    filters = JudgeRunFilters
+
+    def get_queryset(self) -> QuerySet:
+        return self.round().judge_runs.for_list()
 
     @extend_schema(
-        summary="Continue a judge run",
+        summary="Start a judge run",
+        request=JudgeSpecSerializer,
+        responses={202: JudgeRunSerializer},
+        examples=[EXAMPLE],
+    )
+    def create(self, request: Request, round_id: int) -> Response:
+        """A worker asks the judge. The body is the description of docs/judges.md, as `judge_tuples` reads it."""
+        run = queue_run(self.round(), request.data, request.user)
+        return self.accepted(run, address_of(run))
+
+    @operation(
+        "Estimate a judge run",
+        on_list=True,
+        request=JudgeSpecSerializer,
+        examples=[EXAMPLE],
+        serializer_class=UsageSerializer,
+    )
+    def estimate(self, request: Request, round_id: int) -> Response:
+        """Tokens and cost, from the lengths of the prompts and assuming one-word answers. The judge is not asked."""
+        return self.answer(estimated_usage(self.round(), request.data, request.user))
+
+    @operation(
+        "Import answers of a judge",
+        "import/",
+        on_list=True,
+        request={"multipart/form-data": AnswersInput},
+        responses={201: JudgeRunSerializer},
+        parser_classes=(MultiPartParser,),
+    )
+    def import_answers(self, request: Request, round_id: int) -> Response:
+        """Imports all answers of the file or none. ImportRefused names each invalid line."""
+        round, sent = self.round(), self.sent(AnswersInput)
+        file = sent.pop("file")
+        run = import_answers(round, sent | {"kind": "file"}, file.read(), file.name, request.user)
+        return self.created(run, address_of(run))
+
+
+class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
+    """A judge run with its progress, usage and labels so far."""
+
+    serializer_class = JudgeRunSerializer
+
+    def get_queryset(self) -> QuerySet:
+        return JudgeRun.objects.visible_to(self.request.user).for_list()
+
+    @operation("Cancel a judge run")
+    def cancel(self, request: Request, pk: int) -> Response:
+        """Stored answers stay; the run can be continued."""
+        return self.changed(ledger.cancel)
+
+    @operation(
+        "Continue a judge run",
+        "continue/",
         request=JudgeRunLimits,
         responses={202: JudgeRunSerializer},
         examples=[OpenApiExample("With a larger budget", {"budget": 5}, request_only=True)],
     )
-    def post(self, request: Request, pk: int) -> Response:
-        """Of one that failed, was cancelled or is out of budget: what has no answer yet is asked."""
+    def resume(self, request: Request, pk: int) -> Response:
+        """Asks about the tuples without an answer, in a run that failed, was cancelled or is out of budget."""
+        run = continue_run(self.get_object(), self.sent(JudgeRunLimits), request.user)
+        return self.accepted(run, self.address(run))
 
-        def go_on() -> Response:
-            run = continue_run(self.row(self.get_queryset()), self.sent(JudgeRunLimits), request.user)
-            return self.accepted(run, reverse("annotation:api_judge_run", args=[pk]))
-
-        return self.once(go_on)
+    @download(
+        "The answers of a judge run as a file",
+        "answers.<slug:file_format>",
+        CONTENT_TYPES,
+        responses={(200, content_type): OpenApiTypes.BINARY for content_type in CONTENT_TYPES.values()},
+    )
+    def answers_file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
+        """jsonl can be imported again; inspect is a log of inspect-ai; lm-eval is a file of logged samples."""
+        return answers_file(self.get_object(), file_format)
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -255,26 +240,13 @@ class JudgeAnswerFilters(Filters):
     repeat = serializers.IntegerField(min_value=0, max_value=98, required=False)
 
 
-class JudgeAnswerList(JudgeRunView, ListView):
-    """The answers of a judge run, in the order in which they came."""
+class JudgeAnswerViewSet(PagedList, ApiViewSet):
+    """The answers of a judge run, oldest first."""
 
     serializer_class = JudgeAnswerSerializer
     filters = JudgeAnswerFilters
     order = ("pk",)
 
     def get_queryset(self) -> QuerySet:
-        run = self.row(super().get_queryset())
+        run = self.row(JudgeRun.objects.visible_to(self.request.user))
         return run.answers.select_related("knowledge_tuple__relation__relation_set")
-
-
-class JudgeAnswerFile(JudgeRunView):
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(
-        summary="The answers of a judge run as a file",
-        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FORMATS))],
-        responses={(200, written.media_type): OpenApiTypes.BINARY for written in FORMATS.values()},
-    )
-    def get(self, request: Request, pk: int, file_format: str) -> HttpResponse:
-        """jsonl reads as an import does; inspect is a log of inspect-ai, lm-eval are its logged samples."""
-        return answers_file(self.row(self.get_queryset()), file_format)

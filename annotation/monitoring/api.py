@@ -1,17 +1,17 @@
-"""How a round is judged now, in the API: who is assigned statements, and releasing them."""
+"""Assigned statements of a round in the API."""
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.judging.serializers import CountSerializer
 from annotation.monitoring.assigned import holders, release_assigned
-from annotation.rounds.api import RoundView
-from kgharvest.access import Action
+from annotation.rounds.api import RoundOperations
 from kgharvest.api.input import StrictSerializer
+from kgharvest.api.views import operation
 
 
 class HolderSerializer(serializers.Serializer):
@@ -28,33 +28,24 @@ class AssignedSerializer(serializers.Serializer):
     holders = HolderSerializer(many=True)
 
 
-class RoundAssigned(RoundView):
-    serializer_class = AssignedSerializer
-
-    @extend_schema(summary="Who is assigned statements")
-    def get(self, request: Request, round_id: int) -> Response:
-        return self.answer({"holders": holders(self.round())})
-
-
 class ReleaseInput(StrictSerializer):
     annotators = serializers.ListField(
         child=serializers.SlugField(), required=False, max_length=1000, help_text="Their codes; all if left out."
     )
 
 
-class RoundRelease(RoundView):
-    serializer_class = CountSerializer
+class MonitoringViewSet(RoundOperations):
+    @operation("Assigned statements by annotator", method="get", serializer_class=AssignedSerializer)
+    def assigned(self, request: Request, round_id: int) -> Response:
+        return self.answer({"holders": holders(self.round())})
 
-    @extend_schema(
-        summary="Release assigned statements",
+    @operation(
+        "Release assigned statements",
         request=ReleaseInput,
         examples=[OpenApiExample("Of one annotator", {"annotators": ["a-1f2e3d4c"]}, request_only=True)],
+        serializer_class=CountSerializer,
     )
-    def post(self, request: Request, round_id: int) -> Response:
-        """Others are handed them at once; an answer that comes later counts where its place is still free."""
-
-        def release() -> Response:
-            codes = self.sent(ReleaseInput).get("annotators")
-            return Response({"n": release_assigned(self.round(Action.WORK), codes, by=request.user)})
-
-        return self.once(release)
+    def release(self, request: Request, round_id: int) -> Response:
+        """Others can get them at once. A later answer counts if the statement still needs a judgment."""
+        codes = self.sent(ReleaseInput).get("annotators")
+        return self.answer({"n": release_assigned(self.round(), codes, by=request.user)})

@@ -15,13 +15,13 @@ from rest_framework.response import Response
 from annotation.models import Annotator, Invite
 from annotation.recruiting.access import own_annotators
 from annotation.recruiting.services import find_by_link, join_round, make_invites, revoke_invites
-from annotation.rounds.api import RoundView
+from annotation.rounds.api import RoundPartViewSet
 from kgharvest.access import Action
 from kgharvest.accounts.throttle import count_attempt, network_of
 from kgharvest.accounts.tokens import Scope
 from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.input import StrictSerializer
-from kgharvest.api.views import ListView
+from kgharvest.api.views import ListView, PagedList
 
 # -- invites -----------------------------------------------------------------------------------------------------------
 
@@ -55,31 +55,27 @@ class MadeInvitesSerializer(serializers.Serializer):
     invites = RoundInviteSerializer(many=True)
 
 
-class InviteList(RoundView, ListView):
-    """The invites of a round, the newest first. They are secrets: only who works in its project sees them."""
+class InviteViewSet(PagedList, RoundPartViewSet):
+    """The invites of a round, newest first. They are secrets: only members who work in the project see them."""
 
+    access = Action.WORK
     serializer_class = RoundInviteSerializer
 
     def get_queryset(self) -> QuerySet:
-        return self.round(Action.WORK).invites.select_related("annotator")
+        return self.round().invites.select_related("annotator")
 
-    @extend_schema(summary="Make invites", request=InvitesInput, responses={201: MadeInvitesSerializer})
-    def post(self, request: Request, round_id: int) -> Response:
-        def make() -> Response:
-            sent = self.sent(InvitesInput)
-            expires_at = timezone.now() + timedelta(days=sent["days"])
-            made = make_invites(self.round(Action.WORK), sent["n"], expires_at, request.user)
-            answer = MadeInvitesSerializer({"invites": made}, context=self.get_serializer_context())
-            return Response(answer.data, status.HTTP_201_CREATED)
+    @extend_schema(summary="Create invites", request=InvitesInput, responses={201: MadeInvitesSerializer})
+    def create(self, request: Request, round_id: int) -> Response:
+        sent = self.sent(InvitesInput)
+        expires_at = timezone.now() + timedelta(days=sent["days"])
+        made = make_invites(self.round(), sent["n"], expires_at, request.user)
+        answer = MadeInvitesSerializer({"invites": made}, context=self.get_serializer_context())
+        return Response(answer.data, status.HTTP_201_CREATED)
 
-        return self.once(make)
-
-
-class InviteDetail(RoundView):
-    @extend_schema(summary="Revoke an invite", responses={204: None})
-    def delete(self, request: Request, round_id: int, pk: int) -> Response:
-        """One that somebody has used stays as it is."""
-        round = self.round(Action.WORK)
+    @extend_schema(summary="Revoke an invite")
+    def destroy(self, request: Request, round_id: int, pk: int) -> Response:
+        """A used invite does not change."""
+        round = self.round()
         revoke_invites(round, [self.row(round.invites.all()).token], timezone.now(), request.user)
         return self.deleted()
 

@@ -32,9 +32,9 @@ from annotation.rounds.services import (
     save_instructions,
     usual_instructions,
 )
-from kgharvest.access import Action, check_may_anywhere, may, visible_or_404
+from kgharvest.access import Action, check_may_anywhere, may
 from kgharvest.api.input import CountField, Filters, FiniteField, StrictSerializer
-from kgharvest.api.views import ApiView, ApiViewSet, PagedList, operation
+from kgharvest.api.views import ApiViewSet, PagedList, operation
 from kgharvest.models import Relation
 
 DESCRIPTION = {
@@ -49,14 +49,6 @@ EXAMPLE = OpenApiExample("A description", DESCRIPTION, request_only=True)
 
 
 ROUNDS = Round.objects.select_related("project", "created_by")
-
-
-class RoundView(ApiView):
-    """A view of one round, or of what belongs to it."""
-
-    def round(self, action: Action = Action.VIEW) -> Round:
-        """Return the round that the address names. Raises Http404, NotAllowed."""
-        return visible_or_404(self.request.user, ROUNDS.all(), action, pk=self.kwargs["round_id"])
 
 
 class RoundPartViewSet(ApiViewSet):

@@ -10,9 +10,9 @@ from rest_framework.request import Request
 from evaluation.judged_kg.formats import FORMATS
 from evaluation.judged_kg.rows import Kept
 from evaluation.judged_kg.views import kg_download
-from evaluation.reports.api import ReportView, files_of
+from evaluation.reports.api import ReportView
 from kgharvest.api.input import Filters
-from kgharvest.api.views import AnyRenderer
+from kgharvest.api.views import AnyRenderer, files_of
 
 
 class KGFilters(Filters):

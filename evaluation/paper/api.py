@@ -13,9 +13,8 @@ from rest_framework.response import Response
 from evaluation.models import PaperPack, Report
 from evaluation.paper.pack_jobs import queue_pack
 from evaluation.paper.views import pack_download
-from evaluation.reports.api import files_of
 from kgharvest.access import Action, visible_or_404
-from kgharvest.api.views import AnyRenderer, ApiView, ListView
+from kgharvest.api.views import AnyRenderer, ApiView, ListView, files_of
 from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from django import forms
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.rounds.api import RoundView
+from annotation.rounds.api import RoundOperations
 from annotation.rounds.services import check_is_draft
 from evaluation.rehearsals.forms import MOST_SIDES, RehearsalForm, percent_field
 from evaluation.rehearsals.views import outcome_of, rehearsal_form
 from kgharvest.access import Action
 from kgharvest.api.input import Filters, FiniteField
+from kgharvest.api.views import operation
 
 
 def parameter(field: forms.IntegerField | forms.FloatField) -> serializers.Field:
@@ -91,17 +91,21 @@ class RehearsalOutcomeSerializer(serializers.Serializer):
     pay = serializers.ListField(child=serializers.FloatField(), allow_null=True, help_text="Null if no pay was named.")
 
 
-class RoundRehearsal(RoundView):
-    serializer_class = RehearsalOutcomeSerializer
-    refuses = True
-
-    @extend_schema(summary="Rehearse a draft with a simulated crowd", parameters=[AssumptionFilters])
-    def get(self, request: Request, round_id: int) -> Response:
-        """Widths of intervals, power of comparisons, judgments and cost to expect. Nothing is stored."""
-        asked = self.filtered_by(AssumptionFilters)
-        round = self.round(Action.WORK)
+class RehearsalViewSet(RoundOperations):
+    @operation(
+        "Rehearse a draft with a simulated crowd",
+        method="get",
+        parameters=[AssumptionFilters],
+        access=Action.WORK,
+        serializer_class=RehearsalOutcomeSerializer,
+        refuses=True,
+    )
+    def rehearsal(self, request: Request, round_id: int) -> Response:
+        """Expected interval widths, power of comparisons, judgments and cost. Nothing is stored."""
+        assumptions = self.filtered_by(AssumptionFilters)
+        round = self.round()
         check_is_draft(round, "rehearsed")
-        form, evidence = rehearsal_form(round, asked, request.user)
+        form, evidence = rehearsal_form(round, assumptions, request.user)
         if not form.is_valid():
             raise serializers.ValidationError(form.errors)
         return self.answer(outcome_of(form, evidence))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.urls import reverse
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiTypes, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -29,7 +26,7 @@ from evaluation.reports.views import (
 )
 from kgharvest.access import Action, visible_or_404
 from kgharvest.api.input import Filters, FiniteField, IdField, StrictSerializer
-from kgharvest.api.views import AnyRenderer, ApiView, ListView
+from kgharvest.api.views import AnyRenderer, ApiView, ListView, files_of
 from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.tables.formats import FORMATS
 
@@ -161,13 +158,6 @@ class ReportDetail(ReportView):
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
-
-
-def files_of(media_types: Iterable[str]) -> dict[tuple[int, str], Any]:
-    """Return how answers that are files of these media types are described."""
-    kinds = {"application/json": OpenApiTypes.OBJECT}
-    names = [media_type.partition(";")[0] for media_type in media_types]
-    return {(200, name): kinds.get(name, OpenApiTypes.BINARY) for name in names}
 
 
 class ReportFile(ReportView):

@@ -16,13 +16,12 @@ from rest_framework.response import Response
 from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures.canvas import FIGURE_FORMATS
-from evaluation.reports.api import files_of
 from evaluation.scores.facts import facts_of_content
 from evaluation.scores.lookups import scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job
 from evaluation.scores.views import score_download
 from kgharvest.api.input import Filters, IdField, JsonParser, PlacementInput, VisibleField
-from kgharvest.api.views import AnyRenderer, DetailView, ListView
+from kgharvest.api.views import AnyRenderer, DetailView, ListView, files_of
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES, Job

@@ -5,13 +5,13 @@ A view holds no rules: its rows come from `visible_to`, its writes go through a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, reverse
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
 from rest_framework import generics, mixins, renderers, serializers, status
 from rest_framework.decorators import action
 from rest_framework.permissions import SAFE_METHODS
@@ -174,10 +174,8 @@ class ApiViewSet(ViewSetMixin, ApiView):
 
     def changed(self, change: Callable[..., Any], *args: Any) -> Response:
         """Call `change`, a function of a service, with the row that the address names. Answer the row."""
-        row = self.get_object()
-        change(row, *args, by=self.request.user)
-        row.refresh_from_db()
-        return self.answer(row)
+        change(self.get_object(), *args, by=self.request.user)
+        return self.answer(self.named())
 
 
 class RetrieveMixin:
@@ -206,6 +204,18 @@ def operation(summary: str, path: str = "", *, method: str = "post", on_list: bo
     return declared
 
 
+def download(summary: str, path: str, content_types: Mapping[str, str] | str, **options: Any):
+    """Declare a viewset's operation that answers a file.
+
+    content_types: by the `file_format` in `path`, or the only one if `path` has no `file_format`.
+    """
+    by_format = {} if isinstance(content_types, str) else content_types
+    if by_format:
+        options["parameters"] = [OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(by_format))]
+    described = {"responses": files_of(by_format.values() or [content_types]), "renderer_classes": (AnyRenderer,)}
+    return operation(summary, path, method="get", **(described | options))
+
+
 class ApiRouter(SimpleRouter):
     """Addresses below /api/v1/, named `NAMEs` (list), `NAME` (one row) and `NAME_OPERATION`."""
 
@@ -231,6 +241,13 @@ def routes(prefix: str, viewset: type[ApiViewSet], name: str) -> list[URLPattern
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
+
+
+def files_of(content_types: Iterable[str]) -> dict[tuple[int, str], Any]:
+    """Return the description of answers that are files of these types."""
+    kinds = {"application/json": OpenApiTypes.OBJECT}
+    names = [content_type.partition(";")[0] for content_type in content_types]
+    return {(200, name): kinds.get(name, OpenApiTypes.BINARY) for name in names}
 
 
 class AnyRenderer(renderers.BaseRenderer):

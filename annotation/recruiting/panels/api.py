@@ -1,8 +1,7 @@
-"""Panels in the API: drafted, published, paused, stopped; who came. Only for those who work in the project."""
+"""Panels and their participants in the API. Only for members who work in the project."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from django.db.models import QuerySet
@@ -28,10 +27,10 @@ from annotation.recruiting.panels.publishing import (
     stop_panel,
 )
 from annotation.recruiting.platforms import PlatformRefused, check_not_closed
-from annotation.rounds.api import RoundView
+from annotation.rounds.api import RoundPartViewSet
 from kgharvest.access import Action
 from kgharvest.api.input import Filters, StrictSerializer
-from kgharvest.api.views import ListView
+from kgharvest.api.views import PagedList, RetrieveMixin, operation
 
 OPTIONS = {"platform": "connect", "places": 30, "statements_per_place": 50, "reward": 300, "completion_code": "A1B2C3"}
 
@@ -89,103 +88,84 @@ class PanelSerializer(PanelEntrySerializer):
         return places_of(panel)
 
 
-class PanelView(RoundView):
-    """A view of one panel, or of what belongs to it."""
+class PanelPartViewSet(RoundPartViewSet):
+    """Operations on a part of a panel, for members who work in the project."""
 
-    serializer_class = PanelSerializer
+    access = Action.WORK
 
     def panel(self) -> Panel:
         """Return the panel that the address names. Raises Http404, NotAllowed."""
-        panels = self.round(Action.WORK).panels.select_related("round__project")
-        return get_object_or_404(panels, name=self.kwargs["name"])
+        return get_object_or_404(self.round().panels.select_related("round__project"), name=self.kwargs["name"])
 
 
-class PanelList(RoundView, ListView):
-    """The panels of a round, the newest first."""
+class PanelOperations(PanelPartViewSet):
+    """Operations on a panel."""
 
-    serializer_class = PanelEntrySerializer
+    serializer_class = PanelSerializer
+    lookup_field = "name"
+    lookup_value_converter = "slug"
 
-    def get_queryset(self) -> QuerySet:
-        return self.round(Action.WORK).panels.all()
-
-    @extend_schema(
-        summary="Draft a panel",
-        request=PanelInput,
-        responses={201: PanelSerializer},
-        examples=[OpenApiExample("On Connect", OPTIONS, request_only=True)],
-    )
-    def post(self, request: Request, round_id: int) -> Response:
-        """Nobody comes, and nothing is paid, before it is published. An empty body takes all that is suggested."""
-        self.serializer_class = PanelSerializer
-
-        def create() -> Response:
-            panel = create_panel(self.round(Action.WORK), self.sent(PanelInput, partial=True), request.user)
-            return self.created(panel, reverse("annotation:api_panel", args=[round_id, panel.name]))
-
-        return self.once(create)
-
-
-class PanelDetail(PanelView):
-    def get(self, request: Request, round_id: int, name: str) -> Response:
-        return self.answer(self.panel())
-
-    @extend_schema(summary="Edit a panel", request=PanelInput, responses={200: PanelSerializer})
-    def patch(self, request: Request, round_id: int, name: str) -> Response:
-        """All of a draft; later only `places`, where people publish by hand, and `hourly_floor`."""
-        panel = self.panel()
-        return self.answer(edit_panel(panel, self.sent(PanelInput, partial=True), request.user))
-
-    @extend_schema(summary="Delete the draft of a panel", responses={204: None})
-    def delete(self, request: Request, round_id: int, name: str) -> Response:
-        delete_panel(self.panel(), request.user)
-        return self.deleted()
-
-
-class CostSerializer(serializers.Serializer):
-    cost = serializers.CharField(help_text="In a sentence, as the platform says.")
-
-
-class PanelCost(PanelView):
-    serializer_class = CostSerializer
-
-    def get(self, request: Request, round_id: int, name: str) -> Response:
-        """What publishing costs."""
-        return self.answer({"cost": cost_in_words(self.panel())})
-
-
-class PanelPublish(PanelView):
-    @extend_schema(summary="Publish a panel", request=None)
-    def post(self, request: Request, round_id: int, name: str) -> Response:
-        """Lets people in, and makes the study at a platform that has an API. This is what costs money."""
-        return self.changed(publish_panel)
-
-    def changed(self, change: Callable[..., None], *args: Any) -> Response:
-        panel = self.panel()
-        change(panel, *args, by=self.request.user)
-        return self.answer(panel)
+    def get_object(self) -> Panel:
+        return self.panel()
 
 
 class PauseInput(StrictSerializer):
     reason = serializers.CharField(max_length=LONGEST_REASON, required=False, default="", allow_blank=True)
 
 
-class PanelPause(PanelPublish):
-    @extend_schema(summary="Pause a panel", request=PauseInput)
-    def post(self, request: Request, round_id: int, name: str) -> Response:
-        """Nobody new comes in; who has a place goes on."""
+class CostSerializer(serializers.Serializer):
+    cost = serializers.CharField(help_text="A sentence by the platform.")
+
+
+class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
+    """The panels of a round, newest first."""
+
+    entry_serializer_class = PanelEntrySerializer
+
+    def get_queryset(self) -> QuerySet:
+        return self.round().panels.all()
+
+    @extend_schema(
+        summary="Draft a panel",
+        request=PanelInput,
+        examples=[OpenApiExample("On Connect", OPTIONS, request_only=True)],
+    )
+    def create(self, request: Request, round_id: int) -> Response:
+        """Admits no participants and costs nothing until it is published. Missing options get their defaults."""
+        panel = create_panel(self.round(), self.sent(PanelInput, partial=True), request.user)
+        return self.created(panel, self.address(panel))
+
+    @extend_schema(summary="Edit a panel", request=PanelInput)
+    def partial_update(self, request: Request, round_id: int, name: str) -> Response:
+        """All options of a draft; later only `places`, if panels are published by hand there, and `hourly_floor`."""
+        return self.answer(edit_panel(self.panel(), self.sent(PanelInput, partial=True), request.user))
+
+    @extend_schema(summary="Delete the draft of a panel")
+    def destroy(self, request: Request, round_id: int, name: str) -> Response:
+        delete_panel(self.panel(), request.user)
+        return self.deleted()
+
+    @operation("Cost of publishing a panel", method="get", serializer_class=CostSerializer)
+    def cost(self, request: Request, round_id: int, name: str) -> Response:
+        return self.answer({"cost": cost_in_words(self.panel())})
+
+    @operation("Publish a panel", once=False)
+    def publish(self, request: Request, round_id: int, name: str) -> Response:
+        """Admits participants, and creates the study on a platform with an API. This costs money."""
+        return self.changed(publish_panel)
+
+    @operation("Pause a panel", request=PauseInput, once=False)
+    def pause(self, request: Request, round_id: int, name: str) -> Response:
+        """Admits no new participants; participants with a place continue."""
         return self.changed(pause_panel, self.sent(PauseInput)["reason"])
 
-
-class PanelResume(PanelPublish):
-    @extend_schema(summary="Resume a panel", request=None)
-    def post(self, request: Request, round_id: int, name: str) -> Response:
+    @operation("Resume a panel", once=False)
+    def resume(self, request: Request, round_id: int, name: str) -> Response:
         return self.changed(resume_panel)
 
-
-class PanelStop(PanelPublish):
-    @extend_schema(summary="Stop a panel", request=None)
-    def post(self, request: Request, round_id: int, name: str) -> Response:
-        """For good; who has a place goes on and is paid."""
+    @operation("Stop a panel", once=False)
+    def stop(self, request: Request, round_id: int, name: str) -> Response:
+        """Cannot be undone. Participants with a place continue and are paid."""
         return self.changed(stop_panel)
 
 
@@ -217,8 +197,8 @@ class ParticipantFilters(Filters):
     status = serializers.ChoiceField(Submission.Status.choices, required=False)
 
 
-class PanelParticipants(PanelView, ListView):
-    """The people who came, the last one first."""
+class ParticipantViewSet(PagedList, PanelPartViewSet):
+    """The participants of a panel, newest first."""
 
     serializer_class = ParticipantSerializer
     filters = ParticipantFilters

@@ -1,4 +1,4 @@
-"""Pay in the API: a panel's balance and hourly pay, its ledger, what its platform is asked to do."""
+"""Pay in the API: balance and hourly pay of a panel, ledger, commands to the platform, bonuses."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, extend_schema
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.models import Panel, PayEntry, PlatformCommand
-from annotation.recruiting.panels.api import PanelView
+from annotation.recruiting.panels.api import PanelOperations, PanelPartViewSet
 from annotation.recruiting.panels.models import MOST_MONEY
 from annotation.recruiting.pay import bonuses, commands, floor, ledger, review
 from annotation.recruiting.pay.hourly import hourly_pay
 from annotation.recruiting.pay.models import LONGEST_MESSAGE
 from annotation.recruiting.pay.views import ledger_csv
 from kgharvest.api.input import Filters, IdField, StrictSerializer
-from kgharvest.api.views import AnyRenderer, ListView
+from kgharvest.api.views import PagedList, file_operation, operation
 from kgharvest.tables.downloads import download
 
 Kind, State = PlatformCommand.Kind, PlatformCommand.State
@@ -90,29 +89,6 @@ def pay_of(panel: Panel) -> dict[str, Any]:
     }
 
 
-class PanelPay(PanelView):
-    serializer_class = PaySerializer
-
-    @extend_schema(summary="What a panel pays")
-    def get(self, request: Request, round_id: int, name: str) -> Response:
-        return self.answer(pay_of(self.panel()))
-
-
-class PanelFloor(PanelView):
-    serializer_class = PaySerializer
-
-    @extend_schema(summary="Lift everybody to the floor", request=None, responses={200: PaySerializer})
-    def post(self, request: Request, round_id: int, name: str) -> Response:
-        """Grant the bonuses that are missing, and let a panel that was paused for them go on. Twice is once."""
-
-        def lift() -> Response:
-            panel = self.panel()
-            floor.make_good(panel, request.user)
-            return self.answer(pay_of(panel))
-
-        return self.once(lift)
-
-
 # -- ledger ------------------------------------------------------------------------------------------------------------
 
 
@@ -135,8 +111,8 @@ class PayEntryFilters(Filters):
     side = serializers.ChoiceField(PayEntry.Side.choices, required=False)
 
 
-class PayEntryList(PanelView, ListView):
-    """The lines of a panel's ledger, the first one first."""
+class PayEntryViewSet(PagedList, PanelPartViewSet):
+    """The entries of a panel's ledger, oldest first."""
 
     serializer_class = PayEntrySerializer
     filters = PayEntryFilters
@@ -144,16 +120,6 @@ class PayEntryList(PanelView, ListView):
 
     def get_queryset(self) -> QuerySet:
         return self.panel().pay_entries.select_related("submission__annotator", "by")
-
-
-class PayEntryFile(PanelView):
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(summary="A panel's ledger as CSV", responses={(200, "text/csv"): OpenApiTypes.BINARY})
-    def get(self, request: Request, round_id: int, name: str) -> HttpResponse:
-        """Amounts are in decimals here."""
-        panel = self.panel()
-        return download(ledger_csv(panel), f"{panel.name}-ledger.csv")
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -189,8 +155,12 @@ class CommandFilters(Filters):
     submission = IdField(required=False)
 
 
-class CommandList(PanelView, ListView):
-    """What the platform was asked to do, the last thing first."""
+class SettleInput(StrictSerializer):
+    was_done = serializers.BooleanField(help_text="Whether the platform shows the payment as made.")
+
+
+class CommandViewSet(PagedList, PanelPartViewSet):
+    """The commands to the platform, newest first."""
 
     serializer_class = CommandSerializer
     filters = CommandFilters
@@ -201,59 +171,25 @@ class CommandList(PanelView, ListView):
     @extend_schema(
         summary="Have the platform approve or reject",
         request=CommandInput,
-        responses={201: CommandSerializer},
         examples=[OpenApiExample("Approve", {"submission": 12, "kind": "approve"}, request_only=True)],
     )
-    def post(self, request: Request, round_id: int, name: str) -> Response:
+    def create(self, request: Request, round_id: int, name: str) -> Response:
         """Stored now, sent within seconds."""
+        sent = self.sent(CommandInput)
+        submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
+        return self.created(review.decide(submission, by=request.user, **sent))
 
-        def decide() -> Response:
-            sent = self.sent(CommandInput)
-            submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
-            return self.created(review.decide(submission, by=request.user, **sent))
+    @operation("Resend a failed command")
+    def resend(self, request: Request, round_id: int, name: str, pk: int) -> Response:
+        return self.changed(commands.resend)
 
-        return self.once(decide)
-
-
-class SettleInput(StrictSerializer):
-    was_done = serializers.BooleanField(help_text="Whether the platform shows that it was paid.")
-
-
-class CommandView(PanelView):
-    serializer_class = CommandSerializer
-
-    def command(self) -> PlatformCommand:
-        return self.row(PlatformCommand.objects.filter(submission__panel=self.panel()))
-
-    def as_it_is_now(self, command: PlatformCommand) -> Response:
+    @operation("Settle an uncertain payment", request=SettleInput)
+    def settle(self, request: Request, round_id: int, name: str, pk: int) -> Response:
+        """Check on the platform first: a payment that was not made is sent again."""
+        command = self.get_object()
+        commands.settle_by_hand(command, self.sent(SettleInput)["was_done"], request.user)
         command.refresh_from_db()
         return self.answer(command)
-
-
-class CommandResend(CommandView):
-    @extend_schema(summary="Send a command that failed again", request=None, responses={200: CommandSerializer})
-    def post(self, request: Request, round_id: int, name: str, pk: int) -> Response:
-        def send() -> Response:
-            command = self.command()
-            commands.resend(command, request.user)
-            return self.as_it_is_now(command)
-
-        return self.once(send)
-
-
-class CommandSettle(CommandView):
-    @extend_schema(
-        summary="Say whether an uncertain payment was made", request=SettleInput, responses={200: CommandSerializer}
-    )
-    def post(self, request: Request, round_id: int, name: str, pk: int) -> Response:
-        """Look at the platform first: one that was not made is sent again."""
-
-        def settle() -> Response:
-            command = self.command()
-            commands.settle_by_hand(command, self.sent(SettleInput)["was_done"], request.user)
-            return self.as_it_is_now(command)
-
-        return self.once(settle)
 
 
 # -- bonuses -----------------------------------------------------------------------------------------------------------
@@ -283,51 +219,6 @@ class NotedSerializer(serializers.Serializer):
     n_people = serializers.IntegerField()
 
 
-class PanelBonuses(PanelView):
-    serializer_class = OpenBonusSerializer
-
-    @extend_schema(summary="Bonuses to pay by hand", responses={200: OpenBonusSerializer(many=True)})
-    def get(self, request: Request, round_id: int, name: str) -> Response:
-        """Those that the platform does not pay by itself, or refused to."""
-        return Response(self.get_serializer(bonuses.open_bonuses(self.panel()), many=True).data)
-
-    @extend_schema(
-        summary="Grant a bonus",
-        request=BonusInput,
-        responses={201: PayEntrySerializer},
-        examples=[
-            OpenApiExample(
-                "A bonus",
-                {"submission": 12, "amount": 150, "reason": "Thank you for your comments."},
-                request_only=True,
-            )
-        ],
-    )
-    def post(self, request: Request, round_id: int, name: str) -> Response:
-        """Owed now; a platform that pays bonuses by itself is told within seconds."""
-        self.serializer_class = PayEntrySerializer
-
-        def grant() -> Response:
-            sent = self.sent(BonusInput)
-            submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
-            return self.created(bonuses.grant_bonus(submission, **sent, by=request.user))
-
-        return self.once(grant)
-
-
-class BonusesPaid(PanelView):
-    serializer_class = NotedSerializer
-
-    @extend_schema(summary="Note bonuses as paid by hand", request=PaidInput, responses={200: NotedSerializer})
-    def post(self, request: Request, round_id: int, name: str) -> Response:
-        """All that is open of these people, whose sum must be `total`."""
-
-        def note() -> Response:
-            return self.answer({"n_people": bonuses.note_paid(self.panel(), **self.sent(PaidInput), by=request.user)})
-
-        return self.once(note)
-
-
 # -- reviewing all -----------------------------------------------------------------------------------------------------
 
 
@@ -345,15 +236,62 @@ class ApprovedSerializer(serializers.Serializer):
     n_approved = serializers.IntegerField()
 
 
-class PanelApproval(PanelView):
-    serializer_class = ApprovedSerializer
+# -- operations --------------------------------------------------------------------------------------------------------
 
-    @extend_schema(summary="Approve completed places", request=ApprovalInput, responses={200: ApprovedSerializer})
-    def post(self, request: Request, round_id: int, name: str) -> Response:
-        """At most 1,000 at once. What is decided already is passed over."""
 
-        def approve() -> Response:
-            n = review.approve(self.panel(), self.sent(ApprovalInput)["submissions"], request.user)
-            return self.answer({"n_approved": n})
+class PayViewSet(PanelOperations):
+    serializer_class = PaySerializer
 
-        return self.once(approve)
+    @operation("Pay of a panel", method="get")
+    def pay(self, request: Request, round_id: int, name: str) -> Response:
+        return self.answer(pay_of(self.panel()))
+
+    @operation("Raise pay to the floor", "pay/floor/")
+    def floor(self, request: Request, round_id: int, name: str) -> Response:
+        """Grants the missing bonuses and resumes a panel that was paused because of them."""
+        panel = self.panel()
+        floor.make_good(panel, request.user)
+        return self.answer(pay_of(panel))
+
+    @file_operation("A panel's ledger as CSV", "pay/entries.csv", "text/csv")
+    def entries_file(self, request: Request, round_id: int, name: str) -> HttpResponse:
+        """Amounts are decimal numbers here."""
+        panel = self.panel()
+        return download(ledger_csv(panel), f"{panel.name}-ledger.csv")
+
+    @operation("Bonuses to pay by hand", "pay/bonuses/", method="get", responses={200: OpenBonusSerializer(many=True)})
+    def bonuses(self, request: Request, round_id: int, name: str) -> Response:
+        """Bonuses that the platform cannot pay itself or refused to pay."""
+        return Response(OpenBonusSerializer(bonuses.open_bonuses(self.panel()), many=True).data)
+
+    @extend_schema(
+        summary="Grant a bonus",
+        request=BonusInput,
+        responses={201: PayEntrySerializer},
+        examples=[
+            OpenApiExample(
+                "A bonus",
+                {"submission": 12, "amount": 150, "reason": "Thank you for your comments."},
+                request_only=True,
+            )
+        ],
+    )
+    @bonuses.mapping.post
+    def grant_bonus(self, request: Request, round_id: int, name: str) -> Response:
+        """Owed at once; a platform that pays bonuses itself is told within seconds."""
+        sent = self.sent(BonusInput)
+        submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
+        entry = bonuses.grant_bonus(submission, **sent, by=request.user)
+        return Response(PayEntrySerializer(entry).data, status.HTTP_201_CREATED)
+
+    @operation("Record bonuses paid by hand", "pay/bonuses/paid/", request=PaidInput, serializer_class=NotedSerializer)
+    def bonuses_paid(self, request: Request, round_id: int, name: str) -> Response:
+        """Records all open bonuses of these participants as paid. Their sum must be `total`."""
+        n_people = bonuses.note_paid(self.panel(), **self.sent(PaidInput), by=request.user)
+        return self.answer({"n_people": n_people})
+
+    @operation("Approve completed places", "pay/approve/", request=ApprovalInput, serializer_class=ApprovedSerializer)
+    def approve(self, request: Request, round_id: int, name: str) -> Response:
+        """At most 1,000 at once. Submissions that are already decided are skipped."""
+        n = review.approve(self.panel(), self.sent(ApprovalInput)["submissions"], request.user)
+        return self.answer({"n_approved": n})

@@ -8,8 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.models import Panel
-from annotation.recruiting.panels.api import PanelView
+from annotation.recruiting.panels.api import PanelOperations
 from annotation.recruiting.reconciliation import ask_reconciliation
+from kgharvest.api.views import operation
 
 RECONCILIATION = {"panel": "prolific-1", "reconciled_at": "2026-11-22T09:00:00Z", "reconcile_error": ""}
 
@@ -27,21 +28,18 @@ class ReconciliationSerializer(serializers.ModelSerializer):
         fields = [*RECONCILIATION]
 
 
-class PanelReconciliation(PanelView):
-    """How far a panel and its platform agree."""
+class ReconciliationViewSet(PanelOperations):
+    """Comparison of a panel with its platform."""
 
     serializer_class = ReconciliationSerializer
 
-    @extend_schema(summary="When a panel was compared with its platform")
-    def get(self, request: Request, round_id: int, name: str) -> Response:
+    @operation("When a panel was compared with its platform", method="get")
+    def reconciliation(self, request: Request, round_id: int, name: str) -> Response:
         return self.answer(self.panel())
 
-    @extend_schema(request=None, responses={202: ReconciliationSerializer}, summary="Compare a panel with its platform")
-    def post(self, request: Request, round_id: int, name: str) -> Response:
-        """A worker looks at all submissions of the platform within seconds, and repairs what no event told."""
-
-        def compare() -> Response:
-            ask_reconciliation(self.panel(), request.user)
-            return self.accepted(self.panel(), self.location("annotation:api_reconciliation", round_id, name))
-
-        return self.once(compare)
+    @extend_schema(summary="Compare a panel with its platform", responses={202: ReconciliationSerializer})
+    @reconciliation.mapping.post
+    def reconcile(self, request: Request, round_id: int, name: str) -> Response:
+        """Within seconds a worker reads all submissions of the platform and applies missed changes."""
+        ask_reconciliation(self.panel(), request.user)
+        return self.accepted(self.panel(), request.path)

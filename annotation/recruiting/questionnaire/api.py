@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,8 +23,9 @@ from annotation.recruiting.questionnaire.services import (
     take_check,
 )
 from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
-from annotation.rounds.api import RoundView
+from annotation.rounds.api import RoundOperations
 from kgharvest.api.input import StrictSerializer
+from kgharvest.api.views import operation
 
 
 class AskedQuestionSerializer(serializers.Serializer):
@@ -129,12 +130,12 @@ class WhoTookPartSerializer(serializers.Serializer):
     check = CheckCountsSerializer(allow_null=True)
 
 
-class RoundQuestionnaire(RoundView):
-    serializer_class = WhoTookPartSerializer
-
-    @extend_schema(summary="Who took part in a round")
-    def get(self, request: Request, round_id: int) -> Response:
-        """What people said about themselves, in groups of five or more, and how the comprehension check went."""
+class QuestionnaireViewSet(RoundOperations):
+    @operation("Participants of a round", method="get", serializer_class=WhoTookPartSerializer)
+    def questionnaire(self, request: Request, round_id: int) -> Response:
+        """Answers of the participants about themselves, in groups of five or more, and results of the comprehension
+        check.
+        """
         round = self.round()
         check = check_counts(round)._asdict() if round.check_questions else None
         return self.answer({"questions": questionnaire_groups(round), "check": check})

@@ -221,7 +221,7 @@ def test_options_of_programs_are_checked_when_they_come(panel, options):
 
 
 def test_the_api_has_a_panel_compared(researcher_client, fake, panel):
-    address = reverse("annotation:api_reconciliation", args=[panel.round_id, panel.name])
+    address = reverse("annotation:api_panel_reconciliation", args=[panel.round_id, panel.name])
     refused = researcher_client.post(address)
     panel.platform_options = {"title": "Title", "description": "Description"}
     panel.save()
