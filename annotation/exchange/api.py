@@ -21,7 +21,7 @@ from annotation.exchange.judgment_import import DUPLICATES, import_judgments
 from annotation.models import Adjudication, Judgment, Label
 from annotation.rounds.api import RoundOperations, RoundPartViewSet
 from kgharvest.api.input import Filters, IdField, StrictSerializer
-from kgharvest.api.views import PagedList, download, operation
+from kgharvest.api.views import PagedList, file_operation, operation
 from kgharvest.tables.formats import FORMATS
 
 CONTENT_TYPES = {name: FORMATS[name].content_type for name in FILE_FORMATS}
@@ -97,7 +97,7 @@ class ImportedSerializer(serializers.Serializer):
 
 
 class ExchangeViewSet(RoundOperations):
-    @download("The judgments of a round as a file", "judgments.<slug:file_format>", CONTENT_TYPES)
+    @file_operation("The judgments of a round as a file", "judgments.<slug:file_format>", CONTENT_TYPES)
     def judgments_file(self, request: Request, round_id: int, file_format: str) -> HttpResponse:
         """A row for each annotator and statement, with codes instead of names, streamed."""
         return judgments_file(self.round(), file_format)

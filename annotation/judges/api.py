@@ -23,7 +23,7 @@ from annotation.judges.views import answers_file
 from annotation.models import Label
 from annotation.rounds.api import RoundPartViewSet
 from kgharvest.api.input import Filters, IdField, StrictSerializer
-from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, download, operation
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, file_operation, operation
 from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 
@@ -203,7 +203,7 @@ class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
         run = continue_run(self.get_object(), self.sent(JudgeRunLimits), request.user)
         return self.accepted(run, self.address(run))
 
-    @download(
+    @file_operation(
         "The answers of a judge run as a file",
         "answers.<slug:file_format>",
         CONTENT_TYPES,

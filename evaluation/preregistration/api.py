@@ -15,7 +15,7 @@ from evaluation.preregistration.models import Preregistration
 from evaluation.preregistration.plan import PlanSerializer
 from evaluation.preregistration.services import freeze_preregistration
 from evaluation.preregistration.views import FILE_FORMATS, preregistration_download
-from kgharvest.api.views import PagedList, download
+from kgharvest.api.views import PagedList, file_operation
 from kgharvest.tables.formats import FORMATS
 
 CONTENT_TYPES = {name: FORMATS[name].content_type for name in FILE_FORMATS}
@@ -81,6 +81,6 @@ class PreregistrationViewSet(PagedList, RoundPartViewSet):
     def retrieve(self, request: Request, round_id: int, pk: int) -> Response:
         return self.answer(self.get_object())
 
-    @download("A preregistration as a file", "preregistration.<slug:file_format>", CONTENT_TYPES)
+    @file_operation("A preregistration as a file", "preregistration.<slug:file_format>", CONTENT_TYPES)
     def file(self, request: Request, round_id: int, pk: int, file_format: str) -> HttpResponse:
         return preregistration_download(self.get_object(), file_format)

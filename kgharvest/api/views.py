@@ -204,7 +204,7 @@ def operation(summary: str, path: str = "", *, method: str = "post", on_list: bo
     return declared
 
 
-def download(summary: str, path: str, content_types: Mapping[str, str] | str, **options: Any):
+def file_operation(summary: str, path: str, content_types: Mapping[str, str] | str, **options: Any):
     """Declare a viewset's operation that answers a file.
 
     content_types: by the `file_format` in `path`, or the only one if `path` has no `file_format`.

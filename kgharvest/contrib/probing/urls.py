@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from kgharvest.api.views import routes
 from kgharvest.contrib.probing.probes import api as probes_api
 from kgharvest.contrib.probing.probes import views as probes_views
 from kgharvest.jobs import ledger
@@ -24,8 +25,5 @@ urlpatterns = [
     path(
         "reports/probes/<int:pk>/figures/<slug:name>.<slug:file_format>", probes_views.probe_figure, name="probe_figure"
     ),
-    path("api/v1/probes/", probes_api.ProbeList.as_view(), name="api_probes"),
-    path("api/v1/probes/<int:pk>/", probes_api.ProbeDetail.as_view(), name="api_probe"),
-    path("api/v1/probes/<int:pk>/records/", probes_api.ProbeLines.as_view(), {"kind": "records"}, name="api_records"),
-    path("api/v1/probes/<int:pk>/prompts/", probes_api.ProbeLines.as_view(), {"kind": "prompts"}, name="api_prompts"),
+    *routes("probes", probes_api.ProbeViewSet, "api_probe"),
 ]

@@ -24,7 +24,7 @@ from kgharvest.api.input import (
     StrictSerializer,
     VisibleField,
 )
-from kgharvest.api.views import AnyRenderer, ApiView, DetailView, ListView
+from kgharvest.api.views import AnyRenderer, ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.bulk.file_reading import MOST_LINES
 from kgharvest.contrib.probing.models import Probe
 from kgharvest.contrib.probing.probes.export import JSON_LINES
@@ -192,49 +192,33 @@ class ProbeFilters(Filters):
     status = serializers.ChoiceField(Job.Status.choices, required=False)
 
 
-def probes_of(request: Request) -> QuerySet:
-    return Probe.objects.visible_to(request.user).select_related("project", "language_model")
+RESPONSES = {(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A record or a prompt per line.")}
 
 
-class ProbeList(ListView):
-    """Probes of your projects, the newest first."""
+class ProbeViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Probes of your projects, newest first, each with its status and, once it has succeeded, its document."""
 
-    serializer_class = ProbeRowSerializer
+    serializer_class = ProbeSerializer
+    entry_serializer_class = ProbeRowSerializer
     filters = ProbeFilters
 
     def get_queryset(self) -> QuerySet:
-        return probes_of(self.request).defer("document", "payload")
+        probes = Probe.objects.visible_to(self.request.user).select_related("project", "language_model")
+        return probes.defer("document", "payload") if self.action == "list" else probes
 
     @extend_schema(request=ProbeInput, responses={202: ProbeSerializer}, summary="Probe an LM")
-    def post(self, request: Request) -> Response:
-        """A worker does it; the probe tells how far it is."""
-        self.serializer_class = ProbeSerializer
+    def create(self, request: Request) -> Response:
+        """A worker runs it; the probe has its status."""
+        sent = self.sent(ProbeInput)
+        probe = queue_probe(request_of(sent), request.user, sent.get("project"))
+        return self.accepted(probe, self.address(probe))
 
-        def make() -> Response:
-            sent = self.sent(ProbeInput)
-            probe = queue_probe(request_of(sent), request.user, sent.get("project"))
-            return self.accepted(probe, self.location("probing:api_probe", probe.pk))
+    @operation("Records of a probe", method="get", responses=RESPONSES, renderer_classes=(AnyRenderer,))
+    def records(self, request: Request, pk: int) -> HttpResponse:
+        """One for each method and relation, as JSON lines."""
+        return download(JSON_LINES["records"](self.get_object()), f"probe-{pk}-records.jsonl", NDJSON)
 
-        return self.once(make)
-
-
-class ProbeDetail(DetailView):
-    """A probe and how far it is; its document once it has succeeded."""
-
-    serializer_class = ProbeSerializer
-
-    def get_queryset(self) -> QuerySet:
-        return probes_of(self.request)
-
-
-class ProbeLines(ApiView):
-    """What a probe measured, as JSON lines."""
-
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(
-        responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A record, or a prompt, a line.")},
-    )
-    def get(self, request: Request, pk: int, kind: str) -> HttpResponse:
-        """The records, one for each method and relation, or all learned prompts."""
-        return download(JSON_LINES[kind](self.row(probes_of(request))), f"probe-{pk}-{kind}.jsonl", NDJSON)
+    @operation("Learned prompts of a probe", method="get", responses=RESPONSES, renderer_classes=(AnyRenderer,))
+    def prompts(self, request: Request, pk: int) -> HttpResponse:
+        """All of them, as JSON lines."""
+        return download(JSON_LINES["prompts"](self.get_object()), f"probe-{pk}-prompts.jsonl", NDJSON)
