@@ -76,49 +76,18 @@ urlpatterns = [
     path("reports/scores/<int:pk>/figure.json", scores_views.score_plot, name="score_plot"),
     path("reports/scores/<int:pk>/scores.<slug:file_format>", scores_views.score_file, name="score_file"),
     # the API
+    *routes("reports", reports_api.ReportViewSet, "api_report"),
+    *routes("reports/<int:pk>/tuples", reports_api.ReportTupleViewSet, "api_report_tuple"),
+    *routes("reports", judged_kg_api.JudgedKGViewSet, "api_report"),
+    *routes("reports", statements_api.StatementsViewSet, "api_report"),
+    *routes("reports/<int:report_id>/shares", sharing_api.ShareViewSet, "api_share"),
+    *routes("reports/<int:report_id>/packs", paper_api.PackViewSet, "api_pack"),
+    *routes("score-evaluations", scores_api.ScoreEvaluationViewSet, "api_score"),
     *routes("rounds", rehearsals_api.RehearsalViewSet, "api_round"),
     *routes(
         "rounds/<int:round_id>/preregistrations", preregistration_api.PreregistrationViewSet, "api_preregistration"
     ),
-    path("api/v1/reports/", reports_api.ReportList.as_view(), name="api_reports"),
-    path("api/v1/reports/<int:pk>/", reports_api.ReportDetail.as_view(), name="api_report"),
-    path("api/v1/reports/<int:pk>/report.<slug:file_format>", reports_api.ReportFile.as_view(), name="api_report_file"),
-    path("api/v1/reports/<int:pk>/tables/<slug:name>.csv", reports_api.ReportTable.as_view(), name="api_report_table"),
-    path(
-        "api/v1/reports/<int:pk>/figures/<slug:name>.<slug:file_format>",
-        reports_api.ReportFigure.as_view(),
-        name="api_report_figure",
-    ),
-    path("api/v1/reports/<int:pk>/tuples/", reports_api.ReportTuples.as_view(), name="api_report_tuples"),
-    path("api/v1/reports/<int:pk>/kg/", judged_kg_api.JudgedKGFile.as_view(), name="api_judged_kg"),
-    path("api/v1/reports/<int:report_id>/shares/", sharing_api.ShareList.as_view(), name="api_shares"),
-    path("api/v1/reports/<int:report_id>/shares/<int:pk>/", sharing_api.ShareDetail.as_view(), name="api_share"),
-    path(
-        "api/v1/reports/<int:report_id>/paper/statements/",
-        statements_api.PaperStatements.as_view(),
-        name="api_paper_statements",
-    ),
-    path("api/v1/reports/<int:report_id>/packs/", paper_api.PackList.as_view(), name="api_packs"),
-    path("api/v1/reports/<int:report_id>/packs/<int:pk>/", paper_api.PackDetail.as_view(), name="api_pack"),
-    path(
-        "api/v1/reports/<int:report_id>/packs/<int:pk>/cancel/", paper_api.PackCancel.as_view(), name="api_pack_cancel"
-    ),
-    path(
-        "api/v1/reports/<int:report_id>/packs/<int:pk>/pack.zip",
-        paper_api.PackFileView.as_view(),
-        name="api_pack_file",
-    ),
     path("api/v1/comparisons/reports/", comparisons_api.ReportComparison.as_view(), name="api_compare_reports"),
     path("api/v1/comparisons/harvests/", comparisons_api.HarvestComparison.as_view(), name="api_compare_harvests"),
     path("api/v1/comparisons/sets/", comparisons_api.SetComparison.as_view(), name="api_compare_sets"),
-    path("api/v1/score-evaluations/", scores_api.ScoreEvaluationList.as_view(), name="api_scores"),
-    path("api/v1/score-evaluations/<int:pk>/", scores_api.ScoreEvaluationDetail.as_view(), name="api_score"),
-    path(
-        "api/v1/score-evaluations/<int:pk>/cancel/", scores_api.ScoreEvaluationCancel.as_view(), name="api_score_cancel"
-    ),
-    path(
-        "api/v1/score-evaluations/<int:pk>/scores.<slug:file_format>",
-        scores_api.ScoreEvaluationFile.as_view(),
-        name="api_score_file",
-    ),
 ]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from django.http import HttpResponse
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 
 from evaluation.judged_kg.formats import FORMATS
 from evaluation.judged_kg.rows import Kept
 from evaluation.judged_kg.views import kg_download
-from evaluation.reports.api import ReportView
+from evaluation.reports.api import ReportOperations
 from kgharvest.api.input import Filters
-from kgharvest.api.views import AnyRenderer, files_of
+from kgharvest.api.views import AnyRenderer, files_of, operation
 
 
 class KGFilters(Filters):
@@ -22,17 +21,16 @@ class KGFilters(Filters):
     )
 
 
-class JudgedKGFile(ReportView):
-    """The tuples of the harvests of a report's round, with verdicts as they are now."""
-
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(
-        summary="The judged KG of a report's round as a file",
+class JudgedKGViewSet(ReportOperations):
+    @operation(
+        "The judged KG of a report's round as a file",
+        method="get",
         parameters=[KGFilters],
-        responses=files_of({form.content_type: None for form in FORMATS.values()}),
+        responses=files_of(form.content_type for form in FORMATS.values()),
+        renderer_classes=(AnyRenderer,),
     )
-    def get(self, request: Request, pk: int) -> HttpResponse:
-        report = self.report()
-        asked = self.filtered_by(KGFilters)
-        return kg_download(report.round, asked["format"], asked.get("verdict"))
+    def kg(self, request: Request, pk: int) -> HttpResponse:
+        """The tuples of the harvests of a report's round with their current verdicts."""
+        report = self.get_object()
+        query = self.filtered_by(KGFilters)
+        return kg_download(report.round, query["format"], query.get("verdict"))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 from django.http import FileResponse
-from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evaluation.models import PaperPack, Report
+from evaluation.models import PaperPack
 from evaluation.paper.pack_jobs import queue_pack
 from evaluation.paper.views import pack_download
-from kgharvest.access import Action, visible_or_404
-from kgharvest.api.views import AnyRenderer, ApiView, ListView, files_of
+from evaluation.reports.api import ReportPartViewSet
+from kgharvest.api.views import PagedList, file_operation, operation
 from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 
@@ -29,56 +28,29 @@ class PaperPackSerializer(serializers.ModelSerializer):
         fields = ["id", "report", *JOB_FIELDS, *JOB_TIMES, "sha256", "n_bytes"]
 
 
-class PackView(ApiView):
+class PackViewSet(PagedList, ReportPartViewSet):
+    """The paper packs of a report, newest first, with unfinished and failed ones."""
+
     serializer_class = PaperPackSerializer
 
-    def report(self, action: Action = Action.VIEW) -> Report:
-        return visible_or_404(self.request.user, Report.objects.for_list(), action, pk=self.kwargs["report_id"])
-
-    def pack(self, action: Action = Action.VIEW) -> PaperPack:
-        return self.row(self.report(action).packs.select_related("report__round__project"))
-
-
-class PackList(PackView, ListView):
-    """The paper packs of a report, the newest first: one that can be had, and those that are under way or failed."""
-
     def get_queryset(self) -> QuerySet:
-        return self.report().packs.all()
+        packs = self.report().packs
+        return packs.all() if self.action == "list" else packs.select_related("report__round__project")
 
-    @extend_schema(
-        summary="Ask for the paper pack of a report",
-        request=None,
-        responses={202: PaperPackSerializer},
-    )
-    def post(self, request: Request, report_id: int) -> Response:
-        """A worker makes it; one that is under way already is not asked for twice."""
+    @extend_schema(summary="Request the paper pack of a report", responses={202: PaperPackSerializer})
+    def create(self, request: Request, report_id: int) -> Response:
+        """A worker creates it. An unfinished pack is not requested twice."""
+        pack = queue_pack(self.report(), request.user)
+        return self.accepted(pack, self.address(pack))
 
-        def queue() -> Response:
-            pack = queue_pack(self.report(Action.WORK), request.user)
-            return self.accepted(pack, reverse("evaluation:api_pack", args=[report_id, pack.pk]))
+    @extend_schema(summary="A paper pack and its status")
+    def retrieve(self, request: Request, report_id: int, pk: int) -> Response:
+        return self.answer(self.get_object())
 
-        return self.once(queue)
+    @operation("Cancel a paper pack")
+    def cancel(self, request: Request, report_id: int, pk: int) -> Response:
+        return self.changed(ledger.cancel)
 
-
-class PackDetail(PackView):
-    @extend_schema(summary="A paper pack and how far it is")
-    def get(self, request: Request, report_id: int, pk: int) -> Response:
-        return self.answer(self.pack())
-
-
-class PackCancel(PackView):
-    @extend_schema(summary="Cancel a paper pack", request=None)
-    def post(self, request: Request, report_id: int, pk: int) -> Response:
-        def cancel() -> Response:
-            ledger.cancel(self.pack(Action.WORK), request.user)
-            return self.answer(self.pack())
-
-        return self.once(cancel)
-
-
-class PackFileView(PackView):
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(summary="A paper pack as a ZIP file", responses=files_of(["application/zip"]))
-    def get(self, request: Request, report_id: int, pk: int) -> FileResponse:
-        return pack_download(self.pack())
+    @file_operation("A paper pack as a ZIP file", "pack.zip", "application/zip")
+    def file(self, request: Request, report_id: int, pk: int) -> FileResponse:
+        return pack_download(self.get_object())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db.models import QuerySet
 from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
@@ -19,14 +22,10 @@ from evaluation.reports.drawn_tuples import CUTS, INCOMPLETE, OUTCOMES, in_part,
 from evaluation.reports.files import FILES, content_type_of
 from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, report_options
 from evaluation.reports.services import prepare_report, store_report
-from evaluation.reports.views import (
-    figure_download,
-    report_download,
-    table_download,
-)
+from evaluation.reports.views import figure_download, report_download, table_download
 from kgharvest.access import Action, visible_or_404
 from kgharvest.api.input import Filters, FiniteField, IdField, StrictSerializer
-from kgharvest.api.views import AnyRenderer, ApiView, ListView, files_of
+from kgharvest.api.views import ApiViewSet, PagedList, file_operation
 from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.tables.formats import FORMATS
 
@@ -111,24 +110,33 @@ class ReportInput(StrictSerializer):
     )
 
 
-class ReportList(ListView):
-    """The reports of your projects, the newest first."""
+class FigureQuery(Filters):
+    theme = serializers.ChoiceField(list(THEMES), required=False, help_text="Light by default.")
+    relation = serializers.CharField(required=False, max_length=500, help_text="Only its cells, of accuracy by score.")
 
-    serializer_class = ReportEntrySerializer
-    filters = ReportFilters
+
+class ReportOperations(ApiViewSet):
+    """Operations on a report. Its documents are loaded only if an operation reads them."""
 
     def get_queryset(self) -> QuerySet:
         return Report.objects.visible_to(self.request.user).for_list()
 
+
+class ReportViewSet(PagedList, ReportOperations):
+    """The reports of your projects, newest first."""
+
+    serializer_class = ReportDetailSerializer
+    entry_serializer_class = ReportEntrySerializer
+    filters = ReportFilters
+    once = False  # `create` computes before its transaction
+
     @extend_schema(
-        summary="Make a report",
+        summary="Create a report",
         request=ReportInput,
-        responses={201: ReportDetailSerializer},
         examples=[OpenApiExample("On a round", {"round": 7, "equivalence_margin": 5}, request_only=True)],
     )
-    def post(self, request: Request) -> Response:
-        """On the round as it is now; it is computed while you wait, some seconds for a large round."""
-        self.serializer_class = ReportDetailSerializer
+    def create(self, request: Request) -> Response:
+        """Reports on the current state of the round. The request takes some seconds for a large round."""
 
         def compute() -> Report:
             sent = self.sent(ReportInput)
@@ -138,71 +146,51 @@ class ReportList(ListView):
 
         def store(computed: Report) -> Response:
             report = store_report(computed, request.user)
-            return self.created(report, reverse("evaluation:api_report", args=[report.pk]))
+            return self.created(report, self.address(report))
 
         return self.prepared_once(compute, store)
 
+    @extend_schema(summary="A report")
+    def retrieve(self, request: Request, pk: int) -> Response:
+        return self.answer(self.get_object())
 
-class ReportView(ApiView):
-    serializer_class = ReportDetailSerializer
+    @file_operation(
+        "A report as a file",
+        "report.<slug:file_format>",
+        {name: content_type_of(name) for name in FILES},
+        parameters=[OpenApiParameter("table", str, many=True, description="Tables in a LaTeX file; all by default.")],
+        refuses=True,
+    )
+    def file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
+        return report_download(self.get_object(), file_format, request.query_params.getlist("table"))
+
+    @file_operation("A table of a report as CSV", "tables/<slug:name>.csv", "text/csv")
+    def table(self, request: Request, pk: int, name: str) -> HttpResponse:
+        return table_download(self.get_object(), name)
+
+    @file_operation(
+        "A figure of a report",
+        "figures/<slug:name>.<slug:file_format>",
+        {name: FORMATS[name].content_type for name in FIGURE_FORMATS},
+        parameters=[FigureQuery],
+    )
+    def figure(self, request: Request, pk: int, name: str, file_format: str) -> HttpResponse:
+        query = self.filtered_by(FigureQuery)
+        return figure_download(self.get_object(), name, file_format, query.get("theme"), query.get("relation"))
+
+
+class ReportPartViewSet(ApiViewSet):
+    """Operations on a part of a report. The report's project decides on access."""
+
+    report_kwarg = "report_id"
 
     def report(self) -> Report:
-        """Return the report of the address without its documents, which are read when they are asked for."""
-        return self.row(Report.objects.visible_to(self.request.user).for_list())
+        """Return the report that the address names, without its documents. Raises Http404, NotAllowed."""
+        reports = Report.objects.visible_to(self.request.user).for_list()
+        return self.permitted(get_object_or_404(reports, pk=self.kwargs[self.report_kwarg]))
 
-
-class ReportDetail(ReportView):
-    @extend_schema(summary="A report")
-    def get(self, request: Request, pk: int) -> Response:
-        return self.answer(self.report())
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
-class ReportFile(ReportView):
-    renderer_classes = (AnyRenderer,)
-    refuses = True  # the page of its rows, where these are others by now
-
-    @extend_schema(
-        summary="A report as a file",
-        parameters=[
-            OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FILES)),
-            OpenApiParameter("table", str, many=True, description="Of a file for LaTeX: the only tables in it."),
-        ],
-        responses=files_of(map(content_type_of, FILES)),
-    )
-    def get(self, request: Request, pk: int, file_format: str) -> HttpResponse:
-        return report_download(self.report(), file_format, request.query_params.getlist("table"))
-
-
-class ReportTable(ReportView):
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(summary="A table of a report as CSV", responses=files_of(["text/csv"]))
-    def get(self, request: Request, pk: int, name: str) -> HttpResponse:
-        return table_download(self.report(), name)
-
-
-class FigureQuery(Filters):
-    theme = serializers.ChoiceField(list(THEMES), required=False, help_text="Light unless given.")
-    relation = serializers.CharField(required=False, max_length=500, help_text="Only its cells, of accuracy by score.")
-
-
-class ReportFigure(ReportView):
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(
-        summary="A figure of a report",
-        parameters=[
-            FigureQuery,
-            OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FIGURE_FORMATS)),
-        ],
-        responses=files_of(FORMATS[name].content_type for name in FIGURE_FORMATS),
-    )
-    def get(self, request: Request, pk: int, name: str, file_format: str) -> HttpResponse:
-        asked = self.filtered_by(FigureQuery)
-        return figure_download(self.report(), name, file_format, asked.get("theme"), asked.get("relation"))
+    def get_object(self) -> Any:
+        return self.named()
 
 
 # -- what its numbers rest on ------------------------------------------------------------------------------------------
@@ -262,8 +250,10 @@ class TupleFilters(Filters):
         return with_verdict(rows, part.get("outcome", ""))
 
 
-class ReportTuples(ReportView, ListView):
-    """The statements of a report's cells: of all of them, or those that the filters name."""
+class ReportTupleViewSet(PagedList, ReportPartViewSet):
+    """The statements of a report's cells, narrowed by filters."""
+
+    report_kwarg = "pk"
 
     serializer_class = ReportTupleSerializer
     filters = TupleFilters

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django.urls import reverse
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
@@ -21,7 +20,7 @@ from evaluation.scores.lookups import scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job
 from evaluation.scores.views import score_download
 from kgharvest.api.input import Filters, IdField, JsonParser, PlacementInput, VisibleField
-from kgharvest.api.views import AnyRenderer, DetailView, ListView, files_of
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, file_operation, operation
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES, Job
@@ -111,16 +110,17 @@ class ScoreInput(PlacementInput):
         return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name, by))
 
 
-class ScoreEvaluationList(ListView):
-    """Evaluations of scores, the newest first."""
+class ScoreEvaluationViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Evaluations of scores, newest first, each with its status and, once it has succeeded, its document."""
 
-    serializer_class = ScoreEvaluationEntrySerializer
+    serializer_class = ScoreEvaluationSerializer
+    entry_serializer_class = ScoreEvaluationEntrySerializer
     filters = ScoreFilters
     parser_classes = (JsonParser, MultiPartParser)
 
     def get_queryset(self) -> QuerySet:
         evaluations = ScoreEvaluation.objects.visible_to(self.request.user).select_related("language_model", "project")
-        return evaluations.defer("document", "payload", "samples")
+        return evaluations.defer("document", "payload", "samples") if self.action == "list" else evaluations
 
     @extend_schema(
         summary="Evaluate the scores of an LM",
@@ -128,49 +128,18 @@ class ScoreEvaluationList(ListView):
         responses={202: ScoreEvaluationSerializer},
         examples=[OpenApiExample("Two settings", {"model": 1, "settings": ["manual", "multi"]}, request_only=True)],
     )
-    def post(self, request: Request) -> Response:
-        """A worker does it; the same that is under way already is not asked for twice."""
-        self.serializer_class = ScoreEvaluationSerializer
+    def create(self, request: Request) -> Response:
+        """A worker computes it. An equal unfinished evaluation is not started twice."""
+        sent = ScoreInput(data=request.data, context={"request": request})
+        sent.is_valid(raise_exception=True)
+        evaluation = queue_score_job(sent.request(request.user), request.user, sent.validated_data.get("project"))
+        return self.accepted(evaluation, self.address(evaluation))
 
-        def queue() -> Response:
-            sent = ScoreInput(data=request.data, context={"request": request})
-            sent.is_valid(raise_exception=True)
-            evaluation = queue_score_job(sent.request(request.user), request.user, sent.validated_data.get("project"))
-            return self.accepted(evaluation, reverse("evaluation:api_score", args=[evaluation.pk]))
+    @operation("Cancel an evaluation")
+    def cancel(self, request: Request, pk: int) -> Response:
+        return self.changed(ledger.cancel)
 
-        return self.once(queue)
-
-
-class ScoreEvaluationDetail(DetailView):
-    """An evaluation of scores and how far it is; its document once it has succeeded."""
-
-    serializer_class = ScoreEvaluationSerializer
-
-    def get_queryset(self) -> QuerySet:
-        return ScoreEvaluation.objects.visible_to(self.request.user).select_related("language_model", "project")
-
-
-class ScoreEvaluationCancel(ScoreEvaluationDetail):
-    http_method_names = ("post", "options")
-
-    @extend_schema(summary="Cancel an evaluation", request=None)
-    def post(self, request: Request, pk: int) -> Response:
-        def cancel() -> Response:
-            ledger.cancel(self.row(self.get_queryset()), request.user)
-            return self.answer(self.row(self.get_queryset()))
-
-        return self.once(cancel)
-
-
-class ScoreEvaluationFile(ScoreEvaluationDetail):
-    """Only of one that has succeeded."""
-
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(
-        summary="An evaluation as a file",
-        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FILES))],
-        responses=files_of(FILES.values()),
-    )
-    def get(self, request: Request, pk: int, file_format: str) -> HttpResponse:
+    @file_operation("An evaluation as a file", "scores.<slug:file_format>", FILES)
+    def file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
+        """Available once the evaluation has succeeded."""
         return score_download(self.row(self.get_queryset().exclude(document={})), file_format)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from django.db.models import QuerySet
-from django.urls import reverse
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evaluation.models import Report, ReportShare
+from evaluation.models import ReportShare
+from evaluation.reports.api import ReportPartViewSet
 from evaluation.sharing.services import LONGEST_DAYS, LONGEST_PASSWORD, revoke_share, share_report
 from evaluation.sharing.views import link_of
-from kgharvest.access import Action, visible_or_404
+from kgharvest.access import Action
 from kgharvest.api.input import StrictSerializer
-from kgharvest.api.views import ApiView, ListView
+from kgharvest.api.views import PagedList
 
 
 class ReportShareSerializer(serializers.ModelSerializer):
@@ -51,38 +51,29 @@ class ShareInput(StrictSerializer):
     )
 
 
-class ShareView(ApiView):
-    is_keyed = False  # what is made has a secret
+class ShareViewSet(PagedList, ReportPartViewSet):
+    """Links to read a report without an account. For members who work in its project."""
+
+    access = Action.WORK
+    is_keyed = False  # the answer to `create` has a secret
     serializer_class = ReportShareSerializer
 
-    def report(self) -> Report:
-        return visible_or_404(self.request.user, Report.objects.for_list(), Action.WORK, pk=self.kwargs["report_id"])
-
-
-class ShareList(ShareView, ListView):
-    """Links by which others read a report without an account, for those who work in its project."""
-
     def get_queryset(self) -> QuerySet:
-        return self.report().shares.all()
+        shares = self.report().shares
+        return shares.all() if self.action == "list" else shares.select_related("report__round__project")
 
     @extend_schema(summary="Share a report", request=ShareInput, responses={201: NewReportShareSerializer})
-    def post(self, request: Request, report_id: int) -> Response:
-        report = self.report()
-        made = share_report(report, **self.sent(ShareInput), now=timezone.now(), by=request.user)
+    def create(self, request: Request, report_id: int) -> Response:
+        made = share_report(self.report(), **self.sent(ShareInput), now=timezone.now(), by=request.user)
         made.share.link = link_of(request, made)
         self.serializer_class = NewReportShareSerializer
-        return self.created(made.share, reverse("evaluation:api_share", args=[report.pk, made.share.pk]))
-
-
-class ShareDetail(ShareView):
-    def share(self) -> ReportShare:
-        return self.row(self.report().shares.select_related("report__round__project"))
+        return self.created(made.share, self.address(made.share))
 
     @extend_schema(summary="A link to a report")
-    def get(self, request: Request, report_id: int, pk: int) -> Response:
-        return self.answer(self.share())
+    def retrieve(self, request: Request, report_id: int, pk: int) -> Response:
+        return self.answer(self.get_object())
 
-    @extend_schema(summary="Revoke a link to a report", responses={204: None})
-    def delete(self, request: Request, report_id: int, pk: int) -> Response:
-        revoke_share(self.share(), timezone.now(), request.user)
+    @extend_schema(summary="Revoke a link to a report")
+    def destroy(self, request: Request, report_id: int, pk: int) -> Response:
+        revoke_share(self.get_object(), timezone.now(), request.user)
         return self.deleted()

@@ -144,7 +144,7 @@ class ApiViewSet(ViewSetMixin, ApiView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        if request.method == "POST" and self.once and self.is_keyed:
+        if request.method == "POST" and self.action and self.once and self.is_keyed:
             post = self.post
             self.post = lambda *args, **kwargs: answer_once(request, lambda _: post(*args, **kwargs), lambda: None)
 
@@ -211,7 +211,8 @@ def file_operation(summary: str, path: str, content_types: Mapping[str, str] | s
     """
     by_format = {} if isinstance(content_types, str) else content_types
     if by_format:
-        options["parameters"] = [OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(by_format))]
+        file_format = OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(by_format))
+        options["parameters"] = [*options.get("parameters", []), file_format]
     described = {"responses": files_of(by_format.values() or [content_types]), "renderer_classes": (AnyRenderer,)}
     return operation(summary, path, method="get", **(described | options))
 

@@ -12,9 +12,9 @@ from rest_framework.response import Response
 from evaluation.models import Report
 from evaluation.paper.statements.questions import LONGEST_ANSWER, QUESTIONS, Question
 from evaluation.paper.statements.services import BadStatement, save_statements, statements_on, unsaid_on
-from kgharvest.access import Action, visible_or_404
+from evaluation.reports.api import ReportOperations
 from kgharvest.api.input import StrictSerializer
-from kgharvest.api.views import ApiView
+from kgharvest.api.views import operation
 
 EXAMPLE = {"languages": "English", "pay": "money", "pay_adequacy": "15 EUR an hour; the minimum wage is 12.82 EUR."}
 
@@ -54,30 +54,29 @@ class StatementsInput(StrictSerializer):
         return {question.key: statement_field(question) for question in QUESTIONS}
 
 
-class PaperStatements(ApiView):
+class StatementsViewSet(ReportOperations):
     serializer_class = StatementsSerializer
+    lookup_url_kwarg = "report_id"
 
-    @extend_schema(summary="What was said about a study")
-    def get(self, request: Request, report_id: int) -> Response:
-        """Kept with the round: all its reports have the same."""
-        return self.answer(self.said(self.report(Action.VIEW)))
+    @operation("Statements about a study", "paper/statements/", method="get")
+    def statements(self, request: Request, report_id: int) -> Response:
+        """Stored with the round: all its reports have the same statements."""
+        return self.answer(self.said(self.get_object()))
 
     @extend_schema(
-        summary="Say something about a study",
+        summary="Edit the statements about a study",
         request=StatementsInput,
         examples=[OpenApiExample("Languages and pay", EXAMPLE, request_only=True)],
     )
-    def patch(self, request: Request, report_id: int) -> Response:
-        """What only people can say, for the documents that go with a paper."""
-        report = self.report(Action.WORK)
+    @statements.mapping.patch
+    def edit_statements(self, request: Request, report_id: int) -> Response:
+        """Answers that only people can give, for the documents that accompany a paper."""
+        report = self.get_object()
         try:
             save_statements(report.round, self.sent(StatementsInput), by=request.user)
         except BadStatement as refusal:
             raise serializers.ValidationError({key: [reason] for key, reason in refusal.reasons.items()}) from None
         return self.answer(self.said(report))
-
-    def report(self, action: Action) -> Report:
-        return visible_or_404(self.request.user, Report.objects.for_list(), action, pk=self.kwargs["report_id"])
 
     def said(self, report: Report) -> dict[str, Any]:
         answers = statements_on(report.round)

@@ -82,7 +82,7 @@ def test_a_cursor_with_an_odd_number_is_no_failure(api, value):
 def test_every_error_has_the_one_shape(api, db):
     cases = {
         404: [api.get("/api/v1/nothing/"), api.get(f"{SETS}999/"), api.get(f"{SETS}{'9' * 19}/"), api.get("/api/")],
-        405: [api.put(SETS), api.delete(SETS), api.post(f"{SETS}1/")],
+        405: [api.put(SETS), api.delete(SETS), api.post(f"{SETS}1/"), api.post("/api/v1/reports/1/")],
         406: [client_of(accept="image/png").get(SETS)],
         415: [api.post(SETS, "a", "text/plain"), api.post(f"{SETS}import/", {}, JSON)],
         401: [Client().get(SETS), client_of(authorization="Bearer kgh_x").get(SETS)],
