@@ -224,9 +224,8 @@ urlpatterns = [
     *routes("judge-runs/<int:pk>/answers", judges_api.JudgeAnswerViewSet, "api_judge_answer"),
     *routes("rounds/<int:round_id>/tasks", quality_api.TaskViewSet, "api_task"),
     *routes("rounds/<int:round_id>/adjudication", quality_api.AdjudicationQueueViewSet, "api_queued_task"),
-    path("api/v1/gold/candidates/<int:pk>/", gold_api.GoldCandidates.as_view(), name="api_gold_candidates"),
-    path("api/v1/gold/decisions/", gold_api.GoldDecisions.as_view(), name="api_gold_decisions"),
-    path("api/v1/gold/decisions/<int:pk>/withdraw/", gold_api.GoldWithdrawal.as_view(), name="api_gold_withdraw"),
+    *routes("gold", gold_api.CandidateViewSet, "api_gold"),
+    *routes("gold/decisions", gold_api.DecisionViewSet, "api_gold_decision"),
     path("api/v1/judging/", recruiting_api.JoinedRounds.as_view(), name="api_joined"),
     *(
         path(f"api/v1/judging/<int:round_id>/{rest}", view.as_view(), name=f"api_{name}")

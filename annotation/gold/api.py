@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -15,7 +14,7 @@ from annotation.gold.candidates import LONGEST_REASON, decide_on_gold, gold_cand
 from annotation.models import GoldDecision
 from annotation.rounds.instructions import freeze_statement
 from kgharvest.api.input import Filters, IdField, PersonField, StrictSerializer
-from kgharvest.api.views import ApiView, ListView
+from kgharvest.api.views import ApiViewSet, PagedList, operation
 from kgharvest.models import Relation
 
 MOST_DECISIONS = 400  # at once, as many as there are candidates
@@ -51,19 +50,16 @@ class DecidedSerializer(serializers.Serializer):
     n_stored = serializers.IntegerField(help_text="What somebody else has decided meanwhile is passed over.")
 
 
-class GoldCandidates(ApiView):
+class CandidateViewSet(ApiViewSet):
     serializer_class = CandidatesSerializer
+    queryset = Relation.objects.select_related("relation_set")
 
-    def relation(self) -> Relation:
-        relations = Relation.objects.visible_to(self.request.user).select_related("relation_set")
-        return get_object_or_404(relations, pk=self.kwargs["pk"])
-
-    @extend_schema(summary="Candidates for false statements")
-    def get(self, request: Request, pk: int) -> Response:
-        """Those on which nobody has decided, at most 400, in an order of their own."""
-        relation = self.relation()
+    @operation("Candidates for false statements", "candidates/<int:pk>/", method="get", on_list=True)
+    def candidates(self, request: Request, pk: int) -> Response:
+        """Candidates without a decision, at most 400, in a random order that is fixed for each relation."""
+        relation = self.named()
         return self.answer(
-            {"relation": pk, "candidates": [entry(relation, found) for found in gold_candidates(relation)]}
+            {"relation": pk, "candidates": [entry(relation, candidate) for candidate in gold_candidates(relation)]}
         )
 
     @extend_schema(
@@ -72,14 +68,11 @@ class GoldCandidates(ApiView):
         responses=DecidedSerializer,
         examples=[OpenApiExample("Two", {"decisions": {"0f1e2d3c4b5a6978": True, "8796a5b4c3d2e1f0": False}})],
     )
-    def post(self, request: Request, pk: int) -> Response:
-        """Only what is confirmed as false serves as gold, in rounds that are opened from now on."""
-
-        def decide() -> Response:
-            n_stored = decide_on_gold(self.relation(), self.sent(DecisionsInput)["decisions"], request.user)
-            return Response({"n_stored": n_stored})
-
-        return self.once(decide)
+    @candidates.mapping.post
+    def decide(self, request: Request, pk: int) -> Response:
+        """Candidates confirmed as false are gold statements of rounds opened from now on."""
+        n_stored = decide_on_gold(self.named(), self.sent(DecisionsInput)["decisions"], request.user)
+        return Response({"n_stored": n_stored})
 
 
 def entry(relation: Relation, candidate) -> dict[str, Any]:
@@ -114,8 +107,12 @@ class DecisionFilters(Filters):
         return rows.filter(**{name: self.validated_data[name] for name in sent})
 
 
-class GoldDecisions(ListView):
-    """Decisions on candidates, the newest first, those that were withdrawn too."""
+class WithdrawalInput(StrictSerializer):
+    reason = serializers.CharField(max_length=LONGEST_REASON)
+
+
+class DecisionViewSet(PagedList, ApiViewSet):
+    """Decisions on candidates, newest first, including withdrawn ones."""
 
     serializer_class = DecisionSerializer
     filters = DecisionFilters
@@ -124,23 +121,10 @@ class GoldDecisions(ListView):
         relations = Relation.objects.visible_to(self.request.user)
         return GoldDecision.objects.filter(relation__in=relations).select_related("decided_by")
 
-
-class WithdrawalInput(StrictSerializer):
-    reason = serializers.CharField(max_length=LONGEST_REASON)
-
-
-class GoldWithdrawal(ApiView):
-    serializer_class = DecisionSerializer
-
-    @extend_schema(summary="Withdraw a decision", request=WithdrawalInput)
-    def post(self, request: Request, pk: int) -> Response:
-        """It serves no more and is kept with the reason. Rounds that were opened keep their gold."""
-
-        def withdraw() -> Response:
-            relations = Relation.objects.visible_to(request.user)
-            decision = self.row(GoldDecision.objects.filter(relation__in=relations))
-            withdraw_gold(decision, self.sent(WithdrawalInput)["reason"], request.user)
-            decision.refresh_from_db()
-            return self.answer(decision)
-
-        return self.once(withdraw)
+    @operation("Withdraw a decision", request=WithdrawalInput)
+    def withdraw(self, request: Request, pk: int) -> Response:
+        """The decision is kept with the reason but no longer used. Open rounds keep their gold statements."""
+        decision = self.named()
+        withdraw_gold(decision, self.sent(WithdrawalInput)["reason"], request.user)
+        decision.refresh_from_db()
+        return self.answer(decision)
