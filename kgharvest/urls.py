@@ -12,6 +12,7 @@ from kgharvest.accounts.projects import hand_over, set_role
 from kgharvest.accounts.sign_in import views as sign_in_views
 from kgharvest.accounts.views import Login, Logout, PasswordChange, PasswordReset, PasswordResetConfirm
 from kgharvest.api.schema_view import SchemaView
+from kgharvest.api.views import routes
 from kgharvest.audit import api as audit_api
 from kgharvest.audit import views as audit_views
 from kgharvest.entities.api import SetEntities
@@ -175,14 +176,9 @@ harvesting = [
             ("deliveries/<int:delivery>/send-again/", webhook_api.DeliveryAgain, "delivery_again"),
         )
     ),
-    path("api/v1/relation-sets/", relations_api.SetList.as_view(), name="api_sets"),
-    path("api/v1/relation-sets/import/", relations_api.SetImport.as_view(), name="api_set_import"),
-    path("api/v1/relation-sets/<int:pk>/", relations_api.SetDetail.as_view(), name="api_set"),
-    path("api/v1/relation-sets/<int:pk>/export/", relations_api.SetExport.as_view(), name="api_set_export"),
+    *routes("relation-sets", relations_api.SetViewSet, "api_set"),
+    *routes("relations", relations_api.RelationViewSet, "api_relation"),
     path("api/v1/relation-sets/<int:pk>/entities/", SetEntities.as_view(), name="api_set_entities"),
-    path("api/v1/relation-sets/<int:pk>/prompts/", relations_api.SetPrompts.as_view(), name="api_set_prompts"),
-    path("api/v1/relations/", relations_api.RelationList.as_view(), name="api_relations"),
-    path("api/v1/relations/<int:pk>/", relations_api.RelationDetail.as_view(), name="api_relation"),
     path("api/v1/jobs/", jobs_api.JobList.as_view(), name="api_jobs"),
     path("api/v1/jobs/<int:pk>/", jobs_api.JobDetail.as_view(), name="api_job"),
     path("api/v1/jobs/<int:pk>/cancel/", jobs_api.JobCancel.as_view(), name="api_job_cancel"),

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from kgharvest.access import Action, check_may_anywhere
 from kgharvest.api.input import CountField, Filters, FiniteField, ProjectField, StrictSerializer, VisibleField
-from kgharvest.api.views import ApiView, DetailView, ListView
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.models import Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, MOST_SENTENCES, RelationEntry
@@ -114,106 +114,74 @@ class PromptsImportedSerializer(serializers.Serializer):
     )
 
 
-def sets_of(request: Request) -> QuerySet:
-    return (
-        RelationSet.objects.visible_to(request.user).select_related("project").annotate(n_relations=Count("relations"))
-    )
-
-
-class SetList(ListView):
-    """Sets of relations, the newest first."""
+class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Sets of relations, newest first. The services decide who may change a set."""
 
     serializer_class = SetSerializer
     filters = SetFilters
 
     def get_queryset(self) -> QuerySet:
-        return sets_of(self.request)
+        sets = RelationSet.objects.visible_to(self.request.user).select_related("project")
+        return sets.annotate(n_relations=Count("relations"))
 
-    @extend_schema(request=SetCopyInput, responses={201: SetSerializer}, summary="Duplicate a set")
-    def post(self, request: Request) -> Response:
-        """A set without relations is none: write a relation into a new set, import a file, or duplicate a set."""
+    def created_set(self, relation_set: RelationSet) -> Response:
+        return self.created(self.get_queryset().get(pk=relation_set.pk), self.address(relation_set))
 
-        def make() -> Response:
-            asked = self.sent(SetCopyInput)
-            copy = duplicate_set(asked["copy_of"], asked["name"], request.user, asked.get("project"))
-            return self.created(sets_of(request).get(pk=copy.pk), self.location("kgharvest:api_set", copy.pk))
+    @extend_schema(request=SetCopyInput, summary="Duplicate a set")
+    def create(self, request: Request) -> Response:
+        """A set has at least one relation. To create a new set, write a relation into it or import a file."""
+        sent = self.sent(SetCopyInput)
+        return self.created_set(duplicate_set(sent["copy_of"], sent["name"], request.user, sent.get("project")))
 
-        return self.once(make)
+    @extend_schema(request=SetInput, summary="Rename or describe a set")
+    def partial_update(self, request: Request, pk: int) -> Response:
+        relation_set = self.named()
+        current = {"name": relation_set.name, "description": relation_set.description}
+        change_set(relation_set, **current | self.sent(SetInput), by=request.user)
+        return self.answer(self.named())
 
-
-class SetDetail(DetailView):
-    """A set of relations."""
-
-    serializer_class = SetSerializer
-
-    def get_queryset(self) -> QuerySet:
-        return sets_of(self.request)
-
-    @extend_schema(request=SetInput, summary="Give a set another name or description")
-    def patch(self, request: Request, pk: int) -> Response:
-        relation_set = self.row(self.get_queryset())
-        kept = {"name": relation_set.name, "description": relation_set.description}
-        change_set(relation_set, **kept | self.sent(SetInput), by=request.user)
-        return self.answer(self.row(self.get_queryset()))
-
-    @extend_schema(responses={204: None}, summary="Delete a set with its relations")
-    def delete(self, request: Request, pk: int) -> Response:
-        """None of its relations may have harvests or tuples."""
-        delete_set(self.row(self.get_queryset()), request.user)
+    @extend_schema(summary="Delete a set with its relations")
+    def destroy(self, request: Request, pk: int) -> Response:
+        """Refused if a relation of the set has harvests or tuples."""
+        delete_set(self.named(), request.user)
         return self.deleted()
 
-
-class SetImport(ApiView):
-    """Relations from a file."""
-
-    serializer_class = SetSerializer
-    parser_classes = (MultiPartParser,)
-
-    @extend_schema(request=SetFileInput, responses={201: SetSerializer}, summary="Import relations from a file")
-    def post(self, request: Request) -> Response:
-        """Relations that the set has already are updated, others stay. If anything is wrong, nothing is stored."""
+    @operation(
+        "Import relations from a file",
+        "import/",
+        on_list=True,
+        request=SetFileInput,
+        responses={201: SetSerializer},
+        parser_classes=(MultiPartParser,),
+    )
+    def import_file(self, request: Request) -> Response:
+        """Updates relations that are already in the set. Stores nothing if the file has an error."""
         check_may_anywhere(request.user, Action.WORK)
         sent = self.sent(SetFileInput)
         file = read_relation_file(sent["file"].name, sent["file"].read())
+        return self.created_set(
+            import_relation_file(file, sent.get("name"), by=request.user, project=sent.get("project"))
+        )
 
-        def make() -> Response:
-            made = import_relation_file(file, sent.get("name"), by=request.user, project=sent.get("project"))
-            return self.created(sets_of(request).get(pk=made.pk), self.location("kgharvest:api_set", made.pk))
-
-        return self.once(make)
-
-
-class SetExport(DetailView):
-    """A set as this project's JSON file, which imports as an equal set."""
-
-    def get_queryset(self) -> QuerySet:
-        return RelationSet.objects.visible_to(self.request.user)
-
-    @extend_schema(responses={200: {"type": "object", "additionalProperties": {}}}, summary="Export a set")
-    def get(self, request: Request, pk: int) -> HttpResponse:
-        relation_set = self.row(self.get_queryset())
+    @operation("Export a set", method="get", responses={200: {"type": "object", "additionalProperties": {}}})
+    def export(self, request: Request, pk: int) -> HttpResponse:
+        """The set as a JSON file, which can be imported as an equal set."""
+        relation_set = self.named()
         response = HttpResponse(export_relations(relation_set), content_type="application/json")
         response["Content-Disposition"] = f'attachment; filename="{relation_set.name}.json"'
         return response
 
-
-class SetPrompts(ApiView):
-    """Prompts from files for a set's relations."""
-
-    serializer_class = PromptsImportedSerializer
-    parser_classes = (MultiPartParser,)
-
-    @extend_schema(request=PromptFileInput, summary="Add prompts from a file to a set's relations")
-    def post(self, request: Request, pk: int) -> Response:
-        relation_set = self.row(RelationSet.objects.visible_to(request.user))
-        sent = self.sent(PromptFileInput)
+    @operation(
+        "Add prompts from a file to a set's relations",
+        request=PromptFileInput,
+        serializer_class=PromptsImportedSerializer,
+        parser_classes=(MultiPartParser,),
+    )
+    def prompts(self, request: Request, pk: int) -> Response:
+        relation_set, sent = self.named(), self.sent(PromptFileInput)
         file = PromptFile(sent["file"].name, sent["origin"], sent["file"].read())
-
-        def add() -> Response:
-            imported = import_prompts([file], relation_set, sent.get("least_weight"), request.user)
-            return self.answer({"message": f"{imported}.", "unknown": imported.unknown})
-
-        return self.once(add)
+        imported = import_prompts([file], relation_set, sent.get("least_weight"), request.user)
+        return self.answer({"message": f"{imported}.", "unknown": imported.unknown})
 
 
 # -- relations ---------------------------------------------------------------------------------------------------------
@@ -305,44 +273,25 @@ def save(sent: dict[str, Any], relation: Relation | None, by) -> Relation:
         raise serializers.ValidationError(fields) from refusal
 
 
-def relations_of(request: Request) -> QuerySet:
-    return Relation.objects.visible_to(request.user).select_related("relation_set__project")
-
-
-class RelationList(ListView):
-    """Relations, the newest first."""
+class RelationViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Relations, newest first. The services decide who may change a relation."""
 
     serializer_class = RelationSerializer
     filters = RelationFilters
+    queryset = Relation.objects.select_related("relation_set__project")
 
-    def get_queryset(self) -> QuerySet:
-        return relations_of(self.request)
+    @extend_schema(request=RelationInput, summary="Create a relation")
+    def create(self, request: Request) -> Response:
+        relation = save(self.sent(RelationInput), None, request.user)
+        return self.created(relation, self.address(relation))
 
-    @extend_schema(request=RelationInput, responses={201: RelationSerializer}, summary="Write a relation")
-    def post(self, request: Request) -> Response:
-        def make() -> Response:
-            relation = save(self.sent(RelationInput), None, request.user)
-            return self.created(relation, self.location("kgharvest:api_relation", relation.pk))
+    @extend_schema(request=RelationInput, summary="Edit a relation")
+    def partial_update(self, request: Request, pk: int) -> Response:
+        """Name, set and number of slots cannot change once the relation has harvests or tuples."""
+        return self.answer(save(self.sent(RelationInput, partial=True), self.named(), request.user))
 
-        return self.once(make)
-
-
-class RelationDetail(DetailView):
-    """A relation."""
-
-    serializer_class = RelationSerializer
-
-    def get_queryset(self) -> QuerySet:
-        return relations_of(self.request)
-
-    @extend_schema(request=RelationInput, summary="Change a relation")
-    def patch(self, request: Request, pk: int) -> Response:
-        """Name, set and number of slots stay once it has harvests or tuples."""
-        relation = self.row(self.get_queryset())
-        return self.answer(save(self.sent(RelationInput, partial=True), relation, request.user))
-
-    @extend_schema(responses={204: None}, summary="Delete a relation")
-    def delete(self, request: Request, pk: int) -> Response:
-        """Only one without harvests, tuples and known answers."""
-        delete_relation(self.row(self.get_queryset()), request.user)
+    @extend_schema(summary="Delete a relation")
+    def destroy(self, request: Request, pk: int) -> Response:
+        """Refused if the relation has harvests, tuples or gold statements."""
+        delete_relation(self.named(), request.user)
         return self.deleted()

@@ -101,7 +101,7 @@ def test_a_body_that_is_no_object_of_json_is_400(api, body):
 
 
 def test_a_bug_is_a_500_that_says_nothing(api, monkeypatch):
-    monkeypatch.setattr("kgharvest.relations.api.sets_of", lambda request: 1 / 0)
+    monkeypatch.setattr("kgharvest.relations.api.SetViewSet.get_queryset", lambda view: 1 / 0)
     client = Client(raise_request_exception=False, **api.defaults)  # which holds no answer to the description
 
     response = client.get(SETS)
