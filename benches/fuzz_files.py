@@ -219,7 +219,9 @@ def our_commands() -> dict[str, Any]:
     from django.core.management import get_commands, load_command_class
 
     ours = {
-        name: app for name, app in get_commands().items() if app in ("kgharvest", "annotation", "evaluation", "probing")
+        name: app
+        for name, app in get_commands().items()
+        if app.partition(".")[0] in ("kgharvest", "annotation", "evaluation")
     }
     return {name: load_command_class(app, name) for name, app in sorted(ours.items()) if name not in NOT_RUN}
 

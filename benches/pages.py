@@ -67,7 +67,7 @@ AT_ONCE = {"batch_size": 5000}
 
 def fill(n_tuples: int) -> None:
     rng = random.Random(0)
-    project = create_project("bench", get_user_model().objects.create_user("bench"))
+    project = create_project("bench", get_user_model().objects.create_superuser("bench"))
     relation_set = RelationSet.objects.create(name="bench", is_shipped=True)
     sentence = "<ENT0> goes with <ENT1> ."
     relations = Relation.objects.bulk_create(

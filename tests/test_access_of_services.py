@@ -62,6 +62,7 @@ from evaluation.sharing.services import revoke_share, share_report
 from kgharvest.access import NotAllowed
 from kgharvest.accounts.projects import (
     create_invite,
+    create_project,
     hand_over,
     project_for,
     remove_member,
@@ -103,6 +104,7 @@ URL, EVENTS = "https://example.org/", ["report.made"]
 # What each is asked for, of a viewer `by`.
 CALLS: dict[Callable, Callable] = {
     project_for: lambda it, by: project_for(by, it.project),
+    create_project: lambda it, by: create_project("New", by),
     rename_project: lambda it, by: rename_project(it.project, "Mine", by),
     set_role: lambda it, by: set_role(it.project, by, Role.OWNER, by),
     remove_member: lambda it, by: remove_member(it.project, it.owner, by),
@@ -203,11 +205,11 @@ WRITE_NOTHING = {
     "freeze_round", "plan_round", "estimated_usage", "populations", "usual_instructions", "compute_report",
     "facts_of_content", "parts_of", "role_in_words", "check_harvest", "check_endpoint",
 }  # fmt: skip
-FOR_EVERYBODY = {"create_project", "remove"}  # one's own second factor
+FOR_EVERYBODY = {"remove"}  # one's own second factor
 WITHIN_SERVICES = {  # the audit trail; with a draft; erasing and withdrawing
     "record", "append", "record_run", "delete_runs", "note_deletion", "record_packed", "forget",
 }  # fmt: skip
-APPS = ("kgharvest", "annotation", "evaluation", "probing")
+APPS = ("kgharvest", "annotation", "evaluation")
 DOORS = ("api", "views", "forms", "management", "migrations", "engine", "embedded_lm", "web_worker", "demo")
 
 

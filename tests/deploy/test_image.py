@@ -17,7 +17,7 @@ from kgharvest import VERSION, code_version
 from tests.deploy.commands import ROOT, command_of_run
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
-APPS = ("annotation", "evaluation", "kgharvest", "probing")
+APPS = ("annotation", "evaluation", "kgharvest")
 NOT_IN_THE_IMAGE = {"benches", "deploy", "docs", "tests"}  # and what begins with a dot
 
 

@@ -145,7 +145,8 @@ def test_the_command_erases_accounts_and_guests(round, capsys):
 
 
 def test_an_owner_erases_who_works_in_projects_of_theirs_only(client):
-    owner, member, stranger = make_user("owner"), make_user(WHO, email="ada@example.org"), make_user("stranger")
+    owner, stranger = make_researcher("owner"), make_researcher("stranger")
+    member = make_user(WHO, email="ada@example.org")
     project = create_project("Animals", owner)
     for person in (member, stranger):
         set_role(project, person, Role.RESEARCHER, owner)

@@ -13,14 +13,14 @@ from kgharvest.audit import views
 from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.trail import actor_code, head
 from kgharvest.models import Project
-from tests.factories import make_round, make_user
+from tests.factories import make_researcher, make_round, make_user
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def owner(client):
-    owner = make_user("ada")
+    owner = make_researcher("ada")
     create_project("Animals", owner)
     client.force_login(owner)
     return owner
@@ -31,7 +31,7 @@ def trail(client, query: str = "") -> str:
 
 
 def test_entries_of_the_project_are_shown_with_who_did_it(client, owner):
-    create_project("Plants", make_user())
+    create_project("Plants", make_researcher())
     project = Project.objects.get(slug="animals")
     helper = make_user("grace")
     set_role(project, helper, Role.RESEARCHER, owner)
