@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from evaluation.reports.files import FILES
+from evaluation.reports.files import EVIDENCE, write_report
 from evaluation.reports.services import create_report
 from tests.browser.visitor import Visitor
 from tests.evaluation.reports.studies import make_study
@@ -22,7 +22,7 @@ def report():
 @pytest.fixture
 def address(report, tmp_path) -> str:
     path = tmp_path / "evidence.html"
-    path.write_bytes(FILES["evidence"].bytes_of(report))
+    path.write_bytes(write_report(report, EVIDENCE))
     return path.as_uri()
 
 

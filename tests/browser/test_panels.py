@@ -8,6 +8,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from annotation.recruiting.panels.services import enter, finish, join
+from annotation.recruiting.services import return_code
 from tests import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -37,7 +38,8 @@ def test_from_the_entry_link_to_the_code(visit):
     expect(page.get_by_text("1 judged")).to_be_visible()
 
     phone = visit(width=360).page
-    phone.goto(f"/enter/{panel.token}/?participant=p1")
+    phone.goto(f"/return/{return_code(panel.submissions.get().annotator)}/")
+    phone.get_by_role("button", name="Continue as").click()
     expect(phone.get_by_text("1 judged")).to_be_visible()
     assert "C0DE-4711" not in phone.content() + page.content()
     phone.keyboard.press("f")
@@ -92,7 +94,10 @@ def test_participants_pages_are_accessible_and_fit_a_phone(visit, page):
     if page == "given back":
         visitor.page.get_by_role("button", name="Give my place back").click()
     if page == "done":
-        annotator = join(panel.submissions.get(), agrees=True)
+        visitor.page.get_by_label("I have read this").check()
+        visitor.page.get_by_role("button", name="Start judging").click()
+        expect(visitor.page.get_by_text("Saved", exact=True)).to_be_visible()
+        annotator = panel.submissions.get().annotator
         for task in factories.next_batch(annotator, timezone.now()):
             factories.judge(annotator, task)
 

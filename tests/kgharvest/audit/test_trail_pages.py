@@ -78,7 +78,7 @@ def test_pages_go_on_where_the_last_one_ended(client, owner, monkeypatch):
 
 
 def test_only_owners_and_superusers_see_it(client, owner):
-    project = Project.objects.get()
+    project = Project.objects.get(slug="animals")
     researcher, superuser = make_user(), make_user(is_superuser=True)
     set_role(project, researcher, Role.RESEARCHER, owner)
     client.force_login(researcher)
@@ -90,7 +90,7 @@ def test_only_owners_and_superusers_see_it(client, owner):
 
 
 def test_an_erased_account_is_a_code(client, owner):
-    project = Project.objects.get()
+    project = Project.objects.get(slug="animals")
     helper = make_user("grace.hopper")
     set_role(project, helper, Role.OWNER, owner)
     round = make_round(1, by=helper, project=Project.objects.get(slug="animals"))

@@ -15,7 +15,7 @@ from django.utils import timezone
 from annotation.models import Round
 from evaluation.models import Report
 from kgharvest.accounts.tokens import create_token
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, messages
 from kgharvest.models import Job
 from tests import factories
 
@@ -58,7 +58,7 @@ def test_the_study_of_the_docs_goes_from_a_relation_to_a_table(live_server, monk
     secret = create_token(factories.make_researcher(), "study", "write", 1, timezone.now()).secret
     monkeypatch.setenv("KGHARVEST_URL", live_server.url)
     monkeypatch.setenv("KGHARVEST_TOKEN", secret)
-    monkeypatch.setattr(ledger, "send", lambda job_id, queue: None)
+    monkeypatch.setattr(messages, "wake", lambda queue, request_id="": None)
     monkeypatch.setattr("kgharvest.client.resources.POLL_S", 0.2)
 
     with going_on(work_and_judge):
