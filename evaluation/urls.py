@@ -5,8 +5,6 @@ from django.urls import path
 import annotation.urls  # noqa: F401 - registers the converter of rounds
 from evaluation.comparisons import api as comparisons_api
 from evaluation.comparisons import views as comparisons_views
-from evaluation.judged_kg import api as judged_kg_api
-from evaluation.judged_kg import views as judged_kg_views
 from evaluation.paper import api as paper_api
 from evaluation.paper import views as paper_views
 from evaluation.paper.statements import api as statements_api
@@ -54,9 +52,6 @@ urlpatterns = [
     path("reports/<int:pk>/pack/", paper_views.pack, name="pack"),
     path("reports/<int:pk>/pack/<int:number>/cancel/", paper_views.pack_cancel, name="pack_cancel"),
     path("reports/<int:pk>/pack/<int:number>/pack.zip", paper_views.pack_file, name="pack_file"),
-    # the judged KG
-    path("reports/<int:pk>/kg/", judged_kg_views.judged_kg, name="judged_kg"),
-    path("reports/<int:pk>/kg/file/", judged_kg_views.judged_kg_file, name="judged_kg_file"),
     # links to frozen reports
     path("reports/<int:pk>/shares/", sharing_views.shares, name="shares"),
     path("reports/<int:pk>/shares/<int:share>/revoke/", sharing_views.share_revoke, name="share_revoke"),
@@ -78,7 +73,6 @@ urlpatterns = [
     # the API
     *routes("reports", reports_api.ReportViewSet, "api_report"),
     *routes("reports/<int:pk>/tuples", reports_api.ReportTupleViewSet, "api_report_tuple"),
-    *routes("reports", judged_kg_api.JudgedKGViewSet, "api_report"),
     *routes("reports", statements_api.StatementsViewSet, "api_report"),
     *routes("reports/<int:report_id>/shares", sharing_api.ShareViewSet, "api_share"),
     *routes("reports/<int:report_id>/packs", paper_api.PackViewSet, "api_pack"),

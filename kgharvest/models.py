@@ -10,7 +10,6 @@ from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, Lan
 from kgharvest.harvests.parts.models import HarvestPart
 from kgharvest.jobs.models import Job, Worker
 from kgharvest.knowledge.models import Curation, EntityOccurrence, KnowledgeTuple, SensitiveWord, tuple_key
-from kgharvest.knowledge_graphs.models import UploadedKG
 from kgharvest.relations.models import Relation, RelationSet
 from kgharvest.webhooks.models import Delivery, Webhook
 
@@ -47,7 +46,6 @@ __all__ = [
     "Role",
     "SecondFactor",
     "SensitiveWord",
-    "UploadedKG",
     "Webhook",
     "Worker",
     "tuple_key",

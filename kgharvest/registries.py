@@ -24,6 +24,7 @@ PANELS = {
     "home_results": ["evaluation.panels.newest_report"],
     "home_return": ["annotation.panels.return_link"],  # for who judges without an account
     "home_work": ["annotation.panels.home_work"],  # what an annotator can go on with
+    "harvest_list_actions": [],  # for people who can create harvests
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
     # subject: a harvest
     "harvest_actions": ["annotation.panels.open_round_of_harvest", "evaluation.panels.compare_harvest"],
@@ -58,6 +59,7 @@ PANELS = {
     ],
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
     "report_list_actions": [],
+    "report_actions": [],  # subject: a report
 }
 
 # What apps ask of apps to their left: `hook(question)` returns the function.
@@ -119,7 +121,6 @@ PERIODIC_TASKS = [
     "annotation.recruiting.reconciliation.enqueue_due_reconciliations",
     "evaluation.paper.pack_jobs.sweep",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
-    "kgharvest.knowledge_graphs.uploads.delete_expired_uploads",
 ]
 
 # Tables whose rows `audit verify` compares with what the audit trail recorded, by the names that its entries have for

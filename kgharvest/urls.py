@@ -28,8 +28,6 @@ from kgharvest.jobs import workers as worker_services
 from kgharvest.knowledge import api as knowledge_api
 from kgharvest.knowledge import views as knowledge_views
 from kgharvest.knowledge.views import sensitive_words
-from kgharvest.knowledge_graphs import api as knowledge_graphs_api
-from kgharvest.knowledge_graphs import views as knowledge_graphs_views
 from kgharvest.operations.views import PROBES
 from kgharvest.optional_apps import optional_urls
 from kgharvest.pages.home import home
@@ -117,8 +115,6 @@ harvesting = [
     # harvests
     path("harvests/", harvests_views.harvest_list, name="harvest_list"),
     path("harvests/new/", harvests_views.launch_new, name="harvest_new"),
-    path("harvests/import/", knowledge_graphs_views.kg_upload, name="kg_upload"),
-    path("harvests/import/<int:pk>/", knowledge_graphs_views.kg_mapping, name="kg_mapping"),
     path("harvests/launches/", harvests_views.launch_list, name="launch_list"),
     path("harvests/launches/<int:pk>/", harvests_views.launch_detail, name="launch_detail"),
     path("harvests/launches/<int:pk>/cancel/", harvests_views.launch_change, CANCEL_LAUNCH, name="launch_cancel"),
@@ -194,7 +190,6 @@ harvesting = [
     path("api/v1/launches/<int:pk>/cancel/", launch_api.LaunchCancel.as_view(), name="api_launch_cancel"),
     path("api/v1/launches/<int:pk>/retry/", launch_api.LaunchRetry.as_view(), name="api_launch_retry"),
     path("api/v1/harvests/", harvests_api.HarvestList.as_view(), name="api_harvests"),
-    path("api/v1/harvests/import-kg/", knowledge_graphs_api.KGImport.as_view(), name="api_kg_import"),
     path("api/v1/harvests/import/", harvests_api.HarvestImport.as_view(), name="api_harvest_import"),
     path("api/v1/harvests/<int:pk>/", harvests_api.HarvestDetail.as_view(), name="api_harvest"),
     path("api/v1/harvests/<int:pk>/tuples/", harvests_api.TupleList.as_view(), name="api_harvest_tuples"),

@@ -40,7 +40,6 @@ from kgharvest.models import (
     Relation,
     RelationSet,
     Role,
-    UploadedKG,
     Worker,
 )
 
@@ -125,19 +124,6 @@ def make_harvest(tuples: Sequence[Sequence[str]], **fields) -> HarvestJob:
     with transaction.atomic():
         store_tuples(job, rows)
     return job
-
-
-def make_uploaded_kg(content: str, **fields) -> UploadedKG:
-    values = {
-        "project": fields.pop("project", None) or default_project(),
-        "uploaded_by": fields.pop("uploaded_by", None) or make_user(),
-        "uploaded_at": timezone.now(),
-        "system": "GPTKB",
-        "file_name": "kg.tsv",
-        "file_format": "auto",
-        **fields,
-    }
-    return UploadedKG.objects.create(content=content.encode(), **values)
 
 
 # -- annotation --------------------------------------------------------------------------------------------------------

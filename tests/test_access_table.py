@@ -33,6 +33,7 @@ from kgharvest.models import Role, Webhook
 from kgharvest.webhooks.outbox import send_test
 from tests import factories
 from tests.evaluation.preregistration.planning import freeze, planned
+from tests.kgharvest.contrib.knowledge_graphs.kg_factories import make_uploaded_kg
 
 # anonymous, an annotator of the round; viewer, adjudicator, researcher, owner of the project; a superuser; the owner of
 # another project
@@ -354,7 +355,7 @@ def places(db) -> dict[str, object]:
     factories.make_panel(round, "draft", name="study", platform="prolific")
     return {
         "pack": pack.pk,
-        "upload": factories.make_uploaded_kg("a\tr\tb\n").pk,
+        "upload": make_uploaded_kg("a\tr\tb\n").pk,
         "share": share.pk,
         "shared": shared,
         "webhook": webhook.pk,

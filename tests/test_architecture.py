@@ -16,7 +16,8 @@ from django.utils.module_loading import import_string
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ["evaluation", "annotation", "kgharvest"]
-CONTRIB = {"probing": "kgharvest.contrib"}  # optional apps by the name of their URLs and templates
+# Optional apps by the name of their URLs and templates
+CONTRIB = dict.fromkeys(["knowledge_graphs", "probing"], "kgharvest.contrib")
 APPS = ["kgharvest.contrib", *PACKAGES]  # each may import, and link to, those after it
 LIBRARIES = ["kgharvest.engine", "kgharvest.statistics"]  # pure: each imports only itself of the project
 LAYERS = [*APPS, *LIBRARIES]
@@ -26,14 +27,15 @@ FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
 NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 ROOMS = {
     "kgharvest": "accounts api audit bulk chat_models client contrib embedded_lm engine entities harvests jobs"
-    " knowledge knowledge_graphs operations pages relations sqlite statistics tables webhooks",
+    " knowledge operations pages relations sqlite statistics tables webhooks",
     "kgharvest/harvests": "parts",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
     "annotation/recruiting": "events panels pay prolific questionnaire",
-    "evaluation": "comparisons evidence judged_kg paper preregistration rehearsals rendering reports scores sharing",
+    "evaluation": "comparisons evidence paper preregistration rehearsals rendering reports scores sharing",
     "evaluation/paper": "datasheets rows statements",
     "kgharvest/contrib": " ".join(CONTRIB),
+    "kgharvest/contrib/knowledge_graphs": "imports judged_kg",
     "kgharvest/contrib/probing": "probes text_tasks",
 }
 NO_ROOMS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # folders of Django and of data

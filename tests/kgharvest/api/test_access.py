@@ -6,7 +6,6 @@ researcher and owner of the project, a superuser, and an owner of another projec
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -92,7 +91,6 @@ TABLE: dict[str, str] = {
     "POST launches/{launch}/cancel/":                   "401 403 403 403 200 200 200 404",
     "POST launches/{launch}/retry/":                    "401 403 403 403 202 202 202 404",
     "GET harvests/":                                    "401 403 200 200 200 200 200 200",
-    "POST harvests/import-kg/":                         "401 403 403 403 201 201 201 400",
     "POST harvests/import/":                            "401 403 403 403 201 201 201 400",
     "GET harvests/{harvest}/":                          "401 403 200 200 200 200 200 404",
     "GET harvests/{harvest}/tuples/":                   "401 403 200 200 200 200 200 404",
@@ -131,12 +129,6 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
         "PATCH relations/{relation}/": {"explanation": "Changed."},
         "POST launches/": cell,
         "POST launches/plan/": cell,
-        "POST harvests/import-kg/": {
-            "file": SimpleUploadedFile("kg.tsv", b"a\tr\tb\n"),
-            "name": "GPTKB",
-            "project": made["slug"],
-            "mapping": json.dumps({"relations": {"r": {"template": "[HEAD] has [TAIL]."}}}),
-        },
         "POST harvests/import/": {
             "file": SimpleUploadedFile("tuples.jsonl", FILE),
             "relation": made["relation"],

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 
-import pyarrow.parquet as pq
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
-from django.db.models import F
 from django.urls import reverse
-from rdflib import Graph, Literal, URIRef
 
 from annotation.exchange.judgment_import import import_judgments
 from annotation.gold.candidates import gold_candidates
 from annotation.gold.selection import known_answers, store_gold_tuple
 from annotation.models import JudgmentTask
 from annotation.rounds.services import open_round
-from evaluation.judged_kg.formats import Export
-from evaluation.judged_kg.rows import JudgedKG, Kept
 from kgharvest.accounts.projects import default_project
 from kgharvest.engine.types import HarvestResult, ScoredTuple
 from kgharvest.entities.canonical_form import canonical_form, singular
@@ -241,36 +236,6 @@ def test_pages_of_tuples_in_the_api_have_the_ids(linked, has_table):
     rows = client_of(factories.make_researcher()).get(f"/api/v1/harvests/{job.pk}/tuples/").json()["results"]
 
     assert [row.get("ids") for row in rows] == ([["Q30", "Q144"], ["Q90", None]] if has_table else [None, None])
-
-
-@pytest.mark.parametrize("kept", [Kept.JUDGED, Kept.ALL])
-def test_a_judged_kg_has_canonical_entities_and_their_ids(linked, kept, tmp_path):
-    jobs = [harvest(linked, ("USA", "dogs"), ("Paris", "cats")), harvest(linked, ("the US", "a hound"))]
-    round = open_round({"name": "r", "cells": [{"job": job.pk, "n": None} for job in jobs]})
-    round.tasks.update(n_judgments=F("n_wanted"), n_true=F("n_wanted"), verdict="accepted")
-
-    def written(file_format):
-        Export(JudgedKG(round), file_format, kept).write_to(tmp_path / file_format)
-        return tmp_path / file_format
-
-    rows = sorted((row.canonical, row.ids) for row in JudgedKG(round).rows(kept))
-    of_states = (["united states", "dog"], ["Q30", "Q144"])
-    assert rows == [(["paris", "cat"], ["Q90", None]), of_states, of_states]
-    assert pq.read_table(written("hf") / "data")["ids"].to_pylist().count(["Q30", "Q144"]) == 2
-    graph = Graph().parse(written("nt"), format="nt")
-    [states] = graph.subjects(URIRef("urn:kgharvest:vocabulary:identifier"), Literal("Q30"))
-    assert states == URIRef("urn:kgharvest:entity:united%20states")
-
-
-def test_a_correction_changes_what_was_not_drawn_alone(linked):
-    job = harvest(linked, ("USA", "dogs"), ("Paris", "cats"))
-    round = open_round({"name": "r", "cells": [{"job": job.pk, "n": 1}]})
-    KnowledgeTuple.objects.update(corrected_entities=["France", "Puppy"], curation="corrected")
-
-    rows = {row.verdict: (row.entities, row.canonical) for row in JudgedKG(round).rows(Kept.ALL)}
-
-    assert rows["not_judged"] == (["France", "Puppy"], ["france", "puppy"])
-    assert rows["incomplete"] in [(["USA", "dogs"], ["united states", "dog"]), (["Paris", "cats"], ["paris", "cat"])]
 
 
 def test_gold_is_compared_by_the_fact_and_not_by_the_wording(linked):

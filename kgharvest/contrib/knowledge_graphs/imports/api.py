@@ -1,0 +1,90 @@
+"""KGs from outside in the API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kgharvest.api.input import ProjectField, StrictSerializer
+from kgharvest.api.views import ApiView
+from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.contrib.knowledge_graphs.imports.kg_import import prepared_kg
+from kgharvest.contrib.knowledge_graphs.imports.mapping import names_that_fit, read_mapping
+from kgharvest.contrib.knowledge_graphs.imports.statements import FORMATS
+from kgharvest.contrib.knowledge_graphs.imports.uploads import staged_content
+from kgharvest.models import Relation
+
+
+def small(file: Any) -> Any:
+    if file.size > LARGEST_FILE:
+        raise serializers.ValidationError(
+            f"The file is larger than {LARGEST_FILE_MB} MB; import it with the command import_kg."
+        )
+    return file
+
+
+class KGFileInput(StrictSerializer):
+    project = ProjectField()
+    file = serializers.FileField(validators=[small], help_text="TSV, CSV, N-Triples or JSON Lines.")
+    name = serializers.CharField(max_length=500, help_text="The system that made it; it stands where LMs do.")
+    mapping = serializers.CharField(
+        required=False,
+        max_length=1_000_000,
+        help_text='JSON: {"relations": {NAME IN FILE: {"relation": SET/NAME} or {"name", "template"}}}; '
+        "by names if left out.",
+    )
+    labels = serializers.FileField(required=False, validators=[small], help_text="id, tab, label a line.")
+    format = serializers.ChoiceField(["auto", *FORMATS], default="auto")
+
+
+EXAMPLE = {"launch": 5, "harvests": [12, 13], "n_tuples": 900, "n_repeated": 4, "n_left_out": 120}
+
+
+@extend_schema_serializer(examples=[OpenApiExample("An imported KG", EXAMPLE, response_only=True)])
+class ImportedKGSerializer(serializers.Serializer):
+    """n_repeated: statements that say what a better one does; n_left_out: those of relations that are not mapped."""
+
+    launch = serializers.IntegerField(source="launch.pk")
+    harvests = serializers.SerializerMethodField()
+    n_tuples = serializers.SerializerMethodField()
+    n_repeated = serializers.IntegerField()
+    n_left_out = serializers.IntegerField()
+
+    def get_harvests(self, imported: Any) -> list[int]:
+        return [job.pk for job in imported.jobs]
+
+    def get_n_tuples(self, imported: Any) -> int:
+        return sum(job.n_tuples for job in imported.jobs)
+
+
+class KGImport(ApiView):
+    """A knowledge graph from elsewhere."""
+
+    serializer_class = ImportedKGSerializer
+    parser_classes = (MultiPartParser,)
+
+    @extend_schema(request=KGFileInput, responses={201: ImportedKGSerializer}, summary="Import a KG as harvests")
+    def post(self, request: Request) -> Response:
+        """Each mapped relation becomes a finished harvest. If a line of these is bad, nothing is stored."""
+        sent = self.sent(KGFileInput)
+        relations = Relation.objects.visible_to(request.user)
+        name = Path(sent["file"].name).name or "kg"
+        labels = sent["labels"].read() if "labels" in sent else None
+        with staged_content(name, sent["file"].read(), labels, sent["format"]) as staged:
+            if "mapping" in sent:
+                targets = read_mapping(sent["mapping"], "mapping", relations)
+            else:
+                targets = names_that_fit([relation.name for relation in staged.relations()], relations)
+            with prepared_kg(staged, sent["name"], targets, request.user, sent.get("project")) as store:
+
+                def make() -> Response:
+                    imported = store()
+                    return self.created(imported, self.location("kgharvest:api_launch", imported.launch.pk))
+
+                return self.once(make)

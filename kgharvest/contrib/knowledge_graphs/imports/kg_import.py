@@ -1,0 +1,199 @@
+"""A KG from outside as finished harvests: one of each of its relations that somebody mapped, all or none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from django.db import transaction
+from django.utils import timezone
+from django.utils.text import slugify
+
+from kgharvest import code_version
+from kgharvest.accounts.projects import project_for
+from kgharvest.bulk.file_reading import entities_error
+from kgharvest.contrib.knowledge_graphs.imports.mapping import BadMapping, Target, check_templates
+from kgharvest.contrib.knowledge_graphs.imports.staging import StagedKG
+from kgharvest.entities.tables import canonicalizer, with_canonical_entities
+from kgharvest.errors import BadEntry, Faults, ImportRefused
+from kgharvest.harvests.language_models import name_language_model
+from kgharvest.knowledge.tuple_files import ExternalSort
+from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
+from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Relation
+from kgharvest.names import check_name
+from kgharvest.relations.services import save_relation
+
+SETTING = "imported"
+MOST_JOBS = 1000  # of one import
+
+
+class ImportedKG(NamedTuple):
+    """n_left_out: statements of relations that were not mapped. n_repeated: those that say what a better one does."""
+
+    launch: Launch
+    jobs: Sequence[HarvestJob]
+    n_left_out: int
+    n_repeated: int
+
+
+@dataclass
+class _Part:
+    """One harvest to be: the relations of the file that become it, with what each fills its slots with."""
+
+    targets: dict[str, Target] = field(default_factory=dict)
+    n_rows: int = 0
+    is_scored: bool = False
+
+    @property
+    def target(self) -> Target:
+        return next(iter(self.targets.values()))
+
+
+def import_kg(
+    staged: StagedKG, name: str, targets: Mapping[str, Target], by=None, project: Project | None = None
+) -> ImportedKG:
+    """Store the mapped relations of a file as finished harvests of the system `name`, in one launch.
+
+    Tuples rank by their scores; where a relation has none, in the order of the file. New relations come into the set
+    that is called as the system. Raises ImportRefused with the bad lines, BadMapping, BadName, NotAllowed or
+    ProjectNotNamed; then nothing is stored.
+    """
+    with prepared_kg(staged, name, targets, by, project) as store:
+        return store()
+
+
+@contextmanager
+def prepared_kg(
+    staged: StagedKG, name: str, targets: Mapping[str, Target], by=None, project: Project | None = None
+) -> Iterator:
+    """Check and sort as `import_kg` does; give the function that stores it, in one transaction."""
+    project = project_for(by, project)
+    check_name(name, LanguageModel._meta.get_field("name").max_length, "system")
+    parts = _parts(staged, targets)
+    with ExternalSort() as rows:
+        faults = Faults()
+        for number, part in enumerate(parts):
+            _sort(staged, part, rows, number, faults)
+        faults.refuse(staged.source)
+        yield lambda: _store(staged, name, parts, rows, by, project)
+
+
+def _parts(staged: StagedKG, targets: Mapping[str, Target]) -> list[_Part]:
+    """Return the harvests to be. Raises BadMapping."""
+    in_file = {relation.name for relation in staged.relations()}
+    if unknown := [name for name in targets if name not in in_file]:
+        raise BadMapping(f"{staged.source} has no relation {unknown[0]!r:.80}; write it as the file does.")
+    if not targets:
+        raise BadMapping(f"No relation of {staged.source} is mapped; say which relation here at least one of them is.")
+    check_templates(targets.values())
+    parts: dict[object, _Part] = {}
+    for name, target in targets.items():
+        key = target.relation.pk if target.relation else target.name
+        parts.setdefault(key, _Part()).targets[name] = target
+    if len(parts) > MOST_JOBS:
+        raise BadMapping(f"{len(parts):,} relations are mapped; one import makes at most {MOST_JOBS:,} harvests.")
+    return list(parts.values())
+
+
+def _sort(staged: StagedKG, part: _Part, rows: ExternalSort, number: int, faults: Faults) -> None:
+    """Take the statements of one harvest in; note in `part` how many they are and whether they have scores."""
+    n_scored, first_unscored = 0, 0
+
+    def checked() -> Iterator[TupleRow]:
+        nonlocal n_scored, first_unscored
+        order = 0
+        for name, target in part.targets.items():
+            for statement in staged.statements(name):
+                entities = target.entities_of(statement)
+                if reason := _reason(entities, target.slots):
+                    faults.add(BadEntry(f"line {statement.line}", reason))
+                    continue
+                order += 1
+                if statement.score is None:
+                    first_unscored = first_unscored or statement.line
+                else:
+                    n_scored += 1
+                written = tuple(entity.strip() for entity in entities)
+                score = -float(order) if statement.score is None else statement.score
+                yield TupleRow(tuple(entity.casefold() for entity in written), written, score, None)
+
+    canonical = canonicalizer(part.target.relation) if part.target.relation else None
+    part.n_rows = rows.add(with_canonical_entities(checked(), canonical), number)
+    part.is_scored = n_scored > 0
+    if n_scored and first_unscored:
+        reason = (
+            f"has no score, but others of {next(iter(part.targets))!r:.60} have; give all of a relation one, or none"
+        )
+        faults.add(BadEntry(f"line {first_unscored}", reason))
+
+
+def _reason(entities: Sequence[str | None], slots: Sequence[str]) -> str | None:
+    if None in entities:
+        return f"has no {slots[entities.index(None)]!r:.60}, which the relation needs"
+    reason = entities_error(list(entities), len(slots))
+    if reason is None and any("\n" in entity for entity in entities if entity):
+        return "has an entity of more than one line"
+    return reason
+
+
+@transaction.atomic
+def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSort, by, project: Project) -> ImportedKG:
+    now = timezone.now()
+    language_model = name_language_model(name)
+    launch = Launch.objects.create(project=project, created_by=by)
+    jobs = []
+    for number, part in enumerate(parts):
+        job = HarvestJob.objects.create(
+            kind="import",
+            project=project,
+            status=Job.Status.SUCCEEDED,
+            relation=_relation(part.target, name, by, project),
+            language_model=language_model,
+            setting=SETTING,
+            launch=launch,
+            origin=HarvestJob.Origin.IMPORTED,
+            score_scale=HarvestJob.ScoreScale.OWN if part.is_scored else HarvestJob.ScoreScale.ORDER,
+            summary={"source": staged.source, "rows": part.n_rows, "code_version": code_version()},
+            n_tuples=rows.size_of(number),
+            fingerprint=_fingerprint(staged, name, part),
+            created_by=by,
+            started_at=now,
+            finished_at=now,
+        )
+        of_part = rows.rows_of(number)
+        store_tuples(job, of_part if part.is_scored else _by_rank(of_part))
+        jobs.append(job)
+    n_rows = sum(part.n_rows for part in parts)
+    n_in_file = sum(relation.n_statements for relation in staged.relations())
+    return ImportedKG(launch, jobs, n_in_file - n_rows, n_rows - sum(job.n_tuples for job in jobs))
+
+
+def _by_rank(rows: Iterable[TupleRow]) -> Iterator[TupleRow]:
+    """Give tuples without scores minus their rank, which lists sort by."""
+    return (row._replace(score=-float(rank)) for rank, row in enumerate(rows, start=1))
+
+
+def _relation(target: Target, name: str, by, project: Project) -> Relation:
+    """Return the known relation, or make the new one. Raises BadRelation, NotAllowed, ImportRefused."""
+    if target.relation:
+        return target.relation
+    set_name = slugify(name)[:100] or "imported"
+    known = Relation.objects.filter(relation_set__name=set_name, name=target.entry.name).first()
+    if known is None:
+        return save_relation(target.entry, set_name, by=by, project=project)
+    if known.statement != target.statement or not Relation.objects.visible_to(by).filter(pk=known.pk).exists():
+        entry = BadEntry(
+            f"relation {target.entry.name!r:.80}", f"is there already in the set {set_name} and says something else"
+        )
+        raise ImportRefused("mapping", [entry])
+    return known
+
+
+def _fingerprint(staged: StagedKG, name: str, part: _Part) -> str:
+    slots = {name: list(target.slots) for name, target in part.targets.items()}
+    imported = json.dumps([staged.digest, slots, part.target.statement, name])
+    return hashlib.sha256(imported.encode()).hexdigest()[:16]

@@ -1,0 +1,142 @@
+"""Which relations of a file are which relations here: known ones, or new ones made of a template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+
+from kgharvest.bulk.file_reading import read_json
+from kgharvest.contrib.knowledge_graphs.imports.statements import Statement, last_part
+from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
+from kgharvest.models import Relation
+from kgharvest.names import UnresolvedName
+from kgharvest.relations.checks import RelationEntry, authoring_errors, relation_errors
+from kgharvest.relations.names import resolve_relation
+
+SLOT = re.compile(r"\[([^\[\]]+)\]")
+HEAD, TAIL = "HEAD", "TAIL"
+NOT_IN_NAMES = re.compile(r"[\s/]+")
+
+
+class BadMapping(DomainError):
+    """A relation of a file that cannot be mapped as somebody wrote it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a relation of a file becomes: `relation`, or `entry` to make. slots: HEAD, TAIL, names of other values."""
+
+    relation: Relation | None
+    entry: RelationEntry | None
+    slots: Sequence[str]
+
+    @property
+    def statement(self) -> str:
+        return self.relation.statement if self.relation else self.entry.statement
+
+    @property
+    def name(self) -> str:
+        return self.relation.path if self.relation else self.entry.name
+
+    def entities_of(self, statement: Statement) -> list[str | None]:
+        """Return the entities by slot, None for a slot that the statement has no value for."""
+        known = {HEAD: statement.head, TAIL: statement.tail}
+        return [known[slot] if slot in known else statement.others.get(slot) for slot in self.slots]
+
+
+def known_target(name: str, relations: QuerySet[Relation], others: Sequence[str] = ()) -> Target:
+    """Return the relation here that `name` means. others: what fills its slots after two. Raises BadMapping."""
+    try:
+        relation = resolve_relation(name, among=relations)
+    except UnresolvedName as unknown:
+        raise BadMapping(str(unknown)) from unknown
+    others = others or [f"ENT{slot}" for slot in range(2, relation.arity)]
+    if len(others) != relation.arity - 2:
+        raise BadMapping(
+            f"{relation.path} has {relation.arity} slots; name {relation.arity - 2} values beside head and tail."
+        )
+    return Target(relation, None, (HEAD, TAIL, *others))
+
+
+def new_target(name: str, template: str) -> Target:
+    """Return a relation to make of a template such as "[HEAD] was born in [TAIL]." Raises BadMapping."""
+    slots = list(dict.fromkeys(SLOT.findall(template)))
+    numbers = {slot: f"<ENT{number}>" for number, slot in enumerate(slots)}
+    if HEAD not in slots or TAIL not in slots:
+        raise BadMapping(f"The template {template!r:.80} lacks [HEAD] or [TAIL]; write both where they belong.")
+    sentence = SLOT.sub(lambda slot: numbers[slot[1]], template.strip())
+    entry = RelationEntry(f"relation {name!r}", name, [sentence], [], statement=sentence, needs_seeds=False)
+    faults = list(relation_errors(entry)) or list(authoring_errors(entry))
+    if faults:
+        raise BadMapping(f"The relation {name!r:.80} cannot be made: {faults[0].reason}.")
+    return Target(None, entry, slots)
+
+
+def usual_name(file_relation: str) -> str:
+    """Return a name for a new relation, made of what the file calls it."""
+    return NOT_IN_NAMES.sub("_", last_part(file_relation))[:100]
+
+
+def names_that_fit(file_relations: Iterable[str], relations: QuerySet[Relation]) -> dict[str, Target]:
+    """Return the relations of a file that are called as one relation here is."""
+    known = set(relations.values_list("name", flat=True))
+    targets: dict[str, Target] = {}
+    for name in file_relations:
+        for candidate in (name, usual_name(name)):
+            if candidate.rpartition("/")[2] in known and name not in targets:
+                try:
+                    targets[name] = known_target(candidate, relations)
+                except BadMapping:
+                    continue  # of several of this name nobody knows which is meant
+    return targets
+
+
+def read_mapping(text: str, source: str, relations: QuerySet[Relation]) -> dict[str, Target]:
+    """Return what a mapping file says; its form is in docs/knowledge-graphs.md. Raises ImportRefused."""
+    document = read_json(text, source)
+    entries = document.get("relations") if isinstance(document, dict) else None
+    if not isinstance(entries, dict) or not entries:
+        raise ImportRefused(source, [BadEntry("file", 'has no object "relations" with the relations of the file')])
+    targets: dict[str, Target] = {}
+    faults = Faults()
+    for name, entry in entries.items():
+        try:
+            targets[name] = _target(name, entry, relations)
+        except BadMapping as bad:
+            faults.add(BadEntry(f"relation {name!r:.80}", str(bad).rstrip(".")))
+    faults.refuse(source)
+    return targets
+
+
+def _target(name: str, entry: Any, relations: QuerySet[Relation]) -> Target:
+    if isinstance(entry, str):
+        entry = {"relation": entry}
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(key, ""), str) for key in TEXTS):
+        raise BadMapping("It is no name of a relation, nor an object with relation, or name and template.")
+    if unknown := set(entry) - {*TEXTS, "slots"}:
+        raise BadMapping(f"It has {', '.join(sorted(unknown))}, which mean nothing; use {', '.join(TEXTS)} and slots.")
+    slots = entry.get("slots", [])
+    if not isinstance(slots, list) or not all(isinstance(slot, str) for slot in slots):
+        raise BadMapping("Its slots are no list of names.")
+    if ("relation" in entry) == ("template" in entry):
+        raise BadMapping("Give it relation, for a known one, or template, for a new one.")
+    if "relation" in entry:
+        return known_target(entry["relation"], relations, slots)
+    return new_target(entry.get("name") or usual_name(name), entry["template"])
+
+
+TEXTS = ("relation", "name", "template")
+
+
+def check_templates(targets: Iterable[Target]) -> None:
+    """Raise BadMapping where two templates are given for one new relation."""
+    statements: dict[str, str] = {}
+    for target in targets:
+        if target.entry:
+            first = statements.setdefault(target.entry.name, target.statement)
+            if first != target.statement:
+                raise BadMapping(f"The new relation {target.entry.name!r} has two templates; give it one.")

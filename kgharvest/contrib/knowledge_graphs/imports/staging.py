@@ -1,0 +1,143 @@
+"""A KG from outside in a table on disk: its statements by relation, in memory that does not grow with the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from kgharvest.bulk.file_reading import opened, read_lines
+from kgharvest.contrib.knowledge_graphs.imports.statements import FORMATS, Statement, as_text, guess_format
+from kgharvest.errors import BadEntry, Faults, ImportRefused
+
+CACHE_KB = 8192
+CACHED_LABELS = 20_000
+MOST_RELATIONS = 100_000  # names in a file: more are no names of relations
+TABLES = """
+CREATE TABLE statement
+    (line INTEGER PRIMARY KEY, relation INTEGER, head TEXT, tail TEXT, score REAL, others TEXT);
+CREATE TABLE label (id TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID;
+"""
+
+
+class FileRelation(NamedTuple):
+    """A relation of the file: how often, and names of further values that its statements have beside head and tail."""
+
+    name: str
+    n_statements: int
+    others: tuple[str, ...]
+
+
+class StagedKG:
+    """The statements of a file. Use it as a context: what it keeps on disk goes when that closes."""
+
+    def __init__(self, path: Path, file_format: str = "auto", labels: Path | None = None):
+        """Read the file. Raises ImportRefused with all that is wrong with it, or NoSuchFile."""
+        # "" is SQLite's name for a database of this connection's own, on disk, which goes when it is closed.
+        self._database = sqlite3.connect("", isolation_level=None)
+        self.source = path.name
+        self._names: dict[str, int] = {}
+        with opened(path) as file:
+            self.digest = hashlib.file_digest(file, "sha256").hexdigest()
+        try:
+            self._database.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+            self._database.execute("PRAGMA journal_mode = OFF")
+            self._database.executescript(TABLES)
+            if labels:
+                self._read_labels(labels)
+            self.file_format = guess_format(read_lines(path)) if file_format == "auto" else file_format
+            self._read(path, self._label_of() if labels else as_it_is)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> StagedKG:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _read_labels(self, path: Path) -> None:
+        faults = Faults()
+
+        def rows() -> Iterator[tuple[str, str]]:
+            for number, line in enumerate(read_lines(path), start=1):
+                name, tab, label = line.rstrip("\r\n").partition("\t")
+                if not line.strip():
+                    continue
+                if not tab or not name or not label.strip():
+                    faults.add(BadEntry(f"line {number}", "is no id, tab and label"))
+                else:
+                    yield name.removeprefix("<").removesuffix(">"), label.strip()
+
+        self._fill("INSERT OR IGNORE INTO label VALUES (?, ?)", rows())
+        faults.refuse(path.name)
+
+    def _label_of(self) -> Callable[[str, str], str]:
+        @lru_cache(CACHED_LABELS)
+        def label_of(name: str, otherwise: str) -> str:
+            found = self._database.execute("SELECT text FROM label WHERE id = ?", [name]).fetchone()
+            return found[0] if found else otherwise
+
+        return label_of
+
+    def _read(self, path: Path, label_of: Callable[[str, str], str]) -> None:
+        faults = Faults()
+
+        def rows() -> Iterator[tuple[object, ...]]:
+            for statement in FORMATS[self.file_format](read_lines(path), label_of):
+                if isinstance(statement, BadEntry):
+                    faults.add(statement)
+                else:
+                    yield self._row(statement)
+
+        self._fill("INSERT OR REPLACE INTO statement VALUES (?, ?, ?, ?, ?, ?)", rows())
+        faults.refuse(self.source)
+        self._database.execute("CREATE INDEX statement_relation ON statement (relation, line)")
+        if not self._database.execute("SELECT 1 FROM statement LIMIT 1").fetchone():
+            raise ImportRefused(self.source, [BadEntry("file", "has no statements")])
+
+    def _row(self, statement: Statement) -> tuple[object, ...]:
+        line, relation, head, tail, score, others = statement
+        number = self._names.setdefault(relation, len(self._names))
+        if number == MOST_RELATIONS:
+            reason = f"brings relation {number + 1:,}; is the relation in the right column?"
+            raise ImportRefused(self.source, [BadEntry(f"line {line}", reason)])
+        return line, number, head, tail, score, as_text(others)
+
+    def _fill(self, insert: str, rows: Iterable[tuple[object, ...]]) -> None:
+        self._database.execute("BEGIN")
+        self._database.executemany(insert, rows)
+        self._database.execute("COMMIT")
+
+    # -- what the file has ---------------------------------------------------------------------------------------------
+
+    def relations(self) -> list[FileRelation]:
+        """Return the relations of the file, the most frequent first."""
+        names = list(self._names)
+        counts = self._database.execute("SELECT relation, count(*) FROM statement GROUP BY relation ORDER BY 2 DESC, 1")
+        return [FileRelation(names[number], n, ()) for number, n in counts]
+
+    def with_others(self, relation: FileRelation) -> FileRelation:
+        """Return the relation with the names of what its first statements have beside head and tail."""
+        names = dict.fromkeys(name for statement in self.statements(relation.name, 20) for name in statement.others)
+        return relation._replace(others=tuple(name for name in names if name != "score"))
+
+    def statements(self, relation: str, most: int = -1) -> Iterator[Statement]:
+        """Yield the statements of a relation in the order of the file, the first `most` of them."""
+        if relation not in self._names:
+            return
+        chosen = "SELECT line, head, tail, score, others FROM statement WHERE relation = ? ORDER BY line LIMIT ?"
+        for line, head, tail, score, others in self._database.execute(chosen, [self._names[relation], most]):
+            yield Statement(line, relation, head, tail, score, json.loads(others) if others else {})
+
+
+def as_it_is(name: str, otherwise: str) -> str:
+    """Return the label of an id where there are no labels."""
+    return otherwise

@@ -1,0 +1,94 @@
+"""Keep an uploaded KG while somebody maps its relations, and import it then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from django.db import transaction
+
+from kgharvest.accounts.projects import project_for
+from kgharvest.contrib.knowledge_graphs.imports.kg_import import ImportedKG, prepared_kg
+from kgharvest.contrib.knowledge_graphs.imports.mapping import Target
+from kgharvest.contrib.knowledge_graphs.imports.staging import StagedKG
+from kgharvest.contrib.knowledge_graphs.models import UploadedKG
+from kgharvest.errors import DomainError
+from kgharvest.models import LanguageModel, Project
+from kgharvest.names import check_name
+
+MOST_PER_PERSON = 5  # files that wait; the oldest goes
+LONGEST_NAME = 200  # bytes of a file's name on disk, which takes 255
+
+
+class ImportedAlready(DomainError):
+    """An upload that is gone: imported, or dropped for newer ones."""
+
+
+def keep_upload(
+    system: str, file: Any, labels: Any, file_format: str, now: datetime, *, by, project: Project | None = None
+) -> UploadedKG:
+    """Keep a file that can be read. file, labels: with `name` and `read`; labels may be None.
+
+    Raises ImportRefused, BadName, NotAllowed or ProjectNotNamed.
+    """
+    project = project_for(by, project)
+    check_name(system, LanguageModel._meta.get_field("name").max_length, "system")
+    upload = UploadedKG(
+        project=project,
+        uploaded_by=by,
+        uploaded_at=now,
+        system=system,
+        file_name=(Path(file.name).name or "kg")[:255],
+        file_format=file_format,
+        content=file.read(),
+        labels=labels.read() if labels else None,
+    )
+    with staged_upload(upload) as staged:
+        upload.file_format = staged.file_format
+    with transaction.atomic():
+        UploadedKG.objects.expired(now).delete()
+        others = UploadedKG.objects.filter(uploaded_by=by).order_by("-pk").values_list("pk", flat=True)
+        UploadedKG.objects.filter(pk__in=list(others[MOST_PER_PERSON - 1 :])).delete()
+        upload.save()
+    return upload
+
+
+@contextmanager
+def staged_upload(upload: UploadedKG) -> Iterator[StagedKG]:
+    """Give the statements of the file. Raises ImportRefused."""
+    with staged_content(upload.file_name, upload.content, upload.labels, upload.file_format) as staged:
+        yield staged
+
+
+@contextmanager
+def staged_content(name: str, content: bytes, labels: bytes | None, file_format: str) -> Iterator[StagedKG]:
+    """Give the statements of a file in memory, which refusals call `name`. Raises ImportRefused."""
+    with TemporaryDirectory() as file_folder, TemporaryDirectory() as labels_folder:
+        path = Path(file_folder) / name.encode()[:LONGEST_NAME].decode(errors="ignore")
+        path.write_bytes(content)
+        labels_path = None
+        if labels is not None:
+            labels_path = Path(labels_folder) / "labels"
+            labels_path.write_bytes(labels)
+        with StagedKG(path, file_format, labels_path) as staged:
+            yield staged
+
+
+def import_upload(upload: UploadedKG, staged: StagedKG, targets: Mapping[str, Target], by) -> ImportedKG:
+    """Import the file and let it go. Raises ImportedAlready if it has gone, or what `import_kg` does."""
+    with prepared_kg(staged, upload.system, targets, by, upload.project) as store, transaction.atomic():
+        n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()  # first: of two requests one waits here
+        if not n_deleted:
+            raise ImportedAlready(f"{upload.file_name} is imported already, or gone; see the harvests.")
+        return store()
+
+
+def delete_expired_uploads(now: datetime) -> None:
+    """Delete expired uploads; write nothing if there are none."""
+    expired = UploadedKG.objects.expired(now)
+    if expired.exists():
+        expired.delete()

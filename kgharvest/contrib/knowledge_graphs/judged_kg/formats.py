@@ -1,0 +1,220 @@
+"""Files of the judged KG: a Hugging Face data set, PyKEEN triples, N-Triples and Turtle, all streamed.
+
+Text that looks like a formula is not escaped: these files are not for spreadsheets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kgharvest.bulk.file_writing import NotWritable, StreamedFile, check_writable, in_chunks, write_atomically
+from kgharvest.contrib.knowledge_graphs.judged_kg.rdf import judged_kg_as_rdf
+from kgharvest.contrib.knowledge_graphs.judged_kg.rows import Counted, JudgedKG, Kept, Row
+
+ROWS_IN_A_GROUP = 20_000  # of a Parquet file; a group is held in memory
+File = tuple[str, Iterable[bytes]]  # name and content; read the content before you request the next file
+
+COLUMNS = {
+    "relation": (pa.string(), "the relation, as set/name"),
+    "statement": (pa.string(), "its sentence with a slot for each entity"),
+    "entities": (pa.list_(pa.string()), "the entities, by slot"),
+    "ids": (pa.list_(pa.string()), "their ids by the set's table of labels; empty where it has none"),
+    "model": (pa.string(), "the LM or system that the tuple came from"),
+    "setting": (pa.string(), "how it was asked"),
+    "job": (pa.string(), "fingerprint of the harvest"),
+    "rank": (pa.int64(), "1 is best"),
+    "score": (pa.float64(), "higher is better; empty where the harvest has no scores"),
+    "verdict": (pa.string(), "accepted, rejected, undecided, incomplete, or not_judged"),
+    "n_true": (pa.int32(), "judgments that it is true"),
+    "n_false": (pa.int32(), "judgments that it is false"),
+    "n_unjudgeable": (pa.int32(), "judgments that nobody can tell"),
+    "inclusion_probability": (pa.float64(), "with which the tuple was drawn; one over it is its weight in rates"),
+}
+SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+
+
+def values_of(row: Row) -> tuple[object, ...]:
+    """Return a row's values by COLUMNS."""
+    source = row.source
+    relation = source.relation
+    cell = (relation.path, relation.statement, row.entities, row.ids or None, source.model, source.setting)
+    job = source.job.fingerprint if source.job else None
+    return *cell, job, row.rank, row.score, row.verdict, *row.counts, row.probability
+
+
+# -- Hugging Face ------------------------------------------------------------------------------------------------------
+
+
+def as_hugging_face(kg: JudgedKG, rows: Counted) -> Iterator[File]:
+    """Yield a Parquet file and its card, which has the counts and therefore comes last."""
+    yield "data/train-00000-of-00001.parquet", _parquet(rows)
+    yield "README.md", [_card(kg, rows).encode()]
+
+
+def _parquet(rows: Iterable[Row]) -> Iterator[bytes]:
+    file = StreamedFile()
+    with pq.ParquetWriter(file, SCHEMA) as writer:
+        values = map(values_of, rows)
+        while group := list(islice(values, ROWS_IN_A_GROUP)):
+            columns = [
+                pa.array(column, field.type) for column, field in zip(zip(*group, strict=True), SCHEMA, strict=True)
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), ROWS_IN_A_GROUP)
+            yield file.take()
+    yield file.take()
+
+
+SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+
+
+def _card(kg: JudgedKG, rows: Counted) -> str:
+    n_rows = sum(rows.by_verdict.values())
+    size = next((name for most, name in SIZES if n_rows < most), "1M<n<10M")
+    counts = "\n".join(f"| {verdict} | {n} |" for verdict, n in rows.by_verdict.items())
+    columns = "\n".join(f"| `{name}` | {meaning} |" for name, (_, meaning) in COLUMNS.items())
+    return f"""---
+pretty_name: {json.dumps(f"Judged tuples of the round {kg.round.name}")}
+task_categories:
+- text-classification
+tags:
+- knowledge-graph
+size_categories:
+- {size}
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*.parquet
+---
+
+# Judged tuples of the round {kg.round.name}
+
+Tuples that language models or other systems gave, with what people decided about them. A tuple that several harvests
+have is there once for each of them; its verdict counts for the harvests that it was drawn from.
+
+| verdict | tuples |
+|---|---|
+{counts}
+
+Only tuples that were drawn at random for the round were judged. A rate over the file weighs each judged row with
+`1 / inclusion_probability`.
+
+| column | meaning |
+|---|---|
+{columns}
+"""
+
+
+# -- PyKEEN ------------------------------------------------------------------------------------------------------------
+
+
+def as_pykeen(kg: JudgedKG, rows: Counted) -> Iterator[File]:
+    """Yield head, relation and tail of binary tuples. Tuples with more slots are counted in `rows.n_left_out`."""
+    binary = rows.only(lambda row: len(row.entities) == 2)
+    yield f"{kg.round.name}.tsv", _encoded(map(_pykeen_line, binary))
+
+
+def _pykeen_line(row: Row) -> str:
+    """Return a line. Cells cannot be quoted, so tabs and line breaks in entities become spaces."""
+    head, tail = (" ".join(re.split(r"[\t\r\n]+", entity)) for entity in row.entities)
+    return f"{head}\t{row.source.relation.path}\t{tail}\n"
+
+
+# -- RDF ---------------------------------------------------------------------------------------------------------------
+
+
+def rdf_file(file_format: str, kg: JudgedKG, rows: Counted) -> Iterator[File]:
+    yield f"{kg.round.name}.{file_format}", _encoded(judged_kg_as_rdf(file_format, kg, rows))
+
+
+def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
+    return (piece.encode() for piece in in_chunks(lines))
+
+
+# -- formats -----------------------------------------------------------------------------------------------------------
+
+
+class Format(NamedTuple):
+    """An export format. is_folder: the export has several files, which browsers download as a zip archive."""
+
+    label: str
+    content_type: str
+    suffix: str
+    write: Callable[[JudgedKG, Counted], Iterator[File]]
+    kept: Kept = Kept.ALL  # default of the option
+    is_folder: bool = False
+
+
+FORMATS = {
+    "hf": Format("Hugging Face data set", "application/zip", "zip", as_hugging_face, is_folder=True),
+    "pykeen": Format(
+        "PyKEEN triples", "text/tab-separated-values; charset=utf-8", "pykeen.tsv", as_pykeen, Kept.ACCEPTED
+    ),
+    "nt": Format("N-Triples", "application/n-triples", "nt", partial(rdf_file, "nt")),
+    "ttl": Format("Turtle", "text/turtle; charset=utf-8", "ttl", partial(rdf_file, "ttl")),
+}
+
+
+@dataclass
+class Export:
+    """A judged KG on its way into files. rows: count what has passed, when the files are written."""
+
+    kg: JudgedKG
+    file_format: str
+    kept: Kept | None = None
+
+    def __post_init__(self) -> None:
+        self.format = FORMATS[self.file_format]
+        self.kept = Kept(self.kept or self.format.kept)
+        self.rows = Counted(self.kg.rows(self.kept))
+
+    @property
+    def file_name(self) -> str:
+        suffix = f"{self.file_format}.zip" if self.format.is_folder else self.format.suffix
+        return f"{self.kg.round.name}-{self.kept}.{suffix}"
+
+    def files(self) -> Iterator[File]:
+        return self.format.write(self.kg, self.rows)
+
+    def download(self) -> Iterator[bytes]:
+        """Yield the file, or the archive of the files, as it is made."""
+        if self.format.is_folder:
+            yield from _zipped(self.files())
+        else:
+            for _, pieces in self.files():
+                yield from pieces
+
+    def write_to(self, path: Path) -> None:
+        """Write the file, or the folder with the files. Raises NotWritable."""
+        if not self.format.is_folder:
+            write_atomically(path, self.download())
+            return
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise NotWritable(f"{path} is there already; name a new folder.")
+        check_writable(path.parent / "new")
+        for name, pieces in self.files():
+            target = path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(target, pieces)
+
+
+def _zipped(files: Iterable[File]) -> Iterator[bytes]:
+    stream = StreamedFile()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, pieces in files:
+            with archive.open(name, "w", force_zip64=True) as member:
+                for piece in pieces:
+                    member.write(piece)
+                    yield stream.take()
+    yield stream.take()

@@ -1,0 +1,42 @@
+"""Files of KGs between their upload and the mapping of their relations."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import models
+
+from kgharvest.access import visible
+from kgharvest.accounts.models import Project
+
+KEPT_FOR = timedelta(days=1)
+
+
+class UploadedKGQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        return visible(self, user)
+
+    def expired(self, now):
+        return self.filter(uploaded_at__lt=now - KEPT_FOR)
+
+
+class UploadedKG(models.Model):
+    """A file that somebody is mapping. It goes when it is imported, or a day later. system: what the LM is called."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    uploaded_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    uploaded_at = models.DateTimeField()
+    system = models.CharField(max_length=500)
+    file_name = models.CharField(max_length=255)
+    file_format = models.CharField(max_length=10)
+    content = models.BinaryField()
+    labels = models.BinaryField(null=True)
+
+    objects = UploadedKGQuerySet.as_manager()
+
+    class Meta:
+        db_table = "kgharvest_uploadedkg"  # created by the app `kgharvest`, which contained the model
+
+    def __str__(self) -> str:
+        return self.file_name

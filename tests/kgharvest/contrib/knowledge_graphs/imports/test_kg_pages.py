@@ -1,0 +1,167 @@
+"""The pages and the API by which a KG is imported."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
+
+from kgharvest.accounts.tokens import create_token
+from kgharvest.contrib.knowledge_graphs.imports.mapping import new_target
+from kgharvest.contrib.knowledge_graphs.imports.uploads import (
+    ImportedAlready,
+    delete_expired_uploads,
+    import_upload,
+    staged_upload,
+)
+from kgharvest.contrib.knowledge_graphs.models import KEPT_FOR, UploadedKG
+from kgharvest.models import HarvestJob
+from tests import factories
+from tests.kgharvest.contrib.knowledge_graphs.kg_factories import make_uploaded_kg
+
+pytestmark = pytest.mark.django_db
+KG = "Ada\tborn\tLondon\nAlan\tborn\tMaida Vale\nAda\tknows\tAlan\n"
+
+
+@pytest.fixture
+def researcher(client):
+    user = factories.make_researcher()
+    client.force_login(user)
+    return user
+
+
+def uploaded(client, content: str = KG, **fields):
+    file = SimpleUploadedFile("kg.tsv", content.encode())
+    return client.post("/harvests/import/", {"file": file, "system": "GPTKB", "file_format": "auto", **fields})
+
+
+def test_a_file_is_mapped_previewed_and_imported(client, researcher):
+    relation = factories.make_relation("knows", relation_set=factories.make_relation_set("own"))
+    mapping = uploaded(client)["Location"]
+
+    page = client.get(mapping).content.decode()
+    assert 'value="own/knows"' in page  # it has the name
+    fields = {"relation_0": "", "template_0": "[HEAD] was born in [TAIL].", "relation_1": "own/knows", "template_1": ""}
+
+    preview = client.post(mapping, {**fields, "preview": "1"}).content.decode()
+    assert "<b><bdi>Alan</bdi></b> was born in <b><bdi>Maida Vale</bdi></b>." in preview
+    assert not HarvestJob.objects.exists()
+
+    done = client.post(mapping, fields, follow=True).content.decode()
+    assert "3 tuples in 2 harvests imported." in done
+    assert "Open a round of these" in done
+    assert [job.n_tuples for job in HarvestJob.objects.order_by("pk")] == [2, 1]
+    assert HarvestJob.objects.order_by("pk").last().relation == relation
+    assert not UploadedKG.objects.exists()
+    harvest = client.get(HarvestJob.objects.first().get_absolute_url()).content.decode()
+    assert "none: in the order of appearance" in harvest
+    assert "Scores by rank" not in harvest
+
+
+def test_what_is_wrong_stands_beside_the_field_and_nothing_is_made(client, researcher):
+    mapping = uploaded(client)["Location"]
+
+    page = client.post(mapping, {"relation_0": "made_up", "template_1": "[HEAD] knows."}).content.decode()
+
+    assert "There is no relation" in page
+    assert "lacks [HEAD] or [TAIL]" in page
+    assert "is mapped" in client.post(mapping, {"import": "1"}).content.decode()
+    assert not HarvestJob.objects.exists()
+
+
+def test_a_bad_file_is_refused_with_its_lines(client, researcher):
+    page = uploaded(client, "a\tb\tc\na\tb\n").content.decode()
+
+    assert "line 2" in page
+    assert not UploadedKG.objects.exists()
+
+
+def test_files_that_nobody_came_back_to_go(client, researcher):
+    make_uploaded_kg(KG, uploaded_at=timezone.now() - KEPT_FOR)
+    for _ in range(7):
+        uploaded(client)
+
+    assert UploadedKG.objects.count() == 5
+
+
+def test_a_cut_that_needs_scores_says_that_there_are_none(client, researcher):
+    client.post(uploaded(client)["Location"], {"template_0": "[HEAD] was born in [TAIL]."})
+    job = HarvestJob.objects.get()
+
+    for cut in ("base:1", "score:-1", "precision:0.8"):
+        assert "needs scores" in client.get(job.get_absolute_url(), {"cut": cut}).content.decode()
+    assert "keeps 1 of 2" in client.get(job.get_absolute_url(), {"cut": "top:1"}).content.decode()
+    rows = [json.loads(line) for line in b"".join(client.get(f"/harvests/{job.pk}/tuples.jsonl")).splitlines()]
+    assert [row["score"] for row in rows] == [None, None]
+
+
+def test_the_api_imports_with_a_mapping(client):
+    user = factories.make_researcher()
+    secret = create_token(user, "test", "write", 1, timezone.now()).secret
+    mapping = json.dumps({"relations": {"born": {"template": "[HEAD] was born in [TAIL]."}}})
+    sent = {"file": SimpleUploadedFile("kg.tsv", KG.encode()), "name": "GPTKB", "mapping": mapping}
+
+    answer = client.post("/api/v1/harvests/import-kg/", sent, headers={"Authorization": f"Bearer {secret}"})
+
+    assert answer.status_code == 201, answer.content
+    assert answer.json() | {"launch": 0, "harvests": 0} == {
+        "launch": 0, "harvests": 0, "n_tuples": 2, "n_repeated": 0, "n_left_out": 1,
+    }  # fmt: skip
+
+
+def test_a_slot_after_two_takes_the_entity_of_its_number(client, researcher):
+    factories.make_relation("in_year", arity=3)
+    line = {"relation": "in_year", "entities": ["Ada", "Alan", "1840"], "qualifiers": {"verdict": "accepted"}}
+    mapping = uploaded(client, json.dumps(line))["Location"]
+
+    client.post(mapping, {"relation_0": "in_year", "template_0": ""})
+
+    assert HarvestJob.objects.get().tuples.get().surface == ["Ada", "Alan", "1840"]
+
+
+@pytest.mark.parametrize("name", ["labels", f"{'知' * 100}.tsv"])
+def test_a_file_may_be_called_anything(client, researcher, name):
+    files = {"file": SimpleUploadedFile(name, KG.encode()), "labels": SimpleUploadedFile("l", b"Ada\tLovelace\n")}
+    mapping = client.post("/harvests/import/", {**files, "system": "GPTKB", "file_format": "auto"})["Location"]
+
+    assert "Lovelace" in client.post(mapping, {"template_0": "[HEAD] met [TAIL].", "preview": "1"}).content.decode()
+
+
+def test_a_score_that_is_no_number_is_refused_with_its_line(client, researcher):
+    page = uploaded(client, "head\trelation\ttail\tscore\nAda\tborn\tLondon\thigh\n").content.decode()
+
+    assert "line 2, column 4" in page
+    assert "no number as score" in page
+    assert not UploadedKG.objects.exists()
+
+
+def test_half_a_character_is_refused_with_its_line(client, researcher):
+    page = uploaded(client, '{"head": "Ada \\ud800", "relation": "knows", "tail": "Alan"}').content.decode()
+
+    assert "line 1" in page
+
+
+def test_a_file_is_imported_once(client, researcher):
+    upload = make_uploaded_kg(KG)
+    with staged_upload(upload) as staged:
+        targets = {"born": new_target("born", "[HEAD] was born in [TAIL].")}
+        import_upload(upload, staged, targets, researcher)
+
+        with pytest.raises(ImportedAlready):  # a second click, whose request began before the first had ended
+            import_upload(upload, staged, targets, researcher)
+
+    assert HarvestJob.objects.count() == 1
+
+
+def test_workers_delete_expired_files(researcher, settings):
+    now = timezone.now()
+    make_uploaded_kg(KG, uploaded_at=now - KEPT_FOR - timedelta(seconds=1))
+    kept = make_uploaded_kg(KG, uploaded_at=now)
+
+    assert "kgharvest.contrib.knowledge_graphs.imports.uploads.delete_expired_uploads" in settings.PERIODIC_TASKS
+    delete_expired_uploads(now)
+
+    assert UploadedKG.objects.get() == kept
