@@ -1,4 +1,4 @@
-"""Files of KGs between their upload and the mapping of their relations."""
+"""Uploaded KG files whose relations are not mapped yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class UploadedKGQuerySet(models.QuerySet):
 
 
 class UploadedKG(models.Model):
-    """A file that somebody is mapping. It goes when it is imported, or a day later. system: what the LM is called."""
+    """A KG file to be mapped; deleted when it is imported, or after a day. system: name of the LM to create."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     uploaded_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -1,4 +1,4 @@
-"""What researchers fill in to import a KG: the file, then what its relations become."""
+"""Forms of the KG import: the upload and the mapping of its relations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kgharvest.contrib.knowledge_graphs.imports.statements import FORMAT_LABELS
 from kgharvest.models import Relation
 from kgharvest.relations.forms import DatalistInput
 
-MOST_OPTIONS = 1000  # relations that a field suggests
+MOST_OPTIONS = 1000  # suggestions per field
 
 
 class UploadForm(forms.Form):
@@ -48,7 +48,7 @@ class UploadForm(forms.Form):
 
 
 class MappingForm(forms.Form):
-    """Two fields for each relation of a file: a relation here, or a template of a new one. Both empty: left out."""
+    """Two fields per relation of the file: an existing relation or a template. Relations with neither are ignored."""
 
     def __init__(self, relations: Sequence[FileRelation], known: QuerySet[Relation], *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -75,7 +75,7 @@ class MappingForm(forms.Form):
             )
 
     def rows(self) -> list[tuple[FileRelation, forms.BoundField, forms.BoundField, str]]:
-        """Return each relation with its fields, and what could stand in a template beside [HEAD] and [TAIL]."""
+        """Return each relation with its two fields and the slots its template can use besides [HEAD] and [TAIL]."""
         return [
             (
                 relation,
@@ -87,7 +87,7 @@ class MappingForm(forms.Form):
         ]
 
     def targets(self) -> dict[str, Target]:
-        """Return what a valid form maps. Errors are added beside the fields."""
+        """Return the targets of a valid form. Adds errors to the fields."""
         targets: dict[str, Target] = {}
         for number, relation in enumerate(self._relations):
             known, template = (self.cleaned_data[f"{what}_{number}"].strip() for what in ("relation", "template"))
@@ -103,7 +103,7 @@ class MappingForm(forms.Form):
         return targets
 
     def _known_target(self, name: str, others: Sequence[str]) -> Target:
-        """Return the relation. Its slots after two take ENT2, ENT3, ... or, if not all are there, others in order."""
+        """Return the relation. If the file lacks a value ENT2, ENT3, ..., slots take `others` in order."""
         target = known_target(name, self._known)
         _, _, *slots = target.slots
         if set(slots) <= set(others):

@@ -1,4 +1,4 @@
-"""A KG from outside as finished harvests: one of each of its relations that somebody mapped, all or none."""
+"""Import of a KG: each mapped relation becomes a finished harvest, all in one transaction."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from kgharvest.names import check_name
 from kgharvest.relations.services import save_relation
 
 SETTING = "imported"
-MOST_JOBS = 1000  # of one import
+MOST_JOBS = 1000  # per import
 
 
 class ImportedKG(NamedTuple):
-    """n_left_out: statements of relations that were not mapped. n_repeated: those that say what a better one does."""
+    """n_left_out: statements of unmapped relations. n_repeated: duplicates of a statement with a better rank."""
 
     launch: Launch
     jobs: Sequence[HarvestJob]
@@ -42,7 +42,7 @@ class ImportedKG(NamedTuple):
 
 @dataclass
 class _Part:
-    """One harvest to be: the relations of the file that become it, with what each fills its slots with."""
+    """A planned harvest: relations of the file that are mapped to it, with their targets."""
 
     targets: dict[str, Target] = field(default_factory=dict)
     n_rows: int = 0
@@ -58,9 +58,9 @@ def import_kg(
 ) -> ImportedKG:
     """Store the mapped relations of a file as finished harvests of the system `name`, in one launch.
 
-    Tuples rank by their scores; where a relation has none, in the order of the file. New relations come into the set
-    that is called as the system. Raises ImportRefused with the bad lines, BadMapping, BadName, NotAllowed or
-    ProjectNotNamed; then nothing is stored.
+    Tuples are ranked by score, or in the order of the file if the relation has no scores. New relations are added to
+    the set named after the system. Raises ImportRefused with the bad lines, BadMapping, BadName, NotAllowed or
+    ProjectNotNamed, and stores nothing then.
     """
     with prepared_kg(staged, name, targets, by, project) as store:
         return store()
@@ -70,7 +70,7 @@ def import_kg(
 def prepared_kg(
     staged: StagedKG, name: str, targets: Mapping[str, Target], by=None, project: Project | None = None
 ) -> Iterator:
-    """Check and sort as `import_kg` does; give the function that stores it, in one transaction."""
+    """Check and sort the statements, as in `import_kg`; yield the function that stores them in one transaction."""
     project = project_for(by, project)
     check_name(name, LanguageModel._meta.get_field("name").max_length, "system")
     parts = _parts(staged, targets)
@@ -83,7 +83,7 @@ def prepared_kg(
 
 
 def _parts(staged: StagedKG, targets: Mapping[str, Target]) -> list[_Part]:
-    """Return the harvests to be. Raises BadMapping."""
+    """Return the planned harvests. Raises BadMapping."""
     in_file = {relation.name for relation in staged.relations()}
     if unknown := [name for name in targets if name not in in_file]:
         raise BadMapping(f"{staged.source} has no relation {unknown[0]!r:.80}; write it as the file does.")
@@ -100,7 +100,7 @@ def _parts(staged: StagedKG, targets: Mapping[str, Target]) -> list[_Part]:
 
 
 def _sort(staged: StagedKG, part: _Part, rows: ExternalSort, number: int, faults: Faults) -> None:
-    """Take the statements of one harvest in; note in `part` how many they are and whether they have scores."""
+    """Add the statements of one harvest to `rows`; set `part.n_rows` and `part.is_scored`."""
     n_scored, first_unscored = 0, 0
 
     def checked() -> Iterator[TupleRow]:
@@ -173,12 +173,12 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
 
 
 def _by_rank(rows: Iterable[TupleRow]) -> Iterator[TupleRow]:
-    """Give tuples without scores minus their rank, which lists sort by."""
+    """Set the score of unscored tuples to their negated rank, as lists sort by score."""
     return (row._replace(score=-float(rank)) for rank, row in enumerate(rows, start=1))
 
 
 def _relation(target: Target, name: str, by, project: Project) -> Relation:
-    """Return the known relation, or make the new one. Raises BadRelation, NotAllowed, ImportRefused."""
+    """Return the existing relation or create the new one. Raises BadRelation, NotAllowed or ImportRefused."""
     if target.relation:
         return target.relation
     set_name = slugify(name)[:100] or "imported"

@@ -1,4 +1,4 @@
-"""Which relations of a file are which relations here: known ones, or new ones made of a template."""
+"""Mapping of a file's relations to existing relations, or to new ones created from templates."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NOT_IN_NAMES = re.compile(r"[\s/]+")
 
 
 class BadMapping(DomainError):
-    """A relation of a file that cannot be mapped as somebody wrote it."""
+    """The mapping of a relation is invalid."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a relation of a file becomes: `relation`, or `entry` to make. slots: HEAD, TAIL, names of other values."""
+    """Target of a file's relation: an existing `relation`, or an `entry` to create. slots: HEAD, TAIL, other names."""
 
     relation: Relation | None
     entry: RelationEntry | None
@@ -43,13 +43,13 @@ class Target:
         return self.relation.path if self.relation else self.entry.name
 
     def entities_of(self, statement: Statement) -> list[str | None]:
-        """Return the entities by slot, None for a slot that the statement has no value for."""
+        """Return the entities by slot; None if the statement has no value for a slot."""
         known = {HEAD: statement.head, TAIL: statement.tail}
         return [known[slot] if slot in known else statement.others.get(slot) for slot in self.slots]
 
 
 def known_target(name: str, relations: QuerySet[Relation], others: Sequence[str] = ()) -> Target:
-    """Return the relation here that `name` means. others: what fills its slots after two. Raises BadMapping."""
+    """Return the existing relation called `name`. others: value names for slots after the second. Raises BadMapping."""
     try:
         relation = resolve_relation(name, among=relations)
     except UnresolvedName as unknown:
@@ -63,7 +63,7 @@ def known_target(name: str, relations: QuerySet[Relation], others: Sequence[str]
 
 
 def new_target(name: str, template: str) -> Target:
-    """Return a relation to make of a template such as "[HEAD] was born in [TAIL]." Raises BadMapping."""
+    """Return a new relation from a template such as "[HEAD] was born in [TAIL]." Raises BadMapping."""
     slots = list(dict.fromkeys(SLOT.findall(template)))
     numbers = {slot: f"<ENT{number}>" for number, slot in enumerate(slots)}
     if HEAD not in slots or TAIL not in slots:
@@ -77,12 +77,12 @@ def new_target(name: str, template: str) -> Target:
 
 
 def usual_name(file_relation: str) -> str:
-    """Return a name for a new relation, made of what the file calls it."""
+    """Return the default name of a new relation, derived from its name in the file."""
     return NOT_IN_NAMES.sub("_", last_part(file_relation))[:100]
 
 
 def names_that_fit(file_relations: Iterable[str], relations: QuerySet[Relation]) -> dict[str, Target]:
-    """Return the relations of a file that are called as one relation here is."""
+    """Return targets for the file's relations that have the name of exactly one existing relation."""
     known = set(relations.values_list("name", flat=True))
     targets: dict[str, Target] = {}
     for name in file_relations:
@@ -91,12 +91,12 @@ def names_that_fit(file_relations: Iterable[str], relations: QuerySet[Relation])
                 try:
                     targets[name] = known_target(candidate, relations)
                 except BadMapping:
-                    continue  # of several of this name nobody knows which is meant
+                    continue  # ambiguous: several relations have this name
     return targets
 
 
 def read_mapping(text: str, source: str, relations: QuerySet[Relation]) -> dict[str, Target]:
-    """Return what a mapping file says; its form is in docs/knowledge-graphs.md. Raises ImportRefused."""
+    """Parse a mapping file (format: docs/knowledge-graphs.md). Raises ImportRefused."""
     document = read_json(text, source)
     entries = document.get("relations") if isinstance(document, dict) else None
     if not isinstance(entries, dict) or not entries:
@@ -133,7 +133,7 @@ TEXTS = ("relation", "name", "template")
 
 
 def check_templates(targets: Iterable[Target]) -> None:
-    """Raise BadMapping where two templates are given for one new relation."""
+    """Raise BadMapping if a new relation has two different templates."""
     statements: dict[str, str] = {}
     for target in targets:
         if target.entry:

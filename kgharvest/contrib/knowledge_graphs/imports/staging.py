@@ -1,4 +1,4 @@
-"""A KG from outside in a table on disk: its statements by relation, in memory that does not grow with the file."""
+"""The statements of a KG file in a temporary table on disk, so that memory does not grow with the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kgharvest.errors import BadEntry, Faults, ImportRefused
 
 CACHE_KB = 8192
 CACHED_LABELS = 20_000
-MOST_RELATIONS = 100_000  # names in a file: more are no names of relations
+MOST_RELATIONS = 100_000  # a file with more has something else in the relation column
 TABLES = """
 CREATE TABLE statement
     (line INTEGER PRIMARY KEY, relation INTEGER, head TEXT, tail TEXT, score REAL, others TEXT);
@@ -25,7 +25,7 @@ CREATE TABLE label (id TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID;
 
 
 class FileRelation(NamedTuple):
-    """A relation of the file: how often, and names of further values that its statements have beside head and tail."""
+    """A relation of the file. others: names of values that its statements have besides head and tail."""
 
     name: str
     n_statements: int
@@ -33,11 +33,11 @@ class FileRelation(NamedTuple):
 
 
 class StagedKG:
-    """The statements of a file. Use it as a context: what it keeps on disk goes when that closes."""
+    """The statements of a file. A context manager: leaving the context deletes the temporary table."""
 
     def __init__(self, path: Path, file_format: str = "auto", labels: Path | None = None):
-        """Read the file. Raises ImportRefused with all that is wrong with it, or NoSuchFile."""
-        # "" is SQLite's name for a database of this connection's own, on disk, which goes when it is closed.
+        """Read the file. Raises ImportRefused with all errors, or NoSuchFile."""
+        # "" opens a private temporary database on disk, which SQLite deletes when the connection closes.
         self._database = sqlite3.connect("", isolation_level=None)
         self.source = path.name
         self._names: dict[str, int] = {}
@@ -116,7 +116,7 @@ class StagedKG:
         self._database.executemany(insert, rows)
         self._database.execute("COMMIT")
 
-    # -- what the file has ---------------------------------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------------------------------------------
 
     def relations(self) -> list[FileRelation]:
         """Return the relations of the file, the most frequent first."""
@@ -125,12 +125,12 @@ class StagedKG:
         return [FileRelation(names[number], n, ()) for number, n in counts]
 
     def with_others(self, relation: FileRelation) -> FileRelation:
-        """Return the relation with the names of what its first statements have beside head and tail."""
+        """Return the relation with `others` set from its first statements."""
         names = dict.fromkeys(name for statement in self.statements(relation.name, 20) for name in statement.others)
         return relation._replace(others=tuple(name for name in names if name != "score"))
 
     def statements(self, relation: str, most: int = -1) -> Iterator[Statement]:
-        """Yield the statements of a relation in the order of the file, the first `most` of them."""
+        """Yield the statements of a relation in the order of the file, at most `most` if it is not negative."""
         if relation not in self._names:
             return
         chosen = "SELECT line, head, tail, score, others FROM statement WHERE relation = ? ORDER BY line LIMIT ?"
@@ -139,5 +139,5 @@ class StagedKG:
 
 
 def as_it_is(name: str, otherwise: str) -> str:
-    """Return the label of an id where there are no labels."""
+    """Return the label of an id if the import has no file of labels."""
     return otherwise

@@ -20,7 +20,7 @@ ROLES: Mapping[str, Sequence[str]] = {
     "tail": ("tail", "object", "node2", "t", "o"),
     "score": ("score", "confidence", "weight"),
 }
-LabelOf = Callable[[str, str], str]  # the label of an id of the file, or else its second argument
+LabelOf = Callable[[str, str], str]  # (id, default) -> label of the id
 
 
 class Statement(NamedTuple):
@@ -35,7 +35,7 @@ class Statement(NamedTuple):
 
 
 class BadCell(Exception):
-    """What is wrong with a line, and in which column if that is known."""
+    """An invalid line. column: position of the error, None if unknown."""
 
     def __init__(self, reason: str, column: int | None = None):
         self.column = column
@@ -46,7 +46,7 @@ class BadCell(Exception):
 
 
 def number_of(text: Any, column: int | None = None) -> float | None:
-    """Return the score that a cell is, None for an empty one. Raises BadCell."""
+    """Return the score in a cell, None for an empty cell. Raises BadCell."""
     if text is None or text == "":
         return None
     try:
@@ -84,7 +84,7 @@ def read_csv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | Ba
 
 
 def _read_table(rows: Iterator[tuple[int, list[str]]], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
-    """Read head, relation, tail and perhaps score; a first line of names says in which columns these are."""
+    """Read head, relation, tail and optionally score. A header line, if present, names the columns."""
     columns: Sequence[str] = ("head", "relation", "tail", "score")
     for position, (line, cells) in enumerate(rows):
         if position == 0:
@@ -99,7 +99,7 @@ def _read_table(rows: Iterator[tuple[int, list[str]]], label_of: LabelOf) -> Ite
 
 
 def named_columns(cells: Sequence[str]) -> list[str] | None:
-    """Return what the columns are if these cells are their names, else None; a role's name, or the column's own."""
+    """Return the column names, with aliases replaced by roles; None if the cells are not a header."""
     names = [cell.strip().casefold() for cell in cells]
     columns = list(cells)
     for role, aliases in ROLES.items():
@@ -152,7 +152,7 @@ def read_ntriples(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement
 
 
 def _first_wrong_column(text: str) -> int:
-    """Return where the first of subject, predicate and object stands that is none, from 1."""
+    """Return the column, from 1, of the first invalid part: subject, predicate or object."""
     reached = 0
     for part in PART:
         match = part.match(text, reached)
@@ -163,7 +163,7 @@ def _first_wrong_column(text: str) -> int:
 
 
 def resource(iri: str | None, blank: str | None, label_of: LabelOf) -> str:
-    """Return what an IRI, or a blank node, is called."""
+    """Return the label of an IRI or blank node."""
     if iri is None:
         return label_of(blank or "", blank or "")
     iri = unescaped(iri)
@@ -188,7 +188,7 @@ def unescaped(text: str) -> str:
 
 
 def last_part(iri: str) -> str:
-    """Return what an IRI is called where no label is known: its last part, as people write it."""
+    """Return the default label of an IRI: its last part, decoded, with spaces for underscores."""
     part = re.split(r"[/#]", iri.rstrip("/#"))[-1]
     if "/" not in iri and "#" not in iri:
         part = iri.rsplit(":", 1)[-1]
@@ -201,7 +201,7 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def read_jsonl(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
-    """Read objects with head, relation and tail, or relation and entities; perhaps score and qualifiers."""
+    """Read objects with head, relation and tail, or relation and entities; score and qualifiers are optional."""
     for value in read_json_objects(lines):
         if isinstance(value, BadEntry):
             yield value

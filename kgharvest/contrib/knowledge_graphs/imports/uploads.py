@@ -1,9 +1,9 @@
-"""Keep an uploaded KG while somebody maps its relations, and import it then."""
+"""Uploaded KG files: stored until a researcher has mapped their relations, then imported."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,18 +20,18 @@ from kgharvest.errors import DomainError
 from kgharvest.models import LanguageModel, Project
 from kgharvest.names import check_name
 
-MOST_PER_PERSON = 5  # files that wait; the oldest goes
-LONGEST_NAME = 200  # bytes of a file's name on disk, which takes 255
+MOST_PER_PERSON = 5  # pending files; the oldest is deleted
+LONGEST_NAME = 200  # bytes of the temporary file's name; file systems allow 255
 
 
 class ImportedAlready(DomainError):
-    """An upload that is gone: imported, or dropped for newer ones."""
+    """The upload was imported already, or deleted because of newer ones."""
 
 
 def keep_upload(
     system: str, file: Any, labels: Any, file_format: str, now: datetime, *, by, project: Project | None = None
 ) -> UploadedKG:
-    """Keep a file that can be read. file, labels: with `name` and `read`; labels may be None.
+    """Check and store a file. file, labels: objects with `name` and `read`; labels may be None.
 
     Raises ImportRefused, BadName, NotAllowed or ProjectNotNamed.
     """
@@ -57,16 +57,14 @@ def keep_upload(
     return upload
 
 
-@contextmanager
-def staged_upload(upload: UploadedKG) -> Iterator[StagedKG]:
-    """Give the statements of the file. Raises ImportRefused."""
-    with staged_content(upload.file_name, upload.content, upload.labels, upload.file_format) as staged:
-        yield staged
+def staged_upload(upload: UploadedKG) -> AbstractContextManager[StagedKG]:
+    """Yield the statements of the uploaded file. Raises ImportRefused."""
+    return staged_content(upload.file_name, upload.content, upload.labels, upload.file_format)
 
 
 @contextmanager
 def staged_content(name: str, content: bytes, labels: bytes | None, file_format: str) -> Iterator[StagedKG]:
-    """Give the statements of a file in memory, which refusals call `name`. Raises ImportRefused."""
+    """Yield the statements of a file in memory. Raises ImportRefused; its messages call the file `name`."""
     with TemporaryDirectory() as file_folder, TemporaryDirectory() as labels_folder:
         path = Path(file_folder) / name.encode()[:LONGEST_NAME].decode(errors="ignore")
         path.write_bytes(content)
@@ -79,9 +77,9 @@ def staged_content(name: str, content: bytes, labels: bytes | None, file_format:
 
 
 def import_upload(upload: UploadedKG, staged: StagedKG, targets: Mapping[str, Target], by) -> ImportedKG:
-    """Import the file and let it go. Raises ImportedAlready if it has gone, or what `import_kg` does."""
+    """Import the file and delete it. Raises ImportedAlready if it is deleted already, or errors of `import_kg`."""
     with prepared_kg(staged, upload.system, targets, by, upload.project) as store, transaction.atomic():
-        n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()  # first: of two requests one waits here
+        n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()  # first, so that of two requests one waits here
         if not n_deleted:
             raise ImportedAlready(f"{upload.file_name} is imported already, or gone; see the harvests.")
         return store()

@@ -1,4 +1,4 @@
-"""Pages on which a KG from outside is imported: its file, then what its relations become."""
+"""Pages that import a KG: first the upload, then the mapping of its relations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kg_upload(request: HttpRequest) -> HttpResponse:
 
 @worker_required
 def kg_mapping(request: HttpRequest, pk: int) -> HttpResponse:
-    """Say what relations become: the button "preview" shows filled statements, any other imports."""
+    """Map the relations. The button "preview" shows example statements; any other button imports the file."""
     upload = visible_or_404(request.user, UploadedKG.objects.select_related("project"), Action.WORK, pk=pk)
     refusal, preview = None, []
     with staged_upload(upload) as staged:
@@ -75,7 +75,7 @@ def kg_mapping(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def filled_statements(staged: StagedKG, targets: Mapping[str, Target]) -> list[dict[str, Any]]:
-    """Return what people would judge: of each mapped relation the first statements of the file."""
+    """Return the first statements of each mapped relation, as annotators would see them."""
     shown = []
     for name, target in targets.items():
         tuples = map(target.entities_of, staged.statements(name, STATEMENTS_SHOWN))

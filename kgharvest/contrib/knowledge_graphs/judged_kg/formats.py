@@ -168,7 +168,7 @@ FORMATS = {
 
 @dataclass
 class Export:
-    """A judged KG on its way into files. rows: count what has passed, when the files are written."""
+    """An export of a judged KG. rows: counts, complete once the files are written."""
 
     kg: JudgedKG
     file_format: str

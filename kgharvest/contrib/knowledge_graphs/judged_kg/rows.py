@@ -1,7 +1,7 @@
-"""The judged KG of a round: the tuples of its harvests with what people decided about them, read in pieces.
+"""The judged KG of a round: the tuples of its harvests with their verdicts, read in batches.
 
-A row is a tuple of one harvest. Its verdict is that of the draw that the round made of it for this harvest, so that
-the counts of verdicts are those of the report: a tuple that was judged for another harvest only is not judged here.
+A row is a tuple of one harvest. Its verdict comes from the tuple's draw for this harvest, so verdict counts equal those
+of the report. A tuple that was judged only for another harvest is not judged here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db.models import Q, QuerySet
 
@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 2000
 
 
 class Kept(StrEnum):
-    """Which tuples a file has, by what people decided. JUDGED: those with a verdict, undecided ones included."""
+    """Tuples to export. JUDGED: tuples with a verdict, including undecided ones."""
 
     ACCEPTED = "accepted"
     JUDGED = "judged"
@@ -40,7 +40,7 @@ KEPT_IN_WORDS = {
 
 
 class Source(NamedTuple):
-    """Whose tuples rows are: a harvest, or (job None) judgments that were imported without one."""
+    """Origin of rows: a harvest, or judgments that were imported without a harvest (job None)."""
 
     relation: Relation
     language_model: LanguageModel | None
@@ -59,10 +59,10 @@ class Source(NamedTuple):
 class Row(NamedTuple):
     """A tuple of the judged KG.
 
-    number: names the row within its source: the rank, or the draw's id where there is no harvest. entities: as people
-    read them. canonical: what makes them the same as others, case-folded. rank, score, mtl: None where there is none.
-    verdict: one of VERDICTS. counts: of the labels true, false, unjudgeable. probability: with which the round drew it,
-    None where nobody knows. ids: of the entities by the table of labels of the relation's set, None where it has none.
+    number: identifies the row within its source: the rank, or the draw's id if there is no harvest. entities: as shown
+    to annotators. canonical: case-folded canonical entities. verdict: one of VERDICTS. counts: judgments true, false,
+    unjudgeable. probability: inclusion probability, None if unknown. ids: of the entities, from the set's table of
+    labels; None for entities without one.
     """
 
     source: Source
@@ -79,25 +79,30 @@ class Row(NamedTuple):
 
 
 class JudgedKG:
-    """The judged KG of a round; `rows` reads it anew each time."""
+    """The judged KG of a round. Each call of `rows` reads the database again."""
 
     def __init__(self, round: Round):
         self.round = round
 
     @cached_property
     def sources(self) -> list[Source]:
-        """The harvests in the order of their relations, LMs and settings, then what came without one."""
+        """The sources, sorted by relation, LM and setting."""
         strata = self.round.strata.select_related("relation__relation_set", "language_model")
         strata = strata.select_related("job__relation__relation_set", "job__language_model")
-        found = {(stratum.job_id or stratum.cell): _source(stratum) for stratum in strata.order_by("pk")}
-        return sorted(found.values(), key=_order)
+        sources = {
+            (stratum.job_id or stratum.cell): Source(
+                stratum.relation, stratum.language_model, stratum.setting, stratum.job
+            )
+            for stratum in strata.order_by("pk")
+        }
+        return sorted(sources.values(), key=_order)
 
     def outcomes(self) -> Mapping[str, int]:
-        """Return how many draws there are of each outcome, as the cells of the report count them."""
+        """Return the number of draws by outcome, counted as in the cells of the report."""
         return count_outcomes(self._draws())
 
     def rows(self, kept: Kept = Kept.ALL) -> Iterator[Row]:
-        """Yield the rows, source by source and by rank."""
+        """Yield the rows by source and rank."""
         for source in self.sources:
             rows = self._draws_of(source, kept)
             if kept == Kept.ALL and source.job:
@@ -121,9 +126,9 @@ class JudgedKG:
             yield Row(source, rank or pk, entities, canonical, rank, score, mtl, *judged)
 
     def _with_undrawn(self, source: Source, draws: Iterable[Row]) -> Iterator[Row]:
-        """Merge the draws with the other tuples of the harvest. Hidden ones, and sensitive ones, are left out of these.
+        """Merge the draws with the harvest's undrawn tuples, except hidden and sensitive ones.
 
-        Both come by rank, so that neither is ever held.
+        Both are sorted by rank, so neither is held in memory.
         """
         waiting = iter(draws)
         draw = next(waiting, None)
@@ -151,10 +156,6 @@ class JudgedKG:
             yield Row(source, rank, *named, rank, score if is_scored else None, mtl, *unjudged)
 
 
-def _source(stratum: Any) -> Source:
-    return Source(stratum.relation, stratum.language_model, stratum.setting, stratum.job)
-
-
 def _order(source: Source) -> tuple[str, str, str, int]:
     return source.relation.path, source.model, source.setting, source.job.pk if source.job else 0
 
@@ -167,7 +168,7 @@ CONDITIONS = {Kept.ACCEPTED: Q(task__verdict="accepted"), Kept.JUDGED: ~Q(task__
 
 
 class Counted:
-    """Rows on their way, counted by verdict as they pass. n_left_out: rows that a format has no place for."""
+    """Rows, counted by verdict while they are iterated. n_left_out: rows that the format cannot contain."""
 
     def __init__(self, rows: Iterable[Row]):
         self._rows = rows
@@ -180,7 +181,7 @@ class Counted:
             yield row
 
     def only(self, has_place: Callable[[Row], bool]) -> Iterator[Row]:
-        """Yield and count the rows that have a place in a format, and count the others as left out."""
+        """Yield and count the rows that the format can contain; count the others in `n_left_out`."""
         for row in self._rows:
             if has_place(row):
                 self.by_verdict[row.verdict] += 1

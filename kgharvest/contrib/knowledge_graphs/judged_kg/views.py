@@ -14,7 +14,7 @@ from kgharvest.contrib.knowledge_graphs.judged_kg.rows import KEPT_IN_WORDS, Jud
 
 @researcher_required
 def judged_kg(request: HttpRequest, pk: int) -> HttpResponse:
-    """What the files of the judged KG hold, and links to them."""
+    """Counts of the judged KG and its download form."""
     report = find_report(request, pk)
     kg = JudgedKG(report.round)
     context = {
@@ -30,7 +30,7 @@ def judged_kg(request: HttpRequest, pk: int) -> HttpResponse:
 
 @researcher_required
 def judged_kg_file(request: HttpRequest, pk: int) -> HttpResponse:
-    """Download the judged KG: "format" names how, "verdict" what."""
+    """Download the judged KG. Parameters: "format" and "verdict"."""
     report = find_report(request, pk)
     kept = request.GET.get("verdict") or None
     if request.GET.get("format") not in FORMATS or kept not in (None, *(choice.value for choice in Kept)):
@@ -39,7 +39,7 @@ def judged_kg_file(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def kg_download(round: Round, file_format: str, kept: str | None) -> StreamingHttpResponse:
-    """Return a file that is made while it is sent."""
+    """Return the export as a streamed file."""
     export = Export(JudgedKG(round), file_format, kept)
     response = StreamingHttpResponse(export.download(), content_type=export.format.content_type)
     response["Content-Disposition"] = f'attachment; filename="{export.file_name}"'
