@@ -16,8 +16,15 @@ from evaluation.models import Report
 from evaluation.paper.archive import sums_of
 from evaluation.paper.audit_chain import audit_files
 from evaluation.paper.companions import card_file, requirements_file
-from evaluation.paper.datasheets.facts import Scrub, gather_facts, scrubbed_report, scrubbed_texts, scrubber
-from evaluation.paper.datasheets.sheets import datasheets
+from evaluation.paper.datasheets.documents import datasheets
+from evaluation.paper.datasheets.facts import (
+    Scrub,
+    gather_facts,
+    scrubbed_report,
+    scrubbed_texts,
+    scrubber,
+    with_answers,
+)
 from evaluation.paper.files import PackFile
 from evaluation.paper.rendered import rendered_figures, rendered_tables
 from evaluation.paper.rows import round_facts
@@ -69,10 +76,11 @@ def pack_files(
     on_progress(Progress(STAGES[2], 0))
     check_unchanged(report, files)
     on_progress(Progress(STAGES[3], 0))
-    study = gather_facts(report).with_answers(licence, authors)
+    study = with_answers(gather_facts(report), licence, authors)
     files.append(requirements_file())
     files += datasheets(study, files)
-    files.append(card_file(source.document, files, study.answers.get("licence", ""), study.answers.get("title", "")))
+    answers = study["answers"]
+    files.append(card_file(source.document, files, answers.get("licence", ""), answers.get("title", "")))
     return [*files, sums_of(files)]
 
 

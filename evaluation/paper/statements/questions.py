@@ -1,4 +1,4 @@
-"""What only people can say about a study: one declaration, from which form, API and documents follow. No database."""
+"""Questions about a study that only its authors can answer: the declaration behind form, API and documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LICENCES = tuple(
 
 
 class Places(NamedTuple):
-    """Where an answer goes. heds: numbers of HEDS 3.0. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5.
+    """Places of an answer. heds: numbers of HEDS 3.0. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5.
 
     citation: a key of CITATION.cff.
     """
@@ -42,9 +42,9 @@ class Places(NamedTuple):
 
 
 class Question(NamedTuple):
-    """key: as in API and database. label: what is asked. n_rows: lines of its field. choices: (value, text) of each.
+    """key: as in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
 
-    is_optional: whether documents are complete without an answer, as the records tell the most of it.
+    is_optional: documents are complete without an answer, because the records contain most of it.
     """
 
     key: str
@@ -61,40 +61,40 @@ PAPER, PEOPLE, ETHICS, DATA = "Paper and authors", "People who judged", "Ethics 
 
 QUESTIONS = (
     Question(
-        "title", PAPER, "Title of the data", "As it is to be cited.", Places(citation="title"), 1,
+        "title", PAPER, "Title of the data", "Title for citations.", Places(citation="title"), 1,
     ),
     Question(
         "authors", PAPER, "Authors",
-        "One a line, as “family name, given names”; the affiliation may follow after a semicolon.",
+        "One author per line, as “family name, given names”. An affiliation can follow after a semicolon.",
         Places(citation="authors"), 4,
     ),
     Question(
-        "contact_name", PAPER, "Contact author", "Who answers questions about the study.", Places(("1.3.2.1",)), 1,
+        "contact_name", PAPER, "Contact author", "Contact for questions about the study.", Places(("1.3.2.1",)), 1,
     ),
     Question(
         "contact_affiliation", PAPER, "Affiliation of the contact author", "", Places(("1.3.2.2",)), 1,
     ),
     Question(
         "contact_email", PAPER, "Mail address of the contact author",
-        "The only mail address that is ever in the documents; it will be public.", Places(("1.3.2.3",)), 1,
+        "The only email address in the documents. It will be public.", Places(("1.3.2.3",)), 1,
     ),
     Question(
-        "paper_url", PAPER, "Address of the paper", "Of the paper or preprint on the study, once there is one.",
+        "paper_url", PAPER, "Address of the paper", "URL of the paper or preprint on the study, if it exists.",
         Places(("1.1.1",), citation="url"), 1, is_optional=True,
     ),
     Question(
-        "resources_url", PAPER, "Address of the data", "Where the files of this pack will be found.",
+        "resources_url", PAPER, "Address of the data", "URL at which the files of this pack will be available.",
         Places(("1.2",), citation="repository-artifact"), 1, is_optional=True,
     ),
     Question(
         "preregistration", PAPER, "Preregistration",
-        "Its address at a registry, or No. One that was frozen here is named without that.", Places(("3.3.1",)), 1,
+        "URL at a registry, or No. A preregistration in kgharvest is always included.", Places(("3.3.1",)), 1,
     ),
     Question(
-        "funding", PAPER, "Funding", "Who paid for the study, with grant numbers; or None.", Places(checklist=("D2",)),
+        "funding", PAPER, "Funding", "Funders of the study, with grant numbers, or None.", Places(checklist=("D2",)),
     ),
     Question(
-        "languages", PAPER, "Languages", "Of prompts and statements, such as English.", Places(("2.4", "2.5")), 1,
+        "languages", PAPER, "Languages", "Languages of prompts and statements.", Places(("2.4", "2.5")), 1,
     ),
     Question(
         "experts", PEOPLE, "Were those who judged experts in the subject?", "", Places(("3.2.2.1",)),
@@ -102,7 +102,7 @@ QUESTIONS = (
     ),
     Question(
         "recruitment", PEOPLE, "Recruitment",
-        "Where people were looked for, who could take part, and who chose them; name a panel if there was one.",
+        "Places of recruitment, conditions of participation, and selection of annotators. Name the panel, if any.",
         Places(("3.2.3",), ("dataCollection",), ("D2",)), 3,
     ),
     Question(
@@ -111,8 +111,8 @@ QUESTIONS = (
     ),
     Question(
         "pay_adequacy", PEOPLE, "How much, and was it adequate?",
-        "Per hour or judgment, in which currency, and measured by what: a minimum wage of where people live, a panel's "
-        "rule. Without pay: why that is adequate.",
+        "Payment per hour or judgment, its currency, and the standard of adequacy, for example the local minimum wage "
+        "or the rule of a panel. For unpaid work: the reason why no payment is adequate.",
         Places(checklist=("D2",)), 3,
     ),
     Question(
@@ -121,70 +121,70 @@ QUESTIONS = (
     ),
     Question(
         "researchers_judged", PEOPLE, "Did any of the researchers judge?",
-        "Of accounts the records tell it; of guests they cannot.", Places(("3.2.2.4",)), choices=YES_OR_NO,
+        "The records show it for accounts, but not for guests.", Places(("3.2.2.4",)), choices=YES_OR_NO,
         is_optional=True,
     ),
     Question(
         "demographics", PEOPLE, "Demographics",
-        "What you know of where people live, their languages, age, gender and education. Name no group of fewer than "
-        "five people. Say so if you did not ask.",
+        "Known countries, languages, ages, genders, and education of the annotators. Name no group of fewer than five "
+        "people. If you did not ask, say so.",
         Places(("3.2.5",), ("annotatorDemographics",), ("D5",)), 3,
     ),
     Question(
         "ethics_board", ETHICS, "Ethics board",
-        "Which board approved the study or exempted it, with the number; or that none was asked, and why.",
+        "Board that approved or exempted the study, with the number. If no board was asked: the reason.",
         Places(("5.1",), checklist=("D4",)),
     ),
     Question(
         "consent", ETHICS, "Consent",
-        "How people agreed to the use of their answers, and what they were told of it. The text that the round asked "
-        "them to agree to is added.",
+        "How annotators agreed to the use of their answers, and the information that they received. The consent text "
+        "of the round is added.",
         Places(checklist=("D3",)),
     ),
     Question(
         "personal_data", ETHICS, "Personal data",
-        "How the personal data of those who judged are handled, and whether statements are about living people.",
+        "Handling of the annotators' personal data, and whether statements are about living people.",
         Places(("5.2",), ("personalSensitiveInformation",)), 3, is_optional=True,
     ),
     Question(
         "special_category", ETHICS, "Are there data of special categories?",
-        "On origin, opinions, religion, unions, genes, biometry, health, sex or orientation (GDPR, article 9), in "
-        "statements or in answers.",
+        "Data on origin, opinions, religion, unions, genetics, biometrics, health, sex life, or orientation (GDPR, "
+        "article 9), in statements or in answers.",
         Places(("5.3",), ("personalSensitiveInformation",)), choices=YES_OR_NO,
     ),
     Question(
-        "impact_assessment", ETHICS, "Impact assessment", "What was assessed and where it is written; or None.",
+        "impact_assessment", ETHICS, "Impact assessment", "Subject and location of the assessment, or None.",
         Places(("5.4",)),
     ),
     Question(
-        "intended_use", DATA, "Intended use", "What the data are for, and what they should not be used for.",
+        "intended_use", DATA, "Intended use", "Purposes for which the data should and should not be used.",
         Places(rai=("dataUseCases",)), 3,
     ),
     Question(
         "limitations", DATA, "Limitations",
-        "What the data do not show. What the records tell, such as the size of the sample, is added.",
+        "Limits of the conclusions from the data. Limits in the records, such as the sample size, are added.",
         Places(rai=("dataLimitations",)), 3,
     ),
     Question(
-        "biases", DATA, "Biases", "Of the LMs, the relations chosen, the prompts and those who judged.",
+        "biases", DATA, "Biases", "Biases of the LMs, the relations, the prompts, and the annotators.",
         Places(rai=("dataBiases",)), 3,
     ),
     Question(
-        "social_impact", DATA, "Social impact", "What good and harm publishing the data may do.",
+        "social_impact", DATA, "Social impact", "Possible benefits and harms of publishing the data.",
         Places(rai=("dataSocialImpact",)), 3,
     ),
     Question(
-        "maintenance", DATA, "Maintenance", "Who keeps the data, for how long, and how errors are reported.",
+        "maintenance", DATA, "Maintenance", "Maintainers of the data, period of maintenance, and contact for errors.",
         Places(rai=("dataReleaseMaintenancePlan",)),
     ),
     Question(
-        "licence", DATA, "Licence of the data", "By its name at spdx.org.", Places(citation="license"),
+        "licence", DATA, "Licence of the data", "SPDX identifier of the license.", Places(citation="license"),
         choices=LICENCES,
     ),
 )  # fmt: skip
 BY_KEY: Mapping[str, Question] = {question.key: question for question in QUESTIONS}
 
-Answers = Mapping[str, str]  # by key; what is not said is not in it
+Answers = Mapping[str, str]  # by key; unanswered questions are absent
 
 
 def groups() -> Mapping[str, list[Question]]:
@@ -196,12 +196,12 @@ def groups() -> Mapping[str, list[Question]]:
 
 
 def missing(answers: Answers) -> Sequence[Question]:
-    """Return the questions whose answers the documents still need."""
+    """Return the required questions without an answer."""
     return [question for question in QUESTIONS if not question.is_optional and not answers.get(question.key)]
 
 
 def complaint_about(question: Question, answer: str) -> str:
-    """Return what is wrong with an answer in one sentence, or nothing. An empty one is right: it is not said yet."""
+    """Return an error message for an invalid answer, or an empty string. An empty answer is valid."""
     if not answer:
         return ""
     values = [value for value, _ in question.choices]

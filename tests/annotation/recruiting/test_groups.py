@@ -156,8 +156,8 @@ def test_documents_about_a_study_have_groups_until_somebody_says_it_otherwise():
     assert words == in_words(questionnaire_groups(round, report.created_at))
     assert "Of 15 people who were asked" in words
     assert "Welsh: 7; other or not said: 8." in words
-    assert gather_facts(report).answers["demographics"] == words
+    assert gather_facts(report)["answers"]["demographics"] == words
     assert "demographics" not in {question.key for question in unsaid_on(report)}
 
     save_statements(round, {"demographics": "We did not ask."})
-    assert gather_facts(report).answers["demographics"] == "We did not ask."
+    assert gather_facts(report)["answers"]["demographics"] == "We did not ask."

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evaluation.models import PaperStatement
-from evaluation.paper.datasheets.heds_questions import BY_NUMBER
+from evaluation.paper.datasheets.heds import BY_NUMBER
 from evaluation.paper.statements.questions import BY_KEY, QUESTIONS, authors_of, complaint_about, missing
 from evaluation.paper.statements.services import BadStatement, save_statements, statements_on
 from evaluation.reports.services import create_report
