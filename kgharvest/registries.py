@@ -38,19 +38,19 @@ PANELS = {
     ],
     "project_people": ["annotation.panels.erase_people"],  # subject: a project, for those who manage it
     # subject: a draft that can be opened
-    "draft_actions": ["evaluation.panels.rehearse_draft", "evaluation.preregistration.panels.preregister_round"],
-    "draft": ["evaluation.preregistration.panels.versions"],  # subject: a draft
+    "draft_actions": ["evaluation.panels.rehearse_draft", "evaluation.panels.preregister_round"],
+    "draft": ["evaluation.panels.versions"],  # subject: a draft
     # subject: a round, for those who manage it
     "round_actions": [
         "annotation.panels.recruit",
-        "evaluation.preregistration.panels.preregister_round",
+        "evaluation.panels.preregister_round",
         "evaluation.panels.make_report",
     ],
-    "round_badges": ["evaluation.preregistration.panels.badge"],  # subject: a round or draft, beside its status
+    "round_badges": ["evaluation.panels.badge"],  # subject: a round or draft, beside its status
     "round": [  # subject: a round
         "evaluation.panels.round_reports",
         "annotation.panels.who_took_part",
-        "evaluation.preregistration.panels.versions",
+        "evaluation.panels.versions",
     ],
     # subject: a panel on which people are found, for those who work in its project
     "recruiting_panel": [
@@ -67,7 +67,7 @@ HOOKS = {
     # user -> kgharvest.knowledge.search.TupleVerdicts: what people judged about tuples, for search
     "tuple_verdicts": "annotation.panels.JudgedTuples",
     # job, `precision:0.8` -> kgharvest.harvests.cuts.ScoreCut that judgments give
-    "cut_from_judgments": "evaluation.evidence.precision_cuts.score_cut",
+    "cut_from_judgments": "evaluation.evidence.judged_harvests.score_cut",
     # round -> the largest half-width of its averages that holds at every look, None while one is not known
     "half_width": "evaluation.panels.half_width",
     # -> heads of the audit trail that reports name, each with the report's name

@@ -7,10 +7,18 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from kgharvest.accounts import api as accounts_api
-from kgharvest.accounts import project_api, project_views, token_views
+from kgharvest.accounts import project_api, project_views
 from kgharvest.accounts.projects import hand_over, set_role
 from kgharvest.accounts.sign_in import views as sign_in_views
-from kgharvest.accounts.views import Login, Logout, PasswordChange, PasswordReset, PasswordResetConfirm
+from kgharvest.accounts.views import (
+    Login,
+    Logout,
+    PasswordChange,
+    PasswordReset,
+    PasswordResetConfirm,
+    token_list,
+    token_revoke,
+)
 from kgharvest.api.schema_view import SchemaView
 from kgharvest.api.views import routes
 from kgharvest.audit import api as audit_api
@@ -142,8 +150,8 @@ harvesting = [
     path("knowledge/entity.svg", knowledge_views.entity_graph, name="entity_graph"),
     path("knowledge/sensitive-words/", sensitive_words, name="sensitive_words"),
     # tokens
-    path("accounts/tokens/", token_views.token_list, name="token_list"),
-    path("accounts/tokens/<int:pk>/revoke/", token_views.token_revoke, name="token_revoke"),
+    path("accounts/tokens/", token_list, name="token_list"),
+    path("accounts/tokens/<int:pk>/revoke/", token_revoke, name="token_revoke"),
     # the API
     path("api/v1/tokens/", accounts_api.TokenList.as_view(), name="api_tokens"),
     path("api/v1/tokens/<int:pk>/", accounts_api.TokenDetail.as_view(), name="api_token"),

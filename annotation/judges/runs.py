@@ -22,7 +22,7 @@ from annotation.rounds.instructions import freeze_statement
 from kgharvest.access import Action, check_may, owns_installation
 from kgharvest.audit.trail import record
 from kgharvest.bulk.insert import insert_rows, storable
-from kgharvest.chat_models.endpoints import Endpoint
+from kgharvest.chat_models.services import Endpoint
 from kgharvest.chat_models.spending import CHARACTERS_PER_TOKEN, cost_of, round_up
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.language_models import check_where, get_language_model, in_words, language_model_for_pages

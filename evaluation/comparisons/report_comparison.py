@@ -7,17 +7,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from django.db.models import Count
 
+from annotation.judging.verdicts import Verdict
+from annotation.models import JudgmentTask, Round
 from evaluation.rendering.documents import ORIGINS, Document, name_of
 from evaluation.reports.sections.comparisons import compare_pair, comparison_in_words, tested
 from evaluation.reports.sections.rates import rates_of
 from kgharvest.names import short_name, shortest_names
+from kgharvest.pages.number_format import p_value
 from kgharvest.statistics.cell_rates import VerdictSample
-from kgharvest.statistics.paired_tests import PairedDifference, holm
-from kgharvest.statistics.rates import macro_average
+from kgharvest.statistics.paired_tests import PairedDifference, holm, mcnemar_p
+from kgharvest.statistics.rates import SIGNIFICANCE, macro_average
 from kgharvest.statistics.sides import CellKey, Pair, Side
 from kgharvest.statistics.statement_test import SideSample, statement_difference
 from kgharvest.tables.table import Column, Kind, Rates, Row, Table
@@ -244,3 +248,55 @@ def published_table(paper: PublishedTable) -> Table:
     average = Row(("average", *(Rates(*shares) for shares in paper.averages.values())), is_summary=True)
     columns = [Column(name_of(side.setting), Kind.RATES, name_of(side.model)) for side in paper.averages]
     return Table("published", paper.title, (Column("relation"), *columns), (*rows, average))
+
+
+# Shared verdicts
+
+
+class SharedVerdicts(NamedTuple):
+    """Tuples that both rounds gave a verdict, by who accepted them, and McNemar's exact p; None where all agree."""
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    p: float | None
+
+    @property
+    def n(self) -> int:
+        return self.both + self.only_a + self.only_b + self.neither
+
+    def in_words(self, a: str, b: str) -> str:
+        """Return the result as one sentence about rounds of these names."""
+        start = f"{self.n:,} tuples have a verdict in both rounds"
+        if self.p is None:
+            return f"{start}, and the rounds accept the same ones."
+        p = p_value(self.p)
+        test = f"McNemar's exact p {p if p.startswith('<') else f'= {p}'}"
+        counts = f"{a} alone accepts {self.only_a:,}, {b} alone {self.only_b:,}; {test}"
+        if self.p >= SIGNIFICANCE:
+            return f"{start}: {counts}: not distinguishable."
+        return f"{start}: {counts}: {a if self.only_a > self.only_b else b} accepts more."
+
+
+def shared_verdicts(a: Round, b: Round) -> SharedVerdicts | None:
+    """Compare the verdicts as they are now; None where the rounds share no judged tuple, or are one."""
+    if a == b:
+        return None
+    tasks = JudgmentTask.objects.without_gold().complete()
+    pairs = (
+        tasks.filter(round=a, knowledge_tuple__judgment_tasks__in=tasks.filter(round=b))
+        .order_by()
+        .values_list("verdict", "knowledge_tuple__judgment_tasks__verdict")
+        .annotate(n=Count("pk"))
+    )
+    counts: dict[tuple[bool, bool], int] = {}
+    for verdict_a, verdict_b, n in pairs:
+        accepted = verdict_a == Verdict.ACCEPTED, verdict_b == Verdict.ACCEPTED
+        counts[accepted] = counts.get(accepted, 0) + n
+    if not counts:
+        return None
+    both, only_a, only_b, neither = (
+        counts.get(key, 0) for key in ((True, True), (True, False), (False, True), (False, False))
+    )
+    return SharedVerdicts(both, only_a, only_b, neither, mcnemar_p(only_a, only_b))

@@ -31,9 +31,9 @@ from evaluation.comparisons.report_comparison import (
     report_comparison_table,
     report_side,
     shared_relations,
+    shared_verdicts,
     with_distinct_names,
 )
-from evaluation.comparisons.shared_verdicts import shared_verdicts
 from evaluation.models import Report
 from evaluation.reports.sections.comparisons import compare_sides, comparison_table
 from kgharvest.access import researcher_required, visible_or_404

@@ -5,14 +5,14 @@ A fixed number of queries however large the round is. People are codes, research
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.contrib.auth import get_user_model
-from django.db.models import Count, Max, Min, Q, Sum
+from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 
 from annotation.models import (
     Adjudication,
@@ -29,9 +29,9 @@ from annotation.models import (
     Training,
 )
 from annotation.quality.limits import limits_sentence
-from evaluation.evidence.arrays import Conduct, Evidence, ExcludedJudgments
-from evaluation.evidence.sampling_frame import sampled_cells
-from kgharvest.models import ProjectMember
+from evaluation.evidence.arrays import Conduct, Evidence, ExcludedJudgments, StratumKey
+from kgharvest.harvests.cuts import parse_cut
+from kgharvest.models import HarvestedTuple, HarvestJob, JobPrompt, KnowledgeTuple, ProjectMember
 from kgharvest.statistics.arrays import LABELS
 
 DESIGN = (
@@ -42,6 +42,10 @@ NOT_IN_TIMELINE = ("joined", "adjudicated", "place_completed", "place_left")  # 
 SUPERUSER = "superuser"
 FORMER_MEMBER = "former member"
 
+BY_LENGTH = ("top", "share")  # cuts that the length of a harvest decides alone
+HARVEST = ("job", "origin", "revision", "dtype", "device", "harvested_at", "code_version", "harvested")
+FRAME = ("cut", "kept", "left_out", "hidden", "sensitive", "population")
+Ranks = dict[int, list[int]]  # by job
 Roles = Mapping[int | None, str | None]  # by a user's id; None: the system or the operator, who has no account
 
 
@@ -52,8 +56,15 @@ def gather_conduct(round: Round, evidence: Evidence) -> Conduct:
     roles = _roles(round, [event.by_id for event in events], exclusions)
     judgments = Judgment.objects.not_withdrawn().filter(annotator__round=round).order_by("annotator")
     judged = list(judgments.values("annotator").annotate(**JUDGED, first=Min("judged_at"), last=Max("judged_at")))
+    jobs = {stratum.job for stratum in evidence.strata if stratum.job}
     entry = {
-        "dates": _dates(round, judged),
+        "dates": {
+            "created_at": _iso(round.created_at),
+            "opened_at": _iso(round.opened_at),
+            "first_judgment_at": _iso(min((row["first"] for row in judged), default=None)),
+            "last_judgment_at": _iso(max((row["last"] for row in judged), default=None)),
+            "closed_at": _iso(round.closed_at),
+        },
         "design": {name: getattr(round, name) for name in DESIGN} | {"has_consent": bool(round.consent)},
         "limits": _limits(round),
         "people": _people(round, judged, events),
@@ -68,7 +79,7 @@ def gather_conduct(round: Round, evidence: Evidence) -> Conduct:
         "exclusions": [_exclusion(exclusion, roles) for exclusion in exclusions],
         "imports": [_import(event) for event in events if event.kind == "imported"],
         "timeline": [_line(event, roles) for event in events],
-        "cells": sampled_cells(round, evidence),
+        "cells": cell_entries(evidence, _sampled_from(round, jobs)),
     }
     return Conduct(entry, _excluded_judgments(round))
 
@@ -100,31 +111,26 @@ JUDGED = {
 }
 
 
-def _dates(round: Round, judged: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+def _people(round: Round, judged: Sequence[Mapping[str, Any]], events: Iterable[RoundEvent]) -> dict[str, int]:
+    annotators = round.annotators.values_list("status", "trained_at", "n_judged")
     return {
-        "created_at": _iso(round.created_at),
-        "opened_at": _iso(round.opened_at),
-        "first_judgment_at": _iso(min((row["first"] for row in judged), default=None)),
-        "last_judgment_at": _iso(max((row["last"] for row in judged), default=None)),
-        "closed_at": _iso(round.closed_at),
+        "n_invited": round.invites.count(),
+        "n_judged": len(judged),
+        "n_counted": sum(row["n_counted"] > 0 for row in judged),
+        "n_blocked_by_limits": len({event.annotator_id for event in events if event.kind == "limit_crossed"}),
+        **annotator_counts(((status, at is not None, n) for status, at, n in annotators), round.quota),
     }
 
 
-def _people(round: Round, judged: Sequence[Mapping[str, Any]], events: Iterable[RoundEvent]) -> dict[str, int]:
-    annotators = round.annotators.values_list("pk", "status", "trained_at", "n_judged")
-    status = {pk: status for pk, status, *_ in annotators}
-    statuses = Counter(status.values())
-    blocked = {event.annotator_id for event in events if event.kind == "limit_crossed"}
-    quota = round.quota
+def annotator_counts(annotators: Iterable[tuple[str, bool, int]], quota: int | None) -> dict[str, int]:
+    """Count annotators by status, training and number of judgments. annotators: status, is_trained, n_judged."""
+    annotators = list(annotators)
+    statuses = Counter(status for status, *_ in annotators)
     return {
-        "n_invited": round.invites.count(),
-        "n_joined": len(status),
-        "n_trained": sum(trained_at is not None for _, _, trained_at, _ in annotators),
-        "n_judged": len(judged),
-        "n_counted": sum(row["n_counted"] > 0 for row in judged),
+        "n_joined": len(annotators),
+        "n_trained": sum(is_trained is True for _, is_trained, _ in annotators),
         "n_excluded": statuses[Annotator.Status.EXCLUDED],
         "n_paused": statuses[Annotator.Status.PAUSED],
-        "n_blocked_by_limits": len(blocked),
         "n_with_full_share": sum(quota is not None and n_judged >= quota for *_, n_judged in annotators),
     }
 
@@ -197,19 +203,18 @@ def _excluded_judgments(round: Round) -> dict[str, ExcludedJudgments]:
     """Return what excluded annotators had said that counted, by their codes."""
     excluded = round.annotators.filter(status=Annotator.Status.EXCLUDED)
     counted = Judgment.objects.current().not_withdrawn().filter(is_excluded=True, task__is_gold=False)
-    judgments = counted.filter(annotator__in=excluded)
-    said: dict[str, list[tuple[int, int]]] = {}
-    for code, task, label in judgments.order_by().values_list("annotator__code", "task", "label"):
-        said.setdefault(code, []).append((task, LABELS.index(label)))
-    tasks = round.tasks.without_gold().order_by("position").values_list("pk", flat=True) if said else ()
+    given = list(counted.filter(annotator__in=excluded).order_by().values_list("annotator__code", "task", "label"))
+    tasks = round.tasks.without_gold().order_by("position").values_list("pk", flat=True) if given else ()
     number = {pk: position for position, pk in enumerate(tasks)}
-    return {
-        code: ExcludedJudgments(
-            np.array([number[task] for task, _ in own], dtype=np.int64),
-            np.array([label for _, label in own], dtype=np.int64),
-        )
-        for code, own in said.items()
-    }
+    return excluded_judgments((code, number[task], label) for code, task, label in given)
+
+
+def excluded_judgments(given: Iterable[tuple[str, int, str]]) -> dict[str, ExcludedJudgments]:
+    """given: annotator, number of the statement from 0, label."""
+    said: dict[str, list[tuple[int, int]]] = {}
+    for code, task, label in given:
+        said.setdefault(code, []).append((task, LABELS.index(label)))
+    return {code: ExcludedJudgments(*np.array(own, dtype=np.int64).T) for code, own in said.items()}
 
 
 def _import(event: RoundEvent) -> dict[str, Any]:
@@ -226,3 +231,102 @@ def _line(event: RoundEvent, roles: Roles) -> dict[str, Any]:
         "annotator": code,
         "what": event.sentence,
     }
+
+
+# Sampling frames
+
+
+class SampledFrom(NamedTuple):
+    """A harvest that cells were drawn from.
+
+    made: the keys of HARVEST. hidden, sensitive: ranks that curation leaves out now. prompts: largest weights first.
+    """
+
+    made: Mapping[str, Any]
+    cut: str
+    hidden: Sequence[int]
+    sensitive: Sequence[int]
+    prompts: Sequence[Mapping[str, Any]]
+
+
+def _sampled_from(round: Round, ids: Collection[int]) -> dict[int, SampledFrom]:
+    cuts = dict(round.strata.exclude(job=None).values_list("job", "cut"))
+    prompts: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    columns = ("job", "prompt__text", "prompt__origin", "weight")
+    for job, text, origin, weight in JobPrompt.objects.filter(job__in=ids).values_list(*columns):
+        prompts[job].append({"text": text, "origin": origin, "weight": weight})
+    is_hidden = Q(curation=KnowledgeTuple.Curation.HIDDEN)
+    hidden = _ranks(ids, KnowledgeTuple.objects.filter(is_hidden))
+    shown_sensitive = KnowledgeTuple.objects.filter(~is_hidden, is_sensitive=True)
+    sensitive = {} if round.include_sensitive else _ranks(ids, shown_sensitive)
+    jobs = HarvestJob.objects.select_related("language_model").in_bulk(ids)
+    return {
+        pk: SampledFrom(harvest_entry(job), cuts[pk], hidden.get(pk, []), sensitive.get(pk, []), prompts[pk])
+        for pk, job in jobs.items()
+    }
+
+
+def _ranks(ids: Collection[int], tuples: QuerySet[KnowledgeTuple]) -> Ranks:
+    """tuples: few, found by a partial index."""
+    harvested = HarvestedTuple.objects.filter(job__in=ids, knowledge_tuple__in=tuples.values("pk"))
+    ranks: Ranks = defaultdict(list)
+    for job, rank in harvested.order_by().values_list("job", "rank"):
+        ranks[job].append(rank)
+    return ranks
+
+
+def cell_entries(evidence: Evidence, harvests: Mapping[int, SampledFrom]) -> list[dict[str, Any]]:
+    """Return an entry per cell, in the order of the evidence: `cells` of `conduct` in docs/report-json.md."""
+    n_drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata)).tolist()
+    strata: list[list[StratumKey]] = [[] for _ in evidence.cells]
+    drawn = [0] * len(evidence.cells)
+    for stratum, n in zip(evidence.strata, n_drawn, strict=True):
+        strata[stratum.cell].append(stratum)
+        drawn[stratum.cell] += n
+    entries = []
+    for key, own, n in zip(evidence.cells, strata, drawn, strict=True):
+        known, prompts = dict.fromkeys((*HARVEST, *FRAME)), ()
+        if (job := own[0].job) is not None:
+            harvest = harvests[job]
+            known, prompts = {**harvest.made, **_frame_entry(harvest, own)}, harvest.prompts
+        entries.append({
+            **key._asdict(), **known, "n_strata": len(own), "drawn": n, "n_prompts": len(prompts),
+            "prompts": list(prompts),
+        })  # fmt: skip
+    return entries
+
+
+def harvest_entry(job: HarvestJob) -> dict[str, Any]:
+    """Return how a harvest was made; an imported one tells only when it was stored."""
+    return {
+        "job": job.fingerprint,
+        "origin": job.origin,
+        "revision": job.summary.get("revision") or job.language_model.revision or None,
+        "dtype": job.payload.get("dtype"),
+        "device": job.payload.get("device"),
+        "harvested_at": job.finished_at.isoformat(timespec="seconds") if job.finished_at else None,
+        "code_version": job.summary.get("code_version"),
+        "harvested": job.n_tuples,
+    }
+
+
+def _frame_entry(harvest: SampledFrom, strata: Sequence[StratumKey]) -> dict[str, Any]:
+    """Return how many tuples of the harvest could be drawn, and how many the cut and curation left out."""
+    population = sum(stratum.population or 0 for stratum in strata)
+    kept = n_kept(harvest.made["harvested"], harvest.cut, max(stratum.rank_to or 0 for stratum in strata))
+    return {
+        "cut": harvest.cut or None,
+        "kept": kept,
+        "left_out": kept - population,
+        "hidden": sum(rank <= kept for rank in harvest.hidden),
+        "sensitive": sum(rank <= kept for rank in harvest.sensitive),
+        "population": population,
+    }
+
+
+def n_kept(n_tuples: int, cut: str, last_rank: int) -> int:
+    """Return how many tuples the cut keeps; where scores decide that, up to the last rank that was drawn from."""
+    if not cut:
+        return n_tuples
+    parsed = parse_cut(cut)
+    return parsed.size(range(n_tuples)) if parsed.kind in BY_LENGTH else last_rank

@@ -22,6 +22,9 @@ from kgharvest.statistics.judge_quality import N_LABELS, UNPARSABLE
 
 CODES = {label: code for code, label in enumerate(LABELS)} | {NO_LABEL: UNPARSABLE}
 NO_ANSWER = -1
+DESCRIBED = (
+    "name", "model", "revision", "judge_kind", "prompt_sha256", "temperature", "seed", "repeats", "threshold",
+)  # fmt: skip
 DIFFERENCES = {
     "model": "LM",
     "revision": "revision",
@@ -72,62 +75,90 @@ class JudgeAnswers:
     panel: PanelLabels | None
 
 
+class RunLabels(NamedTuple):
+    """A judge run with its label of each tuple. differs: from the run that the report used."""
+
+    name: str
+    model: str
+    panel: str | None
+    differs: Sequence[str]
+    label: Mapping[int, str]
+
+
 def gather_judge_answers(round: Round, run: JudgeRun) -> JudgeAnswers:
     """Raises SeveralJudges."""
     check_one_judge(run)
-    statements = list(round.tasks.without_gold().order_by("position").values_list("knowledge_tuple", flat=True))
-    asked, repeats = _repeats(run)
-    label_of = {
-        tuple_id: most_frequent(dict(zip(CODES, counts, strict=True)))
-        for tuple_id, counts in zip(asked, repeats.tolist(), strict=True)
-    }
-    rows = run.answers.exclude(score=None).order_by().values_list("knowledge_tuple")
-    scores = dict(rows.annotate(mean=Avg("score")))
-    share_of_true = {
-        tuple_id: counts[TRUE] / sum(counts)
-        for tuple_id, counts in zip(asked, repeats.tolist(), strict=True)
-        if sum(counts) > 1
-    }
-    probabilities = scores if run.judge_kind == JudgeKind.CAUSAL else share_of_true
-
-    def of_statements(values: Mapping[int, float]) -> Floats:
-        return np.array([values.get(tuple_id, np.nan) for tuple_id in statements], dtype=np.float64)
-
-    others = [
-        _other_run(run, other, label_of)
-        for other in round.judge_runs.exclude(pk=run.pk).order_by("name")
-        if other.answers.exists()
-    ]
-    fields = ("name", "model", "revision", "judge_kind", "prompt_sha256", "temperature", "seed", "repeats", "threshold")
-    return JudgeAnswers(
-        described={name: getattr(run, name) for name in fields},
-        label=_codes(label_of, statements),
-        probability=of_statements(probabilities),
-        score=of_statements(scores if run.judge_kind == JudgeKind.SCORE else {}),
-        repeats=repeats,
-        others=others,
-        panel=_panel(round, run, statements),
+    votes: dict[int, list[int]] = {}
+    rows = run.answers.order_by().values_list("knowledge_tuple", "label").annotate(n=Count("pk"))
+    for tuple_id, label, n in rows.iterator():
+        votes.setdefault(tuple_id, [0] * N_LABELS)[CODES[label]] = n
+    scores = run.answers.exclude(score=None).order_by().values_list("knowledge_tuple").annotate(mean=Avg("score"))
+    others = round.judge_runs.exclude(pk=run.pk).order_by("name")
+    return judge_answers(
+        {name: getattr(run, name) for name in DESCRIBED},
+        run.panel,
+        votes,
+        dict(scores),
+        [
+            RunLabels(other.name, other.model, other.panel, differences(run, other), judge_labels(other))
+            for other in others
+        ],
+        list(round.tasks.without_gold().order_by("position").values_list("knowledge_tuple", flat=True)),
     )
 
 
-def _repeats(run: JudgeRun) -> tuple[list[int], Codes]:
-    """Return the tuples (U,) that the run has answers about, and how many of each label (U, 4)."""
-    rows = run.answers.order_by().values_list("knowledge_tuple", "label").annotate(n=Count("pk"))
-    counts: dict[int, list[int]] = {}
-    for tuple_id, label, n in rows.iterator():
-        counts.setdefault(tuple_id, [0] * N_LABELS)[CODES[label]] = n
-    return list(counts), np.array(list(counts.values()), dtype=np.int64).reshape(-1, N_LABELS)
+def judge_answers(
+    described: Mapping[str, Any],
+    panel: str | None,
+    votes: Mapping[int, Sequence[int]],
+    scores: Mapping[int, float],
+    others: Sequence[RunLabels],
+    statements: Sequence[int],
+) -> JudgeAnswers:
+    """Return the answers of one run.
+
+    votes: counts of its labels by tuple, in the order of CODES. scores: its mean score by tuple. others: the other runs
+    of the round. statements: tuples of the statements (T,).
+    """
+    labels = labels_by_votes(votes)
+    kind = described["judge_kind"]
+    shares = {number: counts[TRUE] / sum(counts) for number, counts in votes.items() if sum(counts) > 1}
+
+    def of_statements(values: Mapping[int, float]) -> Floats:
+        return np.array([values.get(number, np.nan) for number in statements], dtype=np.float64)
+
+    compared = []
+    for other in others:
+        if other.label:
+            shared = sorted(other.label.keys() & labels.keys())
+            codes = _codes(labels, shared), _codes(other.label, shared)
+            compared.append(OtherRun(other.name, other.model, other.differs, *codes))
+    own = RunLabels(described["name"], described["model"], panel, (), labels)
+    members = sorted((run for run in (own, *others) if panel and run.panel == panel), key=lambda run: run.name)
+    return JudgeAnswers(
+        described=described,
+        label=_codes(labels, statements),
+        probability=of_statements(scores if kind == JudgeKind.CAUSAL else shares),
+        score=of_statements(scores if kind == JudgeKind.SCORE else {}),
+        repeats=np.array(list(votes.values()), dtype=np.int64).reshape(-1, N_LABELS),
+        others=compared,
+        panel=PanelLabels(
+            panel,
+            [member.name for member in members],
+            np.column_stack([_codes(member.label, statements) for member in members]),
+        )
+        if panel
+        else None,
+    )
+
+
+def labels_by_votes(votes: Mapping[int, Sequence[int]]) -> dict[int, str]:
+    return {number: most_frequent(dict(zip(CODES, counts, strict=True))) for number, counts in votes.items()}
 
 
 def _codes(label_of: Mapping[int, str], tuple_ids: Sequence[int]) -> Codes:
     codes = (CODES[label_of[tuple_id]] if tuple_id in label_of else NO_ANSWER for tuple_id in tuple_ids)
     return np.fromiter(codes, dtype=np.int64, count=len(tuple_ids))
-
-
-def _other_run(run: JudgeRun, other: JudgeRun, label_of: Mapping[int, str]) -> OtherRun:
-    labels = judge_labels(other)
-    shared = sorted(labels.keys() & label_of.keys())
-    return OtherRun(other.name, other.model, differences(run, other), _codes(label_of, shared), _codes(labels, shared))
 
 
 def differences(run: JudgeRun, other: JudgeRun) -> list[str]:
@@ -145,14 +176,6 @@ def differences(run: JudgeRun, other: JudgeRun) -> list[str]:
             one, two = ([sorted(text.split("\n\n")) for text in own] for own in texts)
             differs.append(ORDER_OF_EXAMPLES if name == "examples" and one == two else word)
     return differs
-
-
-def _panel(round: Round, run: JudgeRun, statements: Sequence[int]) -> PanelLabels | None:
-    if not run.panel:
-        return None
-    runs = list(round.judge_runs.filter(panel=run.panel).order_by("name"))
-    labels = [_codes(judge_labels(member), statements) for member in runs]
-    return PanelLabels(run.panel, [member.name for member in runs], np.column_stack(labels))
 
 
 def statement_weights(evidence: Evidence) -> Floats:

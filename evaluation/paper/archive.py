@@ -17,7 +17,8 @@ from typing import IO
 
 from evaluation.paper.files import PackFile
 from evaluation.paper.rows.tables import BadPack
-from kgharvest.bulk.file_writing import NotWritable, write_atomically
+from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.errors import DomainError
 
 SUMS = "SHA256SUMS"
 PIECE = 1 << 20  # bytes that are copied at a time
@@ -48,7 +49,9 @@ def zipped(files: Iterable[PackFile], folder: Path) -> Iterator[IO[bytes]]:
             zip_file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
             _write_zip(files, zip_file)
         except OSError as error:
-            raise NotWritable(f"No file can be written in {folder} ({error.strerror}); make room there.") from error
+            raise DomainError(
+                "NotWritable", f"No file can be written in {folder} ({error.strerror}); make room there."
+            ) from error
         zip_file.seek(0)
         yield zip_file
 
@@ -76,9 +79,13 @@ def check_output(output: Path) -> None:
     if output.suffix.lower() == ".zip":
         return
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise NotWritable(f"{output} is there already; name a new or an empty folder, or a file that ends in .zip.")
+        raise DomainError(
+            "NotWritable", f"{output} is there already; name a new or an empty folder, or a file that ends in .zip."
+        )
     if not os.access(output.parent, os.W_OK):
-        raise NotWritable(f"{output} cannot be written; check that the folder {output.parent} exists and is yours.")
+        raise DomainError(
+            "NotWritable", f"{output} cannot be written; check that the folder {output.parent} exists and is yours."
+        )
 
 
 def _write_folder(files: Iterable[PackFile], output: Path) -> None:
@@ -93,7 +100,9 @@ def _write_folder(files: Iterable[PackFile], output: Path) -> None:
         draft.chmod(0o755)
         draft.replace(output)
     except OSError as error:
-        raise NotWritable(f"{output} cannot be written ({error.strerror}); make room or name another.") from error
+        raise DomainError(
+            "NotWritable", f"{output} cannot be written ({error.strerror}); make room or name another."
+        ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

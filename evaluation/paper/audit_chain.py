@@ -24,19 +24,16 @@ PATH = "audit.jsonl"
 ACTIONS = ("judgments.sealed", "round.opened", "round.imported", "round.closed", "round.reopened")
 
 
-class OtherTrail(DomainError):
-    """An audit trail that does not lead to the head that a report names."""
-
-
 def audit_files(round: Round, head: Mapping[str, Any], scrub: Scrub) -> list[PackFile]:
     """Return the file of the chain; none for a report from before there was a trail. Raises OtherTrail."""
     if not head["number"]:
         return []
     last = AuditEntry.objects.filter(number=head["number"]).first()
     if last is None or last.hash != head["hash"]:
-        raise OtherTrail(
+        raise DomainError(
+            "OtherTrail",
             f"The audit trail has no entry {head['number']} with the hash that the report names; run "
-            "python manage.py audit verify to see what was altered."
+            "python manage.py audit verify to see what was altered.",
         )
     about = AuditEntry.objects.filter(project_id=round.project_id, action__in=ACTIONS, number__lt=last.number)
     own = [entry for entry in about.iterator() if entry.known_facts.get("round") == round.name]

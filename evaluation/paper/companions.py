@@ -12,8 +12,12 @@ from django.conf import settings
 from evaluation.paper.files import PackFile
 from evaluation.paper.rows.tables import TABLES
 from evaluation.rendering.documents import Document
+from evaluation.rendering.figures.canvas import FIGURE_FORMATS
+from evaluation.rendering.figures.report_figures import figures_of
+from evaluation.reports.document import report_tables, tables_to_read
 from kgharvest import code_version
-from kgharvest.tables.formats import markdown_text
+from kgharvest.tables.formats import FORMATS, csv_text, markdown_of, markdown_text
+from kgharvest.tables.latex import latex_of
 
 CARD = "README.md"
 NAME_OF_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -125,3 +129,22 @@ def _card(document: Document, files: Sequence[PackFile], title: str) -> Iterator
         "are not in the pack."
     )
     yield ""
+
+
+# Tables and figures
+
+
+def rendered_tables(document: Document) -> Iterator[PackFile]:
+    for table in report_tables(document):
+        yield PackFile(f"tables/{table.name}.csv", csv_text(table).encode(), "text/csv", table.caption)
+    title, tables = document["round"], tables_to_read(document)
+    yield PackFile("tables/tables.tex", latex_of(title, tables).encode(), "application/x-tex", "Tables for LaTeX.")
+    yield PackFile("tables/tables.md", markdown_of(title, tables).encode(), "text/markdown", "Tables as text.")
+
+
+def rendered_figures(document: Document) -> Iterator[PackFile]:
+    for figure in figures_of(document):
+        about = f"{figure.title}; its numbers are in tables/{figure.table}.csv."
+        for suffix in FIGURE_FORMATS:
+            content = figure.render(document, suffix)
+            yield PackFile(f"figures/{figure.name}.{suffix}", content, FORMATS[suffix].content_type, about)

@@ -15,7 +15,7 @@ from evaluation.evidence.queries import gather_evidence
 from evaluation.models import Report
 from evaluation.paper.archive import sums_of
 from evaluation.paper.audit_chain import audit_files
-from evaluation.paper.companions import card_file, requirements_file
+from evaluation.paper.companions import card_file, rendered_figures, rendered_tables, requirements_file
 from evaluation.paper.datasheets.documents import datasheets
 from evaluation.paper.datasheets.facts import (
     Scrub,
@@ -26,7 +26,6 @@ from evaluation.paper.datasheets.facts import (
     with_answers,
 )
 from evaluation.paper.files import PackFile
-from evaluation.paper.rendered import rendered_figures, rendered_tables
 from evaluation.paper.rows import round_facts
 from evaluation.paper.rows.gathering import gather_rows
 from evaluation.paper.rows.tables import PackRows, row_files
@@ -38,10 +37,6 @@ from kgharvest.errors import DomainError
 from kgharvest.tables.formats import json_text
 
 STAGES = ("reading the rows", "drawing tables and figures", "computing the report again", "writing the files")
-
-
-class RoundChanged(DomainError):
-    """A report whose round no longer gives its numbers."""
 
 
 class PackSource(NamedTuple):
@@ -89,9 +84,10 @@ def _source(report: Report, scrub: Scrub) -> PackSource:
     if missing := {"conduct", "audit", "equivalence_margin"} - {
         name for name in document if document[name] is not None
     }:
-        raise RoundChanged(
+        raise DomainError(
+            "RoundChanged",
             f"Report {report.pk} was made by kgharvest {report.code_version}, which did not record {min(missing)} yet; "
-            "make a new report and pack that."
+            "make a new report and pack that.",
         )
     document = scrubbed_report(document, scrub)
     with one_moment():
@@ -109,8 +105,9 @@ def _judge_of(report: Report) -> JudgeRun | None:
         return None
     run = report.round.judge_runs.filter(name=judge["run"]).first()
     if run is None:
-        raise RoundChanged(
-            f"The judge run {judge['run']} that report {report.pk} used is no more; make a new report and pack that."
+        raise DomainError(
+            "RoundChanged",
+            f"The judge run {judge['run']} that report {report.pk} used is no more; make a new report and pack that.",
         )
     return run
 
@@ -128,7 +125,8 @@ def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:
     first, *others = verification.problems
     more = f" and {len(others):,} more differences" if others else ""
     since = "" if report.code_version == code_version() else f", or kgharvest {report.code_version} counted otherwise"
-    raise RoundChanged(
+    raise DomainError(
+        "RoundChanged",
         f"The round {report.round} has changed since report {report.pk} was made{since} ({first}{more}); make a new "
-        "report and pack that."
+        "report and pack that.",
     )

@@ -12,11 +12,6 @@ from annotation.models import Round
 from kgharvest.access import visible
 from kgharvest.errors import DomainError
 
-
-class Frozen(DomainError):
-    """Altering or deleting a preregistration."""
-
-
 NEVER = "A preregistration is never altered or deleted; before the first judgment another version may be frozen."
 
 
@@ -26,10 +21,10 @@ class PreregistrationQuerySet(models.QuerySet):
         return visible(self, user, "round__project")
 
     def update(self, **fields: Any) -> int:
-        raise Frozen(NEVER)
+        raise DomainError("Frozen", NEVER)
 
     def delete(self) -> tuple[int, dict[str, int]]:
-        raise Frozen(NEVER)
+        raise DomainError("Frozen", NEVER)
 
 
 class Preregistration(models.Model):
@@ -62,11 +57,11 @@ class Preregistration(models.Model):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         if self.pk is not None:
-            raise Frozen(NEVER)
+            raise DomainError("Frozen", NEVER)
         super().save(*args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        raise Frozen(NEVER)
+        raise DomainError("Frozen", NEVER)
 
     def get_absolute_url(self) -> str:
         return reverse("evaluation:preregistration", args=[self.round.path, self.version])

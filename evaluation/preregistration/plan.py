@@ -19,10 +19,6 @@ LONGEST_TEXT = 5_000
 LONGEST_HYPOTHESIS = 1_000
 
 
-class BadPlan(DomainError):
-    """A hypothesis or comparison that reports on the round will have no number for."""
-
-
 class Expects(TextChoices):
     """What a hypothesis says of two sides."""
 
@@ -144,12 +140,13 @@ def _with_sides(entry: Mapping[str, Any], pairs: Sequence[Pair], path: str) -> d
                 "setting": entry[name]["setting"],
             }
         except UnresolvedName as refusal:
-            raise BadPlan(f"{path}.{name}.model: {refusal}") from None
+            raise DomainError("BadPlan", f"{path}.{name}.model: {refusal}") from None
     if sides_of_plan(named) not in {frozenset((pair.a, pair.b)) for pair in pairs}:
-        raise BadPlan(
+        raise DomainError(
+            "BadPlan",
             f"{path}: reports on this round do not compare {lm_and_setting(named['first'])} with "
             f"{lm_and_setting(named['second'])}. They compare settings of an LM, and LMs in a setting, that share "
-            f"{FEWEST_RELATIONS} relations or more; choose two of these."
+            f"{FEWEST_RELATIONS} relations or more; choose two of these.",
         )
     return named
 

@@ -30,10 +30,6 @@ MOST_VERSIONS = 100
 OPERATOR = "operator"  # who works at a command, or is a superuser outside the project
 
 
-class TooLate(DomainError):
-    """Preregistering a round that somebody has judged."""
-
-
 class PreregistrationTable(AuditedTable):
     """A preregistration goes with its draft, which has an entry of its own; gone otherwise, it was deleted."""
 
@@ -60,7 +56,9 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
         parts = parts_of(round, by)
         versions = round.preregistrations.count()
         if versions >= MOST_VERSIONS:
-            raise TooLate(f"The round {round.name} has {versions} preregistrations; the last one counts.")
+            raise DomainError(
+                "TooLate", f"The round {round.name} has {versions} preregistrations; the last one counts."
+            )
         document = {
             "format": FORMAT,
             "version": versions + 1,
@@ -101,11 +99,14 @@ def is_judged(round: Round) -> bool:
 def check_unjudged(round: Round) -> None:
     """Raise TooLate unless the round is a draft, open or paused, and nobody has judged."""
     if round.status == Round.Status.CLOSED:
-        raise TooLate(f"The round {round.name} is closed; a round is preregistered before anybody judges it.")
+        raise DomainError(
+            "TooLate", f"The round {round.name} is closed; a round is preregistered before anybody judges it."
+        )
     if is_judged(round):
-        raise TooLate(
+        raise DomainError(
+            "TooLate",
             f"Somebody has judged a statement of {round.name}; a round is preregistered before its first judgment. "
-            "Clone it and preregister the draft."
+            "Clone it and preregister the draft.",
         )
 
 

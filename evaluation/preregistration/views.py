@@ -19,7 +19,7 @@ from evaluation.preregistration.markdown import (
     values_of,
 )
 from evaluation.preregistration.models import Preregistration
-from evaluation.preregistration.plan import TEXTS, BadPlan, PlanSerializer, pairs_compared
+from evaluation.preregistration.plan import TEXTS, PlanSerializer, pairs_compared
 from evaluation.preregistration.services import check_unjudged, freeze_preregistration, parts_of
 from kgharvest.access import Action, researcher_required
 from kgharvest.audit.tables import canonical_json
@@ -59,7 +59,7 @@ def freeze(form: PlanForm, round: Round, request: HttpRequest) -> Preregistratio
     """Raises as freeze_preregistration does."""
     plan = PlanSerializer(data=form.document())
     if not plan.is_valid():
-        raise BadPlan(f"The plan cannot be read: {plan.errors}")
+        raise DomainError("BadPlan", f"The plan cannot be read: {plan.errors}")
     return freeze_preregistration(round, plan.validated_data, timezone.now(), request.user)
 
 

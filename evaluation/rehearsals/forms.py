@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from annotation.rounds.plan import ASSUMED_SECONDS
-from evaluation.rehearsals.crowd import Assumptions
+from evaluation.rehearsals.rehearsal import Assumptions
 
 MOST_SIDES = 8  # with an accuracy each; more share one
 USUAL = Assumptions(())

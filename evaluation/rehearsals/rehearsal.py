@@ -3,25 +3,145 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
-from evaluation.evidence.arrays import Evidence
+from annotation.models import Round
+from annotation.rounds.builder import FrozenRound
+from evaluation.evidence.arrays import Draws, Evidence, Judgments, label_counts
 from evaluation.evidence.cells import cells_of, drawn_verdicts
+from evaluation.evidence.queries import cells_of_strata, stratum_keys
 from evaluation.evidence.statement_comparisons import statement_comparisons
-from evaluation.rehearsals.crowd import Assumptions, Truth, draw_truth, judged
 from evaluation.rendering.documents import name_of
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.sections.rates import macro_of_these
 from kgharvest.names import short_name
 from kgharvest.statistics.agreement import alpha_of_counts, pairable
-from kgharvest.statistics.arrays import ACCEPTED, REJECTED, UNDECIDED, Floats
+from kgharvest.statistics.arrays import (
+    ACCEPTED,
+    FALSE,
+    INCOMPLETE,
+    REJECTED,
+    TRUE,
+    UNDECIDED,
+    UNJUDGEABLE,
+    Codes,
+    Flags,
+    Floats,
+)
 from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.rates import SIGNIFICANCE, Rate, macro_interval
 from kgharvest.statistics.sides import Pair
 from kgharvest.statistics.statement_test import StatementDifference
+from kgharvest.statistics.verdicts import majority
+
+# A beta distribution has no larger variance than that of a coin; a spread is held to this share of its deviation.
+MOST_OF_DEVIATION = 0.95
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What one expects of tuples and of people; shares in [0, 1].
+
+    accuracies: of each LM and setting, in the order of `Evidence.sides`. spread: standard deviation of accuracy over
+    relations. true_called_false, false_called_true: errors of a judgment that is not Unjudgeable; they fall on all
+    statements alike and independently.
+    """
+
+    accuracies: Sequence[float]
+    spread: float = 0.15
+    true_called_false: float = 0.05
+    false_called_true: float = 0.1
+    unjudgeable: float = 0.03
+    n_people: int = 10
+
+
+class Truth(NamedTuple):
+    """is_true: of statements (T,). accuracies: of all the tuples that cells (C,) were drawn from."""
+
+    is_true: Flags
+    accuracies: Floats
+
+
+def draw_truth(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> Truth:
+    """Return which tuples are true. A tuple that several cells drew is as likely so as the mean of their accuracies."""
+    expected = _expected_accuracies(evidence, assumed, rng)  # (C,)
+    draws, n_tasks = evidence.draws, evidence.n_tasks
+    n_draws = np.bincount(draws.task, minlength=n_tasks)
+    chance = np.bincount(draws.task, expected[evidence.cell_of_draw], n_tasks) / np.maximum(n_draws, 1)
+    is_true = rng.random(n_tasks) < chance
+    n_strata, population = len(evidence.strata), evidence.population_of_stratum.astype(np.int64)
+    n_drawn = np.bincount(draws.stratum, minlength=n_strata)
+    n_true = np.bincount(draws.stratum, is_true[draws.task], n_strata)
+    n_true += rng.binomial(np.maximum(population - n_drawn, 0), expected[evidence.cell_of_stratum])
+    n_cells = len(evidence.cells)
+    in_cells = (np.bincount(evidence.cell_of_stratum, column, n_cells) for column in (n_true, population))
+    return Truth(is_true, np.divide(*in_cells))
+
+
+def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> Floats:
+    """Return (C,) from a beta distribution each; half of the variance is the relation's, half is of its LM and setting.
+
+    Both halves are normal and joined by a Gaussian copula, so that mean and standard deviation are those assumed.
+    """
+    relations = sorted({cell.relation for cell in evidence.cells})
+    relation = np.array([relations.index(cell.relation) for cell in evidence.cells])
+    normal = (rng.standard_normal(len(relations))[relation] + rng.standard_normal(len(relation))) / np.sqrt(2)
+    mean = np.asarray(assumed.accuracies, dtype=np.float64)[evidence.side_of_cell]
+    if not assumed.spread:
+        return mean
+    variance = np.minimum(assumed.spread, MOST_OF_DEVIATION * np.sqrt(mean * (1 - mean))) ** 2
+    size = mean * (1 - mean) / variance - 1
+    return np.asarray(stats.beta.ppf(stats.norm.cdf(normal), mean * size, (1 - mean) * size))
+
+
+def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.random.Generator) -> Evidence:
+    """Return the evidence with a judgment of k different people for each statement, or of two and a third if split."""
+    k, n_tasks = evidence.judgments_per_task, evidence.n_tasks
+    people = _people(n_tasks, k, max(assumed.n_people, k), rng)  # (T, k)
+    labels = _labels(is_true, k, assumed, rng)  # (T, k)
+    is_asked = np.ones((n_tasks, k), dtype=np.bool_)
+    third = np.full(n_tasks, -1)
+    if evidence.has_thirds:
+        is_asked[:, 2] = labels[:, 0] != labels[:, 1]
+        third = np.where(is_asked[:, 2], people[:, 2], -1)
+    task = np.broadcast_to(np.arange(n_tasks)[:, np.newaxis], labels.shape)
+    judgments = _in_order(task[is_asked], people[is_asked], labels[is_asked])
+    return replace(
+        evidence,
+        verdict=majority(label_counts(judgments, n_tasks), evidence.quorum),
+        third=third,
+        judgments=judgments,
+        annotators=[f"simulated-{number}" for number in range(1, max(assumed.n_people, k) + 1)],
+    )
+
+
+def _people(n_tasks: int, k: int, n_people: int, rng: np.random.Generator) -> Codes:
+    """Return k different people for each statement (T, k)."""
+    people = np.empty((n_tasks, k), dtype=np.int64)
+    for place in range(k):
+        chosen = rng.integers(0, n_people - place, n_tasks)  # of those who are not chosen yet
+        for earlier in np.sort(people[:, :place], axis=1).T:
+            chosen += chosen >= earlier
+        people[:, place] = chosen
+    return people
+
+
+def _labels(is_true: Flags, k: int, assumed: Assumptions, rng: np.random.Generator) -> Codes:
+    errs = np.where(is_true, assumed.true_called_false, assumed.false_called_true)[:, np.newaxis]
+    says_true = is_true[:, np.newaxis] ^ (rng.random((len(is_true), k)) < errs)
+    is_unjudgeable = rng.random((len(is_true), k)) < assumed.unjudgeable
+    return np.where(is_unjudgeable, UNJUDGEABLE, np.where(says_true, TRUE, FALSE))
+
+
+def _in_order(task: Codes, annotator: Codes, label: Codes) -> Judgments:
+    order = np.lexsort((annotator, task))
+    return Judgments(task[order], annotator[order], label[order], np.full(len(task), np.nan))
+
 
 MOST_RUNS, FEWEST_RUNS = 100, 10
 CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # of all runs together, so that an answer takes a second or two
@@ -170,7 +290,7 @@ def _run(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> 
         accepted=drawn.of_draws(ACCEPTED),
         alpha=_alpha(simulated),
         undecided=float(np.mean(simulated.verdict == UNDECIDED)),
-        wrong_verdicts=_wrong_verdicts(simulated, truth),
+        wrong_verdicts=float(np.mean(simulated.verdict == np.where(truth.is_true, REJECTED, ACCEPTED))),
         n_judgments=len(simulated.judgments.task),
     )
 
@@ -180,10 +300,6 @@ def _alpha(evidence: Evidence) -> float | None:
     counts, n_tasks = pairable(patterns.counts, patterns.n_tasks)
     [alpha] = alpha_of_counts(counts, n_tasks[np.newaxis]) if len(counts) else [np.nan]
     return None if np.isnan(alpha) else float(alpha)
-
-
-def _wrong_verdicts(evidence: Evidence, truth: Truth) -> float:
-    return float(np.mean(evidence.verdict == np.where(truth.is_true, REJECTED, ACCEPTED)))
 
 
 def _side_outcome(evidence: Evidence, number: int, runs: Sequence[Run]) -> SideOutcome:
@@ -237,3 +353,41 @@ def _comparison_outcomes(evidence: Evidence, assumed: Assumptions, runs: Sequenc
 
 def _spread(values: Iterable[float]) -> Spread:
     return Spread(*np.percentile(list(values), MIDDLE).tolist())
+
+
+# Evidence of a draft
+
+
+def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
+    """frozen: what opening the draft stores. Gold is left out: it is in no rate."""
+    tasks = [task.knowledge_tuple_id for task in frozen.tasks if not task.is_gold]
+    number_of_task = {knowledge_tuple: number for number, knowledge_tuple in enumerate(tasks)}
+    cells = cells_of_strata(stratum for stratum, _ in frozen.samples)
+    number_of_stratum = {id(stratum): number for number, stratum in enumerate(chain(*cells.values()))}
+    draws = [
+        (number_of_task[drawn.knowledge_tuple_id], number_of_stratum[id(stratum)])
+        for stratum, tuples in frozen.samples
+        for drawn in tuples
+    ]
+    task, stratum = np.array(sorted(draws), dtype=np.int64).reshape(-1, 2).T
+    nothing = Judgments(*(np.zeros(0, dtype=np.int64),) * 3, np.zeros(0))
+    return Evidence(
+        round=round.name,
+        source=str(Round.Source.SIMULATED),
+        seed=round.seed,
+        judgments_per_task=round.judgments_per_task,
+        quorum=round.quorum,
+        has_thirds=round.third_only_if_split,
+        verdict=np.full(len(tasks), INCOMPLETE),
+        adjudicated=np.full(len(tasks), INCOMPLETE),
+        third=np.full(len(tasks), -1),
+        wanted=np.full(len(tasks), round.judgments_per_task),
+        judgments=nothing,
+        cells=list(cells),
+        strata=stratum_keys(cells),
+        draws=Draws(task, stratum, np.zeros_like(task), np.full(len(task), np.nan)),
+        annotators=(),
+        gold=nothing,
+        gold_truth=np.zeros(0, dtype=np.int64),
+        demonstrators=(),
+    )

@@ -13,9 +13,8 @@ from annotation.rounds.builder import freeze_round
 from annotation.rounds.draft_views import get_draft
 from annotation.rounds.plan import measured_pace
 from evaluation.evidence.arrays import Evidence
-from evaluation.rehearsals.draft_evidence import draft_evidence
 from evaluation.rehearsals.forms import RehearsalForm
-from evaluation.rehearsals.rehearsal import n_runs_of, rehearse, side_name
+from evaluation.rehearsals.rehearsal import draft_evidence, n_runs_of, rehearse, side_name
 from kgharvest.access import User, researcher_required
 from kgharvest.errors import DomainError
 

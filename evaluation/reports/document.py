@@ -5,7 +5,7 @@ docs/report-json.md says what each key means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,25 +16,29 @@ from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.judge_answers import JudgeAnswers
 from evaluation.evidence.judged_population import JudgedStrata, JudgedTuples
 from evaluation.preregistration import report_section as preregistration
-from evaluation.rendering.documents import ORIGINS, Document
+from evaluation.rendering.documents import ORIGINS, Document, lm_and_setting
 from evaluation.reports.sections import (
     agreement,
     annotators,
     comparisons,
     conduct,
     curves,
-    leave_one_out,
     modelled_rates,
     ranks,
     rates,
     sample_size,
-    sampling,
     sensitivity,
 )
-from evaluation.reports.sections.judges import assisted_comparisons, assisted_rates, card, every_look
+from evaluation.reports.sections.comparisons import sides_of
+from evaluation.reports.sections.judges import assisted_rates, card, every_look
+from evaluation.reports.sections.ranks import rank_in_words, ranks_of, ties_in_words
+from evaluation.reports.sections.rates import interval_of_average
+from kgharvest.pages.number_format import counted, p_value, share_with_interval
 from kgharvest.statistics.arrays import UNJUDGEABLE
 from kgharvest.statistics.incomplete_statements import MOST_WANTED
 from kgharvest.statistics.paired_tests import MARGIN
+from kgharvest.statistics.rates import SIGNIFICANCE
+from kgharvest.statistics.sides import Side
 from kgharvest.tables.table import Table, without_empty_columns
 
 METHOD = " ".join([
@@ -46,7 +50,7 @@ METHOD = " ".join([
         section.METHOD
         for section in (
             rates, modelled_rates, curves, agreement, annotators, comparisons, ranks, sample_size, every_look, conduct,
-            assisted_rates, assisted_comparisons, card,
+            assisted_rates, card,
         )
     ),
 ])  # fmt: skip
@@ -71,23 +75,23 @@ TABLES = (
     annotators.pair_table,
     annotators.annotator_model_table,
     sensitivity.sensitivity_table,
-    leave_one_out.leave_one_out_table,
+    sensitivity.leave_one_out_table,
     sensitivity.sensitive_comparison_table,
-    leave_one_out.leave_one_out_comparison_table,
+    sensitivity.leave_one_out_comparison_table,
     sensitivity.rule_table,
     sample_size.plan_table,
     every_look.every_look_table,
     assisted_rates.assisted_table,
-    assisted_comparisons.assisted_comparison_table,
+    assisted_rates.assisted_comparison_table,
     *card.TABLES,
     conduct.flow_table,
     conduct.exclusion_table,
     conduct.exclusion_effect_table,
     conduct.design_table,
     conduct.timeline_table,
-    sampling.sampling_table,
-    sampling.harvest_table,
-    sampling.prompt_table,
+    conduct.sampling_table,
+    conduct.harvest_table,
+    conduct.prompt_table,
 )
 # For programs: people would drown in them.
 LISTS = (
@@ -95,7 +99,7 @@ LISTS = (
     sensitivity.sensitive_cell_table,
     curves.size_curve_table,
     curves.calibration_table,
-    sampling.sampling_cell_table,
+    conduct.sampling_cell_table,
     assisted_rates.assisted_cut_table,
 )
 
@@ -125,7 +129,16 @@ def build_document(
     averages = modelled_rates.with_corrected_averages(totals, evidence, cells, correction)
     averages = every_look.with_every_look_averages(averages, at_every_look, evidence, judged)
     return {
-        **_round_entries(evidence, equivalence_margin),
+        "round": evidence.round,
+        "source": evidence.source,
+        "demonstrators": list(evidence.demonstrators),
+        "seed": evidence.seed,
+        "judgments_per_task": evidence.judgments_per_task,
+        "equivalence_margin": equivalence_margin,
+        "n_tasks": evidence.n_tasks,
+        "n_complete": int(evidence.is_complete.sum()),
+        "n_judgments": len(evidence.judgments.task),
+        "n_adjudicated": evidence.n_adjudicated,
         **agreement.agreement_entries(evidence),
         "agreement": agreement.agreement_part_entries(evidence),
         "annotator_errors": modelled_rates.correction_entry(correction),
@@ -139,28 +152,12 @@ def build_document(
         "annotator_pairs": annotators.pair_entries(evidence),
         "annotator_models": annotators.model_entries(evidence, models),
         "planner": sample_size.plan_entry(totals, cells, compared, evidence.judgments_each),
-        "judge": assisted_comparisons.judge_entry(evidence, drawn, judged) if judged else None,
+        "judge": assisted_rates.judge_entry(evidence, drawn, judged) if judged else None,
         "judge_card": card.card_entry(evidence, answers) if answers else None,
         "novelty": None,
         "conduct": conducted,
         "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
         "cuts": curves.cut_entries(evidence, drawn, judged),
-    }
-
-
-def _round_entries(evidence: Evidence, equivalence_margin: float) -> dict[str, Any]:
-    """Return what the report is about, and how much of it there is."""
-    return {
-        "round": evidence.round,
-        "source": evidence.source,
-        "demonstrators": list(evidence.demonstrators),
-        "seed": evidence.seed,
-        "judgments_per_task": evidence.judgments_per_task,
-        "equivalence_margin": equivalence_margin,
-        "n_tasks": evidence.n_tasks,
-        "n_complete": int(evidence.is_complete.sum()),
-        "n_judgments": len(evidence.judgments.task),
-        "n_adjudicated": evidence.n_adjudicated,
     }
 
 
@@ -268,7 +265,7 @@ def abridged(document: Document) -> dict[str, Any]:
         "scored_relations": curves.scored_relations(document),
         "comparisons": [_without("relations", comparison) for comparison in document["comparisons"]],
         "sensitivity": _without("cells", document.get("sensitivity") or {}),
-        "conduct": sampling.without_many_prompts(document.get("conduct")),
+        "conduct": conduct.without_many_prompts(document.get("conduct")),
         # Too many for a table are one, so that the page can say that there are some.
         "annotator_pairs": pairs if fits_matrix else pairs[:1],
     }
@@ -285,3 +282,45 @@ def _without_nulls(entry: Document) -> dict[str, Any]:
 
 def _without(key: str, entry: Document) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name != key}
+
+
+# The finding
+
+
+def finding(document: Document) -> str:
+    """Return what the report says first: the side with the largest average, and which ranks it may have."""
+    totals = [total for total in document["totals"] if total["macro_accuracy"] is not None]
+    if not totals:
+        return "No statement has a verdict yet."
+    best, *others = sorted(totals, key=lambda total: -total["macro_accuracy"])
+    n_relations = counted(best["n_relations"], "relation")
+    origin = f"{ORIGINS[document['source']].capitalize()}: " if document["source"] in ORIGINS else ""
+    if not others:
+        return f"{origin}{_share_of(best)} of what {lm_and_setting(best)} says is true, on average over {n_relations}."
+    found = (
+        f"{origin}{lm_and_setting(best)} is the most accurate of {len(totals)} in the sample: {_share_of(best)} is "
+        f"true on average over {n_relations}. Next is {lm_and_setting(others[0])} with {_share_of(others[0])}"
+    )
+    pair = {Side(total["model"], total["setting"]) for total in (best, others[0])}
+    compared = next((entry for entry in document["comparisons"] if set(sides_of(entry)) == pair), None)
+    if compared is None:
+        return f"{found}.{_rank_of(document, best)}"
+    is_significant = compared["p_holm"] is not None and compared["p_holm"] < SIGNIFICANCE
+    verdict = "significant" if is_significant else "not significant"
+    return (
+        f"{found}; the difference is {verdict} (p after Holm: {p_value(compared['p_holm'])}).{_rank_of(document, best)}"
+    )
+
+
+def _share_of(total: Mapping[str, Any]) -> str:
+    return share_with_interval(total["macro_accuracy"], *interval_of_average(total))
+
+
+def _rank_of(document: Document, best: Mapping[str, Any]) -> str:
+    """Return where the side with the largest average may stand; empty where ranks are not known."""
+    sides = ranks_of(document)["sides"]
+    own = next((s for s in sides if (s["model"], s["setting"]) == (best["model"], best["setting"])), None)
+    if own is None:
+        return ""
+    tied = ties_in_words(own, len(sides))
+    return f" Its rank among {len(sides)} is {rank_in_words(own)} (95 %), tied with {tied}."

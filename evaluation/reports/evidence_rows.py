@@ -27,14 +27,6 @@ NO_ANSWER = None
 Rows = dict[str, Any]
 
 
-class RowsChanged(DomainError):
-    """A report whose round has other rows by now than those that its numbers rest on."""
-
-
-class TooManyRows(DomainError):
-    """A report with more rows than a page can hold."""
-
-
 def gather_rows(report: Report) -> Rows:
     """Return what the numbers of a report rest on, as JSON in columns (docs/reports.md).
 
@@ -43,9 +35,10 @@ def gather_rows(report: Report) -> Rows:
     document, round = report.document, report.round
     n_rows = sum(cell["n"] + cell["incomplete"] for cell in document["cells"])
     if n_rows > MOST_ROWS:
-        raise TooManyRows(
+        raise DomainError(
+            "TooManyRows",
             f"This report rests on {n_rows:,} rows; a page holds {MOST_ROWS:,}. Export the judgments of {round} "
-            "instead."
+            "instead.",
         )
     with one_moment():
         cells = cells_with_strata(round)
@@ -56,9 +49,10 @@ def gather_rows(report: Report) -> Rows:
     rows = {"labels": LABELS, "verdicts": VERDICTS, "annotators": annotators, "judge": judge, "draws": draws}
     rows |= {"tasks": tasks | judgments, "cells": [_cell(cell) for cell in document["cells"]]}
     if difference := next(_differences(document, list(cells), rows), None):
-        raise RowsChanged(
+        raise DomainError(
+            "RowsChanged",
             f"{round} has changed since this report was made: {difference}. Make a new report; its page rests on the "
-            "rows of today."
+            "rows of today.",
         )
     return rows
 
@@ -133,9 +127,10 @@ def _judge(report: Report, tuples: Sequence[int]) -> Rows | None:
     run = report.round.judge_runs.filter(name=name).first()
     labels = judge_labels(run) if run else {}
     if len(labels) != (document.get("judge_card") or {}).get("n_asked", len(labels)):
-        raise RowsChanged(
+        raise DomainError(
+            "RowsChanged",
             f"The judge run {name} has answered about {counted(len(labels), 'tuple')} by now, other than when this "
-            "report was made. Make a new report."
+            "report was made. Make a new report.",
         )
     return {"run": name, "model": model, "label": [labels.get(pk, NO_ANSWER) for pk in tuples]}
 

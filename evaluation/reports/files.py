@@ -13,9 +13,8 @@ from evaluation.models import Report
 from evaluation.rendering.documents import Document, made_at
 from evaluation.rendering.evidence_page import write_evidence_page
 from evaluation.rendering.figures.report_figures import figures_of
-from evaluation.reports.document import report_tables, tables_to_read
+from evaluation.reports.document import finding, report_tables, tables_to_read
 from evaluation.reports.evidence_rows import gather_rows
-from evaluation.reports.finding import finding
 from evaluation.reports.sections.rates import cell_table
 from kgharvest.tables.formats import FORMATS, csv_text, json_text, markdown_of
 from kgharvest.tables.latex import latex_of

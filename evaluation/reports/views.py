@@ -26,7 +26,7 @@ from evaluation.rendering.documents import Document, tuples_query
 from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
 from evaluation.reports.comparison_matrix import matrices_of
-from evaluation.reports.document import report_tables, tables_to_read
+from evaluation.reports.document import finding, report_tables, tables_to_read
 from evaluation.reports.drawn_tuples import (
     OUTCOMES,
     SORTED_BY,
@@ -38,7 +38,6 @@ from evaluation.reports.drawn_tuples import (
     with_verdict,
 )
 from evaluation.reports.files import FILES, file_suffix, write_report
-from evaluation.reports.finding import finding
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.curves import scored_relations

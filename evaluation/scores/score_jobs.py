@@ -49,18 +49,6 @@ MORE_SCORES = {
 }
 
 
-class NothingHarvested(DomainError):
-    """Prompts of harvests that there are not."""
-
-
-class NoScorer(DomainError):
-    """Nothing to compare."""
-
-
-class Outdated(DomainError):
-    """An evaluation that an older version was asked for, in a shape of its own."""
-
-
 @dataclass(frozen=True)
 class ScoreRequest:
     """What to evaluate.
@@ -94,16 +82,17 @@ def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredR
     """
     others = (request.systems, request.judge_runs, set(request.more) - {CORRECTED})
     if not request.settings and not request.harvested and not any(others):
-        raise NoScorer("Nothing would be compared; choose at least one kind of prompts or scores.")
+        raise DomainError("NoScorer", "Nothing would be compared; choose at least one kind of prompts or scores.")
     relations = built_in_facts() if request.relations is None else list(request.relations)
     own = HarvestJob.objects.filter(project=project, language_model=request.language_model)
     newest = {setting: _newest_harvests(own.filter(setting=setting), relations) for setting in request.harvested}
     harvested = [relation for relation in relations if all(relation.name in jobs for jobs in newest.values())]
     if not harvested:
         names = ", ".join(request.harvested)
-        raise NothingHarvested(
+        raise DomainError(
+            "NothingHarvested",
             f"No relation with facts has a finished harvest from {request.language_model} with {names}; harvest one, "
-            "or compare other prompts."
+            "or compare other prompts.",
         )
     names = {relation.name for relation in harvested}
     return harvested, {
@@ -188,7 +177,9 @@ def _more_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
     """Return what the payload says of other scores, nothing where there are none. Raises NothingHarvested."""
     for run in request.judge_runs:
         if run.project_id != project.pk:
-            raise NothingHarvested(f"The judge run {run.name} is of another project; choose one of {project}.")
+            raise DomainError(
+                "NothingHarvested", f"The judge run {run.name} is of another project; choose one of {project}."
+            )
     more = {
         "more": [name for name in MORE_SCORES if name in request.more],
         "systems": json.loads(json.dumps(request.systems)),
@@ -271,15 +262,16 @@ def _check_matched(scored: ScoredSamples) -> None:
     """Raise NoScorer if somebody has no score for any of the samples: a line of theirs would mean nothing."""
     for name, scores in scored.scores.items():
         if np.isnan(scores).all():
-            raise NoScorer(
-                f"{name} has no score for any of the {len(scores):,} facts and false tuples of this evaluation; "
-                "download these from an evaluation with the same LM, facts and prompts, score them, and give that file."
+            raise DomainError(
+                "NoScorer",
+                f"{name} has no score for any of the {len(scores):,} facts and false tuples of this evaluation. "
+                "Download them from an evaluation with the same LM, facts and prompts, score them, and send that file.",
             )
 
 
 def _harvests_with_prompts(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:
     if "harvests" not in payload:
-        raise Outdated("This was asked for by an older version of kgharvest; ask for it again.")
+        raise DomainError("Outdated", "This was asked for by an older version of kgharvest; ask for it again.")
     used = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
     return HarvestJob.objects.in_bulk(used)
 

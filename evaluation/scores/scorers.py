@@ -30,10 +30,6 @@ COMPARED = ("a", "b", "n_relations", "difference", "low", "high", "reason", "p_s
 Scorer = Callable[[ScoredRelation, Sequence[Entities], Tick], np.ndarray]
 
 
-class BadFacts(DomainError):
-    """Facts that leave nothing to score."""
-
-
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 
@@ -169,7 +165,9 @@ def score_samples(
     also_true = {relation.name: relation.learned_from for relation in relations}
     samples = with_negatives(facts, np.random.default_rng(seed), also_true)
     if all(sample.replaced is None for sample in samples):
-        raise BadFacts("There is no fact beside the seed tuples, or none to make false; give more facts.")
+        raise DomainError(
+            "BadFacts", "There is no fact beside the seed tuples, or none to make false; give more facts."
+        )
     scores = {name: np.full(len(samples), np.nan) for name in scorers}
     names = np.array([sample.relation for sample in samples], dtype=object)
     for done, relation in enumerate(relations):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from evaluation.rendering.documents import Document
 from kgharvest.pages.number_format import counted, share
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 
 def scorer_table(document: Document) -> Table:
@@ -16,8 +16,7 @@ def scorer_table(document: Document) -> Table:
     ]
     columns = (
         Column("scores"),
-        Column("all relations pooled", Kind.FINE),
-        Column("mean over relations", Kind.FINE),
+        *of_kind(Kind.FINE, "all relations pooled", "mean over relations"),
     )
     chance = document["n_positive"] / (document["n_positive"] + document["n_negative"])
     relations = "relation" if document["n_relations"] == 1 else "relations"
@@ -70,7 +69,6 @@ def relation_scores_table(document: Document) -> Table:
     columns = (
         Column("relation"),
         *(Column(scorer["scorer"], Kind.FINE) for scorer in scorers),
-        Column("facts", Kind.COUNT),
-        Column("false tuples", Kind.COUNT),
+        *of_kind(Kind.COUNT, "facts", "false tuples"),
     )
     return Table("relation-scores", "Average precision per relation", columns, tuple(rows))

@@ -23,10 +23,6 @@ MOST_SHARES = 50  # open ones of a report
 TOO_MANY = "Too many passwords were tried on this link; wait a while, or ask for a new link."
 
 
-class BadShare(DomainError):
-    """A link that cannot be made as it was asked for."""
-
-
 class WrongPassword(DomainError):
     """Not the password of the link."""
 
@@ -47,11 +43,13 @@ def share_report(report: Report, name: str, days: int, now: datetime, *, passwor
     check_may(by, Action.WORK, report.project)
     check_name(name, ReportShare._meta.get_field("name").max_length, "link")
     if not 1 <= days <= LONGEST_DAYS:
-        raise BadShare(f"A link is good for 1 to {LONGEST_DAYS} days; choose a number between.")
+        raise DomainError("BadShare", f"A link is good for 1 to {LONGEST_DAYS} days; choose a number between.")
     if password and not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
-        raise BadShare(f"A password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters; or leave it out.")
+        raise DomainError(
+            "BadShare", f"A password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters; or leave it out."
+        )
     if report.shares.usable(now).count() >= MOST_SHARES:
-        raise BadShare(f"There are {MOST_SHARES} open links to this report; revoke some first.")
+        raise DomainError("BadShare", f"There are {MOST_SHARES} open links to this report; revoke some first.")
     secret = secrets.token_urlsafe(32)
     share = report.shares.create(
         name=name,

@@ -22,14 +22,6 @@ LONGEST_NAME = 100  # characters
 MOST_DAYS = 90  # that an invite is good for
 
 
-class ProjectNotNamed(DomainError):
-    """Making something where there are several projects, or none, without saying in which."""
-
-
-class NameTaken(DomainError):
-    """A project of this name exists."""
-
-
 class LastOwner(DomainError):
     """Leaving a project without an owner."""
 
@@ -67,10 +59,12 @@ def project_for(by, project: Project | str | None = None) -> Project:
         return projects[0]
     if projects:
         names = ", ".join(project.slug for project in projects)
-        raise ProjectNotNamed(f"There are several projects; name one of {names} (a command: with --project).")
+        raise DomainError(
+            "ProjectNotNamed", f"There are several projects; name one of {names} (a command: with --project)."
+        )
     if by is None or by.is_superuser:
         return default_project()
-    raise ProjectNotNamed("You may work in no project yet; make one, or ask an owner for a role.")
+    raise DomainError("ProjectNotNamed", "You may work in no project yet; make one, or ask an owner for a role.")
 
 
 def default_project() -> Project:
@@ -96,7 +90,7 @@ def create_project(name: str, by=None) -> Project:
         with transaction.atomic():
             project = Project.objects.create(name=name, slug=_free_slug(name))
     except IntegrityError:
-        raise NameTaken(f"There is a project named {name!r:.60} already; choose another name.") from None
+        raise DomainError("NameTaken", f"There is a project named {name!r:.60} already; choose another name.") from None
     if by is not None:
         project.members.create(user=by, role=Role.OWNER)
     record("project.made", project, by, project.pk, project=project.slug)
@@ -112,7 +106,7 @@ def rename_project(project: Project, name: str, by=None) -> None:
         with transaction.atomic():
             Project.objects.filter(pk=project.pk).update(name=name)
     except IntegrityError:
-        raise NameTaken(f"There is a project named {name!r:.60} already; choose another name.") from None
+        raise DomainError("NameTaken", f"There is a project named {name!r:.60} already; choose another name.") from None
     project.name = name
 
 

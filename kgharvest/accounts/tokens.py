@@ -28,10 +28,6 @@ MOST_TOKENS = 100  # valid ones of one user
 Scope = ApiToken.Scope
 
 
-class BadToken(DomainError):
-    """A token that cannot be made as it was asked for."""
-
-
 class NewToken(NamedTuple):
     """A token just made; `secret` is what programs send, shown now and never again."""
 
@@ -49,13 +45,17 @@ def create_token(
     """
     check_name(name, ApiToken._meta.get_field("name").max_length, "token")
     if scope not in Scope.values:
-        raise BadToken(f"There is no scope {scope!r:.40}; choose one of {', '.join(Scope.values)}.")
+        raise DomainError("BadToken", f"There is no scope {scope!r:.40}; choose one of {', '.join(Scope.values)}.")
     if not 1 <= days <= LONGEST_DAYS:
-        raise BadToken(f"A token is valid for 1 to {LONGEST_DAYS} days; choose a number between.")
+        raise DomainError("BadToken", f"A token is valid for 1 to {LONGEST_DAYS} days; choose a number between.")
     if project and not Project.objects.visible_to(user).filter(pk=project.pk).exists():
-        raise BadToken(f"{user.get_username()} is no member of the project {project}; choose another one.")
+        raise DomainError(
+            "BadToken", f"{user.get_username()} is no member of the project {project}; choose another one."
+        )
     if ApiToken.objects.valid(now).filter(user=user).count() >= MOST_TOKENS:
-        raise BadToken(f"There are {MOST_TOKENS} valid tokens of {user.get_username()}; revoke some first.")
+        raise DomainError(
+            "BadToken", f"There are {MOST_TOKENS} valid tokens of {user.get_username()}; revoke some first."
+        )
     secret = MARK + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
         user=user,

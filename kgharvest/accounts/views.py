@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from django import forms
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth import views as auth
+from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse, reverse_lazy
 from django.utils import timezone
+from django.views.decorators.http import require_POST
 
 from kgharvest.access import client_ip
 from kgharvest.accounts.sign_in import openid_connect, password_reset, sessions
@@ -22,6 +26,10 @@ from kgharvest.accounts.sign_in.password_attempts import (
     remember_device,
 )
 from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted, network_of
+from kgharvest.accounts.tokens import LONGEST_DAYS, NewToken, Scope, create_token, revoke_token
+from kgharvest.bulk.pagination import page_of
+from kgharvest.errors import DomainError
+from kgharvest.models import Project
 
 logger = logging.getLogger(__name__)
 
@@ -133,3 +141,51 @@ class PasswordResetConfirm(auth.PasswordResetConfirmView):
         response = super().form_valid(form)
         remember_device(self.request, response, form.user)
         return response
+
+
+# Tokens
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(max_length=100, help_text="What it is for, such as <code>nightly harvest</code>.")
+    scope = forms.ChoiceField(choices=Scope.choices, widget=forms.RadioSelect, initial=Scope.READ)
+    days = forms.IntegerField(
+        label="Valid for", min_value=1, max_value=LONGEST_DAYS, initial=90, help_text=f"Days, at most {LONGEST_DAYS}."
+    )
+    project = forms.ModelChoiceField(
+        Project.objects.none(), required=False, empty_label="all of yours", help_text="The only one that it reaches."
+    )
+
+    def __init__(self, user, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        projects = Project.objects.visible_to(user)
+        self.fields["project"].queryset = projects
+        if not projects.exists():
+            del self.fields["project"]
+
+
+@login_required
+def token_list(request: HttpRequest) -> HttpResponse:
+    """The tokens, and the form that makes one; the new one is shown in the answer to the form and never again."""
+    form = TokenForm(request.user, request.POST or None)
+    new: NewToken | None = None
+    if form.is_valid():
+        try:
+            new = create_token(request.user, **form.cleaned_data, now=timezone.now())
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+        else:
+            form = TokenForm(request.user)
+    now = timezone.now()
+    tokens = page_of(request, request.user.api_tokens.select_related("project"))
+    context = {"form": form, "new": new, "page_obj": tokens, "now": now}
+    return render(request, "kgharvest/accounts/token_list.html", context)
+
+
+@login_required
+@require_POST
+def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    token = get_object_or_404(request.user.api_tokens, pk=pk)
+    revoke_token(token, timezone.now())
+    messages.success(request, f"The token {token.name} is revoked; it opens nothing any more.")
+    return redirect("kgharvest:token_list")

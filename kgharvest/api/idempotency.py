@@ -29,10 +29,6 @@ Prepared = TypeVar("Prepared")
 BAD_KEY = f"Give 1 to {LONGEST_KEY} letters, digits and signs, such as a UUID."
 
 
-class KeyReused(DomainError):
-    """An idempotency key sent before with another request."""
-
-
 def answer_once(request: Request, act: Callable[[Prepared], Response], prepare: Callable[[], Prepared]) -> Response:
     """Return what `act` answers, or what it answered to the same request with the same key. Raises KeyReused.
 
@@ -63,7 +59,9 @@ def answer_once(request: Request, act: Callable[[Prepared], Response], prepare: 
 
 def _kept_response(answer: KeyedAnswer, digest: str) -> Response:
     if answer.digest != digest:
-        raise KeyReused(f"The key {answer.key} was sent with another request before; take a new key for a new request.")
+        raise DomainError(
+            "KeyReused", f"The key {answer.key} was sent with another request before; take a new key for a new request."
+        )
     headers = {"Location": answer.location} if answer.location else {}
     return Response(answer.body, answer.status, headers=headers)
 

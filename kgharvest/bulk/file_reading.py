@@ -33,10 +33,6 @@ class Member(NamedTuple):
     offset: int
 
 
-class NoSuchFile(DomainError):
-    """A file that is not there or must not be read."""
-
-
 class Line(NamedTuple):
     """A value and the line it starts in, from 1."""
 
@@ -65,7 +61,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise NoSuchFile(f"{path} cannot be read ({error.strerror}); check its name.") from error
+        raise DomainError("NoSuchFile", f"{path} cannot be read ({error.strerror}); check its name.") from error
 
 
 def decode_utf8(content: bytes, source: str) -> str:
@@ -124,7 +120,7 @@ def _read_in_parts(path: Path, parts: Callable[[TextIO], Iterator[str]]) -> Iter
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from parts(file)
     except OSError as error:
-        raise NoSuchFile(f"{path} cannot be read ({error.strerror}); check its name.") from error
+        raise DomainError("NoSuchFile", f"{path} cannot be read ({error.strerror}); check its name.") from error
     except UnicodeDecodeError as error:
         raise _not_utf8(path.name, _first_line_not_utf8(path)) from error
 

@@ -15,16 +15,14 @@ CHUNK_SIZE = 50_000  # characters
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-class NotWritable(DomainError):
-    """A file that cannot be written where it should go."""
-
-
 def check_writable(path: Path) -> None:
     """Raise NotWritable before long work is done for a file that could not be written."""
     if path.is_dir():
-        raise NotWritable(f"{path} is a folder; name a file.")
+        raise DomainError("NotWritable", f"{path} is a folder; name a file.")
     if not os.access(path.parent, os.W_OK):
-        raise NotWritable(f"{path} cannot be written; check that the folder {path.parent} exists and is yours.")
+        raise DomainError(
+            "NotWritable", f"{path} cannot be written; check that the folder {path.parent} exists and is yours."
+        )
 
 
 def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
@@ -38,7 +36,9 @@ def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError as error:
-        raise NotWritable(f"{path} cannot be written ({error.strerror}); make room or name another file.") from error
+        raise DomainError(
+            "NotWritable", f"{path} cannot be written ({error.strerror}); make room or name another file."
+        ) from error
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)

@@ -16,10 +16,6 @@ MOST_MONEY = 10**6
 LONGEST_URL = 500
 
 
-class BadChatOption(DomainError):
-    """An option of chat models out of its range."""
-
-
 class About(NamedTuple):
     """label, help: for people. kind: of the value; None is allowed where it is the default."""
 
@@ -100,7 +96,9 @@ class ChatOptions:
             least = 0 if about.kind is str else about.least
             if size is not None and not least <= size <= about.most:
                 unit = " characters" if about.kind is str else ""
-                raise BadChatOption(f"{name} is {value}; it has to be from {least} to {about.most}{unit}.")
+                raise DomainError(
+                    "BadChatOption", f"{name} is {value}; it has to be from {least} to {about.most}{unit}."
+                )
 
 
 def declared() -> list[tuple[str, About, Any]]:

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.db.models import Count, Sum
 
 from kgharvest.access import owns_installation
-from kgharvest.chat_models.endpoints import Endpoint
 from kgharvest.chat_models.options import ChatOptions, from_json
+from kgharvest.chat_models.spending import Pace
+from kgharvest.engine.chat_completions import ChatClient, ChatFailed
 from kgharvest.errors import DomainError
 from kgharvest.harvests.models import HarvestJob
+from kgharvest.webhooks.addresses import resolve
 
 API_KEY_VARIABLE = "KGHARVEST_CHAT_API_KEY"
-
-
-class NoEndpoint(DomainError):
-    """A harvest from a chat model of which nobody said where it is."""
 
 
 def check_endpoint(options: ChatOptions, by: Any) -> None:
     """Raise NoEndpoint, or BadAddress for one that `by` may not name."""
     if not (options.base_url or settings.CHAT_BASE_URL):
-        raise NoEndpoint(
+        raise DomainError(
+            "NoEndpoint",
             "The address of the chat model is missing and KGHARVEST_CHAT_BASE_URL is not set; give the endpoint's "
-            "address, such as http://127.0.0.1:8000/v1."
+            "address, such as http://127.0.0.1:8000/v1.",
         )
     endpoint_of(options, owns_installation(by)).check()
 
@@ -50,3 +51,58 @@ def summary_of(job: HarvestJob) -> dict[str, Any]:
     reported = job.chat_answers.order_by("-position").values_list("model_reported", flat=True).first()
     options = from_json(job.payload["chat"])
     return {**used, "cost": f"{used['cost']:.4f}", "model_reported": reported or "", "scorer": options.scorer or None}
+
+
+# Endpoints
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where one piece of work asks.
+
+    who: begins sentences, as "The judge". own_url: that of the environment for such work, may be "". key_variable: of
+    the environment, holds its key. base_url: as somebody named it, "" for `own_url`. is_owner: who named it owns the
+    installation.
+    """
+
+    who: str
+    own_url: str
+    key_variable: str
+    base_url: str
+    is_owner: bool
+
+    @property
+    def url(self) -> str:
+        return self.base_url or self.own_url
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether any address may be asked and gets the key: the environment's, or one that an owner named."""
+        return self.is_owner or self.base_url in ("", self.own_url)
+
+    def check(self) -> None:
+        """Raise BadAddress for an address inside the network that only who owns the installation may name."""
+        if not self.is_trusted:
+            with suppress(OSError):  # a name that is unknown now; the worker says so
+                resolve(self.base_url)
+
+    def client(self, model: str, timeout_s: float, advice: str, pace: Pace) -> ChatClient:
+        """Raises BadAddress, ChatFailed."""
+        return ChatClient(
+            self.who,
+            self.url,
+            model,
+            self.key_variable if self.is_trusted else "",
+            timeout_s,
+            advice=advice,
+            before_request=pace.wait,
+            sleep=pace.hold,
+            connect_to="" if self.is_trusted else self._checked_address(),
+        )
+
+    def _checked_address(self) -> str:
+        """Return the address that the host's name means now. Raises BadAddress, or ChatFailed if it is unknown."""
+        try:
+            return str(resolve(self.base_url).address)
+        except OSError:
+            raise ChatFailed(f"The host of {self.base_url} is not known here; check the address.") from None

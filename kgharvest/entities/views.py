@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from kgharvest.access import Action, researcher_required, visible_or_404
-from kgharvest.entities.forms import EntityTableForm
+from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.entities.models import EntityTable
 from kgharvest.entities.tables import delete_table, save_table
 from kgharvest.errors import ImportRefused
 from kgharvest.pages.number_format import counted
 from kgharvest.relations.models import RelationSet
+
+
+class EntityTableForm(forms.ModelForm):
+    file = forms.FileField(
+        label="Labels",
+        required=False,
+        help_text="One entity a line: label, aliases separated by |, id, with tabs between them. Its names take the "
+        "place of those there are; left empty, these stay.",
+    )
+
+    class Meta:
+        model = EntityTable
+        fields = ["without_articles", "in_singular"]
+
+    def clean_file(self):
+        file = self.cleaned_data["file"]
+        if file and file.size > LARGEST_FILE:
+            raise forms.ValidationError(
+                f"The file is larger than {LARGEST_FILE_MB} MB; read it on the server with the command link_entities."
+            )
+        return file
+
+    def named_file(self) -> tuple[str, bytes] | None:
+        """Return name and content of the file, if there is one."""
+        file = self.cleaned_data["file"]
+        return (file.name, file.read()) if file else None
+
 
 SETS = RelationSet.objects.select_related("project")
 

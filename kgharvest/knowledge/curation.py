@@ -23,10 +23,6 @@ Decision = Curation.Decision
 CURATIONS = AuditedTable(Curation, "knowledge_tuple_id", "decision", "entities", "reason", "decided_at")
 
 
-class BadCuration(DomainError):
-    """A decision without a reason, that changes nothing, or that corrects to what is no tuple."""
-
-
 STATES = {
     Decision.HIDE: KnowledgeTuple.Curation.HIDDEN,
     Decision.CORRECT: KnowledgeTuple.Curation.CORRECTED,
@@ -60,7 +56,7 @@ def correct(knowledge_tuple: KnowledgeTuple, entities: Sequence[str], reason: st
     """Let exports have `entities`, as written, with the original beside them. Raises BadCuration, NotAllowed."""
     written = [entity.strip() for entity in entities]
     if error := entities_error(written, len(knowledge_tuple.entities)):
-        raise BadCuration(f"The correction {error}; write one entity for each slot.")
+        raise DomainError("BadCuration", f"The correction {error}; write one entity for each slot.")
     return _decide(knowledge_tuple, Decision.CORRECT, reason, by, written)
 
 
@@ -75,9 +71,9 @@ def _decide(
 ) -> Curation:
     check_may_curate(by, knowledge_tuple)
     if not reason.strip():
-        raise BadCuration("Say why: the reason is kept with the decision.")
+        raise DomainError("BadCuration", "Say why: the reason is kept with the decision.")
     if len(reason) > LONGEST_REASON:
-        raise BadCuration(f"The reason has {len(reason):,} characters; {LONGEST_REASON:,} are the most.")
+        raise DomainError("BadCuration", f"The reason has {len(reason):,} characters; {LONGEST_REASON:,} are the most.")
     current = (
         KnowledgeTuple.objects.select_for_update(of=("self",), no_key=True)
         .select_related("relation")
@@ -85,7 +81,7 @@ def _decide(
     )
     if (current.curation, current.corrected_entities) == (STATES[decision], entities):
         state = current.curation or "as the LM said it"
-        raise BadCuration(f"{current} is {state} already; nothing was changed.")
+        raise DomainError("BadCuration", f"{current} is {state} already; nothing was changed.")
     KnowledgeTuple.objects.filter(pk=current.pk).update(curation=STATES[decision], corrected_entities=entities)
     curation = current.curations.create(decision=decision, entities=entities, reason=reason.strip(), decided_by=by)
     record("tuple.curated", curation, by, relation=current.relation.name, tuple=current.pk, decision=decision)

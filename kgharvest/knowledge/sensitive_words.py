@@ -24,10 +24,6 @@ MOST_WORDS = 5000
 ROWS_AT_ONCE = 5000
 
 
-class BadWordList(DomainError):
-    """A list that is too long, or with an entry that is."""
-
-
 def read_words(text: str) -> list[str]:
     """Return the case-folded entries of a list, one a line, each once; blank lines and those with # are no entries."""
     lines = (" ".join(line.casefold().split()) for line in text.splitlines())
@@ -59,10 +55,11 @@ def replace_words(words: Sequence[str], by=None) -> Job | None:
     """
     check_may(by, Action.MANAGE, None)
     if len(words) > MOST_WORDS:
-        raise BadWordList(f"The list has {len(words):,} entries; {MOST_WORDS:,} are the most.")
+        raise DomainError("BadWordList", f"The list has {len(words):,} entries; {MOST_WORDS:,} are the most.")
     if too_long := next((word for word in words if len(word) > LONGEST_WORD), None):
-        raise BadWordList(
-            f"{too_long[:40]!r}... has more than {LONGEST_WORD} characters; list words and short phrases."
+        raise DomainError(
+            "BadWordList",
+            f"{too_long[:40]!r}... has more than {LONGEST_WORD} characters; list words and short phrases.",
         )
     with transaction.atomic():
         before = set(SensitiveWord.objects.values_list("word", flat=True))

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.files import File
 from django.core.files.storage import FileSystemStorage, Storage, storages
 
-from kgharvest.bulk.file_writing import NotWritable, write_atomically
+from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.engine.types import OnProgress, Progress
 from kgharvest.errors import DomainError
 
@@ -56,7 +56,9 @@ class DataFolder(FileSystemStorage):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise NotWritable(f"{path.parent} cannot be made ({error.strerror}); check the data folder.") from error
+            raise DomainError(
+                "NotWritable", f"{path.parent} cannot be made ({error.strerror}); check the data folder."
+            ) from error
         write_atomically(path, content.chunks())
         return name
 

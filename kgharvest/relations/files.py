@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
 
 from kgharvest.bulk.file_reading import Member, decode_utf8, lines_of, members_of, read_json, read_json_lines
 from kgharvest.errors import BadEntry, Faults, ImportRefused
@@ -50,7 +49,9 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
         offsets = {member.name: member.offset for member in members_of(text)}
         entries = _project_entries(members_of(text, offsets["relations"]), source)
         return RelationFile(source, name, description, entries)
-    if isinstance(document, dict) and all(_is_reference_relation(relation) for relation in document.values()):
+    if isinstance(document, dict) and all(
+        isinstance(relation, dict) and "init_prompts" in relation for relation in document.values()
+    ):
         _check_number(len(document), source)
         return RelationFile(source, stem, "", [_reference_entry(member) for member in members_of(text)])
     raise ImportRefused(source, [BadEntry("file", f"is no file of relations: {SHAPES}")])
@@ -75,7 +76,9 @@ def _project_entries(members: Iterable[Member], source: str) -> list[RelationEnt
             RelationEntry(
                 where=f"{where} ({name!r:.100})" if name else where,
                 name=name,
-                initial_prompts=member.value.get("initial_prompts", _statement_alone(member.value)),
+                initial_prompts=member.value.get(
+                    "initial_prompts", [member.value["statement"]] if member.value.get("statement") else None
+                ),
                 seed_tuples=member.value.get("seed_tuples"),
                 prompts=member.value.get("prompts", []),
                 statement=member.value.get("statement"),
@@ -84,15 +87,6 @@ def _project_entries(members: Iterable[Member], source: str) -> list[RelationEnt
         )
     faults.refuse(source)
     return entries
-
-
-def _statement_alone(relation: dict[str, Any]) -> list[Any] | None:
-    """Return the statement of a relation without initial prompts as the one that it has."""
-    return [relation["statement"]] if relation.get("statement") else None
-
-
-def _is_reference_relation(relation: Any) -> bool:
-    return isinstance(relation, dict) and "init_prompts" in relation
 
 
 def _reference_entry(member: Member) -> RelationEntry:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 
-from kgharvest.bulk.file_reading import MOST_LINES, NoSuchFile, lines_of, read_bytes, read_json_objects
+from kgharvest.bulk.file_reading import MOST_LINES, lines_of, read_bytes, read_json_objects
 from kgharvest.engine.prompts.template import SPACE_BEFORE_END, PromptTemplate
 from kgharvest.engine.types import BadPrompt
-from kgharvest.errors import BadEntry, Faults, ImportRefused, NotFound
+from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused, NotFound
 from kgharvest.models import Prompt, Relation, RelationSet
 from kgharvest.pages.number_format import counted
 from kgharvest.relations.checks import one_line, sentence_error
@@ -105,7 +105,7 @@ def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
     """
     paths = _prompt_files_below(path) if path.is_dir() else [path]
     if not paths:
-        raise NoSuchFile(f"{path} has no file RELATION.jsonl; name another folder.")
+        raise DomainError("NoSuchFile", f"{path} has no file RELATION.jsonl; name another folder.")
     return [
         PromptFile(
             file.name if file == path else file.relative_to(path).as_posix(),
@@ -121,7 +121,9 @@ def _prompt_files_below(folder: Path) -> list[Path]:
     for place, folders, files in os.walk(folder):
         n_seen += len(folders) + len(files)
         if n_seen > MOST_ENTRIES:
-            raise NoSuchFile(f"{folder} has more than {MOST_ENTRIES:,} files below it; name the folder of the prompts.")
+            raise DomainError(
+                "NoSuchFile", f"{folder} has more than {MOST_ENTRIES:,} files below it; name the folder of the prompts."
+            )
         paths += [Path(place, name) for name in files if name.endswith(".jsonl")]
     return sorted(paths)
 

@@ -33,24 +33,12 @@ WHAT_MAY_CHANGE = (
 )
 
 
-class SetIsShipped(DomainError):
-    """Changing a set that comes with the project."""
-
-
-class RelationInUse(DomainError):
-    """Deleting a relation, or a set of one, that was harvested or has tuples."""
-
-
 class BadRelation(DomainError):
     """A relation that cannot be stored as it was written; all reasons are in `errors`."""
 
     def __init__(self, errors: Sequence[FieldError]):
         self.errors = list(errors)
         super().__init__("; ".join(error.reason for error in self.errors))
-
-
-class BadSetName(DomainError):
-    """A name that no set can have, or that another one has."""
 
 
 def in_use(relations: QuerySet) -> QuerySet:
@@ -215,7 +203,9 @@ def delete_relation(relation: Relation, by=None) -> None:
     """Delete a relation of which nothing was harvested or judged. Raises SetIsShipped, NotAllowed or RelationInUse."""
     check_is_own(relation.relation_set, by)
     if is_in_use(relation):
-        raise RelationInUse(f"{relation.path} has harvests or tuples, which keep it; only unused ones are deleted.")
+        raise DomainError(
+            "RelationInUse", f"{relation.path} has harvests or tuples, which keep it; only unused ones are deleted."
+        )
     _delete(relation, relation.path)
 
 
@@ -224,7 +214,7 @@ def _delete(unused: Relation | RelationSet, name: str) -> None:
     try:
         unused.delete()
     except ProtectedError:
-        raise RelationInUse(f"People decided on known answers of {name}, which keep it.") from None
+        raise DomainError("RelationInUse", f"People decided on known answers of {name}, which keep it.") from None
 
 
 # -- sets --------------------------------------------------------------------------------------------------------------
@@ -233,7 +223,9 @@ def _delete(unused: Relation | RelationSet, name: str) -> None:
 def check_is_own(relation_set: RelationSet, by=None) -> None:
     """Raise SetIsShipped for a set that nobody may change, NotAllowed for one of a project in which `by` may not."""
     if relation_set.is_shipped:
-        raise SetIsShipped(f"The set {relation_set.name} comes with the project and stays as it is; duplicate it.")
+        raise DomainError(
+            "SetIsShipped", f"The set {relation_set.name} comes with the project and stays as it is; duplicate it."
+        )
     check_may(by, Action.WORK, relation_set.project)
 
 
@@ -269,9 +261,9 @@ def duplicate_set(relation_set: RelationSet, name: str, by=None, project: Projec
 
 def _check_set_name(name: str, relation_set: RelationSet | None = None) -> None:
     if reason := set_name_error(name):
-        raise BadSetName(f"{reason}.")
+        raise DomainError("BadSetName", f"{reason}.")
     if RelationSet.objects.filter(name=name).exclude(pk=relation_set and relation_set.pk).exists():
-        raise BadSetName(f"There is a set {name!r} already; choose another name.")
+        raise DomainError("BadSetName", f"There is a set {name!r} already; choose another name.")
 
 
 @transaction.atomic
@@ -280,7 +272,9 @@ def change_set(relation_set: RelationSet, name: str, description: str, by=None) 
     check_is_own(relation_set, by)
     _check_set_name(name, relation_set)
     if name != relation_set.name and in_use(relation_set.relations).exists():
-        raise RelationInUse(f"Relations of {relation_set.name} have harvests or tuples, so the set keeps its name.")
+        raise DomainError(
+            "RelationInUse", f"Relations of {relation_set.name} have harvests or tuples, so the set keeps its name."
+        )
     relation_set.name, relation_set.description = name, description
     relation_set.save()
 
@@ -290,5 +284,7 @@ def delete_set(relation_set: RelationSet, by=None) -> None:
     """Delete a set with its relations, none of which may be in use. Raises SetIsShipped, NotAllowed, RelationInUse."""
     check_is_own(relation_set, by)
     if names := list(in_use(relation_set.relations).values_list("name", flat=True)[:3]):
-        raise RelationInUse(f"{', '.join(names)} of {relation_set.name} have harvests or tuples, which keep the set.")
+        raise DomainError(
+            "RelationInUse", f"{', '.join(names)} of {relation_set.name} have harvests or tuples, which keep the set."
+        )
     _delete(relation_set, relation_set.name)

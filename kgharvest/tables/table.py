@@ -77,6 +77,11 @@ class Column(NamedTuple):
         return f"{self.group}: {self.title}" if self.group else self.title
 
 
+def of_kind(kind: Kind, *titles: str, group: str = "") -> tuple[Column, ...]:
+    """Return columns of one kind and group."""
+    return tuple(Column(title, kind, group) for title in titles)
+
+
 class Row(NamedTuple):
     """One value per column. is_summary: an average, set off from the rows above it.
 

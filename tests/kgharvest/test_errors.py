@@ -9,10 +9,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from kgharvest.bulk.file_writing import NotWritable, write_atomically
+from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.errors import DomainError, NotFound, fault_of_machine
 from tests import factories
 from tests.kgharvest.test_settings import run_python
+from tests.refusals import refused
 
 FULL = Path("/dev/full")
 RELATIONS = '{"relation": "P%d", "template": "The capital of [X] is [Y] ."}\n'
@@ -43,7 +44,7 @@ def test_a_file_that_grows_too_large_is_not_half_written(tmp_path, monkeypatch):
     (tmp_path / "tuples.jsonl").write_text("old")
     monkeypatch.setattr("os.fsync", lambda descriptor: FULL.write_text("a"))
 
-    with pytest.raises(NotWritable, match=r"tuples\.jsonl cannot be written \(No space left on device\)"):
+    with refused("NotWritable", match=r"tuples\.jsonl cannot be written \(No space left on device\)"):
         write_atomically(tmp_path / "tuples.jsonl", ["new"])
 
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("tuples.jsonl", "old")]

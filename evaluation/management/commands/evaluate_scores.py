@@ -34,10 +34,6 @@ MORE_HELP = f"of {', '.join(MORE_SCORES)}: prior-corrected scores, the entities'
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
 
 
-class UnknownFigure(DomainError):
-    """A figure in a format that is not drawn."""
-
-
 class Command(DomainCommand):
     help = "Compare scores on known facts and negative samples by their average precision. The result is kept."
 
@@ -73,7 +69,9 @@ class Command(DomainCommand):
         for path in filter(None, [output, figure, samples]):
             check_writable(path)
         if figure and figure.suffix not in FIGURES:
-            raise UnknownFigure(f"{figure} is no figure; name a file that ends in {' or '.join(FIGURES)}.")
+            raise DomainError(
+                "UnknownFigure", f"{figure} is no figure; name a file that ends in {' or '.join(FIGURES)}."
+            )
         request = ScoreRequest(
             get_language_model(model),
             setting or ([] if harvested else WITHOUT_LEARNING),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from evaluation.models import Report
 from evaluation.paper.archive import check_output
-from evaluation.paper.options import check_authors, check_licence
+from evaluation.paper.files import check_authors, check_licence
 from evaluation.paper.pack import pack_files
 from evaluation.paper.pack_jobs import pack_now
 from kgharvest.errors import NotFound

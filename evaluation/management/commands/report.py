@@ -14,10 +14,6 @@ from kgharvest.management.command import DomainCommand
 from kgharvest.tables.formats import csv_text
 
 
-class NoSuchTable(DomainError):
-    """A table that the report does not have."""
-
-
 class Command(DomainCommand):
     help = "Report what people said about a round: accuracy with intervals, agreement, tests. The report is kept."
 
@@ -38,7 +34,9 @@ class Command(DomainCommand):
 
     def handle(self, *, round, file_format, table, reference, equivalence_margin, judge, output, **options):
         if table and file_format != "csv":
-            raise NoSuchTable("--table chooses a table for --format csv; the other formats hold all tables.")
+            raise DomainError(
+                "NoSuchTable", "--table chooses a table for --format csv; the other formats hold all tables."
+            )
         if output:
             check_writable(output)
         judged = find_round(round)
@@ -57,5 +55,5 @@ class Command(DomainCommand):
 def csv_of(document, name: str) -> bytes:
     tables = {table.name: table for table in report_tables(document)}
     if name not in tables:
-        raise NoSuchTable(f"The report has no table {name!r}; it has {', '.join(sorted(tables))}.")
+        raise DomainError("NoSuchTable", f"The report has no table {name!r}; it has {', '.join(sorted(tables))}.")
     return csv_text(tables[name]).encode()

@@ -14,9 +14,9 @@ from django.db.models import QuerySet
 
 from annotation.judges.models import JudgeRun
 from annotation.models import Adjudication, Draw, Judgment, Round, Stratum
+from evaluation.evidence.conduct import harvest_entry, n_kept
 from evaluation.evidence.judge_answers import differences
 from evaluation.evidence.queries import OWN_SCORE, cells_with_strata, model_names
-from evaluation.evidence.sampling_frame import harvest_entry, n_kept
 from evaluation.paper.rows.tables import TABLE_NAMED, Columns
 from kgharvest.models import HarvestedTuple, HarvestJob, JobPrompt, KnowledgeTuple
 

@@ -87,15 +87,11 @@ def render(draw: Draw, content: Any, size: tuple[float, float], file_format: str
             figure.suptitle(origin, x=0.99, ha="right", fontsize=8, style="italic", color=theme.soft)
         draw(figure, content, theme)
         figure.savefig(buffer, format=file_format, transparent=True, metadata=_undated(file_format))
-    return buffer.getvalue() if file_format == "pdf" else _in_the_readers_font(buffer.getvalue())
+    return buffer.getvalue() if file_format == "pdf" else buffer.getvalue().replace(b"'DejaVu Sans'", FONTS.encode())
 
 
 def _undated(file_format: str) -> dict[str, None]:
     return {"CreationDate": None} if file_format == "pdf" else {"Date": None, "Creator": None}
-
-
-def _in_the_readers_font(svg: bytes) -> bytes:
-    return svg.replace(b"'DejaVu Sans'", FONTS.encode())
 
 
 def style(axes: Axes, theme: Theme) -> None:

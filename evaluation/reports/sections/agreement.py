@@ -20,7 +20,7 @@ from kgharvest.statistics.agreement import (
     percent_agreement,
 )
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, UNJUDGEABLE, Codes
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
     "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; Gwet's AC1 (2008), with the "
@@ -111,17 +111,13 @@ def _patterns_of(evidence: Evidence, tasks: Codes) -> tuple[Codes, Codes]:
 def _alpha_entry(evidence: Evidence, tasks: Codes, n_draws: int, n_labels: int = len(LABELS)) -> dict[str, Any]:
     """Return alpha of these statements. n_labels: without Unjudgeable, its judgments pair with nothing."""
     counts, n_tasks = _patterns_of(evidence, tasks)
-    alpha = _alpha(evidence, counts[:, :n_labels], n_tasks, n_draws)
+    alpha = krippendorff_alpha(counts[:, :n_labels], n_tasks, np.random.default_rng(evidence.seed), n_draws)
     is_in_part = np.zeros(evidence.n_tasks, dtype=np.bool_)
     is_in_part[tasks] = True
     judgments = evidence.first_two.judgments
     counted = is_in_part[judgments.task] & (judgments.label < n_labels)
     interval = annotators_interval(alpha, *(column[counted] for column in judgments[:3]))
     return alpha._asdict() | {"annotators": interval._asdict()}
-
-
-def _alpha(evidence: Evidence, counts: Codes, n_tasks: Codes, n_draws: int) -> Agreement:
-    return krippendorff_alpha(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)
 
 
 def _ac1(evidence: Evidence, counts: Codes, n_tasks: Codes, n_draws: int = N_DRAWS) -> Agreement:
@@ -148,11 +144,8 @@ def _stability(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]
 
 
 AGREEMENT_COLUMNS = (
-    Column("value", Kind.COEFFICIENT),
-    Column("low", Kind.COEFFICIENT),
-    Column("high", Kind.COEFFICIENT),
-    Column("low", Kind.COEFFICIENT, OTHER_PEOPLE),
-    Column("high", Kind.COEFFICIENT, OTHER_PEOPLE),
+    *of_kind(Kind.COEFFICIENT, "value", "low", "high"),
+    *of_kind(Kind.COEFFICIENT, "low", "high", group=OTHER_PEOPLE),
     Column("statements", Kind.COUNT),
     Column("why not"),
 )
@@ -206,16 +199,9 @@ def agreement_parts_table(document: Document) -> Table:
     ]  # fmt: skip
     columns = (
         Column("relation, or LM and setting"),
-        Column("alpha", Kind.COEFFICIENT),
-        Column("low", Kind.COEFFICIENT),
-        Column("high", Kind.COEFFICIENT),
-        Column("AC1", Kind.COEFFICIENT),
-        Column("AC1 low", Kind.COEFFICIENT),
-        Column("AC1 high", Kind.COEFFICIENT),
-        Column("percent agreement", Kind.SHARE),
-        Column("would change", Kind.SHARE),
-        Column("statements", Kind.COUNT),
-        Column("judgments", Kind.COUNT),
+        *of_kind(Kind.COEFFICIENT, "alpha", "low", "high", "AC1", "AC1 low", "AC1 high"),
+        *of_kind(Kind.SHARE, "percent agreement", "would change"),
+        *of_kind(Kind.COUNT, "statements", "judgments"),
     )
     notes = ("would change: verdicts that a fresh panel of the same size is expected to change.",)
     return Table("agreement-parts", "Agreement per relation and per LM and setting", columns, tuple(rows), notes)

@@ -30,7 +30,7 @@ from kgharvest.statistics.arrays import (
 from kgharvest.statistics.paired_tests import mcnemar_p
 from kgharvest.statistics.rates import SIGNIFICANCE, rate
 from kgharvest.statistics.verdicts import by_model, majority, where_complete
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
     "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments but "
@@ -249,16 +249,11 @@ def annotator_table(document: Document) -> Table:
     ]
     columns = (
         Column("annotator"),
-        Column("judgments", Kind.COUNT),
-        Column("True", Kind.COUNT),
-        Column("False", Kind.COUNT),
-        Column("Unjudgeable", Kind.COUNT),
+        *of_kind(Kind.COUNT, "judgments", "True", "False", "Unjudgeable"),
         Column("median s", Kind.NUMBER),
         Column("right on gold", Kind.SHARE),
         Column("gold", Kind.COUNT),
-        Column("true found", Kind.SHARE),
-        Column("false found", Kind.SHARE),
-        Column("competence", Kind.SHARE),
+        *of_kind(Kind.SHARE, "true found", "false found", "competence"),
     )
     has_models = any(annotator.get("dawid_skene") for annotator in document["annotators"])
     return Table("annotators", "Annotators", columns, tuple(rows), (NOTE_ON_MODELS,) if has_models else ())

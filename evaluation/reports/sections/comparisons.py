@@ -44,7 +44,7 @@ from kgharvest.statistics.sides import (
     relations_of_sides,
 )
 from kgharvest.statistics.statement_test import StatementDifference
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
     "Comparisons: difference of macro averages over the relations that both sides share. From six relations on, for "
@@ -148,7 +148,7 @@ def _entries(
     adjusted = holm_by_family([paired.p for _, paired, _ in compared], families)
     return [
         _entry(pair, paired, p_holm, n_shared.get(frozenset((pair.a, pair.b)), 0))
-        | _for_these(statements)
+        | ({} if statements is None else dict(zip(("these_low", "these_high"), statements.interval, strict=True)))
         | planned_mark(family)
         for (pair, paired, statements), p_holm, family in zip(compared, adjusted, families, strict=True)
     ]
@@ -177,10 +177,6 @@ def p_of_pair(differences: Floats, statements: StatementDifference | None, seed:
     if statements is None or len(differences) >= FEWEST_RELATIONS_TO_TELL:
         return sign_flip_p(differences, np.random.default_rng(seed))
     return statements.p
-
-
-def _for_these(statements: StatementDifference | None) -> dict[str, float]:
-    return {} if statements is None else dict(zip(("these_low", "these_high"), statements.interval, strict=True))
 
 
 # The same under one of several rules, by its number.
@@ -367,16 +363,11 @@ def comparison_table(document: Document) -> Table:
         for equivalence in [comparison.get("equivalence") or {}]
     ]  # fmt: skip
     columns = (
-        Column("in both"),
-        Column("first"),
-        Column("second"),
+        *map(Column, ("in both", "first", "second")),
         Column("relations", Kind.COUNT),
         Column("tested over"),
-        Column("difference", Kind.POINTS),
-        Column("low", Kind.POINTS),
-        Column("high", Kind.POINTS),
-        Column("p", Kind.P),
-        Column("p (Holm)", Kind.P),
+        *of_kind(Kind.POINTS, "difference", "low", "high"),
+        *of_kind(Kind.P, "p", "p (Holm)"),
         Column(f"p (at most {margin:g} points apart)", Kind.P),
         Column("at most apart", Kind.POINTS),
         *([Column("family")] if has_plan else ()),

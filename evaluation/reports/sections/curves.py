@@ -19,7 +19,7 @@ from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.cut_rates import RankedStrata, largest_part, score_cuts
 from kgharvest.statistics.rates import accuracy_by_score
 from kgharvest.statistics.sides import Side
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
     "Accuracy against size, and of cuts: as of a cell, over what the cut takes of each stratum; none where it takes a "
@@ -222,8 +222,7 @@ def size_curve_table(document: Document) -> Table:
     columns = (
         *map(Column, ("relation", "LM", "setting")),
         Column("share", Kind.SHARE),
-        Column("tuples", Kind.COUNT),
-        Column("judged", Kind.COUNT),
+        *of_kind(Kind.COUNT, "tuples", "judged"),
         Column("accuracy", Kind.SHARE),
         *INTERVAL,
     )
@@ -244,8 +243,7 @@ def calibration_table(document: Document) -> Table:
     ]  # fmt: skip
     columns = (
         *map(Column, ("relation", "LM", "setting")),
-        Column("score from", Kind.NUMBER),
-        Column("to", Kind.NUMBER),
+        *of_kind(Kind.NUMBER, "score from", "to"),
         Column("judged", Kind.COUNT),
         Column("accuracy", Kind.SHARE),
         *INTERVAL,
@@ -272,14 +270,9 @@ def size_table(document: Document) -> Table:
         for cut in document.get("cuts", [])
     ]  # fmt: skip
     columns = (
-        Column("LM"),
-        Column("setting"),
-        Column("cut"),
-        Column("tuples", Kind.COUNT),
-        Column("relations", Kind.COUNT),
-        Column("accuracy", Kind.SHARE),
-        Column("low", Kind.SHARE),
-        Column("high", Kind.SHARE),
+        *map(Column, ("LM", "setting", "cut")),
+        *of_kind(Kind.COUNT, "tuples", "relations"),
+        *of_kind(Kind.SHARE, "accuracy", "low", "high"),
         Column("judged", Kind.COUNT),
         Column("novelty", Kind.SHARE),
     )

@@ -26,7 +26,7 @@ from kgharvest.statistics.ranks import (
 )
 from kgharvest.statistics.sides import FEWEST_RELATIONS, CellKey, Side, relations_of_sides
 from kgharvest.statistics.statement_test import StatementDifference
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
     "Ranks: of LMs and settings by accuracy averaged over relations, as intervals that hold the true ranks of all of "
@@ -149,10 +149,8 @@ def rank_table(document: Document) -> Table:
         for side in sorted(ranks["sides"], key=lambda side: (side["low"], side["high"]))
     ]
     columns = (
-        Column("LM"),
-        Column("setting"),
-        Column("first rank", Kind.COUNT),
-        Column("last rank", Kind.COUNT),
+        *map(Column, ("LM", "setting")),
+        *of_kind(Kind.COUNT, "first rank", "last rank"),
         Column("tied with"),
     )
     return Table("ranks", "Ranks by accuracy, 95 %", columns, tuple(rows), tuple(_notes(document)) if rows else ())

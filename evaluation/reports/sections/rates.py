@@ -15,7 +15,7 @@ from kgharvest.pages.number_format import DASH, counted, share, share_with_inter
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, VERDICTS, Codes
 from kgharvest.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION, VerdictSample
 from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, macro_average, macro_interval, unknown_rate
-from kgharvest.tables.table import Column, Kind, Rates, Row, Table
+from kgharvest.tables.table import Column, Kind, Rates, Row, Table, of_kind
 
 METHOD = (
     "Accuracy and rejection: of the tuples that a cell's statements were drawn from, estimated from those with a "
@@ -270,12 +270,8 @@ def agreement_in_words(alpha: Mapping[str, Any]) -> str:
 # -- Tables 3 and 4: settings of an LM, LMs in a setting ---------------------------------------------------------------
 
 MACRO_COLUMNS = (
-    Column("Acc", Kind.SHARE),
-    Column("low", Kind.SHARE),
-    Column("high", Kind.SHARE),
-    Column("Rej", Kind.SHARE),
-    Column("relations", Kind.COUNT),
-    Column("statements", Kind.COUNT),
+    *of_kind(Kind.SHARE, "Acc", "low", "high", "Rej"),
+    *of_kind(Kind.COUNT, "relations", "statements"),
 )
 MACRO_NOTE = "Acc, Rej: means over relations."
 INTERVAL_NOTE = "low, high: 95 % interval of Acc for relations like these."

@@ -20,7 +20,7 @@ from kgharvest.statistics.sample_size import (
     statements_to_shrink,
 )
 from kgharvest.statistics.sides import Side
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
     "Planner: statements for half an interval from the finite population of each stratum (four times as many where "
@@ -125,10 +125,8 @@ def plan_table(document: Document) -> Table:
     ]
     columns = (
         Column("LM and setting"),
-        Column("± now", Kind.SHARE),
-        Column("± wanted", Kind.SHARE),
-        Column("statements", Kind.COUNT),
-        Column("judgments", Kind.COUNT),
+        *of_kind(Kind.SHARE, "± now", "± wanted"),
+        *of_kind(Kind.COUNT, "statements", "judgments"),
         Column("why not"),
     )
     sentences = [plan["sentence"] for part in ("totals", "comparisons") for plan in plans.get(part, [])]

@@ -38,10 +38,6 @@ ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without what looks alike
 TOO_MANY_CODES = "Too many codes were tried for this account; wait a quarter of an hour, then try again."
 
 
-class WrongCode(DomainError):
-    """A code that the app does not show now, or that was used before."""
-
-
 def is_required(user: AbstractBaseUser) -> bool:
     """Return whether the installation wants `user` to have a second factor (settings.SECOND_FACTOR_FOR)."""
     if settings.SECOND_FACTOR_FOR == "owners" and user.memberships.filter(role=Role.OWNER).exists():
@@ -75,10 +71,10 @@ def set_up(user: AbstractBaseUser, secret: str, code: str, now: datetime) -> lis
     _count_attempt(user, now)
     step = _step_of(secret, code, now)
     if step is None:
-        raise WrongCode("The app does not show this code; check that the clock of its device is right.")
+        raise DomainError("WrongCode", "The app does not show this code; check that the clock of its device is right.")
     with transaction.atomic():
         factor, _ = SecondFactor.objects.update_or_create(
-            user=user, defaults={"secret": _encrypted(secret), "last_step": step}
+            user=user, defaults={"secret": _cipher().encrypt(secret.encode()).decode(), "last_step": step}
         )
         codes = _new_recovery_codes(factor)
         record("second_factor.set_up", factor, user)
@@ -118,7 +114,9 @@ def check_code(user: AbstractBaseUser, code: str, now: datetime) -> None:
     code = "".join(code.split()).lower()
     is_right = _use_code_of_app(user, code, now) if len(code) == N_DIGITS else _use_recovery_code(user, code, now)
     if not is_right:
-        raise WrongCode("This code is wrong or was used before; wait for the next one that the app shows.")
+        raise DomainError(
+            "WrongCode", "This code is wrong or was used before; wait for the next one that the app shows."
+        )
     forget_attempts("second_factors", str(user.pk))
 
 
@@ -163,10 +161,6 @@ def _digest(code: str) -> str:
 def _cipher() -> Fernet:
     key = salted_hmac("kgharvest.accounts.sign_in.second_factor", "secrets of apps", algorithm="sha256").digest()
     return Fernet(base64.urlsafe_b64encode(key))
-
-
-def _encrypted(secret: str) -> str:
-    return _cipher().encrypt(secret.encode()).decode()
 
 
 def _decrypted(factor: SecondFactor) -> str | None:

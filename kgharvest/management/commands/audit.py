@@ -22,10 +22,6 @@ FIELDS = ("number", "at", "project_id", "actor", "action", "subject_type", "subj
 MOST_SHOWN = 1000  # of what is wrong
 
 
-class TrailBroken(DomainError):
-    """What was recorded is not what is there now."""
-
-
 class Command(DomainCommand):
     help = "The audit trail: verify it and all that it speaks for, print its head, write it to a file."
 
@@ -54,7 +50,9 @@ class Command(DomainCommand):
                 self.stdout.write(sentence)
         if n_wrong:
             more = f", of which the first {MOST_SHOWN} are shown" if n_wrong > MOST_SHOWN else ""
-            raise TrailBroken(f"The audit trail does not hold: {n_wrong} things are wrong{more}; see docs/audit.md.")
+            raise DomainError(
+                "TrailBroken", f"The audit trail does not hold: {n_wrong} things are wrong{more}; see docs/audit.md."
+            )
         verified = verification.verified
         rows = ", ".join(f"{n:,} of {name}" for name, n in sorted(verified.n_rows.items())) or "none"
         self.stdout.write(f"{verified.head.number:,} entries verified. Rows: {rows}.")

@@ -27,7 +27,6 @@ from annotation.rounds.services import (
     reopen_round,
 )
 from kgharvest.access import NotAllowed
-from kgharvest.accounts.projects import ProjectNotNamed
 from kgharvest.models import ProjectMember, Role
 from kgharvest.names import UnresolvedName
 from tests.annotation.rounds.test_builder import HUNDRED, spec
@@ -41,6 +40,7 @@ from tests.factories import (
     make_researcher,
     make_round,
 )
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -60,7 +60,7 @@ def test_the_description_names_the_project():
     ProjectMember.objects.create(project=animals, user=ada, role=Role.RESEARCHER)
     document = spec(make_harvest(HUNDRED))
 
-    with pytest.raises(ProjectNotNamed, match="name one of animals, default"):
+    with refused("ProjectNotNamed", match="name one of animals, default"):
         create_draft(document, ada)
     draft = create_draft(document | {"project": "animals"}, ada)
 

@@ -4,7 +4,7 @@ import pytest
 from scipy.stats import binomtest
 
 from annotation.rounds.services import open_round
-from evaluation.comparisons.shared_verdicts import SharedVerdicts, shared_verdicts
+from evaluation.comparisons.report_comparison import SharedVerdicts, shared_verdicts
 from evaluation.reports.services import create_report
 from tests.factories import judge_all, make_harvest, make_round
 

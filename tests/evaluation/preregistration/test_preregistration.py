@@ -8,9 +8,8 @@ from django.utils import timezone
 
 from annotation.rounds.services import close_round, delete_draft, edit_draft, open_draft
 from evaluation.models import Preregistration
-from evaluation.preregistration.models import Frozen
-from evaluation.preregistration.plan import BadPlan, PlanSerializer
-from evaluation.preregistration.services import TooLate, freeze_preregistration, role_in_words
+from evaluation.preregistration.plan import PlanSerializer
+from evaluation.preregistration.services import freeze_preregistration, role_in_words
 from kgharvest.accounts.projects import default_project
 from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.tables import canonical_json
@@ -18,6 +17,7 @@ from kgharvest.audit.verification import Verification
 from kgharvest.models import Role
 from tests.evaluation.preregistration.planning import PLAN, SIDES, freeze, make_draft, planned
 from tests.factories import judge, make_annotators, make_member, next_batch
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -92,7 +92,7 @@ def test_the_comparison_of_a_hypothesis_is_planned_once():
     ],
 )
 def test_what_reports_do_not_compare_is_not_planned(second, reason):
-    with pytest.raises(BadPlan, match=reason):
+    with refused("BadPlan", match=reason):
         freeze(make_draft(), planned(comparisons=[{**SIDES, "second": second}]))
     assert not Preregistration.objects.exists()
 
@@ -126,7 +126,7 @@ def test_it_is_too_late_from_the_first_judgment_on():
 
     judge(annotator, tasks[0])
 
-    with pytest.raises(TooLate, match="before its first judgment"):
+    with refused("TooLate", match="before its first judgment"):
         freeze(round)
     assert Preregistration.objects.count() == 1
 
@@ -135,7 +135,7 @@ def test_a_closed_round_is_not_preregistered():
     round = open_draft(make_draft())
     close_round(round)
 
-    with pytest.raises(TooLate, match="closed"):
+    with refused("TooLate", match="closed"):
         freeze(round)
 
 
@@ -160,7 +160,7 @@ def test_nothing_alters_or_deletes_it():
         Preregistration.objects.all().delete,
         lambda: Preregistration.objects.update(sha256="0"),
     ):
-        with pytest.raises(Frozen):
+        with refused("Frozen"):
             act()
     assert Preregistration.objects.get().sha256 == frozen.sha256
 

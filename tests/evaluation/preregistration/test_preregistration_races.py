@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from annotation.rounds.services import open_draft
 from evaluation.models import Preregistration
-from evaluation.preregistration.services import TooLate
+from kgharvest.errors import DomainError
 from tests.evaluation.preregistration.planning import freeze, make_draft
 from tests.factories import judge, make_annotators, next_batch
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
@@ -16,7 +16,9 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 def frozen_or_refused(round):
     try:
         return freeze(round).version
-    except TooLate:
+    except DomainError as refusal:
+        if refusal.code != "TooLate":
+            raise
         return None
 
 

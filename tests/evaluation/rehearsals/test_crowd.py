@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from evaluation.evidence.arrays import Evidence
-from evaluation.rehearsals.crowd import Assumptions, draw_truth, judged
-from evaluation.rehearsals.rehearsal import rehearse
+from evaluation.rehearsals.rehearsal import Assumptions, draw_truth, judged, rehearse
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE, UNJUDGEABLE
 from kgharvest.statistics.sides import CellKey
 from tests.evaluation.evidence_factory import make_evidence

@@ -17,8 +17,7 @@ from evaluation.evidence.judged_population import JudgedStrata, gather_judged_tu
 from evaluation.evidence.queries import gather_evidence
 from evaluation.models import Report
 from evaluation.reports.sections import curves
-from evaluation.reports.sections.judges.assisted_comparisons import assisted_comparison_entries
-from evaluation.reports.sections.judges.assisted_rates import with_assisted_rates
+from evaluation.reports.sections.judges.assisted_rates import assisted_comparison_entries, with_assisted_rates
 from evaluation.reports.services import compute_report
 from kgharvest.errors import DomainError
 from kgharvest.models import KnowledgeTuple

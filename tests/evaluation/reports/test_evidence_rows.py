@@ -17,7 +17,7 @@ from annotation.quality.exclusion import exclude_annotator
 from annotation.rounds.services import open_round
 from evaluation.rendering.evidence_page import write_evidence_page
 from evaluation.reports import evidence_rows
-from evaluation.reports.evidence_rows import RowsChanged, TooManyRows, gather_rows
+from evaluation.reports.evidence_rows import gather_rows
 from evaluation.reports.services import create_report
 from kgharvest.knowledge.curation import hide
 from kgharvest.management.command import CommandError
@@ -25,6 +25,7 @@ from kgharvest.pages.number_format import interval
 from tests import factories
 from tests.api import client_of, error_of
 from tests.evaluation.reports.studies import WORDS, make_study
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -198,7 +199,7 @@ def test_a_round_that_was_judged_on_has_no_page_of_the_old_report(researcher):
 
     factories.judge_all(round, ["true"] * 4, ["false"] * 4)
 
-    with pytest.raises(RowsChanged, match=r"^pilot has changed since this report was made: .* Make a new report"):
+    with refused("RowsChanged", match=r"^pilot has changed since this report was made: .* Make a new report"):
         gather_rows(report)
 
 
@@ -208,21 +209,21 @@ def test_labels_that_are_others_by_now_are_noticed_though_no_count_of_verdicts_c
 
     Judgment.objects.filter(pk=second.pk).update(label="unjudgeable")
 
-    with pytest.raises(RowsChanged, match="says otherwise"):
+    with refused("RowsChanged", match="says otherwise"):
         gather_rows(report)
 
 
 def test_an_exclusion_is_noticed(report, researcher):
     exclude_annotator(report.round.annotators.order_by("pk").first(), "guesses", by=researcher)
 
-    with pytest.raises(RowsChanged, match="has changed since this report was made"):
+    with refused("RowsChanged", match="has changed since this report was made"):
         gather_rows(report)
 
 
 def test_more_rows_than_a_page_holds_are_refused(report, monkeypatch):
     monkeypatch.setattr(evidence_rows, "MOST_ROWS", 40)
 
-    with pytest.raises(TooManyRows, match=r"^This report rests on 45 rows; a page holds 40\. Export the judgments"):
+    with refused("TooManyRows", match=r"^This report rests on 45 rows; a page holds 40\. Export the judgments"):
         gather_rows(report)
 
 
@@ -243,7 +244,7 @@ def test_what_the_judge_says_stands_beside_the_statement(researcher):
     assert sorted(map(str, by_statement.values())) == ["", "None", "false"]
     assert by_statement[first.statement] == "false"
     factories.make_judge_answer(run, round.tasks.last().knowledge_tuple, "true")
-    with pytest.raises(RowsChanged, match="judge run lm-judge has answered about 3 tuples by now"):
+    with refused("RowsChanged", match="judge run lm-judge has answered about 3 tuples by now"):
         gather_rows(report)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.reports.finding import finding
+from evaluation.reports.document import finding
 
 
 def total(setting: str, accuracy: float | None, **fields) -> dict:

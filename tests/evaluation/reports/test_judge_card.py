@@ -13,8 +13,14 @@ from evaluation.evidence.judge_answers import gather_judge_answers, statement_we
 from evaluation.evidence.queries import gather_evidence
 from evaluation.panels import judge_card
 from evaluation.reports.document import report_tables
-from evaluation.reports.sections.judges.card import ASKED_ONCE, NO_PROBABILITY, NO_VERDICTS, card_entry, score_table
-from evaluation.reports.sections.judges.changes import effect_table
+from evaluation.reports.sections.judges.card import (
+    ASKED_ONCE,
+    NO_PROBABILITY,
+    NO_VERDICTS,
+    card_entry,
+    effect_table,
+    score_table,
+)
 from evaluation.reports.services import compute_report, create_report
 from kgharvest.statistics.sequential import SeenStrata, anytime_interval
 from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run, make_round

@@ -7,7 +7,7 @@ import pytest
 
 from evaluation.evidence.arrays import Draws, Judgments, changed_patterns, patterns_of
 from evaluation.evidence.cells import accuracies_of, drawn_verdicts
-from evaluation.reports.sections.leave_one_out import without_each_annotator
+from evaluation.reports.sections.sensitivity import without_each_annotator
 from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.incomplete_statements import CompletedVerdicts
 from kgharvest.statistics.sides import CellKey

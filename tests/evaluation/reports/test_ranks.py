@@ -9,8 +9,7 @@ import pytest
 
 from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.reports.document import build_document, tables_to_read
-from evaluation.reports.finding import finding
+from evaluation.reports.document import build_document, finding, tables_to_read
 from evaluation.reports.sections.comparisons import comparison_entries
 from evaluation.reports.sections.ranks import rank_entry, rank_table, relation_rank_table
 from evaluation.reports.sections.rates import cell_entries

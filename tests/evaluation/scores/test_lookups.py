@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from evaluation.models import ScoreEvaluation
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.lookups import frequency_scorer, judge_scores, lookup_scorer, scores_of_content
-from evaluation.scores.score_jobs import NoScorer, NothingHarvested, ScoreRequest, evaluate_now, scores_document
+from evaluation.scores.score_jobs import ScoreRequest, evaluate_now, scores_document
 from evaluation.scores.scorers import document_of, score_samples
 from evaluation.scores.tables import scorer_table
 from evaluation.scores.views import sample_lines
@@ -26,6 +26,7 @@ from kgharvest.jobs import ledger
 from kgharvest.models import Relation
 from tests import factories
 from tests.postgres import as_jsonb
+from tests.refusals import refused
 
 FACTS = [("Berlin", "Germany"), ("Paris", "France"), ("Rome", "Italy"), ("Oslo", "Norway")]
 CAPITAL = ScoredRelation("capital_of", (), (), (), FACTS, "geo/capital_of")
@@ -219,7 +220,7 @@ def test_scorers_and_their_first_score_are_the_same_in_every_database(request_of
 def test_a_system_that_scores_none_of_the_tuples_is_refused(request_of):
     table = scores_of_content(b'{"relation": "capital", "entities": ["x", "y"], "score": 1}', "comet.jsonl")
 
-    with pytest.raises(NoScorer, match="comet has no score for any of the 10 facts and false tuples"):
+    with refused("NoScorer", match="comet has no score for any of the 10 facts and false tuples"):
         evaluate_now(request_of(systems=table))
 
 
@@ -227,7 +228,7 @@ def test_a_judge_run_of_another_project_is_refused(request_of):
     other = factories.make_project()
     run = factories.make_judge_run(factories.make_round(project=other, by=factories.make_researcher(project=other)))
 
-    with pytest.raises(NothingHarvested, match="is of another project"):
+    with refused("NothingHarvested", match="is of another project"):
         evaluate_now(request_of(judge_runs=[run]), project=default_project())
 
 

@@ -10,14 +10,15 @@ from django.core.management import CommandError, call_command
 from evaluation.models import ScoreEvaluation
 from evaluation.scores.facts import ScoredRelation, built_in_facts, facts_of_content
 from evaluation.scores.negative_sampling import with_negatives
-from evaluation.scores.score_jobs import NothingHarvested, ScoreRequest, evaluate_now
-from evaluation.scores.scorers import BadFacts, document_of, score_samples
+from evaluation.scores.score_jobs import ScoreRequest, evaluate_now
+from evaluation.scores.scorers import document_of, score_samples
 from kgharvest.engine.types import HarvestParams
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.runner import HarvestRequest, create_harvest_job
 from kgharvest.jobs import ledger
 from tests.factories import make_relation
+from tests.refusals import refused
 
 CAPITALS = [("paris", "france"), ("rome", "italy"), ("oslo", "norway"), ("bern", "switzerland"), ("lima", "peru")]
 FOOD = [("cow", "grass"), ("cat", "mice"), ("owl", "Mice"), ("goat", "grass")]
@@ -115,7 +116,7 @@ def test_the_same_seed_gives_the_same_figures():
 
 
 def test_nothing_to_score_is_refused():
-    with pytest.raises(BadFacts, match="no fact beside the seed tuples"):
+    with refused("BadFacts", match="no fact beside the seed tuples"):
         score_samples([], {"all": knows_all}, seed=0)
 
 
@@ -222,7 +223,7 @@ def test_the_prompts_of_a_harvest_score_as_in_the_harvest(capital):
 
 
 def test_prompts_of_no_harvest_are_refused(capital):
-    with pytest.raises(NothingHarvested, match="No relation with facts has a finished harvest"):
+    with refused("NothingHarvested", match="No relation with facts has a finished harvest"):
         evaluate_now(requested(capital[1], harvested=["top1"]))
 
 

@@ -8,9 +8,10 @@ from django.utils import timezone
 
 from evaluation.models import ReportShare
 from evaluation.reports.services import create_report
-from evaluation.sharing.services import BadShare, open_share, revoke_share, share_report
+from evaluation.sharing.services import open_share, revoke_share, share_report
 from kgharvest.audit.models import AuditEntry
 from tests.factories import judge_all, make_researcher, make_round
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -106,7 +107,7 @@ def test_a_link_without_a_password_lets_in_at_once(report):
 
 @pytest.mark.parametrize(("days", "password"), [(0, ""), (367, ""), (7, "short")])
 def test_what_makes_no_link_is_refused(report, days, password):
-    with pytest.raises(BadShare):
+    with refused("BadShare"):
         share_report(report, "Reviewers", days, NOW, password=password)
 
 

@@ -19,8 +19,6 @@ from kgharvest.accounts import projects
 from kgharvest.accounts.projects import (
     InviteNotUsable,
     LastOwner,
-    NameTaken,
-    ProjectNotNamed,
     accept_invite,
     create_invite,
     create_project,
@@ -35,6 +33,7 @@ from kgharvest.audit.models import AuditEntry
 from kgharvest.errors import NotFound
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
 from tests.factories import default_project, make_member, make_project, make_researcher, make_user
+from tests.refusals import refused
 
 PASSWORD = "a-long-enough-one"
 
@@ -69,13 +68,13 @@ def test_a_project_is_named_where_there_are_several():
 
     assert project_for(ada).slug == "default"
     assert [project_for(None, name) for name in ("animals", "Animals")] == [animals, animals]
-    with pytest.raises(ProjectNotNamed, match="name one of animals, default"):
+    with refused("ProjectNotNamed", match="name one of animals, default"):
         project_for(None)
     with pytest.raises(NotFound, match="There is no project 'animals'; the projects are: default"):
         project_for(ada, "animals")
     with pytest.raises(NotAllowed):
         project_for(ada, animals)
-    with pytest.raises(ProjectNotNamed, match="You may work in no project yet"):
+    with refused("ProjectNotNamed", match="You may work in no project yet"):
         project_for(make_member(Role.VIEWER))
 
 
@@ -84,7 +83,7 @@ def test_names_that_read_alike_get_different_addresses(owner):
     slugs = [create_project(name, owner).slug for name in ("Lab A", "lab-a", "New", "犬")]
 
     assert slugs == ["lab-a", "lab-a-2", "new-2", "project"]
-    with pytest.raises(NameTaken):
+    with refused("NameTaken"):
         create_project("Lab A ", owner)
 
 

@@ -8,10 +8,11 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from kgharvest.accounts.tokens import BadToken, create_token, digest_of, find_token, revoke_token
+from kgharvest.accounts.tokens import create_token, digest_of, find_token, revoke_token
 from kgharvest.models import ApiToken, ProjectMember
 from tests import factories
 from tests.factories import make_user
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -166,7 +167,7 @@ def test_a_superusers_token_bound_to_a_project_is_no_superuser():
 
 
 def test_a_token_is_bound_only_to_a_project_of_its_user():
-    with pytest.raises(BadToken, match="is no member"):
+    with refused("BadToken", match="is no member"):
         make_token(project=factories.make_project())
 
 
@@ -213,7 +214,7 @@ def test_a_user_has_no_endless_number_of_tokens(monkeypatch):
     monkeypatch.setattr("kgharvest.accounts.tokens.MOST_TOKENS", 2)
     user = make_user()
     new = [make_token(user=user) for _ in range(2)]
-    with pytest.raises(BadToken, match="revoke some"):
+    with refused("BadToken", match="revoke some"):
         make_token(user=user)
 
     revoke_token(new[0].token, timezone.now())

@@ -13,8 +13,8 @@ from django.urls import reverse
 
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
-from kgharvest.chat_models.options import BadChatOption, ChatOptions, from_json, to_json
-from kgharvest.chat_models.services import API_KEY_VARIABLE, NoEndpoint
+from kgharvest.chat_models.options import ChatOptions, from_json, to_json
+from kgharvest.chat_models.services import API_KEY_VARIABLE
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine import chat_completions
 from kgharvest.engine.language_models.compact import load_compact
@@ -240,7 +240,7 @@ def test_the_installation_s_own_address_is_asked_where_none_is_named(settings):
 def test_without_any_address_nothing_is_made():
     request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", chat=ChatOptions())
 
-    with pytest.raises(NoEndpoint, match="KGHARVEST_CHAT_BASE_URL is not set; give the endpoint's address"):
+    with refused("NoEndpoint", match="KGHARVEST_CHAT_BASE_URL is not set; give the endpoint's address"):
         create_harvest_job(request)
 
 
@@ -258,7 +258,7 @@ def test_options_go_through_a_payload_unchanged():
     [({"patience": 0}, "patience is 0; it has to be from 1 to 20"), ({"temperature": 2.5}, "from 0 to 2")],
 )
 def test_an_option_out_of_range_is_refused(wrong, said):
-    with pytest.raises(BadChatOption, match=said):
+    with refused("BadChatOption", match=said):
         ChatOptions(**wrong)
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from kgharvest.harvests.tuple_export import Included, export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
-from kgharvest.knowledge.curation import BadCuration, correct, hide, restore
+from kgharvest.knowledge.curation import correct, hide, restore
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple
 from tests import factories
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -82,7 +83,7 @@ def test_a_correction_is_exported_with_the_original_and_imports_again(job, tmp_p
     ],
 )
 def test_a_decision_that_is_none_is_refused(job, decide, why):
-    with pytest.raises(BadCuration, match=why):
+    with refused("BadCuration", match=why):
         decide(claim("dam"))
 
     assert not Curation.objects.exists()

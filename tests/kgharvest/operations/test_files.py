@@ -12,12 +12,13 @@ import requests
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.base import ContentFile, File
 
-from kgharvest.bulk.file_writing import NotWritable
 from kgharvest.engine.types import Cancelled
 from kgharvest.environment import file_storage
+from kgharvest.errors import DomainError
 from kgharvest.operations import files, health
 from kgharvest.operations.files import AWAY, REFUSED, FilesUnavailable, keep, kept_files
 from tests.object_store import keep_files_in
+from tests.refusals import refused
 
 ODD_NAME = "packs/ä b+c&d=1 %41'#?é.zip"
 
@@ -95,7 +96,7 @@ def test_half_a_file_is_never_there(kept):
             return super().read(n)
 
     kept.save("packs/7.zip", ContentFile(b"whole"))
-    with pytest.raises((OSError, NotWritable)):
+    with pytest.raises((OSError, DomainError)):
         kept.save("packs/7.zip", File(Broken(bytes(9 << 20)), name="7.zip"))
 
     with kept.open("packs/7.zip") as file:
@@ -217,7 +218,7 @@ def test_a_folder_that_cannot_be_written_is_told(settings, monkeypatch, tmp_path
     keep_files_in("", settings, monkeypatch, tmp_path / "file" / "folder")
     (tmp_path / "file").write_text("no folder")
 
-    with pytest.raises(NotWritable, match="cannot be made"):
+    with refused("NotWritable", match="cannot be made"):
         kept_files().save("packs/7.zip", ContentFile(b"x"))
     assert not health.check_files().is_well
 

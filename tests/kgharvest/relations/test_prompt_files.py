@@ -10,12 +10,12 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from kgharvest.bulk.file_reading import NoSuchFile
 from kgharvest.harvests.runner import HarvestRequest, create_harvest_job
 from kgharvest.models import Prompt, Relation
 from kgharvest.relations.names import resolve_set
 from kgharvest.relations.prompt_files import AddedPrompts, import_prompts, prompt_files_at
 from tests.factories import make_language_model, make_relation, make_relation_set
+from tests.refusals import refused
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("installation_owner")]
 
@@ -215,5 +215,5 @@ def test_a_folder_that_holds_everything_is_not_searched(tmp_path, monkeypatch):
         (tmp_path / name).write_text("")
     monkeypatch.setattr("kgharvest.relations.prompt_files.MOST_ENTRIES", 2)
 
-    with pytest.raises(NoSuchFile, match="more than 2 files below it; name the folder of the prompts"):
+    with refused("NoSuchFile", match="more than 2 files below it; name the folder of the prompts"):
         prompt_files_at(tmp_path)

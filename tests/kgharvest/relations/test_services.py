@@ -11,8 +11,9 @@ from kgharvest.errors import ImportRefused
 from kgharvest.models import KnowledgeTuple, Relation, RelationSet, tuple_key
 from kgharvest.relations import services
 from kgharvest.relations.files import export_relations
-from kgharvest.relations.services import SetIsShipped, import_relations
+from kgharvest.relations.services import import_relations
 from tests import factories
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -267,7 +268,7 @@ def test_a_file_in_another_encoding_is_located(tmp_path):
 def test_a_shipped_set_is_not_overwritten(tmp_path):
     RelationSet.objects.create(name="mine", is_shipped=True)
 
-    with pytest.raises(SetIsShipped, match="comes with the project"):
+    with refused("SetIsShipped", match="comes with the project"):
         import_relations(own_file(tmp_path, PREVENT))
 
 

@@ -2,27 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from evaluation.evidence.arrays import Evidence
-from evaluation.evidence.judge_answers import JudgeAnswers, relation_of_statement, statement_weights
+from evaluation.evidence.judge_answers import JudgeAnswers, OtherRun, relation_of_statement, statement_weights
 from evaluation.rendering.documents import Document
-from evaluation.reports.sections.judges.changes import card_of, change_entries, effect_table, steadiness_table, titled
 from kgharvest.statistics.alternative_annotator import EPSILON, alternative_annotator_test
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, LABELS, TRUE, UNDECIDED, VERDICTS, Flags
 from kgharvest.statistics.judge_quality import (
     N_BINS,
     agreement_with_people,
     calibration,
+    change_between,
     effective_votes,
     flips,
     judge_errors,
 )
+from kgharvest.statistics.paired_tests import holm
 from kgharvest.statistics.rates import accuracy_by_score
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
+
+NOTE_ON_EFFECTS = (
+    "Runs that differ from this one in one thing only, on the tuples that both labelled; an answer without a label "
+    "counts as one of its own. Kappa: Cohen's, 1 where the thing changes nothing. More True: how many more tuples the "
+    "other run calls True; p (McNemar, exact) that it is as likely to call them True as not to, adjusted after Holm "
+    "for all of them. What of it is chance shows between repeats. Each tuple is asked about in a request of its own, "
+    "so that statements have no order."
+)
+NOTE_ON_REST = (
+    "Repeats: tuples whose repeats are not all alike, and how likely two repeats differ. Other runs: those that differ "
+    "in several things, and the tuples that they label otherwise."
+)
+
+
+def change_entries(others: Sequence[OtherRun]) -> list[dict[str, Any]]:
+    """Return `other_runs` of docs/report-json.md."""
+    changes = [(run, change) for run in others if (change := change_between(run.own, run.other)) is not None]
+    tested = [number for number, (run, change) in enumerate(changes) if len(run.differs) == 1 and change.p is not None]
+    adjusted = dict(zip(tested, holm([changes[number][1].p or 0.0 for number in tested]), strict=True))
+    return [
+        {
+            "run": run.name,
+            "model": run.model,
+            "differs": list(run.differs),
+            "n": change.n,
+            "n_differing": change.n_differing,
+            **dict(zip(("share", "low", "high"), change.share[:3], strict=True)),
+            "kappa": change.kappa._asdict(),
+            "n_to_true": change.n_to_true,
+            "n_from_true": change.n_from_true,
+            "more_true": change.more_true.value,
+            "more_true_low": change.more_true.low,
+            "more_true_high": change.more_true.high,
+            "p": change.p,
+            "p_holm": adjusted.get(number),
+        }
+        for number, (run, change) in enumerate(changes)
+    ]
+
+
+def card_of(document: Document) -> Mapping[str, Any]:
+    card: Mapping[str, Any] = document.get("judge_card") or {}
+    return card
+
+
+def judge_name(card: Mapping[str, Any]) -> str:
+    """Return a judge with its LM, as it is named wherever it shows."""
+    return f"{card['name']} ({card['model']})"
+
+
+def titled(card: Mapping[str, Any], title: str) -> str:
+    return f"{title}: judge {judge_name(card)}" if card else title
+
+
+def effect_table(document: Document) -> Table:
+    """What wording, order and the like change by themselves: runs that differ in one thing."""
+    card = card_of(document)
+    rows = [
+        Row((
+            run["differs"][0], f"{run['run']} ({run['model']})", run["n"], run["n_differing"],
+            *(run[key] for key in ("share", "low", "high")), *(run["kappa"][key] for key in ERROR_KEYS),
+            *(run[key] for key in ("more_true", "more_true_low", "more_true_high", "p_holm")),
+        ))
+        for run in card.get("other_runs", [])
+        if len(run["differs"]) == 1 and "kappa" in run
+    ]  # fmt: skip
+    columns = (
+        *map(Column, ("what differs", "other run")),
+        *of_kind(Kind.COUNT, "tuples", "other labels"),
+        *of_kind(Kind.SHARE, *ERROR_KEYS, group="share of other labels"),
+        *of_kind(Kind.COEFFICIENT, *ERROR_KEYS, group="kappa"),
+        *of_kind(Kind.POINTS, *ERROR_KEYS, group="more True"),
+        Column("p (Holm)", Kind.P),
+    )
+    return Table("judge-effects", titled(card, "Effect of wording and order"), columns, tuple(rows), (NOTE_ON_EFFECTS,))
+
+
+def steadiness_table(document: Document) -> Table:
+    """How labels hang on chance, and on several things at once."""
+    card = card_of(document)
+    rows = []
+    if card and (repeated := card["flips"]).get("n"):
+        changing = repeated["n_changing"]
+        rows.append(
+            Row(("its own repeats", "chance", repeated["n"], changing, repeated["flip_rate"], None, None, None))
+        )
+    rows += [
+        Row((
+            f"{run['run']} ({run['model']})", ", ".join(run["differs"]) or "nothing that is recorded", run["n"],
+            run["n_differing"], run["share"], run["low"], run["high"], run["more_true"],
+        ))
+        for run in card.get("other_runs", [])
+        if len(run["differs"]) != 1 or "kappa" not in run
+    ]  # fmt: skip
+    columns = (
+        *map(Column, ("compared with", "what differs")),
+        *of_kind(Kind.COUNT, "tuples", "other labels"),
+        *of_kind(Kind.SHARE, "share", "low", "high"),
+        Column("more True", Kind.POINTS),
+    )
+    return Table(
+        "judge-steadiness", titled(card, "What changes the judge's mind"), columns, tuple(rows), (NOTE_ON_REST,)
+    )
+
 
 METHOD = (
     "Judge card: sensitivity, specificity and Youden's J of an LM's labels against people's verdicts, statements "
@@ -196,8 +301,7 @@ def alternative_annotator_table(document: Document) -> Table:
         Column("if people are"),
         Column("ε", Kind.SHARE),
         Column("people", Kind.COUNT),
-        Column("ω, won against", Kind.SHARE),
-        Column("ρ, as good as", Kind.SHARE),
+        *of_kind(Kind.SHARE, "ω, won against", "ρ, as good as"),
         Column("passed"),
     )
     reasons = {test["reason"] for test in tests if test["reason"]}
@@ -220,8 +324,7 @@ def calibration_table(document: Document) -> Table:
     columns = (
         Column("probability of True"),
         Column("statements", Kind.COUNT),
-        Column("mean probability", Kind.SHARE),
-        Column("accepted", Kind.SHARE),
+        *of_kind(Kind.SHARE, "mean probability", "accepted"),
     )
     note = (
         f"Expected calibration error {result['error']:.3f} over {N_BINS} bins of equal width, Brier score "
@@ -240,10 +343,9 @@ def score_table(document: Document) -> Table:
         for part in (card.get("calibration") or {}).get("scores", [])
     ]
     columns = (
-        Column("from", Kind.NUMBER, "score, nats"),
-        Column("to", Kind.NUMBER, "score, nats"),
+        *of_kind(Kind.NUMBER, "from", "to", group="score, nats"),
         Column("statements", Kind.COUNT),
-        *(Column(title, Kind.SHARE, "accepted") for title in ERROR_KEYS),
+        *of_kind(Kind.SHARE, *ERROR_KEYS, group="accepted"),
     )
     note = (
         f"Its threshold is {card['threshold']:g} nats. Another one that these verdicts suggest needs verdicts of "
@@ -262,11 +364,9 @@ def panel_table(document: Document) -> Table:
         names = ", ".join(panel["runs"])
         rows = [Row((panel["panel"], names, panel["n"], panel["kish"], panel["eigenvalue"], panel["reason"]))]
     columns = (
-        Column("panel"),
-        Column("judges"),
+        *map(Column, ("panel", "judges")),
         Column("statements", Kind.COUNT),
-        Column("votes (Kish)", Kind.NUMBER),
-        Column("votes (eigenvalues)", Kind.NUMBER),
+        *of_kind(Kind.NUMBER, "votes (Kish)", "votes (eigenvalues)"),
         Column("why not"),
     )
     notes = (
@@ -277,6 +377,7 @@ def panel_table(document: Document) -> Table:
     return Table("judge-panel", titled(card, "Effective votes of the panel"), columns, tuple(rows), notes)
 
 
+STEADINESS_TABLES = (effect_table, steadiness_table)  # these need no verdicts by people
 TABLES = (
     judge_table, confusion_table, alternative_annotator_table, effect_table, steadiness_table, calibration_table,
     score_table, panel_table,

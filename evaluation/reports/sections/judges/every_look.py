@@ -17,7 +17,7 @@ from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags
 from kgharvest.statistics.judge_assisted import JudgedSample, post_strata
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 from kgharvest.statistics.sides import Side
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = sequential.METHOD
 
@@ -122,13 +122,10 @@ def every_look_table(document: Document) -> Table:
         if _is_known(total) and total["n_relations"] > 1
     ]
     columns = (
-        Column("relation"),
-        Column("LM"),
-        Column("setting"),
+        *map(Column, ("relation", "LM", "setting")),
         Column("verdicts", Kind.COUNT),
         Column("accuracy", Kind.SHARE),
-        Column("low", Kind.SHARE, "holds at every look"),
-        Column("high", Kind.SHARE, "holds at every look"),
+        *of_kind(Kind.SHARE, "low", "high", group="holds at every look"),
         Column("±", Kind.SHARE),
     )
     notes = (

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from kgharvest.bulk.file_reading import lines_of, opened
-from kgharvest.bulk.file_writing import NotWritable, write_atomically
+from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.contrib.probing.management.arguments import add_relation_arguments, chosen_relations
 from kgharvest.contrib.probing.probes.facts import documents_in, read_facts
 from kgharvest.engine.prompts.mining import (
@@ -58,7 +58,9 @@ class Command(DomainCommand):
         try:
             output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise NotWritable(f"{output} cannot be made ({error.strerror}); name a folder that can.") from None
+            raise DomainError(
+                "NotWritable", f"{output} cannot be made ({error.strerror}); name a folder that can."
+            ) from None
         known = facts_of(relations, facts)
         sentences = chain.from_iterable(map(sentences_in, corpus))
         for name, prompts in mine_prompts(sentences, known, how, most).items():

@@ -19,12 +19,12 @@ from annotation.models import Draw, Round
 from annotation.rounds.services import open_round
 from evaluation.reports.services import compute_report
 from kgharvest.accounts.projects import default_project
-from kgharvest.bulk.file_writing import NotWritable
 from kgharvest.contrib.knowledge_graphs.judged_kg.formats import FORMATS, Export
 from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, JudgedKG, Kept
 from kgharvest.models import HarvestJob, KnowledgeTuple
 from tests import factories
 from tests.kgharvest.contrib.knowledge_graphs.judged_kg.judged_rounds import make_judged_round
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 KGH = Namespace("urn:kgharvest:vocabulary:")
@@ -199,5 +199,5 @@ def test_the_command_says_what_it_wrote_and_spares_what_is_there(round, tmp_path
 
     (tmp_path / "full").mkdir()
     (tmp_path / "full/notes.txt").write_text("mine")
-    with pytest.raises(NotWritable, match="name a new folder"):
+    with refused("NotWritable", match="name a new folder"):
         Export(JudgedKG(round), "hf").write_to(tmp_path / "full")
