@@ -40,10 +40,6 @@ NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # of a round that an import may ma
 DUPLICATES = ("error", "first", "last")
 
 
-class NotForImports(DomainError):
-    """Importing into a round whose judgments come from people or a program."""
-
-
 class ImportSummary(NamedTuple):
     """n_duplicates: rows that the policy for duplicates left out or let take another's place."""
 
@@ -105,8 +101,9 @@ def _locked(round: Round, by) -> Round:
     check_may(by, Action.WORK, round.project)
     round = Round.objects.select_for_update(of=("self",)).select_related("project").get(pk=round.pk)
     if round.source != Round.Source.IMPORTED:
-        raise NotForImports(
-            f"The judgments of the round {round.name} are those of {round.source}; import into another one."
+        raise DomainError(
+            "NotForImports",
+            f"The judgments of the round {round.name} are those of {round.source}; import into another one.",
         )
     return round
 

@@ -26,10 +26,6 @@ GOLD_DECISIONS = AuditedTable(GoldDecision, "relation_id", "entities", "seed", "
 GOLD_WITHDRAWALS = AuditedTable(GoldDecision, "withdrawn_at", "reason", condition=~Q(withdrawn_at=None))
 
 
-class ReasonMissing(DomainError):
-    """Withdrawing a decision without saying why."""
-
-
 class GoldCandidate(NamedTuple):
     """A seed tuple with the entity of `slot` replaced by another one of that slot."""
 
@@ -153,7 +149,7 @@ def withdraw_gold(decision: GoldDecision, reason: str, by=None) -> None:
     """
     check_may_withdraw(decision, by)
     if not reason.strip():
-        raise ReasonMissing("Say why: the reason is kept with the decision.")
+        raise DomainError("ReasonMissing", "Say why: the reason is kept with the decision.")
     decisions = GoldDecision.objects.in_force().filter(pk=decision.pk)
     if decisions.update(withdrawn_at=timezone.now(), withdrawn_by=by, reason=reason.strip()[:LONGEST_REASON]):
         record("gold.withdrawn", decision, by, relation=decision.relation.name)

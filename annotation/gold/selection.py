@@ -18,10 +18,6 @@ from kgharvest.models import KnowledgeTuple, Relation, tuple_key
 ROUNDING = 1e-9
 
 
-class NotEnoughGold(DomainError):
-    """A round that wants more statements with known answers than there are."""
-
-
 class DrawnTuple(NamedTuple):
     """A harvested tuple of a sample; `pk` is its own, surface as the harvest wrote it."""
 
@@ -75,10 +71,11 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Dra
     n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)  # 0.1 of 10 is 1
     needed = ceil((round.training_size + (2 if round.gold_share else 0)) / 2)
     if n_pairs < needed:
-        raise NotEnoughGold(
+        raise DomainError(
+            "NotEnoughGold",
             f"Training and gold need {needed} true and {needed} false statements with known answers, besides one of "
             f"each as an example, but there are {n_pairs} of both; confirm false ones on the page of known answers, "
-            "or ask for less."
+            "or ask for less.",
         )
     in_pairs = list(chain.from_iterable(zip(true[:n_pairs], false[:n_pairs], strict=True)))
     training = in_pairs[: round.training_size]

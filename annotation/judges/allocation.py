@@ -27,10 +27,6 @@ ASSUMED_ACCURACY = {Label.TRUE.value: 0.9, Label.FALSE.value: 0.3, OTHER: 0.5}  
 LEAST_PER_STRATUM = 5  # statements of a judge's label, where there are as many: fewer do not show that it errs
 
 
-class JudgeNotReady(DomainError):
-    """A judge run that a round names and that does not exist, or has not finished."""
-
-
 class JudgeStrata(NamedTuple):
     """Labels of a judge by knowledge tuple, and how accurate each of JUDGE_STRATA seems to be."""
 
@@ -56,12 +52,15 @@ def judge_strata(round: Round) -> JudgeStrata | None:
         return None
     run = round.judge_runs.filter(name=round.judge).first() if round.pk else None
     if run is None:
-        raise JudgeNotReady(
+        raise DomainError(
+            "JudgeNotReady",
             f"judge: the round {round.name} has no judge run {round.judge!r}; keep it as a draft, start the run on its "
-            "page, and open the round once the run has finished."
+            "page, and open the round once the run has finished.",
         )
     if run.status != Job.Status.SUCCEEDED:
-        raise JudgeNotReady(f"judge: the judge run {run.name} is {run.status}; wait until it has succeeded.")
+        raise DomainError(
+            "JudgeNotReady", f"judge: the judge run {run.name} is {run.status}; wait until it has succeeded."
+        )
     check_one_judge(run)
     return JudgeStrata(judge_labels(run), accuracy_by_label(run))
 

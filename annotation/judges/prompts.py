@@ -32,22 +32,16 @@ WRITTEN = {Label.TRUE.value: "True", Label.FALSE.value: "False", Label.UNJUDGEAB
 RelationTexts = Mapping[str, str]  # by placeholder
 
 
-class BadPromptTemplate(DomainError):
-    """A template that does not ask about the statement, or names what there is not."""
-
-
-class TooFewExamples(DomainError):
-    """A relation with less gold than a prompt is to show."""
-
-
 def check_template(template: str) -> None:
     """Raise BadPromptTemplate unless `template` has {statement} and only PLACEHOLDERS."""
     named = PLACEHOLDER.findall(template)
     if unknown := [name for name in named if name not in PLACEHOLDERS]:
         listed = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-        raise BadPromptTemplate(f"The prompt names {{{unknown[0]}}}, which is none of {listed}.")
+        raise DomainError("BadPromptTemplate", f"The prompt names {{{unknown[0]}}}, which is none of {listed}.")
     if "statement" not in named:
-        raise BadPromptTemplate("The prompt lacks {statement}; write it where the statement is to stand.")
+        raise DomainError(
+            "BadPromptTemplate", "The prompt lacks {statement}; write it where the statement is to stand."
+        )
 
 
 def sha256_of(template: str) -> str:
@@ -109,10 +103,11 @@ def _examples(
     n_false = n_examples // 2
     n_true = n_examples - n_false
     if len(true) < n_true or len(false) < n_false:
-        raise TooFewExamples(
+        raise DomainError(
+            "TooFewExamples",
             f"{n_examples} examples of {relation.path} need {n_true} true and {n_false} false known answers that are "
             f"not judged, but there are {len(true)} and {len(false)}; confirm false ones on the page of known answers, "
-            "or ask for less."
+            "or ask for less.",
         )
     in_turns = [answer for pair in zip_longest(true[:n_true], false[:n_false]) for answer in pair if answer]
     return [

@@ -15,7 +15,7 @@ from django.utils import timezone
 from annotation.judges.labels import label_of
 from annotation.judges.models import JudgeAnswer, JudgeKind, JudgeRun
 from annotation.judges.prompts import fill, relation_texts, sha256_of
-from annotation.judges.specs import BadJudgeSpec, run_from_spec
+from annotation.judges.specs import run_from_spec
 from annotation.models import Round
 from annotation.rounds.builder import populations
 from annotation.rounds.instructions import freeze_statement
@@ -39,20 +39,8 @@ ANSWER_FIELDS = (
 )  # fmt: skip
 
 
-class NameOfRunTaken(DomainError):
-    """The round has a judge run of this name."""
-
-
-class NothingToJudge(DomainError):
-    """A round without harvests or statements."""
-
-
 class AnswersWouldBeLost(DomainError):
     """Deleting runs that hold answers which whoever deletes them did not count, or that go on answering."""
-
-
-class BudgetTooSmall(DomainError):
-    """Continuing with a budget that is not larger than what is used."""
 
 
 class JudgedTuple(NamedTuple):
@@ -105,8 +93,9 @@ def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
         if len(tuples) == run.limit:
             break
     if not tuples:
-        raise NothingToJudge(
-            f"The round {run.round.name} has neither statements nor harvests; there is nothing to judge."
+        raise DomainError(
+            "NothingToJudge",
+            f"The round {run.round.name} has neither statements nor harvests; there is nothing to judge.",
         )
     return list(tuples.values())
 
@@ -151,7 +140,9 @@ def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
     """
     run, path = run_from_spec(document)
     if run.judge_kind == JudgeKind.FILE or path:
-        raise BadJudgeSpec("Answers of a file are imported and not asked for; leave path out, or import the file.")
+        raise DomainError(
+            "BadJudgeSpec", "Answers of a file are imported and not asked for; leave path out, or import the file."
+        )
     prepare_run(run, round, by)
     with transaction.atomic():
         save_run(run)
@@ -226,8 +217,8 @@ def save_run(run: JudgeRun) -> None:
     except IntegrityError:
         if not run.round.judge_runs.filter(name=run.name).exists():
             raise
-        raise NameOfRunTaken(
-            f"The round {run.round.name} has a judge run {run.name!r} already; choose another name."
+        raise DomainError(
+            "NameOfRunTaken", f"The round {run.round.name} has a judge run {run.name!r} already; choose another name."
         ) from None
 
 
@@ -250,7 +241,7 @@ def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
         ):
             wanted = limits.get(name, getattr(run, name))
             if name in limits and wanted is not None and wanted <= spent:
-                raise BudgetTooSmall(sentence)
+                raise DomainError("BudgetTooSmall", sentence)
             setattr(run, name, wanted)
         run.save(update_fields=["budget", "max_tokens_total"])
         ledger.retry(run, by)

@@ -19,10 +19,6 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.errors import DomainError, ImportRefused
 
 
-class BadJudgeSpec(DomainError):
-    """A description of a judge with something missing, misspelt or out of range."""
-
-
 class Amount(OfType, serializers.DecimalField):
     json_types = (int, float)
     expected = "a number from {field.min_value} to {field.max_value} with at most {field.decimal_places} decimals"
@@ -58,7 +54,7 @@ def read_judge_spec(path: Path) -> Any:
         return read_json(read_text(path), path.name)
     except ImportRefused as refused:
         fault = refused.entries[0]
-        raise BadJudgeSpec(f"{path.name}, {fault.where}: the description {fault.reason}.") from refused
+        raise DomainError("BadJudgeSpec", f"{path.name}, {fault.where}: the description {fault.reason}.") from refused
 
 
 def run_from_spec(document: Any) -> tuple[JudgeRun, str]:
@@ -69,7 +65,7 @@ def run_from_spec(document: Any) -> tuple[JudgeRun, str]:
     serializer = JudgeSpecSerializer(data=document)
     if not serializer.is_valid():
         sentence = first_fault(serializer, document, serializer.errors, "")
-        raise BadJudgeSpec(sentence.replace("see open_round --help", "see judge_tuples --help"))
+        raise DomainError("BadJudgeSpec", sentence.replace("see open_round --help", "see judge_tuples --help"))
     values = dict(serializer.validated_data)
     path = values.pop("path")
     run = JudgeRun(kind=JudgeRun.KIND, **values)
@@ -81,12 +77,14 @@ def check_run(run: JudgeRun) -> None:
     """Fill in the usual prompt; raise BadJudgeSpec or BadPromptTemplate for options that do not go together."""
     for is_wrong, sentence in RULES:
         if is_wrong(run):
-            raise BadJudgeSpec(sentence.format(run=run))
+            raise DomainError("BadJudgeSpec", sentence.format(run=run))
     if run.judge_kind in (JudgeKind.CHAT, JudgeKind.CAUSAL):
         run.prompt = run.prompt or DEFAULT_PROMPT
         check_template(run.prompt)
         if run.n_examples and "{examples}" not in run.prompt:
-            raise BadJudgeSpec(f"n_examples is {run.n_examples}, but the prompt has no {{examples}}; write it there.")
+            raise DomainError(
+                "BadJudgeSpec", f"n_examples is {run.n_examples}, but the prompt has no {{examples}}; write it there."
+            )
     elif run.judge_kind == JudgeKind.SCORE and run.prompt:
         PromptTemplate.parse(run.prompt)
 

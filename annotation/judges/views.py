@@ -18,7 +18,6 @@ from annotation.judges.labels import label_counts, n_flipped
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.judges.prompts import DEFAULT_PROMPT
 from annotation.judges.runs import continue_run, estimated_usage, queue_run, usage_of
-from annotation.judges.specs import BadJudgeSpec
 from annotation.models import Round
 from annotation.rounds.forms import option_field
 from annotation.rounds.views import visible_round
@@ -132,7 +131,7 @@ def start_run(round: Round, form: JudgeForm, by) -> JudgeRun:
     if document["kind"] != JudgeKind.FILE:
         return queue_run(round, document, by)
     if not file:
-        raise BadJudgeSpec("There is no file; choose the one with the judge's answers.")
+        raise DomainError("BadJudgeSpec", "There is no file; choose the one with the judge's answers.")
     return import_answers(round, document, file.read(), file.name, by)
 
 

@@ -44,18 +44,6 @@ WRITTEN = [name.removeprefix("task__") for name in TASK_COLUMNS if name != "task
 LONGEST_TIME_S = 600.0  # of active work on one statement; what is longer was somebody away
 
 
-class NotAssigned(DomainError):
-    """Judging a statement that this annotator was never given."""
-
-
-class BadAnswer(DomainError):
-    """A label, time or comment that cannot be."""
-
-
-class UuidReused(DomainError):
-    """The UUID of another answer."""
-
-
 @dataclass(frozen=True)
 class Answer:
     """What an annotator says about a task. client_uuid: made with the answer; sending it again changes nothing."""
@@ -101,10 +89,10 @@ def submit_and_fill_batch(
 def _transaction_for(answer: Answer) -> Iterator[None]:
     """Check an answer by itself and take it in one transaction."""
     if answer.label not in Label.values:
-        raise BadAnswer(f"{answer.label!r:.40} is no label; use one of {', '.join(Label.values)}.")
+        raise DomainError("BadAnswer", f"{answer.label!r:.40} is no label; use one of {', '.join(Label.values)}.")
     _check_comment(answer.comment)
     if answer.seconds is not None and not 0 <= answer.seconds < inf:
-        raise BadAnswer(f"{answer.seconds} seconds for one statement cannot be; leave the time out.")
+        raise DomainError("BadAnswer", f"{answer.seconds} seconds for one statement cannot be; leave the time out.")
     try:
         with transaction.atomic():
             yield
@@ -116,11 +104,13 @@ def _transaction_for(answer: Answer) -> Iterator[None]:
 
 def _check_comment(comment: str) -> None:
     if len(comment) > LONGEST_COMMENT:
-        raise BadAnswer(f"The comment has {len(comment)} characters; shorten it to {LONGEST_COMMENT}.")
+        raise DomainError("BadAnswer", f"The comment has {len(comment)} characters; shorten it to {LONGEST_COMMENT}.")
 
 
-def _uuid_reused(answer: Answer) -> UuidReused:
-    return UuidReused(f"The UUID {answer.client_uuid} belongs to another answer; make a new one for each.")
+def _uuid_reused(answer: Answer) -> DomainError:
+    return DomainError(
+        "UuidReused", f"The UUID {answer.client_uuid} belongs to another answer; make a new one for each."
+    )
 
 
 def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
@@ -268,7 +258,9 @@ def n_skipped(annotator: Annotator) -> int:
 def report_statement(annotator: Annotator, task_id: int, reason: str, comment: str, now: datetime) -> None:
     """Note that a statement is broken; a second report replaces the first. Raises BadAnswer, NotAssigned."""
     if reason not in StatementReport.Reason.values:
-        raise BadAnswer(f"{reason!r:.40} is no reason; use one of {', '.join(StatementReport.Reason.values)}.")
+        raise DomainError(
+            "BadAnswer", f"{reason!r:.40} is no reason; use one of {', '.join(StatementReport.Reason.values)}."
+        )
     _check_comment(comment)
     _check_assigned(annotator, task_id)
     StatementReport.objects.update_or_create(
@@ -283,8 +275,8 @@ def _check_assigned(annotator: Annotator, task_id: int) -> None:
         raise _not_assigned()
 
 
-def _not_assigned() -> NotAssigned:
-    return NotAssigned("This statement was not given to you; reload the page for your statements.")
+def _not_assigned() -> DomainError:
+    return DomainError("NotAssigned", "This statement was not given to you; reload the page for your statements.")
 
 
 def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:

@@ -20,17 +20,15 @@ UNJUDGEABLE_SHARE = 0.03
 Truth = Callable[[KnowledgeTuple], float]  # the probability in [0, 1] that somebody calls the tuple True
 
 
-class NotSimulated(DomainError):
-    """Filling a round that was opened for people."""
-
-
 def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_annotators: int = 3) -> None:
     """Let `n_annotators` made-up annotators, at least k, complete the round through the same services as people.
 
     Raises NotSimulated unless the round was opened with source "simulated": its pages and reports say so everywhere.
     """
     if not round.is_simulated:
-        raise NotSimulated(f'The round {round.name} is for people; open one with "source": "simulated" instead.')
+        raise DomainError(
+            "NotSimulated", f'The round {round.name} is for people; open one with "source": "simulated" instead.'
+        )
     tasks = round.tasks.select_related("knowledge_tuple__relation")
     chances = {task.pk: truth(task.knowledge_tuple) for task in tasks}
     with transaction.atomic():

@@ -8,12 +8,12 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from annotation.judging.judgments import UuidReused
 from annotation.judging.verdicts import Verdict
 from annotation.models import Adjudication, JudgmentTask, Label, Round
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
 from kgharvest.audit.trail import record
+from kgharvest.errors import DomainError
 
 LONGEST_REMARK = 2000  # characters
 
@@ -47,7 +47,9 @@ def adjudicate(
         check_may(by, Action.ADJUDICATE, task.round.project)
         stored = Adjudication.objects.filter(pk=client_uuid).first()
         if stored is not None and stored.task_id != task.pk:
-            raise UuidReused(f"The UUID {client_uuid} belongs to another adjudication; make a new one for each.")
+            raise DomainError(
+                "UuidReused", f"The UUID {client_uuid} belongs to another adjudication; make a new one for each."
+            )
         if stored is not None:
             return stored
         # The foreign key is checked at commit, when the new adjudication is there.

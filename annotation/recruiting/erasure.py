@@ -37,14 +37,6 @@ from kgharvest.models import Project, ProjectMember, Role
 SUBMISSIONS_AT_ONCE = 100
 
 
-class SoleOwner(DomainError):
-    """Erasing the account of a project's only owner."""
-
-
-class NotYoursToErase(DomainError):
-    """Erasing an account that others have to do with, or one's own."""
-
-
 def check_may_erase(user, by) -> None:
     """Raise NotYoursToErase unless `by` owns all projects that the account works or judges in.
 
@@ -56,8 +48,9 @@ def check_may_erase(user, by) -> None:
     owned = Project.objects.with_role(by, [Role.OWNER]).order_by().values("pk")
     of_others = Project.objects.filter(pk__in=theirs).exclude(pk__in=owned)
     if by == user or user.is_staff or user.is_superuser or of_others.exists():
-        raise NotYoursToErase(
-            f"{user} works or judges in projects that you do not own, or is you; ask who runs this installation."
+        raise DomainError(
+            "NotYoursToErase",
+            f"{user} works or judges in projects that you do not own, or is you; ask who runs this installation.",
         )
 
 
@@ -109,7 +102,9 @@ def erase_account(user, by=None) -> int:
     owned = ProjectMember.objects.filter(role=Role.OWNER)
     for project, name in owned.filter(user=user).values_list("project", "project__name"):
         if not owned.filter(project=project).exclude(user=user).exists():
-            raise SoleOwner(f"{user} is the only owner of the project {name!r}; make somebody else an owner first.")
+            raise DomainError(
+                "SoleOwner", f"{user} is the only owner of the project {name!r}; make somebody else an owner first."
+            )
     for annotator in user.annotators.order_by("pk"):
         _lock_submissions(annotator)
     annotators = [Annotator.objects.lock(pk) for pk in user.annotators.order_by("pk").values_list("pk", flat=True)]

@@ -33,30 +33,6 @@ RETURN_BYTES = 10  # of the signature: 80 bits, written as four groups of four l
 RETURN_CODE = re.compile(r"([0-9]{1,18})-([A-Z2-7]{16})")
 
 
-class NotForPeople(DomainError):
-    """Joining a round whose judgments come from elsewhere."""
-
-
-class NoGuests(DomainError):
-    """Joining without an account or invite where an account is needed."""
-
-
-class ConsentMissing(DomainError):
-    """Joining without agreeing to what the round asks for."""
-
-
-class NameMissing(DomainError):
-    """A guest without a name or code."""
-
-
-class BadName(DomainError):
-    """A guest under a name that only looks like others."""
-
-
-class NameTaken(DomainError):
-    """A guest under somebody else's name."""
-
-
 class BadReturnCode(DomainError):
     """A code that leads back to nobody."""
 
@@ -87,7 +63,7 @@ def join_round(
     if user is None and not is_recruited:
         _check_guest(round, name)
     if round.consent and not agrees:
-        raise ConsentMissing("Tick that you agree before you start.")
+        raise DomainError("ConsentMissing", "Tick that you agree before you start.")
     with transaction.atomic():
         annotator = _create_annotator(round, user, "" if user else _normalized(name), invite, place_size)
         if user is None and not is_recruited and address:  # a name that is taken is no attempt
@@ -113,20 +89,22 @@ def find_by_link(link: str) -> tuple[Round, Invite | None] | None:
 
 def check_can_join(round: Round) -> None:
     if round.source != Round.Source.PEOPLE:
-        raise NotForPeople(f"The judgments of the round {round.name} are {round.source}; people cannot join it.")
+        raise DomainError(
+            "NotForPeople", f"The judgments of the round {round.name} are {round.source}; people cannot join it."
+        )
     if round.status == Round.Status.CLOSED:
         raise RoundNotOpen(f"The round {round.name} is closed; nobody can join it any more.")
 
 
 def _check_guest(round: Round, name: str) -> None:
     if not round.takes_guests:
-        raise NoGuests(f"The round {round.name} needs an account; log in first.")
+        raise DomainError("NoGuests", f"The round {round.name} needs an account; log in first.")
     if not _normalized(name):
-        raise NameMissing("Give a name or code, so that you are one annotator wherever you continue.")
+        raise DomainError("NameMissing", "Give a name or code, so that you are one annotator wherever you continue.")
     if len(_normalized(name)) > LONGEST_NAME:
-        raise BadName(f"This name is longer than {LONGEST_NAME} letters; give a shorter one.")
+        raise DomainError("BadName", f"This name is longer than {LONGEST_NAME} letters; give a shorter one.")
     if len({script for letter in name if (script := _script(letter)) in MIXED_UP}) > 1:
-        raise BadName("This name has letters of several alphabets that look alike; write it in one.")
+        raise DomainError("BadName", "This name has letters of several alphabets that look alike; write it in one.")
 
 
 def _create_annotator(round: Round, user, name: str, invite: Invite | None, place_size: int | None = None) -> Annotator:
@@ -153,8 +131,9 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None, plac
     except IntegrityError:
         if user is not None:  # the same account at the same moment
             return Annotator.objects.get(round=round, user=user)
-        raise NameTaken(
-            f"Somebody called {name} has joined already; if that was you, use your return code, else add to the name."
+        raise DomainError(
+            "NameTaken",
+            f"Somebody called {name} has joined already; if that was you, use your return code, else add to the name.",
         ) from None
 
 

@@ -20,7 +20,7 @@ from annotation.judges.allocation import LEAST_PER_STRATUM, JudgeStrata, allocat
 from annotation.models import Round, Stratum, TrainingStatement
 from annotation.rounds.instructions import freeze_statement, freeze_statements, relation_guide, statement_parts
 from annotation.rounds.sample_models import CellId
-from annotation.rounds.serializers import BadRoundSpec, Cell, cells_of
+from annotation.rounds.serializers import Cell, cells_of
 from kgharvest.access import User
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import kept_size, parse_cut
@@ -29,10 +29,6 @@ from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
 
 ROWS_AT_ONCE = 500  # parameters of one query
-
-
-class NothingToSample(DomainError):
-    """A cell without finished harvest or without enough tuples."""
 
 
 class Sample(NamedTuple):
@@ -158,11 +154,13 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
         if job is None:
             raise NotFound(f"There is no finished harvest for {path} ({cell}); harvest it first.")
         if job.status != Job.Status.SUCCEEDED:
-            raise NothingToSample(f"Job {job.pk} of {path} is {job.status}; wait until it has succeeded.")
+            raise DomainError(
+                "NothingToSample", f"Job {job.pk} of {path} is {job.status}; wait until it has succeeded."
+            )
         # A tuple drawn twice for one cell would count twice in its rate.
         other = first.setdefault((job.relation_id, job.language_model_id, job.setting), path)
         if other != path:
-            raise BadRoundSpec(f"{other} and {path} are both {job}; take each cell once.")
+            raise DomainError("BadRoundSpec", f"{other} and {path} are both {job}; take each cell once.")
         with_jobs.append((cell, job, path))
     return with_jobs
 
@@ -183,7 +181,7 @@ def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: Us
             model = resolve_name(model, jobs.values_list("language_model__name", flat=True), "LM")
         except UnresolvedName as refusal:
             if refusal.is_ambiguous:
-                raise BadRoundSpec(f"{path}.model: {refusal}") from None
+                raise DomainError("BadRoundSpec", f"{path}.model: {refusal}") from None
             return None
     jobs = jobs.filter(language_model__name=model).order_by("-pk")
     with_tuples = jobs.filter(n_tuples__gt=0)
@@ -197,7 +195,7 @@ def find_relation(name: str, path: str, among: QuerySet[Relation] | None = None)
         return resolve_relation(name, among=among)
     except UnresolvedName as refusal:
         if refusal.is_ambiguous:
-            raise BadRoundSpec(f"{path}: {refusal}") from None
+            raise DomainError("BadRoundSpec", f"{path}: {refusal}") from None
         raise
 
 
@@ -234,16 +232,20 @@ def draw_cell(
     n = len(population) if cell.n is None else cell.n
     if not population:
         left = f"after the cut {cell.cut}" if cell.cut else "in its harvest"
-        raise NothingToSample(f"There is no tuple {left} for {path} ({job}, job {job.pk}); choose another cut or job.")
+        raise DomainError(
+            "NothingToSample", f"There is no tuple {left} for {path} ({job}, job {job.pk}); choose another cut or job."
+        )
     if n > len(population):
-        raise NothingToSample(
+        raise DomainError(
+            "NothingToSample",
             f"{path} ({job}, job {job.pk}) has {len(population)} tuples to draw from but n is {n}; use a smaller n, or "
-            "null for all."
+            "null for all.",
         )
     labels, strata = _strata_of(population, cell, path, judged)
     if n < len(strata):
-        raise NothingToSample(
-            f"{path} ({job}, job {job.pk}) has {len(strata)} strata but n is {n}; draw at least one tuple from each."
+        raise DomainError(
+            "NothingToSample",
+            f"{path} ({job}, job {job.pk}) has {len(strata)} strata but n is {n}; draw at least one tuple from each.",
         )
     spreads, least = (judged.spreads(labels), LEAST_PER_STRATUM) if judged else (None, 1)
     sizes = allocate(n, [len(stratum) for stratum in strata], cell.allocation, spreads, least)
@@ -275,11 +277,15 @@ def _strata_of(
     """Return the label and the ranks of each stratum, the label empty for strata of ranks."""
     if judged is None:
         if cell.allocation == "optimal":
-            raise BadRoundSpec(f"{path}.allocation is optimal for what a judge says; name one in 'judge'.")
+            raise DomainError(
+                "BadRoundSpec", f"{path}.allocation is optimal for what a judge says; name one in 'judge'."
+            )
         strata = rank_strata([rank for rank, _ in population], cell.strata)
         return [""] * len(strata), strata
     if cell.strata is not None:
-        raise BadRoundSpec(f"{path}.strata: the labels of the judge are the strata; leave out one of the two.")
+        raise DomainError(
+            "BadRoundSpec", f"{path}.strata: the labels of the judge are the strata; leave out one of the two."
+        )
     by_label = judged.strata(population)
     return list(by_label), list(by_label.values())
 

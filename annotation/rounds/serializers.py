@@ -27,17 +27,13 @@ from kgharvest.errors import DomainError, ImportRefused
 LARGEST_ID = 2**63 - 1
 
 
-class BadRoundSpec(DomainError):
-    """A round description with something missing, misspelt or out of range."""
-
-
 def read_round_spec(path: Path) -> Any:
     """Return the JSON of a file. Raises NoSuchFile, or BadRoundSpec with line and column."""
     try:
         return read_json(read_text(path), path.name)
     except ImportRefused as refused:
         fault = refused.entries[0]
-        raise BadRoundSpec(f"{path.name}, {fault.where}: the description {fault.reason}.") from refused
+        raise DomainError("BadRoundSpec", f"{path.name}, {fault.where}: the description {fault.reason}.") from refused
 
 
 def round_from_spec(document: Any) -> Round:
@@ -48,7 +44,7 @@ def round_from_spec(document: Any) -> Round:
     """
     serializer = RoundSerializer(data=document)
     if not serializer.is_valid():
-        raise BadRoundSpec(first_fault(serializer, document, serializer.errors, ""))
+        raise DomainError("BadRoundSpec", first_fault(serializer, document, serializer.errors, ""))
     spec = _without_defaults(serializer, document)
     spec.pop("project", None)  # Round.project says it
     spec["cells"] = [_without_defaults(serializer.fields["cells"].child, cell) for cell in spec["cells"]]
@@ -57,7 +53,7 @@ def round_from_spec(document: Any) -> Round:
         round.clean()
     except ValidationError as error:
         [(name, [reason])] = error.message_dict.items()
-        raise BadRoundSpec(f"{name}: {reason}") from None
+        raise DomainError("BadRoundSpec", f"{name}: {reason}") from None
     return round
 
 
@@ -65,7 +61,7 @@ def cells_of(round: Round) -> list[Cell]:
     """Return the cells to sample that the round's description names."""
     cells = CellSerializer(data=round.spec["cells"], many=True)
     if not cells.is_valid():
-        raise BadRoundSpec(first_fault(cells, round.spec["cells"], cells.errors, "cells"))
+        raise DomainError("BadRoundSpec", first_fault(cells, round.spec["cells"], cells.errors, "cells"))
     return cells.validated_data
 
 

@@ -24,7 +24,7 @@ from annotation.monitoring.progress import look_at_half_width
 from annotation.quality.limits import limits_spec, set_limits
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.models import OPTIONS
-from annotation.rounds.serializers import BadRoundSpec, round_from_spec
+from annotation.rounds.serializers import round_from_spec
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
 from kgharvest.audit.trail import record
@@ -42,10 +42,6 @@ TASK_FIELDS = (
 )  # fmt: skip
 values_of = attrgetter(*(JudgmentTask._meta.get_field(name).attname for name in TASK_FIELDS[1:]))
 DRAW_FIELDS = ("stratum", "task", "harvested_tuple", "inclusion_probability")
-
-
-class NameTaken(DomainError):
-    """The project has a round of this name."""
 
 
 class WrongStatus(DomainError):
@@ -118,7 +114,9 @@ def clone_round(round: Round, by=None) -> Round:
     The limits are those in force now.
     """
     if not round.spec:
-        raise BadRoundSpec(f"The round {round.name} was made by an import; there is no description to clone.")
+        raise DomainError(
+            "BadRoundSpec", f"The round {round.name} was made by an import; there is no description to clone."
+        )
     stem = re.sub(r"-\d+$", "", round.name)
     changed = {"name": free_name(round.project, stem, first=2), "seed": round.seed + 1}
     if round.status != Round.Status.DRAFT:
@@ -132,7 +130,9 @@ def open_draft(round: Round, by=None) -> Round:
         round = lock_draft(round)
         check_may(by, Action.WORK, round.project)
         if round.closes_at and round.closes_at <= timezone.now():
-            raise BadRoundSpec(f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, which is over.")
+            raise DomainError(
+                "BadRoundSpec", f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, which is over."
+            )
         frozen = freeze_round(round, by)
         Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
         for task in frozen.tasks:
@@ -161,8 +161,8 @@ def _save(round: Round) -> None:
     except IntegrityError:
         if not round.project.rounds.filter(name=round.name).exclude(pk=round.pk).exists():
             raise
-        raise NameTaken(
-            f"The project {round.project} has a round named {round.name!r} already; choose another name."
+        raise DomainError(
+            "NameTaken", f"The project {round.project} has a round named {round.name!r} already; choose another name."
         ) from None
 
 

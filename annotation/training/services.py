@@ -7,8 +7,8 @@ from datetime import datetime
 from django.db import transaction
 
 from annotation.judging.assignment import check_questions_answered
-from annotation.judging.judgments import BadAnswer
 from annotation.models import Annotator, Label, Training, TrainingStatement
+from kgharvest.errors import DomainError
 
 
 def current_training(annotator: Annotator, now: datetime) -> Training:
@@ -36,7 +36,7 @@ def answer_training(annotator: Annotator, position: int, label: str, now: dateti
     QuestionsFirst.
     """
     if label not in Label.values:
-        raise BadAnswer(f"{label!r:.40} is no label; use one of {', '.join(Label.values)}.")
+        raise DomainError("BadAnswer", f"{label!r:.40} is no label; use one of {', '.join(Label.values)}.")
     with transaction.atomic():
         training = current_training(annotator, now)
         statement = next_statement(training)

@@ -15,14 +15,10 @@ from kgharvest import VERSION
 from kgharvest.errors import DomainError
 
 
-class UnknownFormat(DomainError):
-    """A format that answers are not written in."""
-
-
 def export_answers(run: JudgeRun, file_format: str) -> Iterator[str]:
     """Yield the lines of the run's answers in one of FORMATS, by tuple and repeat. Raises UnknownFormat."""
     if file_format not in FORMATS:
-        raise UnknownFormat(f"There is no format {file_format!r}; use {', '.join(FORMATS)}.")
+        raise DomainError("UnknownFormat", f"There is no format {file_format!r}; use {', '.join(FORMATS)}.")
     return FORMATS[file_format].write(run)
 
 

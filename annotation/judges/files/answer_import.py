@@ -28,7 +28,7 @@ from annotation.judges.runs import (
     store_answers,
     tuples_to_judge,
 )
-from annotation.judges.specs import BadJudgeSpec, run_from_spec
+from annotation.judges.specs import run_from_spec
 from annotation.models import Label, Round
 from kgharvest.bulk.file_reading import (
     MOST_ENTITIES,
@@ -41,7 +41,7 @@ from kgharvest.bulk.file_reading import (
 )
 from kgharvest.bulk.insert import storable
 from kgharvest.entities.tables import canonical_entities
-from kgharvest.errors import BadEntry, ImportRefused
+from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import KnowledgeTuple, Relation, tuple_key
 
 MOST_REPEATS = 99
@@ -80,7 +80,9 @@ def import_answers(round: Round, document: Mapping[str, Any], content: bytes, so
     """
     run, _ = run_from_spec(document)
     if run.judge_kind != JudgeKind.FILE:
-        raise BadJudgeSpec(f"kind is {run.judge_kind}, but answers come from a file; give the kind file.")
+        raise DomainError(
+            "BadJudgeSpec", f"kind is {run.judge_kind}, but answers come from a file; give the kind file."
+        )
     prepare_run(run, round, by)
     entries = list(read_answers(decode_utf8(content, source)))
     faults = [entry for entry in entries if isinstance(entry, BadEntry)]

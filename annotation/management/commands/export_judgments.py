@@ -11,10 +11,6 @@ from kgharvest.management.command import DomainCommand
 from kgharvest.tables.formats import FORMATS
 
 
-class NotForScreens(DomainError):
-    """Binary output to a terminal."""
-
-
 class Command(DomainCommand):
     help = "Write the judgments of a round: one row per annotator and statement, under codes instead of names."
 
@@ -37,5 +33,5 @@ class Command(DomainCommand):
 
     def _write_bytes(self, pieces: Iterable[bytes]) -> None:
         if self.stdout.isatty():
-            raise NotForScreens("Parquet is not text. Name a file with --output.")
+            raise DomainError("NotForScreens", "Parquet is not text. Name a file with --output.")
         self.stdout.buffer.writelines(pieces)

@@ -11,15 +11,11 @@ from annotation.judges.files.answer_import import import_file
 from annotation.judges.labels import judge_labels
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.judges.runs import create_run, estimated_usage, queue_run, usage_of
-from annotation.judges.specs import BadJudgeSpec, example, read_judge_spec
+from annotation.judges.specs import example, read_judge_spec
 from annotation.rounds.services import find_round
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand, ProgressBar, positive, run_to_the_end, warnings_unlogged
 from kgharvest.models import Job
-
-
-class RunFailed(DomainError):
-    """A judge run that somebody waits for and that did not get to its end."""
 
 
 class Command(DomainCommand):
@@ -43,7 +39,7 @@ class Command(DomainCommand):
             document = document | {"limit": limit}
         if isinstance(document, dict) and document.get("kind") == JudgeKind.FILE:
             if not document.get("path"):
-                raise BadJudgeSpec("path is missing; name the file with the judge's answers.")
+                raise DomainError("BadJudgeSpec", "path is missing; name the file with the judge's answers.")
             run = import_file(round, document, judge.parent / document["path"])
         elif estimate:
             used = estimated_usage(round, document)
@@ -61,7 +57,9 @@ class Command(DomainCommand):
             run_to_the_end(run, bar)
         run.refresh_from_db()
         if run.status != Job.Status.SUCCEEDED:
-            raise RunFailed(f"The judge run {run.name} {run.status}: {run.error or 'somebody cancelled it.'}")
+            raise DomainError(
+                "RunFailed", f"The judge run {run.name} {run.status}: {run.error or 'somebody cancelled it.'}"
+            )
         return run
 
     def tell(self, run: JudgeRun) -> None:

@@ -25,18 +25,6 @@ EDITED_LATER = ("places", "hourly_floor")  # once people may have come
 LONGEST_REASON = 500
 
 
-class BadPanel(DomainError):
-    """Options of a panel that cannot be, or that do not go together."""
-
-
-class PanelNameTaken(DomainError):
-    """The round has a panel of this name."""
-
-
-class WrongPanelStatus(DomainError):
-    """Editing, publishing, pausing or stopping a panel that cannot be, as it is."""
-
-
 # -- options -----------------------------------------------------------------------------------------------------------
 
 
@@ -47,7 +35,9 @@ def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
     """
     check_may(by, Action.WORK, round.project)
     if round.status == Round.Status.DRAFT or round.source != Round.Source.PEOPLE:
-        raise BadPanel(f"The round {round.name} takes no people; people are found for rounds that are open.")
+        raise DomainError(
+            "BadPanel", f"The round {round.name} takes no people; people are found for rounds that are open."
+        )
     platform = options.get("platform", Panel._meta.get_field("platform").default)
     panel = Panel(round=round, created_by=by, **{**usual_options(round, platform), **options})
     check_options(panel)
@@ -78,8 +68,9 @@ def _check_edited_later(panel: Panel, changed: Sequence[str]) -> None:
     has_study = Can.PUBLISH in platform_of(panel).can
     later = [name for name in EDITED_LATER if name != "places" or not has_study]
     if fixed := [name for name in changed if name not in later]:
-        raise WrongPanelStatus(
-            f"{panel.name} is {panel.status}: {fixed[0]} cannot be changed any more; make another panel for that."
+        raise DomainError(
+            "WrongPanelStatus",
+            f"{panel.name} is {panel.status}: {fixed[0]} cannot be changed any more; make another panel for that.",
         )
 
 
@@ -88,7 +79,9 @@ def _save(panel: Panel, **kwargs: Any) -> None:
         with transaction.atomic():
             panel.save(**kwargs)
     except IntegrityError:
-        raise PanelNameTaken(f"The round {panel.round.name} has a panel {panel.name} already; name it anew.") from None
+        raise DomainError(
+            "PanelNameTaken", f"The round {panel.round.name} has a panel {panel.name} already; name it anew."
+        ) from None
 
 
 def check_options(panel: Panel) -> None:
@@ -98,16 +91,17 @@ def check_options(panel: Panel) -> None:
         panel.clean_fields(exclude=["round", "created_by"])
     except ValidationError as error:
         name, [reason, *_] = next(iter(error.message_dict.items()))
-        raise BadPanel(f"{name}: {reason}") from None
+        raise DomainError("BadPanel", f"{name}: {reason}") from None
     for problem in option_problems(panel):
-        raise BadPanel(problem)
+        raise DomainError("BadPanel", problem)
     for is_wrong, sentence in RULES:
         if is_wrong(panel):
-            raise BadPanel(sentence)
+            raise DomainError("BadPanel", sentence)
     if panel.hourly_floor > _hourly_reward(panel):
-        raise BadPanel(
+        raise DomainError(
+            "BadPanel",
             f"By the estimated minutes the reward is {_hourly_in_words(panel)}, below the lowest hourly pay of "
-            f"{money(panel.hourly_floor, panel.currency)}; raise it, or ask for less work."
+            f"{money(panel.hourly_floor, panel.currency)}; raise it, or ask for less work.",
         )
 
 
@@ -144,7 +138,9 @@ def delete_panel(panel: Panel, by=None) -> None:
     check_may(by, Action.WORK, panel.project)
     with transaction.atomic():
         if not Panel.objects.filter(pk=panel.pk, status=Status.DRAFT).delete()[0]:
-            raise WrongPanelStatus(f"{panel.name} is no draft; stop it instead, so that its people stay on record.")
+            raise DomainError(
+                "WrongPanelStatus", f"{panel.name} is no draft; stop it instead, so that its people stay on record."
+            )
         panel.round.events.record("panel_deleted", by=by, panel=panel.name)
 
 
@@ -202,9 +198,11 @@ def _check_ready(panel: Panel) -> None:
     check_not_closed(panel)
     round = panel.round
     if round.source != Round.Source.PEOPLE or not round.is_open:
-        raise BadPanel(f"The round {round.name} takes no people now; open it before its panel.")
+        raise DomainError("BadPanel", f"The round {round.name} takes no people now; open it before its panel.")
     if not panel.completion_code and not panel.completion_url:
-        raise BadPanel(f"{panel.name} has neither a completion code nor a return address; give one of them.")
+        raise DomainError(
+            "BadPanel", f"{panel.name} has neither a completion code nor a return address; give one of them."
+        )
 
 
 def pause_panel(panel: Panel, reason: str = "", by=None) -> None:
@@ -237,7 +235,9 @@ def _change(
     """Move the panel, then ask the platform, and move it back where that refuses: people who come find a panel open."""
     was = Panel.objects.values_list("status", "ended_reason").get(pk=panel.pk)
     if was[0] not in before or not _move(panel, before, to, reason):
-        raise WrongPanelStatus(f"{panel.name} is {was[0]}; reload its page to see what can be done with it now.")
+        raise DomainError(
+            "WrongPanelStatus", f"{panel.name} is {was[0]}; reload its page to see what can be done with it now."
+        )
     try:
         ask()
     except DomainError:

@@ -35,24 +35,12 @@ OWED_REASONS = {
 }
 
 
-class PanelNotOpen(DomainError):
-    """Entering by the link of a panel that is a draft, paused or stopped."""
-
-
 class QuotaFull(DomainError):
     """Entering when all places are taken."""
 
 
-class TookPart(DomainError):
-    """Entering again after one's part has ended, or while it goes on by another link."""
-
-
 class PlaceOfAnother(DomainError):
     """Entering as a participant whose place was taken in another browser."""
-
-
-class PlatformTells(DomainError):
-    """Freeing a place by hand whose platform says itself when somebody is gone."""
 
 
 # -- coming ------------------------------------------------------------------------------------------------------------
@@ -84,17 +72,19 @@ def enter(
         _check_place_is_theirs(submission, session, holds)
     if submission is not None and not _may_resume(submission):
         if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
-            raise TookPart("You have taken part in this study already, and your part has ended.")
+            raise DomainError("TookPart", "You have taken part in this study already, and your part has ended.")
         return submission
     if panel.status != Panel.Status.PUBLISHED:
-        raise PanelNotOpen("This study takes nobody new at the moment.")
+        raise DomainError("PanelNotOpen", "This study takes nobody new at the moment.")
     check_can_join(panel.round)
     if panel.submissions.holding_places().count() >= panel.places and not _free_abandoned_place(panel, now):
         raise QuotaFull("All places of this study are taken.")
     if submission is not None:
         return _resume(submission)
     if panel.submissions.filter(session_digest=digest(session or participant)).exists():
-        raise TookPart("Somebody else came by this very link; open the study from the platform's page once more.")
+        raise DomainError(
+            "TookPart", "Somebody else came by this very link; open the study from the platform's page once more."
+        )
     if address:
         check_attempt("panel_entries", f"{panel.pk}:{address}", now, MANY_CAME)
     return panel.submissions.create(
@@ -136,7 +126,7 @@ def _annotator_of_earlier(
         panel__round=panel.round, panel__platform=panel.platform, participant_digest=digest(participant)
     )
     if earlier.filter(status=Status.ACTIVE).exists():
-        raise TookPart("You are taking part in this study by another link; finish that first.")
+        raise DomainError("TookPart", "You are taking part in this study by another link; finish that first.")
     last = earlier.exclude(annotator=None).filter(annotator__erased_at=None).order_by("-pk").first()
     if last is None:
         return None
@@ -181,7 +171,7 @@ def join(submission: Submission, *, agrees: bool) -> Annotator:
     locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")
     submission = locked.get(pk=submission.pk)
     if submission.status not in Submission.HOLDING:
-        raise TookPart("Your part in this study has ended.")
+        raise DomainError("TookPart", "Your part in this study has ended.")
     if submission.annotator is None:
         panel = submission.panel
         submission.annotator = join_round(panel.round, agrees=agrees, place_size=panel.statements_per_place)
@@ -292,7 +282,9 @@ def free_place(submission: Submission, now: datetime, by=None) -> bool:
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
     if Can.RECONCILE in platform_of(panel).can:
-        raise PlatformTells(f"{panel.get_platform_display()} says when somebody is gone; end their part there.")
+        raise DomainError(
+            "PlatformTells", f"{panel.get_platform_display()} says when somebody is gone; end their part there."
+        )
     with transaction.atomic():
         locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")
         submission = locked.get(pk=submission.pk)

@@ -25,18 +25,6 @@ COLUMNS = ("submission", "participant", "session", "amount", "currency", "reason
 Side, Purpose = PayEntry.Side, PayEntry.Purpose
 
 
-class NothingOpen(DomainError):
-    """Paying bonuses when none is open."""
-
-
-class NotPayable(DomainError):
-    """A person whose id does not go into a file of bonuses."""
-
-
-class BadReason(DomainError):
-    """A bonus of which nobody learns what it is for."""
-
-
 @transaction.atomic
 def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: str = "") -> PayEntry:
     """Owe a person a bonus and return the line; where the platform pays bonuses by itself, have it pay.
@@ -49,7 +37,7 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
     check_not_closed(panel)
     reason = reason.strip()[: commands.LONGEST_REASON]
     if not reason:
-        raise BadReason("Say what the bonus is for: the person reads it, and the ledger keeps it.")
+        raise DomainError("BadReason", "Say what the bonus is for: the person reads it, and the ledger keeps it.")
     Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
     key = key or next_key(submission)
     if Can.BONUS in platform_of(panel).can:
@@ -125,9 +113,10 @@ def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
 def _plain_id(submission: Submission) -> str:
     name = submission.session_id or submission.participant_id
     if not PLAIN_ID.fullmatch(name):
-        raise NotPayable(
+        raise DomainError(
+            "NotPayable",
             f"Submission {submission.pk} has no id that this format takes: it was deleted, or is not of letters, "
-            "digits, - and _. Download the table with headings instead and pay this one by itself."
+            "digits, - and _. Download the table with headings instead and pay this one by itself.",
         )
     return name
 
@@ -163,9 +152,10 @@ def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> 
     bonuses = [bonus for bonus in open_bonuses(panel) if bonus.submission.pk in paid]
     found = sum(bonus.amount for bonus in bonuses)
     if not bonuses or found != total:
-        raise NothingOpen(
+        raise DomainError(
+            "NothingOpen",
             f"Open are {money(found, panel.currency)} and not {money(total, panel.currency)}: something was granted or "
-            "paid meanwhile. Look at the page again."
+            "paid meanwhile. Look at the page again.",
         )
     for line in (line for bonus in bonuses for line in bonus.lines):
         reason = f"Paid by hand: {line.reason}"[: commands.LONGEST_REASON]

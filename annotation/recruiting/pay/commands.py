@@ -75,14 +75,6 @@ class NotAskable(DomainError):
     """Asking for what a submission's status rules out, or for a second decision on it."""
 
 
-class BadRejection(DomainError):
-    """A rejection without a ground that is one, or without a message that explains it."""
-
-
-class BadAmount(DomainError):
-    """A bonus of nothing, or of more than one person can be paid."""
-
-
 class NotUncertain(DomainError):
     """Saying what came of a command of which that is known."""
 
@@ -152,26 +144,28 @@ def check_bonus(submission: Submission, amount: int) -> None:
     """Raise BadAmount for a bonus of nothing or of too much."""
     if not 0 < amount <= MOST_MONEY:
         least, most, given = (money(value, submission.panel.currency) for value in (1, MOST_MONEY, amount))
-        raise BadAmount(f"A bonus is from {least} to {most} for one person, not {given}.")
+        raise DomainError("BadAmount", f"A bonus is from {least} to {most} for one person, not {given}.")
 
 
 def check_rejection(message: str, category: str) -> None:
     """Raise BadRejection, saying what is missing."""
     if category.strip().lower() == DISAGREEMENT:
-        raise BadRejection(
+        raise DomainError(
+            "BadRejection",
             "Nobody is rejected for disagreement: what others say is not known to be true, and it is what the round "
-            "measures. Approve the submission; exclude the judgments from the round if there are other reasons."
+            "measures. Approve the submission; exclude the judgments from the round if there are other reasons.",
         )
     if category not in GROUNDS:
-        raise BadRejection(f"Give one of these grounds: {', '.join(GROUNDS)}; not {category!r:.40}.")
+        raise DomainError("BadRejection", f"Give one of these grounds: {', '.join(GROUNDS)}; not {category!r:.40}.")
     length = len(" ".join(message.split()))
     if length < SHORTEST_REJECTION:
-        raise BadRejection(
+        raise DomainError(
+            "BadRejection",
             f"The message has {length} characters; explain in {SHORTEST_REJECTION} or more what was wrong, for the "
-            "person who reads it."
+            "person who reads it.",
         )
     if len(message) > LONGEST_MESSAGE:
-        raise BadRejection(f"The message has {len(message):,} characters; {LONGEST_MESSAGE:,} at most.")
+        raise DomainError("BadRejection", f"The message has {len(message):,} characters; {LONGEST_MESSAGE:,} at most.")
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------

@@ -32,10 +32,6 @@ BONUS_KEY = "bonus:floor:"
 PAUSED_BY_FLOOR = "The median pay of "  # how the reason begins
 
 
-class NothingMissing(DomainError):
-    """Making good what is at the floor or above it."""
-
-
 @dataclass(frozen=True)
 class FloorBonus:
     """What lifts one person's pay to the floor. amount: in minor units, the least that does."""
@@ -133,7 +129,7 @@ def _grant(panel: Panel, by) -> int:
     Panel.objects.select_for_update(of=("self",), no_key=True).get(pk=panel.pk)  # a second click waits
     bonuses = floor_bonuses(hourly_pay(panel), panel.hourly_floor)
     if not bonuses:
-        raise NothingMissing("Nobody whose time is known is paid less than the floor.")
+        raise DomainError("NothingMissing", "Nobody whose time is known is paid less than the floor.")
     people = panel.submissions.filter(pk__in=[bonus.work.submission.pk for bonus in bonuses])
     # All of them before the first entry in the audit trail, whose lock comes last.
     list(people.select_for_update(of=("self",), no_key=True).order_by("pk"))

@@ -36,10 +36,6 @@ class BadAnswers(DomainError):
         super().__init__(" ".join(f"{key}: {reason}" for key, reason in reasons.items()))
 
 
-class NotAskedNow(DomainError):
-    """Answering what is not asked, or not yet, or not any more."""
-
-
 def stage_of(annotator: Annotator, round: Round) -> Stage:
     """`round`: theirs, with all its options."""
     if not annotator.has_questions_left:
@@ -64,7 +60,7 @@ def answer_who_questions(annotator: Annotator, sent: Mapping[str, str], now: dat
         return stored
     questions = who_questions(round)
     if stage_of(annotator, round) != Stage.WHO:
-        raise NotAskedNow(f"The round {round.name} does not ask you who you are; go on with judging.")
+        raise DomainError("NotAskedNow", f"The round {round.name} does not ask you who you are; go on with judging.")
     answers = _checked(questions, sent)
     stored = WhoAnswers.objects.create(annotator=annotator, answers=answers, answered_at=now)
     if not check_questions(round):
@@ -82,7 +78,7 @@ def take_check(annotator: Annotator, sent: Mapping[str, str], now: datetime) -> 
     list(Submission.objects.filter(annotator=annotator).select_for_update(of=("self",), no_key=True).order_by("pk"))
     annotator, round = _locked(annotator)
     if stage_of(annotator, round) != Stage.CHECK:
-        raise NotAskedNow(f"The round {round.name} asks you no questions about the instructions now.")
+        raise DomainError("NotAskedNow", f"The round {round.name} asks you no questions about the instructions now.")
     questions = check_questions(round)
     answers = _checked(questions, sent)
     taken = CheckTry.objects.create(

@@ -7,13 +7,14 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from annotation.exchange.judgment_files import BadEntry, read_judgments
-from annotation.exchange.judgment_import import NotForImports, import_judgments
+from annotation.exchange.judgment_import import import_judgments
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
 from kgharvest.errors import ImportRefused, NotFound
 from kgharvest.models import KnowledgeTuple, LanguageModel, Relation
 from tests.factories import make_harvest, make_language_model, make_relation, make_relation_set, make_round
+from tests.refusals import refused
 
 HEADING = "relation,entities,annotator,label"
 DOG, CAT = '"[""dog"", ""swim""]"', '"[""cat"", ""climb""]"'
@@ -368,7 +369,7 @@ def test_an_unknown_lm_is_a_fault(round, tmp_path):
 def test_rounds_for_people_take_no_imports(db, tmp_path):
     make_round(name="people")
 
-    with pytest.raises(NotForImports, match="import into another one"):
+    with refused("NotForImports", match="import into another one"):
         import_judgments(csv_file(tmp_path, f"can,{DOG},a,True"), "people", create=True)
 
 

@@ -5,13 +5,13 @@ from django.db.models import ProtectedError
 from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw_gold
-from annotation.gold.selection import NotEnoughGold
 from annotation.judging.assignment import LEASE, gold_positions, next_batch, release_expired
 from annotation.judging.judgments import skip_task
 from annotation.models import Annotator, Assignment, Draw, GoldDecision, Judgment
 from annotation.rounds.services import open_round
 from kgharvest.models import KnowledgeTuple, tuple_key
 from tests.factories import judge, make_annotators, make_harvest, make_relation
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -199,7 +199,7 @@ def test_gold_stays_out_of_the_knowledge_base():
 
 
 def test_a_round_that_wants_gold_where_there_is_none_is_refused():
-    with pytest.raises(NotEnoughGold, match=r"need 1 true and 1 false .* there are 0 of both"):
+    with refused("NotEnoughGold", match=r"need 1 true and 1 false .* there are 0 of both"):
         gold_round(4, 0, gold_share=0.5)
 
 
@@ -223,7 +223,7 @@ def test_withdrawn_gold_serves_no_round_and_its_relation_stays():
         withdraw_gold(decision, "all of it is doubtful")
 
     assert round.tasks.gold().count() == 2
-    with pytest.raises(NotEnoughGold):
+    with refused("NotEnoughGold"):
         open_round({"name": "next", "cells": [{"job": relation.jobs.get().pk, "n": None}], "gold_share": 0.2})
     with pytest.raises(ProtectedError):
         relation.delete()

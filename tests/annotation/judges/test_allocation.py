@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotation.judges.allocation import ASSUMED_ACCURACY, JudgeNotReady, accuracy_by_label, allocate
+from annotation.judges.allocation import ASSUMED_ACCURACY, accuracy_by_label, allocate
 from annotation.judges.labels import SeveralJudges
 from annotation.models import Draw, Judgment, Round
 from annotation.rounds.builder import freeze_round
-from annotation.rounds.serializers import BadRoundSpec
 from annotation.rounds.services import clone_round, create_draft, open_draft, open_round
 from evaluation.evidence.cells import drawn_verdicts, ranked_strata
 from evaluation.evidence.judged_harvests import judged_harvest
@@ -21,6 +20,7 @@ from evaluation.evidence.queries import gather_evidence
 from evaluation.reports.document import build_document
 from kgharvest.models import Job
 from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run
+from tests.refusals import refused
 
 
 def variance(shares, sizes, spreads) -> float:
@@ -135,10 +135,10 @@ def test_a_round_waits_for_its_judge():
     run = draft.judge_runs.get()
 
     Job.objects.filter(pk=run.pk).update(status=Job.Status.QUEUED)
-    with pytest.raises(JudgeNotReady, match="the judge run lm is queued; wait until it has succeeded"):
+    with refused("JudgeNotReady", match="the judge run lm is queued; wait until it has succeeded"):
         open_draft(draft)
     draft.judge_runs.update(name="another")
-    with pytest.raises(JudgeNotReady, match="has no judge run 'lm'; keep it as a draft"):
+    with refused("JudgeNotReady", match="has no judge run 'lm'; keep it as a draft"):
         open_draft(draft)
 
 
@@ -147,7 +147,7 @@ def test_a_clone_has_no_judge_run_until_it_gets_one():
     clone = clone_round(judged_draft())
 
     assert clone.judge == "lm"
-    with pytest.raises(JudgeNotReady, match="has no judge run"):
+    with refused("JudgeNotReady", match="has no judge run"):
         freeze_round(clone)
 
 
@@ -164,12 +164,12 @@ def test_a_run_of_two_judges_makes_no_strata():
 
 @pytest.mark.django_db
 def test_strata_are_of_ranks_or_of_labels_and_optimal_is_for_labels():
-    with pytest.raises(BadRoundSpec, match=r"cells\[0\]\.allocation is optimal for what a judge says"):
+    with refused("BadRoundSpec", match=r"cells\[0\]\.allocation is optimal for what a judge says"):
         open_round({"name": "a", "cells": [{"job": make_harvest([("a", "b")]).pk, "n": 1, "allocation": "optimal"}]})
 
     draft = judged_draft()
     draft.spec["cells"][0]["strata"] = 2
-    with pytest.raises(BadRoundSpec, match="the labels of the judge are the strata"):
+    with refused("BadRoundSpec", match="the labels of the judge are the strata"):
         freeze_round(draft)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from annotation.judges.labels import judge_labels
 from annotation.judges.prompts import fill
-from annotation.judges.runs import API_KEY_VARIABLE, BudgetTooSmall, continue_run, create_run, estimated_usage, usage_of
+from annotation.judges.runs import API_KEY_VARIABLE, continue_run, create_run, estimated_usage, usage_of
 from annotation.models import Judgment
 from kgharvest.audit.models import AuditEntry
 from kgharvest.engine import chat_completions
@@ -19,6 +19,7 @@ from kgharvest.models import Job
 from kgharvest.webhooks.addresses import BadAddress
 from tests.factories import make_researcher, make_round
 from tests.fake_chat_endpoint import Reply, completion, serving, stream
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -216,7 +217,7 @@ def test_a_run_stops_before_its_budget_is_exceeded_and_goes_on_with_a_larger_one
         assert used.n_tokens > 2200 - 52 - 10 - 50 - len(fake.prompts[0])  # it stops for the next one's worst case
         assert fake.n_answered == used.n_answers
 
-        with pytest.raises(BudgetTooSmall, match=f"has used {used.n_tokens} tokens already; allow it more"):
+        with refused("BudgetTooSmall", match=f"has used {used.n_tokens} tokens already; allow it more"):
             continue_run(run, {"max_tokens_total": used.n_tokens})
         continue_run(run, {"max_tokens_total": 1_000_000, "budget": Decimal(1)})
         done(run)

@@ -12,12 +12,12 @@ from annotation.judges.files.answer_import import import_answers
 from annotation.judges.labels import judge_labels
 from annotation.judges.models import JudgeRun
 from annotation.judges.prompts import DEFAULT_PROMPT
-from annotation.judges.specs import BadJudgeSpec
 from annotation.rounds.services import create_draft
 from kgharvest.errors import ImportRefused
 from kgharvest.models import KnowledgeTuple
 from tests.factories import make_harvest, make_judge_answer, make_judge_run, make_round
 from tests.postgres import parameters_counted
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -123,7 +123,7 @@ def test_what_a_database_cannot_hold_of_a_file_is_stored_as_far_as_it_can(round)
 
 
 def test_a_judge_of_another_kind_reads_no_file(round):
-    with pytest.raises(BadJudgeSpec, match="give the kind file"):
+    with refused("BadJudgeSpec", match="give the kind file"):
         import_answers(round, {"name": "a", "kind": "chat", "model": "m", "base_url": "http://x.org"}, b"", "a.jsonl")
 
 

@@ -9,9 +9,8 @@ import pytest
 from django.core.management import call_command
 
 from annotation.gold.models import GoldDecision
-from annotation.judges.prompts import BadPromptTemplate, TooFewExamples
-from annotation.judges.runs import JudgeRun, NameOfRunTaken, create_run, tuples_to_judge
-from annotation.judges.specs import BadJudgeSpec, run_from_spec, spec_of
+from annotation.judges.runs import JudgeRun, create_run, tuples_to_judge
+from annotation.judges.specs import run_from_spec, spec_of
 from annotation.rounds.services import create_draft, edit_draft
 from kgharvest.access import NotAllowed
 from kgharvest.accounts.projects import default_project
@@ -30,6 +29,7 @@ from tests.factories import (
     make_round_on,
 )
 from tests.fake_chat_endpoint import completion, serving
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -56,7 +56,7 @@ SPEC = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": "http://1
     ],
 )
 def test_a_description_that_cannot_be_is_refused_with_what_to_give(change, says):
-    with pytest.raises(BadJudgeSpec, match=says):
+    with refused("BadJudgeSpec", match=says):
         run_from_spec(SPEC | change)
 
 
@@ -64,7 +64,7 @@ def test_a_description_that_cannot_be_is_refused_with_what_to_give(change, says)
     ("prompt", "says"), [("Is it true?", "lacks {statement}"), ("{statement} {entity}", "names {entity}")]
 )
 def test_a_prompt_asks_about_the_statement_and_names_what_there_is(prompt, says):
-    with pytest.raises(BadPromptTemplate, match=says):
+    with refused("BadPromptTemplate", match=says):
         run_from_spec(SPEC | {"prompt": prompt})
 
 
@@ -144,7 +144,7 @@ def test_examples_are_gold_and_never_what_is_judged():
         for order in range(1, 6)
     }
     assert orders == {text, "Statement: a goes with d.\nAnswer: False\n\nStatement: a goes with b.\nAnswer: True\n\n"}
-    with pytest.raises(TooFewExamples, match="need 2 true and 2 false known answers"):
+    with refused("TooFewExamples", match="need 2 true and 2 false known answers"):
         create_run(round, SPEC | {"name": "more", "n_examples": 4})
 
 
@@ -152,7 +152,7 @@ def test_names_are_unique_in_a_round():
     round = make_round(2)
     create_run(round, SPEC)
 
-    with pytest.raises(NameOfRunTaken, match="has a judge run 'judge' already"):
+    with refused("NameOfRunTaken", match="has a judge run 'judge' already"):
         create_run(round, SPEC)
 
 

@@ -9,19 +9,13 @@ from django.db.models import F
 from django.utils import timezone
 
 from annotation.judging.assignment import LEASE, next_batch
-from annotation.judging.judgments import (
-    Answer,
-    BadAnswer,
-    NotAssigned,
-    UuidReused,
-    submit_and_fill_batch,
-    submit_judgment,
-)
+from annotation.judging.judgments import Answer, submit_and_fill_batch, submit_judgment
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label
 from annotation.recruiting.services import join_round
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.services import close_round, pause_round, reopen_round
 from tests.factories import judge, judge_all, make_annotators, make_round, make_user
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -264,7 +258,7 @@ def test_a_task_of_somebody_else_is_refused():
     owner, stranger = make_annotators(round, 2)
     [task] = next_batch(owner, NOW)
 
-    with pytest.raises(NotAssigned, match="was not given to you"):
+    with refused("NotAssigned", match="was not given to you"):
         judge(stranger, task)
     assert not Judgment.objects.exists()
 
@@ -273,7 +267,7 @@ def test_a_task_of_another_round_is_refused():
     [annotator] = make_annotators(make_round(1), 1)
     foreign = make_round(1).tasks.get()
 
-    with pytest.raises(NotAssigned):
+    with refused("NotAssigned"):
         judge(annotator, foreign)
 
 
@@ -348,7 +342,7 @@ def test_an_answer_that_cannot_be_is_refused(fields, message):
     [annotator] = make_annotators(make_round(1), 1)
     [task] = next_batch(annotator, NOW)
 
-    with pytest.raises(BadAnswer, match=message):
+    with refused("BadAnswer", match=message):
         judge(annotator, task, **fields)
     assert counts(task) == (0, 0, 0, 1)
 
@@ -359,7 +353,7 @@ def test_a_uuid_belongs_to_one_answer():
     uuid = uuid4()
     submit_judgment(annotator, Answer(first.pk, T, uuid), NOW)
 
-    with pytest.raises(UuidReused):
+    with refused("UuidReused"):
         submit_judgment(annotator, Answer(second.pk, T, uuid), NOW)
 
 

@@ -2,9 +2,10 @@ from random import Random
 
 import pytest
 
-from annotation.judging.simulation import NotSimulated, fill_with_simulated_judgments
+from annotation.judging.simulation import fill_with_simulated_judgments
 from annotation.models import Annotator, Judgment, Round
 from tests.factories import make_round
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -45,7 +46,7 @@ def test_the_same_generator_gives_the_same_judgments():
 def test_a_round_for_people_is_not_filled():
     round = make_round(2)
 
-    with pytest.raises(NotSimulated, match="is for people"):
+    with refused("NotSimulated", match="is for people"):
         fill_with_simulated_judgments(round, lambda knowledge_tuple: 1.0, Random(0))
     assert not Judgment.objects.exists()
     assert round.source == Round.Source.PEOPLE

@@ -6,18 +6,12 @@ import pytest
 from django.utils import timezone
 
 from annotation.judging.assignment import LEASE, next_batch
-from annotation.judging.judgments import (
-    BadAnswer,
-    NotAssigned,
-    n_skipped,
-    reassign_skipped,
-    report_statement,
-    skip_task,
-)
+from annotation.judging.judgments import n_skipped, reassign_skipped, report_statement, skip_task
 from annotation.models import Assignment, Label, StatementReport
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.services import close_round
 from tests.factories import judge, make_annotators, make_round
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -98,7 +92,7 @@ def test_what_one_was_not_given_can_neither_be_skipped_nor_reported():
     [task] = assigned_tasks(owner)
 
     for act in (lambda: skip_task(stranger, task.pk), lambda: report_statement(stranger, task.pk, "other", "", NOW)):
-        with pytest.raises(NotAssigned):
+        with refused("NotAssigned"):
             act()
 
 
@@ -127,5 +121,5 @@ def test_a_report_that_cannot_be_is_refused(reason, comment):
     [annotator] = make_annotators(make_round(1), 1)
     [task] = assigned_tasks(annotator)
 
-    with pytest.raises(BadAnswer):
+    with refused("BadAnswer"):
         report_statement(annotator, task.pk, reason, comment, NOW)

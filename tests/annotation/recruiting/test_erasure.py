@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
 from annotation.models import Annotator, Assignment, Judgment, Round, RoundEvent
-from annotation.recruiting.erasure import SoleOwner, erase_account, erase_annotator
+from annotation.recruiting.erasure import erase_account, erase_annotator
 from annotation.recruiting.services import BadReturnCode, find_by_return_code, join_round, make_invites, return_code
 from kgharvest.accounts.projects import create_project, set_role
 from kgharvest.audit.verification import Verification
@@ -25,6 +25,7 @@ from tests.factories import (
     make_round,
     make_user,
 )
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -118,7 +119,7 @@ def test_an_account_is_deleted_with_all_that_names_it(round):
 
 def test_a_project_keeps_an_owner(round, researcher):
     round.project.members.update(role=Role.OWNER)
-    with pytest.raises(SoleOwner, match="only owner of the project 'Default'"):
+    with refused("SoleOwner", match="only owner of the project 'Default'"):
         erase_account(researcher)
 
     make_member(Role.OWNER)

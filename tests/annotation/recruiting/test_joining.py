@@ -11,12 +11,8 @@ from django.utils import timezone
 
 from annotation.models import Annotator, Invite, Round
 from annotation.recruiting.services import (
-    BadName,
     BadReturnCode,
-    ConsentMissing,
     InviteNotUsable,
-    NameTaken,
-    NoGuests,
     find_by_return_code,
     join_round,
     make_invites,
@@ -33,6 +29,7 @@ from tests.factories import (
     make_round,
     make_user,
 )
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -78,7 +75,7 @@ def test_a_name_is_one_annotator():
     round = guest_round()
     join_round(round, name="Ada")
 
-    with pytest.raises(NameTaken, match="use your return code"):
+    with refused("NameTaken", match="use your return code"):
         join_round(round, name="ADA")
 
 
@@ -92,7 +89,7 @@ def test_a_round_without_guests_asks_for_an_account(client):
     round = make_round()
 
     assert client.get(join_url(round)).url == f"/accounts/login/?next={join_url(round)}"
-    with pytest.raises(NoGuests):
+    with refused("NoGuests"):
         join_round(round, name="Ada")
 
 
@@ -163,7 +160,7 @@ def test_consent_is_recorded_with_time_and_text(client):
 def test_accounts_agree_as_well():
     round = guest_round(consent="Yes?")
 
-    with pytest.raises(ConsentMissing):
+    with refused("ConsentMissing"):
         join_round(round, make_user())
 
 
@@ -431,13 +428,13 @@ def test_a_name_that_looks_like_anothers_is_anothers(name):
     round = guest_round()
     join_round(round, name="ada")
 
-    with pytest.raises(NameTaken):
+    with refused("NameTaken"):
         join_round(round, name=name)
 
 
 @pytest.mark.parametrize("name", ["Ad\u0430", "\u0391da"])  # the Cyrillic and the Greek letter
 def test_a_name_of_letters_that_only_look_alike_is_refused(name):
-    with pytest.raises(BadName, match="several alphabets"):
+    with refused("BadName", match="several alphabets"):
         join_round(guest_round(), name=name)
 
 

@@ -18,21 +18,14 @@ from annotation.recruiting.questionnaire.questions import (
     parse_questions,
     who_questions,
 )
-from annotation.recruiting.questionnaire.services import (
-    BadAnswers,
-    NotAskedNow,
-    Stage,
-    answer_who_questions,
-    stage_of,
-    take_check,
-)
+from annotation.recruiting.questionnaire.services import BadAnswers, Stage, answer_who_questions, stage_of, take_check
 from annotation.recruiting.services import join_round
-from annotation.rounds.serializers import BadRoundSpec
 from annotation.rounds.services import WrongStatus, clone_round, edit_draft
 from annotation.training.services import current_training
 from tests.annotation.gold.test_gold import gold_round
 from tests.api import client_of, error_of
 from tests.factories import judge, make_annotators, make_round, make_user
+from tests.refusals import refused
 
 OWN = "Do you have a dog? *\n- yes\n- no\n\nWhat is its name?"
 CHECK = "Is a rare case enough?\n- yes\n+ no\n\nWhat if you do not know?\n+ Unjudgeable\n- Guess"
@@ -118,7 +111,7 @@ def test_questions_are_frozen_when_the_round_opens(asking_round):
 
 
 def test_bad_questions_of_a_description_are_refused_by_key_and_line():
-    with pytest.raises(BadRoundSpec, match="check_questions: Line 1: 'Dog' needs at least two choices"):
+    with refused("BadRoundSpec", match="check_questions: Line 1: 'Dog' needs at least two choices"):
         make_round(1, check_questions="Dog")
 
 
@@ -168,7 +161,7 @@ def test_a_round_without_questions_asks_none():
     [annotator] = make_annotators(make_round(2), 1)
 
     assert stage(annotator) == Stage.DONE
-    with pytest.raises(NotAskedNow):
+    with refused("NotAskedNow"):
         answer_who_questions(annotator, {}, now())
 
 
@@ -217,7 +210,7 @@ def test_whoever_fails_twice_cannot_judge(checked):
     assert stage(checked) == Stage.FAILED
     with pytest.raises(QuestionsFirst):
         next_batch(checked, now())
-    with pytest.raises(NotAskedNow):
+    with refused("NotAskedNow"):
         take_check(checked, RIGHT, now())
     assert CheckTry.objects.count() == 2
     assert checked.round.events.filter(kind="check_failed", annotator=checked).count() == 1

@@ -3,8 +3,6 @@
 import pytest
 
 from annotation.models import Draw, JudgmentTask, Round, Stratum
-from annotation.rounds.builder import NothingToSample
-from annotation.rounds.serializers import BadRoundSpec
 from annotation.rounds.services import (
     open_round,
 )
@@ -17,6 +15,7 @@ from tests.factories import (
     make_relation,
     make_relation_set,
 )
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -147,7 +146,7 @@ def test_strata_beyond_the_end_of_the_cut_are_left_out():
 
 
 def test_a_sample_smaller_than_its_strata_are_many_is_refused():
-    with pytest.raises(NothingToSample, match="has 3 strata but n is 2"):
+    with refused("NothingToSample", match="has 3 strata but n is 2"):
         open_round({"name": "pilot", "cells": [{"job": make_harvest(HUNDRED).pk, "n": 2, "strata": 3}]})
 
 
@@ -174,7 +173,7 @@ def test_a_name_that_several_sets_have_is_answered_with_the_sets():
         make_relation("capital_of", relation_set=make_relation_set(name))
     named = {"relation": "capital_of", "model": "m", "setting": "multi", "n": 1}
 
-    with pytest.raises(BadRoundSpec, match=r"^cells\[0\].relation: .* mine/capital_of, yours/capital_of"):
+    with refused("BadRoundSpec", match=r"^cells\[0\].relation: .* mine/capital_of, yours/capital_of"):
         open_round({"name": "pilot", "cells": [named]})
 
 
@@ -216,7 +215,7 @@ def test_a_short_name_of_several_lms_is_answered_with_all_of_them():
     for model in ("FacebookAI/roberta-large", "lab/roberta-large"):
         harvest_of(relation, model)
 
-    with pytest.raises(BadRoundSpec, match=r"^cells\[0\].model: .* FacebookAI/roberta-large, lab/roberta-large"):
+    with refused("BadRoundSpec", match=r"^cells\[0\].model: .* FacebookAI/roberta-large, lab/roberta-large"):
         harvest_taken_for(relation, "roberta-large")
 
 
@@ -225,7 +224,7 @@ def nothing_is_stored() -> bool:
 
 
 def test_a_round_on_an_empty_harvest_is_refused():
-    with pytest.raises(NothingToSample, match=r"There is no tuple in its harvest for cells\[0\]"):
+    with refused("NothingToSample", match=r"There is no tuple in its harvest for cells\[0\]"):
         open_round(spec(make_harvest([])))
     assert nothing_is_stored()
 
@@ -233,14 +232,14 @@ def test_a_round_on_an_empty_harvest_is_refused():
 def test_a_harvest_that_is_not_finished_is_refused():
     job = make_harvest_job(Job.Status.QUEUED)
 
-    with pytest.raises(NothingToSample, match=rf"Job {job.pk} of cells\[0\] is queued"):
+    with refused("NothingToSample", match=rf"Job {job.pk} of cells\[0\] is queued"):
         open_round(spec(job))
 
 
 def test_a_sample_larger_than_the_cut_is_refused_and_nothing_stays():
     full, short = make_harvest(HUNDRED), make_harvest(HUNDRED[:5])
 
-    with pytest.raises(NothingToSample, match=r"has 5 tuples to draw from but n is 10"):
+    with refused("NothingToSample", match=r"has 5 tuples to draw from but n is 10"):
         open_round(spec(full, short, n=10))
     assert nothing_is_stored()
 
@@ -249,5 +248,5 @@ def test_a_cell_cannot_be_taken_twice():
     job = make_harvest(HUNDRED)
     again = make_harvest(HUNDRED, relation=job.relation, language_model=job.language_model)
 
-    with pytest.raises(BadRoundSpec, match=r"cells\[0\] and cells\[1\] are both"):
+    with refused("BadRoundSpec", match=r"cells\[0\] and cells\[1\] are both"):
         open_round(spec(job, again))

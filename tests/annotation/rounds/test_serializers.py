@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from annotation.rounds.serializers import BadRoundSpec, RoundSerializer, read_round_spec, round_from_spec
+from annotation.rounds.serializers import RoundSerializer, read_round_spec, round_from_spec
 from annotation.rounds.services import (
     open_round,
 )
@@ -14,6 +14,7 @@ from tests.annotation.rounds.test_builder import HUNDRED, nothing_is_stored
 from tests.factories import (
     make_harvest,
 )
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -38,7 +39,7 @@ def test_a_broken_file_is_refused_with_line_and_column(tmp_path):
     path = tmp_path / "pilot.json"
     path.write_text('{"name": "pilot",\n "cells": [}')
 
-    with pytest.raises(BadRoundSpec, match=r"^pilot.json, line 2, column 12: the description is not JSON"):
+    with refused("BadRoundSpec", match=r"^pilot.json, line 2, column 12: the description is not JSON"):
         read_round_spec(path)
 
 

@@ -10,9 +10,7 @@ from annotation.models import Round, Stratum
 from annotation.monitoring.progress import last_look
 from annotation.quality.limits import set_limits
 from annotation.rounds.models import RoundNotOpen
-from annotation.rounds.serializers import BadRoundSpec
 from annotation.rounds.services import (
-    NameTaken,
     WrongStatus,
     clone_round,
     close_due_rounds,
@@ -73,7 +71,7 @@ def test_a_name_is_taken_in_its_project_only():
     first = make_round(name="pilot")
     second = make_round(name="pilot", project=make_project("Animals"))
 
-    with pytest.raises(NameTaken, match="The project Default has a round named 'pilot' already"):
+    with refused("NameTaken", match="The project Default has a round named 'pilot' already"):
         make_round(name="pilot")
     assert [find_round(name) for name in ("default/pilot", "animals/pilot")] == [first, second]
     with pytest.raises(UnresolvedName, match="write one of animals/pilot, default/pilot"):
@@ -150,14 +148,14 @@ def test_a_draft_whose_closing_time_is_over_is_not_opened():
     job = make_harvest(HUNDRED)
     draft = create_draft(spec(job, n=1, closes_when="date", closes_at="2001-01-31T18:00"))
 
-    with pytest.raises(BadRoundSpec, match="would close at 2001-01-31 18:00"):
+    with refused("BadRoundSpec", match="would close at 2001-01-31 18:00"):
         open_draft(draft)
 
 
 def test_a_name_is_used_once():
     make_round(name="pilot")
 
-    with pytest.raises(NameTaken, match="'pilot'"):
+    with refused("NameTaken", match="'pilot'"):
         make_round(name="pilot")
 
 

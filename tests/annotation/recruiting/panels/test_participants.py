@@ -10,10 +10,11 @@ from django.utils import timezone
 from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Panel, Submission
-from annotation.recruiting.panels.services import QuotaFull, TookPart, enter, finish, join, leave
+from annotation.recruiting.panels.services import QuotaFull, enter, finish, join, leave
 from annotation.recruiting.services import join_round, return_code
 from annotation.rounds.services import close_round
 from tests.factories import judge, judging_page, make_panel, make_researcher, make_round, make_user
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -295,13 +296,13 @@ def test_a_part_that_was_returned_may_begin_anew_with_another_session_and_a_reje
     judge_batch(annotator)
     leave(first, Submission.Status.RETURNED, NOW)
 
-    with pytest.raises(TookPart):
+    with refused("TookPart"):
         enter(panel, "p1", "s1", NOW)
     second = enter(panel, "p1", "s2", NOW)
     assert join(second, agrees=True) == annotator
     assert len(next_batch(Annotator.objects.get(pk=annotator.pk), NOW)) == 2
     Submission.objects.filter(pk=second.pk).update(status="rejected")
-    with pytest.raises(TookPart):
+    with refused("TookPart"):
         enter(panel, "p1", "s3", NOW)
 
 
@@ -311,7 +312,7 @@ def test_a_person_of_two_panels_of_a_round_is_one_annotator_and_in_one_at_a_time
     first = enter(one, "p1", "", NOW)
     annotator = join(first, agrees=True)
 
-    with pytest.raises(TookPart, match="by another link"):
+    with refused("TookPart", match="by another link"):
         enter(two, "p1", "", NOW)
     judge_batch(annotator)
     first.refresh_from_db()

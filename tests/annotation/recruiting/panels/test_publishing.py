@@ -5,9 +5,6 @@ import pytest
 from annotation.models import Panel, Platform, Round
 from annotation.recruiting.panels import by_hand, presets
 from annotation.recruiting.panels.publishing import (
-    BadPanel,
-    PanelNameTaken,
-    WrongPanelStatus,
     cost_in_words,
     create_panel,
     delete_panel,
@@ -21,6 +18,7 @@ from annotation.recruiting.platforms import Can, Cost, PlatformUnavailable
 from annotation.rounds.services import clone_round, pause_round
 from kgharvest.models import AuditEntry
 from tests.factories import judge_all, make_gold, make_panel, make_round
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -150,7 +148,7 @@ def test_the_link_is_as_the_platform_wants_it():
 def test_options_that_cannot_be_are_refused_with_a_sentence(options, sentence):
     round = make_round(4)
 
-    with pytest.raises(BadPanel) as refusal:
+    with refused("BadPanel") as refusal:
         create_panel(round, options)
 
     assert sentence in str(refusal.value)
@@ -163,16 +161,16 @@ def test_a_draft_and_an_imported_round_find_nobody():
     Round.objects.filter(pk=round.pk).update(source="imported")
     round.refresh_from_db()
 
-    for refused in (draft, round):
-        with pytest.raises(BadPanel, match="takes no people"):
-            create_panel(refused, {})
+    for not_open in (draft, round):
+        with refused("BadPanel", match="takes no people"):
+            create_panel(not_open, {})
 
 
 def test_a_name_is_one_panel():
     round = make_round(4)
     create_panel(round, {"name": "main"})
 
-    with pytest.raises(PanelNameTaken, match="has a panel main already"):
+    with refused("PanelNameTaken", match="has a panel main already"):
         create_panel(round, {"name": "main"})
 
 
@@ -180,7 +178,7 @@ def test_of_what_is_published_only_places_and_floor_change():
     panel = make_panel(make_round(4), places=2, reward=500)
 
     edit_panel(panel, {"places": 5, "hourly_floor": 100})
-    with pytest.raises(WrongPanelStatus, match="reward cannot be changed"):
+    with refused("WrongPanelStatus", match="reward cannot be changed"):
         edit_panel(panel, {"reward": 1})
 
     panel.refresh_from_db()
@@ -190,7 +188,7 @@ def test_of_what_is_published_only_places_and_floor_change():
 def test_places_of_a_study_at_a_platform_are_fixed_once_published(platform):
     panel = make_panel(make_round(4), places=2)
 
-    with pytest.raises(WrongPanelStatus, match="places cannot be changed"):
+    with refused("WrongPanelStatus", match="places cannot be changed"):
         edit_panel(panel, {"places": 5})
 
 
@@ -247,7 +245,7 @@ def test_what_the_platform_does_not_do_did_not_happen_here(platform, monkeypatch
     ],
 )
 def test_what_cannot_be_done_now_is_refused(status, change):
-    with pytest.raises(WrongPanelStatus):
+    with refused("WrongPanelStatus"):
         change(make_panel(make_round(4), status))
 
 
@@ -255,11 +253,11 @@ def test_a_panel_without_code_or_with_a_round_that_is_not_open_is_not_published(
     round = make_round(4)
     codeless, panel = make_panel(round, Status.DRAFT, completion_code=""), make_panel(round, Status.DRAFT)
 
-    with pytest.raises(BadPanel, match="neither a completion code nor a return address"):
+    with refused("BadPanel", match="neither a completion code nor a return address"):
         publish_panel(codeless)
     pause_round(round)
     panel.refresh_from_db()
-    with pytest.raises(BadPanel, match="takes no people now"):
+    with refused("BadPanel", match="takes no people now"):
         publish_panel(panel)
 
 

@@ -17,8 +17,6 @@ from annotation.recruiting.pay import commands
 from annotation.recruiting.pay.bonuses import grant_bonus
 from annotation.recruiting.pay.commands import (
     SENDING_LASTS,
-    BadAmount,
-    BadRejection,
     NotAskable,
     NotUncertain,
     ask,
@@ -34,6 +32,7 @@ from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from tests.annotation.recruiting.pay.standing_in import DIES, StandIn, complete_place, done, payments
 from tests.postgres import at_once
+from tests.refusals import refused
 
 WHY = "You judged all sixty statements as True within forty seconds, which is not enough time to read any one of them."
 State, Status = PlatformCommand.State, Submission.Status
@@ -118,7 +117,7 @@ def test_a_rejected_submission_is_owed_nothing_any_more(submission):
     ],
 )
 def test_nobody_is_rejected_without_a_ground_and_an_explanation(submission, message, category, complaint):
-    with pytest.raises(BadRejection, match=complaint):
+    with refused("BadRejection", match=complaint):
         ask(submission, "reject", "reject", message=message, category=category)
 
     assert not submission.commands.exists()
@@ -143,7 +142,7 @@ def test_somebody_at_work_is_not_approved(submission):
 @pytest.mark.django_db
 @pytest.mark.parametrize("amount", [0, -1, 1_000_001])
 def test_a_bonus_is_of_something_and_not_of_everything(submission, amount):
-    with pytest.raises(BadAmount):
+    with refused("BadAmount"):
         ask(submission, "bonus", "bonus:1", amount=amount)
 
 

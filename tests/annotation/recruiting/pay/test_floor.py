@@ -15,7 +15,6 @@ from annotation.recruiting.panels.money import money
 from annotation.recruiting.pay.bonuses import open_bonuses
 from annotation.recruiting.pay.floor import (
     LONGEST_REASON,
-    NothingMissing,
     bonus_to_floor,
     floor_bonuses,
     floor_sentence,
@@ -29,6 +28,7 @@ from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from tests.annotation.recruiting.pay.standing_in import StandIn, complete_place
 from tests.annotation.recruiting.pay.test_commands import run_job
+from tests.refusals import refused
 
 in_database = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 
@@ -160,7 +160,7 @@ def test_a_second_click_pays_nothing_more(make_panel, enqueued):
     panel = underpaid(make_panel)
     make_good(panel)
 
-    with pytest.raises(NothingMissing):
+    with refused("NothingMissing"):
         make_good(panel)
 
     assert panel_balance(panel).owed == 5 * 9

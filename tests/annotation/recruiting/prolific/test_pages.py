@@ -10,12 +10,13 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from annotation.models import Panel, PanelEvent
-from annotation.recruiting.panels.publishing import BadPanel, edit_panel, publish_panel
+from annotation.recruiting.panels.publishing import edit_panel, publish_panel
 from annotation.recruiting.prolific.forms import StudyForm, read_filters
 from kgharvest.jobs import ledger
 from kgharvest.models import AuditEntry, Job
 from tests import factories
 from tests.annotation.recruiting.prolific.fake_prolific import SECRET, TOKEN, FakeProlific, serving
+from tests.refusals import refused
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 
@@ -213,7 +214,7 @@ def test_a_panel_without_a_study_cannot_be_compared(researcher_client, panel):
     ],
 )
 def test_options_of_programs_are_checked_when_they_come(panel, options):
-    with pytest.raises(BadPanel):
+    with refused("BadPanel"):
         edit_panel(panel, {"platform_options": options})
 
 
