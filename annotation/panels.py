@@ -46,7 +46,6 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def first_round(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Propose a round of the newest harvest where there is none."""
     newest = HarvestJob.objects.visible_to(request.user).succeeded().filter(n_tuples__gt=0).order_by("-pk").first()
     if newest and not Round.objects.visible_to(request.user).exists():
         text = "Choose finished harvests; a sample of their tuples becomes statements for people to judge."
@@ -66,7 +65,6 @@ def waiting_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def open_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Yield how far the rounds are that people judge now, and how well people agree."""
     now = timezone.now()
     rounds = Round.objects.visible_to(request.user).filter(status=Round.Status.OPEN).order_by("-opened_at", "-pk")
     newest = list(rounds.select_related("project")[: N_OPEN + 1])
@@ -92,7 +90,6 @@ def return_link(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def home_work(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """The open rounds in which this browser judges."""
     annotators = list(session_annotators(request).filter(round__status=Round.Status.OPEN).select_related("round"))
     if annotators:
         yield Panel("annotation/rounds/_own_rounds.html", {"annotators": annotators})
@@ -105,25 +102,21 @@ def tuple_judgments(request: HttpRequest, known: KnowledgeTuple) -> Iterator[Pan
 
 
 def erase_people(request: HttpRequest, project: Project) -> Iterator[Panel]:
-    """The way to the page that erases who somebody was."""
     yield Panel("annotation/recruiting/_erase_people.html", {"project": project})
 
 
 def open_round_of_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
-    """The way to a round of one harvest, for those who may open one."""
     if job.status == job.Status.SUCCEEDED and job.n_tuples and may(request.user, Action.WORK, job.project):
         yield button("Open a round of these", f"{reverse('annotation:round_new')}?job={job.pk}")
 
 
 def open_round_of_launch(request: HttpRequest, launch: Launch) -> Iterator[Panel]:
-    """The way to a round of all that a launch has harvested, for those who may open one."""
     is_harvested = launch.jobs.succeeded().filter(n_tuples__gt=0).exists()
     if is_harvested and may(request.user, Action.WORK, launch.project):
         yield button("Open a round of these", f"{reverse('annotation:round_new')}?launch={launch.pk}")
 
 
 def recruit(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """The way to the panels on which people for a round are found."""
     if round.source == Round.Source.PEOPLE:
         has_panels = round.panels.exists()
         page, label = ("panel_list", "Panels") if has_panels else ("panel_new", "Recruit people")

@@ -85,7 +85,6 @@ class _FaultsByReason:
             self._n[reason] += 1
 
     def refuse(self, source: str) -> None:
-        """Raise ImportRefused if there are any."""
         if self._first:
             raise ImportRefused(
                 source, [self._said(fault, self._n[reason] - 1) for reason, fault in self._first.items()]

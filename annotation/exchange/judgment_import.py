@@ -109,7 +109,6 @@ def _locked(round: Round, by) -> Round:
 
 
 def _create_round(name: str, project: Project | str | None, by) -> Round:
-    """Return the round of this name in the project, made if need be."""
     slug, _, name = name.rpartition("/")
     if not NAME.fullmatch(name):
         raise NotFound(f"{name!r} is no name for a round; use up to 100 letters, digits, - and _.")
@@ -159,7 +158,6 @@ class _Import:
     # -- what is judged
 
     def _resolve_relations(self, rows: Sequence[ImportedRow]) -> dict[str, Relation]:
-        """Return the relations by the names that the file uses."""
         firsts = {row.relation: row for row in reversed(rows)}
         in_order = sorted(firsts.items(), key=lambda item: item[1].line)
         relations = {name: relation for name, row in in_order if (relation := self._resolve_relation(row))}
@@ -200,7 +198,6 @@ class _Import:
         return Relation.objects.get_or_create(relation_set=relation_set, name=name, defaults=new)[0]
 
     def _find_or_create_tasks(self, rows: Sequence[ImportedRow], relations: dict[str, Relation]) -> list[int]:
-        """Return the ids of the rows' tasks; make those that are missing, if that is wanted."""
         forms = {name: canonicalizer(relation) for name, relation in relations.items()}
         identities = [_identity(row.entities, forms[row.relation]) for row in rows]
         keys = [
@@ -359,7 +356,6 @@ def _identity(entities: Sequence[str], canonical: Canonical | None) -> Sequence[
 
 
 def _find_or_create_tuples(missing: dict[TupleKey, ImportedRow]) -> dict[TupleKey, int]:
-    """Return the ids of the tuples; make those that are new."""
     KnowledgeTuple.objects.bulk_create(
         (
             KnowledgeTuple(

@@ -39,7 +39,6 @@ class GoldCandidate(NamedTuple):
 
     @property
     def code(self) -> str:
-        """A name for forms."""
         return hashlib.sha256(self.key.encode()).hexdigest()[:16]
 
 
@@ -89,7 +88,6 @@ def may_decide(relation: Relation, by) -> bool:
 
 
 def check_may_decide(relation: Relation, by) -> None:
-    """Raise NotAllowed unless `by` may decide which statements of the relation are false for certain."""
     if not may_decide(relation, by):
         check_may(by, Action.WORK, relation.project)
 
@@ -136,7 +134,6 @@ def may_withdraw(decision: GoldDecision, by) -> bool:
 
 
 def check_may_withdraw(decision: GoldDecision, by) -> None:
-    """Raise NotAllowed unless `by` may withdraw the decision."""
     if not may_withdraw(decision, by):
         raise NotAllowed("Only who decided this, who works in the relation's project, or a superuser may withdraw it.")
 

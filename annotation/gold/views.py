@@ -22,10 +22,10 @@ from annotation.gold.candidates import (
     withdraw_gold,
 )
 from annotation.models import GoldDecision
+from annotation.refusals import refusal_as_message
 from annotation.rounds.instructions import freeze_statement, statement_parts
 from kgharvest.access import researcher_required, visible_or_404
 from kgharvest.bulk.pagination import page_of
-from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 from kgharvest.pages.number_format import counted
 
@@ -35,7 +35,6 @@ DECISIONS = {"false": True, "unsure": False}
 
 @researcher_required
 def gold_list(request: HttpRequest) -> HttpResponse:
-    """List the relations that have harvests, with how many known answers they have."""
     q = request.GET.get("q", "").strip()
     relations = (
         Relation.objects.visible_to(request.user).filter(jobs__n_tuples__gt=0).select_related("relation_set").distinct()
@@ -86,7 +85,6 @@ def find_relation(request: HttpRequest, pk: int) -> Relation:
 
 
 def decisions_in(request: HttpRequest) -> dict[str, bool]:
-    """Return the decisions by the candidates' codes."""
     return {code: DECISIONS[decision] for code, decision in request.POST.items() if decision in DECISIONS}
 
 
@@ -110,8 +108,6 @@ def gold_withdraw(request: HttpRequest, pk: int, decision: int) -> HttpResponse:
     decisions = GoldDecision.objects.select_related("relation__relation_set__project")
     withdrawn = get_object_or_404(decisions, relation=relation, pk=decision)
     check_may_withdraw(withdrawn, request.user)
-    try:
+    with refusal_as_message(request):
         withdraw_gold(withdrawn, request.POST.get("reason", ""), request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect("annotation:gold", pk)

@@ -42,7 +42,6 @@ class JudgeStrata(NamedTuple):
         return {label: members for label, members in strata.items() if members}
 
     def spreads(self, strata: Sequence[str]) -> list[float]:
-        """Return the standard deviations of the strata's verdicts."""
         return [sqrt(self.accuracy[label] * (1 - self.accuracy[label])) for label in strata]
 
 

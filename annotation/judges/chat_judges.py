@@ -118,7 +118,6 @@ class ChatJudge:
 
 
 def _with_spent(answer: Answered, spent: Answered | None) -> Answered:
-    """Return the answer with the tokens of earlier replies to its question."""
     if spent is None:
         return answer
     return answer._replace(

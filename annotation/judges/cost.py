@@ -45,7 +45,6 @@ class Way(NamedTuple):
 
     @property
     def cost(self) -> float | None:
-        """Return the money for both together; None where a part of it is not known."""
         if self.pay is None or (self.judge and self.judge_cost is None):
             return None
         return self.pay + (self.judge_cost or 0)

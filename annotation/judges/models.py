@@ -31,8 +31,6 @@ OUT_OF_BUDGET = "out of budget"  # the stage of a run that stopped there
 
 
 class JudgeKind(models.TextChoices):
-    """Where a judge's answers come from."""
-
     CHAT = "chat", "chat model behind an OpenAI-compatible endpoint"
     CAUSAL = "causal", "causal LM, by the likelier of three answers"
     SCORE = "score", "LM's own score, by a threshold"

@@ -19,6 +19,7 @@ from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.judges.prompts import DEFAULT_PROMPT
 from annotation.judges.runs import continue_run, estimated_usage, queue_run, usage_of
 from annotation.models import Round
+from annotation.refusals import refusal_as_message
 from annotation.rounds.forms import option_field
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, check_may, researcher_required
@@ -126,7 +127,6 @@ def judge_run_new(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def start_run(round: Round, form: JudgeForm, by) -> JudgeRun:
-    """Queue a run, or import one from the form's file. Raises as these do."""
     document, file = form.document(), form.cleaned_data["answers"]
     if document["kind"] != JudgeKind.FILE:
         return queue_run(round, document, by)
@@ -168,16 +168,12 @@ def judge_run(request: HttpRequest, path: str, name: str) -> HttpResponse:
 @require_POST
 def judge_run_cancel(request: HttpRequest, path: str, name: str) -> HttpResponse:
     run = visible_run(request, path, name, Action.WORK)
-    try:
+    with refusal_as_message(request):
         ledger.cancel(run, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect(run)
 
 
 class LimitsForm(forms.ModelForm):
-    """The limits with which a run goes on."""
-
     class Meta:
         model = JudgeRun
         fields = ("max_tokens_total", "budget")
@@ -192,10 +188,8 @@ def judge_run_continue(request: HttpRequest, path: str, name: str) -> HttpRespon
     if not form.is_valid():
         messages.error(request, " ".join(error for errors in form.errors.values() for error in errors))
         return redirect(run)
-    try:
+    with refusal_as_message(request):
         continue_run(run, {name: form.cleaned_data[name] for name in form.fields if name in request.POST}, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect(run)
 
 
@@ -206,7 +200,6 @@ def judge_run_file(request: HttpRequest, path: str, name: str, file_format: str)
 
 
 def answers_file(run: JudgeRun, file_format: str) -> HttpResponse:
-    """Return the answers as a file that is made while it is sent. Raises Http404."""
     if file_format not in FORMATS:
         raise Http404(f"Answers come as {', '.join(FORMATS)}.")
     written = FORMATS[file_format]

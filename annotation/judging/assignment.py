@@ -89,7 +89,6 @@ def fill_batch(annotator: Annotator, now: datetime, few: int | None = None) -> l
 
 
 def check_questions_answered(annotator: Annotator) -> None:
-    """Raises QuestionsFirst."""
     if annotator.has_questions_left:
         raise QuestionsFirst(f"Judging in the round {annotator.round.name} begins with questions; answer them first.")
 
@@ -173,7 +172,6 @@ def _next_in_cycle(annotator: Annotator, tasks: Tasks, n: int) -> list[JudgmentT
 
 @cache
 def _first_of(tasks: Tasks, lookup: str, n: int) -> PreparedSelect[JudgmentTask]:
-    """Return the query for the first `n` of `tasks` on one side of a position."""
     return PreparedSelect(
         lambda: (
             tasks()

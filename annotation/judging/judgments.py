@@ -280,7 +280,6 @@ def _not_assigned() -> DomainError:
 
 
 def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:
-    """Return the annotator's current judgments of the tasks judged last, newest first."""
     return _recent(n)(annotator=annotator.pk)
 
 

@@ -233,7 +233,6 @@ class Label(models.TextChoices):
 
 class JudgmentQuerySet(models.QuerySet):
     def current(self):
-        """Return each annotator's last word on each task."""
         return self.filter(superseded_by=None)
 
     def counted(self):
@@ -241,7 +240,6 @@ class JudgmentQuerySet(models.QuerySet):
         return self.current().filter(is_counted=True)
 
     def unsealed(self):
-        """Return the judgments that no entry of the audit trail speaks for yet."""
         return self.filter(sealed_in=None)
 
     def not_withdrawn(self):

@@ -64,7 +64,6 @@ Drafts = Mapping[str, Mapping[str, str]]  # what was sent of a statement and ref
 
 
 def in_json_or_as_page(api: type[APIView], page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer at one address: in JSON where that is asked for, for people else."""
     in_json = api.as_view(by_browser=True, parser_classes=(FormParser, MultiPartParser, JSONParser))
 
     @never_cache
@@ -123,7 +122,6 @@ def _in_words(errors: Errors) -> str:
 
 
 def _draft(request: HttpRequest) -> Drafts:
-    """Return what was typed beside a refused answer, so that the page shows it again."""
     return {request.POST.get("task", ""): {"comment": request.POST.get("comment", "")}}
 
 
@@ -254,7 +252,6 @@ def judge_skip(request: HttpRequest, annotator: Annotator) -> HttpResponse | Non
 @require_POST
 @for_annotator
 def judge_skipped(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Hand out what was skipped, once more."""
     reassign_skipped(annotator)
     return redirect("annotation:judge", annotator.round_id)
 
@@ -297,7 +294,6 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | N
 
 @for_annotator
 def judge_answers(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """List what the annotator has said, the newest first."""
     given = Judgment.objects.current().filter(annotator=annotator).select_related("task").order_by("-judged_at", "-pk")
     page = page_of(request, given)
     answers = [(judgment, annotator.token_of(judgment.task_id)) for judgment in page]
@@ -307,7 +303,6 @@ def judge_answers(request: HttpRequest, annotator: Annotator) -> HttpResponse:
 
 @for_annotator
 def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Show the instructions, with what they say about the relation of `?task=`."""
     query = TaskSerializer(data=request.GET)
     tasks = annotator.round.tasks.filter(assignments__annotator=annotator).select_related("knowledge_tuple__relation")
     task = tasks.filter(pk=annotator.task_of(query.validated_data["task"])).first() if query.is_valid() else None

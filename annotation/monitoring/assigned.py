@@ -31,7 +31,6 @@ class Holder(NamedTuple):
 
 
 def holders(round: Round) -> list[Holder]:
-    """Return who is assigned statements, the longest silent first."""
     annotators = round.annotators.filter(assignments__status=LEASED).select_related("user", "invite")
     # All leases of one annotator are extended together, whenever they load statements or answer.
     holding = annotators.annotate(n_assigned=Count("assignments"), expires_at=Max("assignments__expires_at"))

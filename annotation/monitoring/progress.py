@@ -86,7 +86,6 @@ def count_statements(tasks: JudgmentTaskQuerySet) -> list[list[Any]]:
 
 
 def label_totals(round: Round, now: datetime) -> dict[str, int]:
-    """Return how many counted judgments of the round have each label."""
     patterns = cached_count(round, "progress", count_progress, now).content["patterns"]
     return {label: sum(row[column] * row[3] for row in patterns) for column, label in enumerate(Label.values)}
 

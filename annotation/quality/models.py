@@ -192,7 +192,6 @@ class Exclusion(models.Model):
 
 class AdjudicationQuerySet(models.QuerySet):
     def current(self):
-        """Return the last adjudication of each task."""
         return self.filter(superseded_by=None)
 
 

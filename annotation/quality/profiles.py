@@ -85,7 +85,6 @@ class LimitValues(Protocol):
 
 
 def exceeded_limits(profile: Profile, limits: LimitValues) -> list[str]:
-    """Return the limits that a profile exceeds, each as a phrase."""
     phrases = _low_gold_accuracy(profile, limits.gold_accuracy, limits.n_gold)
     phrases += _low_median_seconds(profile, limits.median_seconds)
     if limits.longest_run and profile.longest_run > limits.longest_run:

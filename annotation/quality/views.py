@@ -37,10 +37,10 @@ from annotation.quality.statement_list import (
     statement_groups,
     with_evidence,
 )
+from annotation.refusals import refusal_as_message
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
-from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 
 AnnotatorRow = dict[str, Any]  # as of annotator_statistics
@@ -119,11 +119,8 @@ def annotator_change(
 ) -> HttpResponse:
     """Pause, resume, reinstate, withdraw or erase. change: the service's function; action: what that is there."""
     annotator = managed_annotator(request, path, code, action)
-    try:
+    with refusal_as_message(request):
         outcome = change(annotator, by=request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
         for reason in outcome if isinstance(outcome, list) else ():  # of erasing: what is kept for now
             messages.warning(request, reason)
         if isinstance(outcome, Exclusion):
@@ -148,16 +145,12 @@ class ExclusionForm(forms.Form):
 
 @researcher_required
 def annotator_exclude(request: HttpRequest, path: str, code: str) -> HttpResponse:
-    """Show what excluding would do; do it once a reason is given."""
     annotator = managed_annotator(request, path, code)
     form = ExclusionForm(request.POST or None)
     effect = exclusion_effect(annotator)
     if form.is_valid():
-        try:
+        with refusal_as_message(request):
             exclusion = exclude_annotator(annotator, form.cleaned_data["reason"], by=request.user, effect=effect)
-        except DomainError as refusal:
-            messages.error(request, str(refusal))
-        else:
             messages.success(request, f"{annotator} is excluded: {exclusion.n_judgments} judgments count no more.")
         return redirect("annotation:annotator", path, code)
     context = {"round": annotator.round, "annotator": annotator, "effect": effect, "form": form}
@@ -165,8 +158,6 @@ def annotator_exclude(request: HttpRequest, path: str, code: str) -> HttpRespons
 
 
 class LimitsForm(forms.ModelForm):
-    """The limits of a round; whoever crosses one is paused."""
-
     class Meta:
         model = Limits
         fields = Limits.OPTIONS

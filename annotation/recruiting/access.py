@@ -18,7 +18,6 @@ GUESTS = "guests"  # in the session: {id of the round: id of the annotator}
 
 
 def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
-    """Return whom this browser judges as, one per round and account or guest."""
     guests = request.session.get(GUESTS, {}).values()
     is_here = Q(pk__in=guests, user=None, erased_at=None) if guests else Q()
     if request.user.is_authenticated:
@@ -58,7 +57,6 @@ session_annotator = SessionAnnotator(Annotator.objects.all)
 
 
 def remember_guest(request: HttpRequest, annotator: Annotator) -> None:
-    """Let this browser judge as a guest of one round from now on."""
     request.session.cycle_key()  # whoever knew the session before does not come along
     request.session[GUESTS] = {**request.session.get(GUESTS, {}), str(annotator.round_id): annotator.pk}
 
@@ -87,5 +85,4 @@ def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 def no_access(request: HttpRequest, reason: str, status: int) -> HttpResponse:
-    """Say in one sentence why somebody cannot come in."""
     return render(request, "annotation/recruiting/no_access.html", {"reason": reason}, status=status)

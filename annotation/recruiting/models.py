@@ -19,7 +19,6 @@ def new_invite_token() -> str:
 
 class InviteQuerySet(models.QuerySet):
     def unused(self):
-        """Return what nobody has used or revoked, the expired included."""
         return self.filter(annotator=None, revoked_at=None)
 
     def usable(self, now):

@@ -191,7 +191,6 @@ class InviteNotUsable(DomainError):
 
 
 def make_invites(round: Round, n: int, expires_at: datetime, by=None) -> list[Invite]:
-    """Raises NotAllowed."""
     check_may(by, Action.WORK, round.project)
     return Invite.objects.bulk_create(Invite(round=round, expires_at=expires_at, created_by=by) for _ in range(n))
 

@@ -31,6 +31,7 @@ from annotation.recruiting.services import (
     return_code,
     revoke_invites,
 )
+from annotation.refusals import refusal_in_form
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.access import Action, researcher_required, visible_or_404
 from kgharvest.accounts.project_views import find_visible
@@ -117,7 +118,6 @@ WRONG_LINK = "Nothing is behind this link: a part of it is missing, or it was ma
 @never_cache
 @throttled
 def join(request: HttpRequest, token: str) -> HttpResponse:
-    """The round's own link, for many people."""
     round = Round.objects.exclude(status=Round.Status.DRAFT).filter(join_token=token).first()
     if round is None:
         return no_access(request, WRONG_LINK, 404)
@@ -129,7 +129,6 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
 @never_cache
 @throttled
 def invite(request: HttpRequest, token: str) -> HttpResponse:
-    """A link for one person, who needs no account."""
     invites = Invite.objects.exclude(round__status=Round.Status.DRAFT).select_related("round")
     invite = invites.filter(token=token).first()
     if invite is None:
@@ -223,13 +222,10 @@ def person_erase(request: HttpRequest, slug: str) -> HttpResponse:
             Q(memberships__project=project) | Q(annotators__round__project=project)
         )
         person = people.filter(username=name).distinct().first()
-        try:
+        with refusal_in_form(form, "username"):
             if person is None:
                 raise NotFound(f"Nobody in this project has the account {name!r:.60}; write its name as it is.")
             n_rounds = erase_account(person, request.user)
-        except DomainError as refusal:
-            form.add_error("username", str(refusal))
-        else:
             messages.success(request, f"The account is erased; what it judged in {counted(n_rounds, 'round')} stays.")
             return redirect(project)
     return render(request, "annotation/recruiting/person_erase.html", {"project": project, "form": form})

@@ -19,6 +19,7 @@ from annotation.judging.views import PAGES, report_fields
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
 from annotation.quality.limits import limits_sentence
 from annotation.recruiting.questionnaire.questions import check_questions, who_questions
+from annotation.refusals import refusal_as_message, refusal_in_form
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, RoundForm, form_values, job_choices
 from annotation.rounds.instructions import instructions_html, markdown_html
@@ -85,11 +86,9 @@ def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str
     form = round_form(request, request.POST or None, initial)
     action = request.POST.get("action", "draft")
     if request.method == "POST" and action in ("draft", "open") and form.is_valid():
-        try:
+        with refusal_in_form(form):
             chosen_project(form, request)
             return redirect(save_round(request, form.document(), draft, is_opened=action == "open"))
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
     context = choice_context(request, form) | {"form": form, "draft": draft}
     if action == "plan":
         context |= plan_context(form, request.user, draft)
@@ -100,7 +99,6 @@ def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str
 
 
 def round_form(request: HttpRequest, sent: QueryDict | None, initial: dict[str, Any] | None = None) -> RoundForm:
-    """Return the form with the harvests and projects that the user may choose."""
     form = RoundForm(sent, initial=initial)
     form.fields["jobs"].queryset = form.fields["jobs"].queryset.visible_to(request.user)
     offer_projects(form, request)
@@ -170,10 +168,8 @@ def round_plan(request: HttpRequest) -> HttpResponse:
 def edit_as_json(request: HttpRequest, draft: Round) -> HttpResponse:
     form = DescriptionForm(request.POST or None, initial={"description": as_json(draft.spec)})
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             return redirect(edit_draft(draft, form.cleaned_data["description"], request.user))
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
     return render(request, "annotation/rounds/drafts/round_edit_json.html", {"form": form, "draft": draft})
 
 
@@ -233,11 +229,8 @@ def relations_with_gold(relations: Iterable[Relation], draft: Round) -> list[dic
 @require_POST
 def round_open(request: HttpRequest, path: str) -> HttpResponse:
     draft = get_draft(request, path)
-    try:
+    with refusal_as_message(request):
         round = open_draft(draft, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
     return redirect(draft)
 

@@ -24,8 +24,6 @@ def new_join_token() -> str:
 
 
 class Layout(models.TextChoices):
-    """How statements come before people."""
-
     ONE = "one", "One at a time"
     PAGE = "page", "Page of statements"
 

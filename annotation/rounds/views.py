@@ -33,12 +33,12 @@ from annotation.monitoring.history_pictures import history_picture, strips
 from annotation.monitoring.progress import OUTCOMES, last_look, progress
 from annotation.recruiting.access import session_annotators
 from annotation.recruiting.services import capacity_warning
+from annotation.refusals import refusal_as_message
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.services import close_round
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
 from kgharvest.accounts.forms import filter_by_project
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
-from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import count, hours, share
 from kgharvest.tables.downloads import download
@@ -79,12 +79,9 @@ def round_list(request: HttpRequest) -> HttpResponse:
 @researcher_required
 @require_POST
 def round_change(request: HttpRequest, path: str, change: Callable[..., None]) -> HttpResponse:
-    """Pause or reopen: `change` is the service's function."""
     round = visible_round(request, path, Action.WORK)
-    try:
+    with refusal_as_message(request):
         change(round, by=request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect(round)
 
 
@@ -100,11 +97,8 @@ def round_close(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def _close(request: HttpRequest, round: Round) -> HttpResponse:
-    try:
+    with refusal_as_message(request):
         n = close_round(round, by=request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
         released = f" {n} assigned statement{pluralize(n)} released." if n else ""
         messages.success(request, f"The round {round.name} is closed.{released}")
     return redirect(round)

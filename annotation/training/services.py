@@ -25,7 +25,6 @@ def current_training(annotator: Annotator, now: datetime) -> Training:
 
 
 def next_statement(training: Training) -> TrainingStatement | None:
-    """Return the statement to answer next, None after the last."""
     return training.annotator.round.training_statements.filter(position=training.n_answered).first()
 
 
@@ -62,11 +61,9 @@ def answered_statement(annotator: Annotator, position: int) -> TrainingStatement
 
 
 def missed_statements(training: Training) -> list[tuple[TrainingStatement, Label]]:
-    """Return the statements that were answered wrong, each with the label given."""
     statements = {statement.position: statement for statement in training.annotator.round.training_statements.all()}
     return [(statements[position], Label(label)) for position, label in training.missed]
 
 
 def last_training(annotator: Annotator) -> Training | None:
-    """Return the training that the annotator finished last."""
     return annotator.trainings.filter(finished_at__isnull=False).order_by("-pk").first()

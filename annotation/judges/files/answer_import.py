@@ -104,7 +104,6 @@ def import_answers(round: Round, document: Mapping[str, Any], content: bytes, so
 
 
 def _matched(run: JudgeRun, read: Iterable[FileAnswer]) -> tuple[list[Answered], list[BadEntry]]:
-    """Return the answers with the tuples that they are about, and what is wrong with the others."""
     judged = {each.tuple_id: each for each in tuples_to_judge(run)}
     relations = Relation.objects.select_related("relation_set").in_bulk({each.relation_id for each in judged.values()})
     names: dict[str, set[int]] = defaultdict(set)
@@ -180,7 +179,6 @@ class BadAnswer(ValueError):
 
 
 def _about(fields: Any) -> tuple[str, list[str]]:
-    """Return relation and entities, checked. Raises BadAnswer."""
     relation, entities = (fields.get(name) if isinstance(fields, dict) else None for name in ("relation", "entities"))
     if not isinstance(relation, str) or not relation or relation != storable(relation):
         raise BadAnswer("has no relation")

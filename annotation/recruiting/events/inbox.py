@@ -51,7 +51,6 @@ class EventOutbox(Outbox):
     stage = "handling events"
 
     def attempt(self, event: PanelEvent) -> Outcome:
-        """Call the platform's handler."""
         try:
             outcome = import_string(HANDLERS[Platform(event.platform)])(event)
         except DomainError as reason:

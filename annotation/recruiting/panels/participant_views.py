@@ -22,6 +22,7 @@ from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.services import PlaceOfAnother, QuotaFull, Status, enter, finish, join, leave
 from annotation.recruiting.platforms import EntryRefused, PlatformUnavailable, check_entry
 from annotation.recruiting.views import WRONG_LINK
+from annotation.refusals import refusal_in_form
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.errors import DomainError
@@ -135,10 +136,8 @@ def _go_on(request: HttpRequest, submission: Submission, entry: Entry) -> HttpRe
     annotator = submission.annotator
     form = JoinForm(request.POST if request.method == "POST" else None, asks_name=False)
     if annotator is None and form.is_valid():
-        try:
+        with refusal_in_form(form):
             annotator = join(submission, agrees=form.cleaned_data["agrees"])
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
     if annotator is not None:
         remember_guest(request, annotator)
         return redirect("annotation:judge" if submission.status == Status.ACTIVE else "annotation:panel_done", round.pk)
@@ -157,7 +156,6 @@ def _go_on(request: HttpRequest, submission: Submission, entry: Entry) -> HttpRe
 
 
 def submission_of(annotator: Annotator) -> Submission | None:
-    """Return the last taking part of an annotator, None for one who came by no panel."""
     return annotator.submissions.select_related("panel__round").order_by("-pk").first()
 
 

@@ -57,7 +57,6 @@ PRESETS = {
 
 
 def parameters_of(platform: str) -> dict[str, str]:
-    """Return the names of a platform's parameters by the panel's fields."""
     fields = ("participant_parameter", "study_parameter", "session_parameter")
     return dict(zip(fields, PRESETS[Platform(platform)].names, strict=True))
 

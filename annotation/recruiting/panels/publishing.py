@@ -213,7 +213,6 @@ def pause_panel(panel: Panel, reason: str = "", by=None) -> None:
 
 
 def resume_panel(panel: Panel, by=None) -> None:
-    """Raises as publish_panel does."""
     check_may(by, Action.WORK, panel.project)
     _check_ready(panel)
     _change(panel, [Status.PAUSED], Status.PUBLISHED, platform_of(panel).resume, by)

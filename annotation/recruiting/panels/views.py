@@ -29,6 +29,7 @@ from annotation.recruiting.panels.publishing import (
 from annotation.recruiting.panels.services import free_place
 from annotation.recruiting.platforms import Can, platform_of
 from annotation.recruiting.views import managed_round
+from annotation.refusals import refusal_as_message, refusal_in_form
 from annotation.rounds.forms import option_field
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
@@ -99,7 +100,6 @@ class PanelForm(forms.ModelForm):
         return values
 
     def options(self) -> dict[str, Any]:
-        """Return what was chosen; a number that was left out is as usual."""
         return {name: value for name, value in self.cleaned_data.items() if value is not None}
 
     def first_fields(self) -> list[forms.BoundField]:
@@ -139,10 +139,8 @@ def panel_new(request: HttpRequest, path: str) -> HttpResponse:
     platform = Platform(chosen) if chosen in platforms else Platform.LINK
     form = PanelForm(request.POST or None, usual={"platform": platform, **usual_options(round, platform)})
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             return redirect(create_panel(round, form.options(), request.user))
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
     context = {"round": round, "form": form, "platform": platform, "platforms": platforms.items()}
     status = 400 if form.errors else 200
     return render(request, "annotation/recruiting/panels/panel_form.html", context, status=status)
@@ -154,10 +152,8 @@ def panel_edit(request: HttpRequest, path: str, name: str) -> HttpResponse:
     panel = managed_panel(request, path, name)
     form = PanelForm(request.POST or None, panel=panel)
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             return redirect(edit_panel(panel, form.options(), request.user))
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
     context = {"round": panel.round, "panel": panel, "form": form}
     status = 400 if form.errors else 200
     return render(request, "annotation/recruiting/panels/panel_form.html", context, status=status)
@@ -238,7 +234,6 @@ def participants_csv(request: HttpRequest, path: str, name: str) -> HttpResponse
 @never_cache
 @researcher_required
 def panel_publish(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    """Say what it costs, then publish."""
     panel = managed_panel(request, path, name)
     if request.method == "POST":
         return _changed(request, panel, publish_panel)
@@ -252,7 +247,6 @@ def panel_publish(request: HttpRequest, path: str, name: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def panel_stop(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    """Ask first: it cannot be undone."""
     panel = managed_panel(request, path, name)
     if request.method == "POST":
         return _changed(request, panel, stop_panel)
@@ -268,10 +262,8 @@ def panel_change(request: HttpRequest, path: str, name: str, change: Callable[..
 
 
 def _changed(request: HttpRequest, panel: Panel, change: Callable[..., None]) -> HttpResponse:
-    try:
+    with refusal_as_message(request):
         change(panel, by=request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect(panel)
 
 
@@ -291,12 +283,9 @@ def panel_delete(request: HttpRequest, path: str, name: str) -> HttpResponse:
 @researcher_required
 @require_POST
 def panel_free(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    """Free the place of `submission`, whose person is gone."""
     panel = managed_panel(request, path, name)
     submission = get_object_or_404(panel.submissions, pk=number_in(request.POST.get("submission")))
-    try:
+    with refusal_as_message(request):
         if free_place(submission, timezone.now(), request.user):
             messages.success(request, "The place is free; what was judged stays.")
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect(panel)

@@ -109,7 +109,6 @@ def ask(
 
 
 def reason_of(bonus: PlatformCommand) -> str:
-    """Return why a bonus is paid, as the ledger has it."""
     return bonus.message[:LONGEST_REASON] or "A bonus."
 
 
@@ -141,7 +140,6 @@ def _check(submission: Submission, kind: Kind, amount: int, message: str, catego
 
 
 def check_bonus(submission: Submission, amount: int) -> None:
-    """Raise BadAmount for a bonus of nothing or of too much."""
     if not 0 < amount <= MOST_MONEY:
         least, most, given = (money(value, submission.panel.currency) for value in (1, MOST_MONEY, amount))
         raise DomainError("BadAmount", f"A bonus is from {least} to {most} for one person, not {given}.")

@@ -25,6 +25,7 @@ from annotation.recruiting.pay.models import LONGEST_MESSAGE
 from annotation.recruiting.pay.pictures import pay_picture
 from annotation.recruiting.platforms import Can, platform_of
 from annotation.recruiting.services import return_code
+from annotation.refusals import refusal_as_message
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import number_in, page_of
 from kgharvest.errors import DomainError
@@ -50,7 +51,6 @@ WHAT_TO_DO = {
 @never_cache
 @researcher_required
 def panel_pay(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    """What is owed, paid and open, by person; hourly pay with its floor; commands that need somebody."""
     panel = managed_panel(request, path, name)
     pay = hourly_pay(panel)
     people = panel.submissions.filter(Q(pay_entries__isnull=False) | Q(commands__isnull=False)).distinct()
@@ -164,7 +164,6 @@ class BonusForm(forms.Form):
 @never_cache
 @researcher_required
 def panel_pay_person(request: HttpRequest, path: str, name: str, pk: int) -> HttpResponse:
-    """Why one person is owed and was paid what, and the decisions that are still to be made."""
     panel = managed_panel(request, path, name)
     submission = _submission(panel, pk)
     posted = request.POST if request.method == "POST" else None
@@ -263,11 +262,8 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
     panel = managed_panel(request, path, name)
     if request.method == "POST":
         ticked = [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
-        try:
+        with refusal_as_message(request):
             n = review.approve(panel, None if "all" in request.POST else ticked, request.user)
-        except DomainError as refusal:
-            messages.error(request, str(refusal))
-        else:
             messages.success(request, f"{counted(n, 'submission')} approved{_what_follows(panel)}")
         return redirect("annotation:panel_pay_review", path, name)
     waiting = review.to_review(panel)
@@ -292,11 +288,8 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
 @require_POST
 def panel_pay_floor(request: HttpRequest, path: str, name: str) -> HttpResponse:
     panel = managed_panel(request, path, name)
-    try:
+    with refusal_as_message(request):
         total = floor.make_good(panel, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, f"Bonuses of {money(total, panel.currency)} in all are granted.")
     return redirect("annotation:panel_pay", path, name)
 
@@ -308,30 +301,24 @@ def panel_pay_command(request: HttpRequest, path: str, name: str, pk: int) -> Ht
     panel = managed_panel(request, path, name)
     unsettled = PlatformCommand.objects.filter(submission__panel=panel).select_related("submission__panel__round")
     command = get_object_or_404(unsettled, pk=pk)
-    try:
+    with refusal_as_message(request):
         if "resend" in request.POST:
             commands.resend(command, request.user)
             messages.success(request, "It is sent again within seconds.")
         else:
             commands.settle_by_hand(command, "was_done" in request.POST, request.user)
             messages.success(request, "Noted.")
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect("annotation:panel_pay", path, name)
 
 
 @researcher_required
 @require_POST
 def panel_pay_noted(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    """Note that the open bonuses shown were paid by hand."""
     panel = managed_panel(request, path, name)
     paid = [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
     total = number_in(request.POST.get("total")) or 0
-    try:
+    with refusal_as_message(request):
         n = bonuses.note_paid(panel, paid, total, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, f"Noted as paid: {money(total, panel.currency)} to {counted(n, 'person', 'people')}.")
     return redirect("annotation:panel_pay", path, name)
 

@@ -22,9 +22,9 @@ from annotation.recruiting.prolific.events import event_id, event_type, is_genui
 from annotation.recruiting.prolific.forms import StudyForm
 from annotation.recruiting.prolific.study import codes, hourly_pay, screen_out_slots, what_is_missing
 from annotation.recruiting.reconciliation import ask_reconciliation
+from annotation.refusals import refusal_as_message, refusal_in_form
 from kgharvest.access import researcher_required
 from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
-from kgharvest.errors import DomainError
 
 LARGEST_EVENT = 64 << 10  # bytes
 
@@ -67,15 +67,12 @@ def study(request: HttpRequest, path: str, name: str) -> HttpResponse:
         return redirect(panel)
     form = StudyForm(panel, request.POST if request.method == "POST" else None)
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             panel = edit_panel(panel, {"platform_options": form.options}, request.user)
             if request.POST.get("action") == "publish":
                 publish_panel(panel, request.user)
                 messages.success(request, "The study is published at Prolific; people come within minutes.")
                 return redirect(panel)
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
-        else:
             messages.success(request, "Saved. Nothing is published yet.")
             return redirect("annotation:prolific_study", panel.round.path, panel.name)
     return render(request, "annotation/recruiting/prolific/study.html", _context(panel, form))
@@ -106,10 +103,7 @@ def _context(panel: Panel, form: StudyForm) -> dict:
 def panel_reconcile(request: HttpRequest, path: str, name: str) -> HttpResponse:
     """Have a worker compare the panel with what its platform has."""
     panel = managed_panel(request, path, name)
-    try:
+    with refusal_as_message(request):
         ask_reconciliation(panel, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, "A worker compares it with the platform within seconds; reload the page then.")
     return redirect(panel)

@@ -21,16 +21,12 @@ LONGEST_ANSWER = 200
 
 
 class Asked(models.TextChoices):
-    """Whether a ready-made question is asked."""
-
     NO = "no", "Not asked"
     OPTIONAL = "optional", "Asked; people may prefer not to say"
     REQUIRED = "required", "Asked, and must be answered"
 
 
 class OnWithdrawal(models.TextChoices):
-    """What happens to somebody's judgments when they withdraw."""
-
     KEEP = "keep", "are kept without a name"
     DELETE = "delete", "count no more, and what they wrote is deleted"
 
@@ -80,7 +76,6 @@ def check_questions(round) -> list[Question]:
 
 
 def asks_first(round) -> bool:
-    """Return whether a round asks people anything before they judge."""
     return bool(round.check_questions or round.own_questions) or any(
         getattr(round, option) != Asked.NO for option in READY_MADE
     )

@@ -65,7 +65,6 @@ def _field_of(question: Question) -> forms.Field:
 @require_http_methods(["GET", "POST"])
 @for_annotator
 def questions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Show what comes next, or take the answers to it."""
     round = Round.objects.get(pk=annotator.round_id)
     stage = stage_of(annotator, round)
     if stage == Stage.DONE:
