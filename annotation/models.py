@@ -16,8 +16,7 @@ from annotation.recruiting.models import Invite
 from annotation.recruiting.panels.models import Panel, Platform, Submission
 from annotation.recruiting.pay.models import PayEntry, PlatformCommand
 from annotation.recruiting.questionnaire.models import CheckTry, WhoAnswers, Withdrawal
-from annotation.rounds.models import Layout, Round, Snapshot
-from annotation.rounds.sample_models import Draw, JudgmentTask, Stratum
+from annotation.rounds.models import Draw, JudgmentTask, Layout, Round, Snapshot, Stratum
 from annotation.training.models import Training, TrainingStatement
 
 __all__ = [

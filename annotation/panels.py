@@ -15,8 +15,7 @@ from django.utils import timezone
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Annotator, Judgment, JudgmentTask, Round, Stratum
-from annotation.monitoring.cell_tables import shown
-from annotation.monitoring.cells import harvest_cells
+from annotation.monitoring.cells import harvest_cells, shown
 from annotation.monitoring.progress import progress
 from annotation.recruiting.access import session_annotators
 from annotation.recruiting.questionnaire.groups import check_counts, questionnaire_groups

@@ -14,7 +14,6 @@ from annotation.judging import api as judging_api
 from annotation.judging import views as judging_views
 from annotation.judging.views import in_json_or_as_page
 from annotation.monitoring import api as monitoring_api
-from annotation.monitoring import views as monitoring_views
 from annotation.quality import api as quality_api
 from annotation.quality import views as quality_views
 from annotation.quality.exclusion import reinstate_annotator
@@ -85,7 +84,7 @@ urlpatterns = [
     path("projects/<round:path>/pause/", rounds_views.round_change, {"change": pause_round}, name="round_pause"),
     path("projects/<round:path>/reopen/", rounds_views.round_change, {"change": reopen_round}, name="round_reopen"),
     path("projects/<round:path>/close/", rounds_views.round_close, name="round_close"),
-    path("projects/<round:path>/release/", monitoring_views.round_release, name="round_release"),
+    path("projects/<round:path>/release/", rounds_views.round_release, name="round_release"),
     path("projects/<round:path>/judgments.<slug:file_format>", rounds_views.round_export, name="round_export"),
     path("projects/<round:path>/progress.json", rounds_views.round_progress, name="round_progress"),
     path("projects/<round:path>/events/", rounds_views.round_events, name="round_events"),

@@ -71,8 +71,7 @@ from annotation.models import (
 from annotation.monitoring.cells import count_cells
 from annotation.monitoring.progress import count_progress
 from annotation.quality.annotator_statistics import count_annotators
-from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
-from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.quality.exclusion import exclude_annotator, exclusion_effect, reinstate_annotator
 from kgharvest.bulk.insert import insert_rows
 from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Project, Relation, RelationSet
 

@@ -54,8 +54,8 @@ PANELS = {
     ],
     # subject: a panel on which people are found, for those who work in its project
     "recruiting_panel": [
-        "annotation.recruiting.prolific.panels.platform_state",
-        "annotation.recruiting.pay.panels.pay_summary",
+        "annotation.recruiting.prolific.views.platform_state",
+        "annotation.recruiting.pay.views.pay_summary",
     ],
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
     "report_list_actions": [],

@@ -36,9 +36,8 @@ from annotation.recruiting.panels.publishing import (
 )
 from annotation.recruiting.panels.services import enter, free_place
 from annotation.recruiting.pay.bonuses import grant_bonus, note_paid
-from annotation.recruiting.pay.commands import ask, resend, settle_by_hand
+from annotation.recruiting.pay.commands import approve, ask, decide, resend, settle_by_hand
 from annotation.recruiting.pay.floor import make_good
-from annotation.recruiting.pay.review import approve, decide
 from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
 from annotation.recruiting.reconciliation import ask_reconciliation
 from annotation.recruiting.services import make_invites, revoke_invites

@@ -24,8 +24,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
-from annotation.rounds.models import RoundNotOpen
-from annotation.rounds.sample_models import JudgmentTaskQuerySet
+from annotation.rounds.models import JudgmentTaskQuerySet, RoundNotOpen
 from kgharvest.bulk.prepared import Parameter, PreparedSelect, PreparedUpdate
 from kgharvest.errors import DomainError
 

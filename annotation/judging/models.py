@@ -15,8 +15,7 @@ from django.db.models import Q
 from django.db.models.functions import Lower
 
 from annotation.recruiting.questionnaire.questions import OnWithdrawal
-from annotation.rounds.models import Layout, Round
-from annotation.rounds.sample_models import JudgmentTask
+from annotation.rounds.models import JudgmentTask, Layout, Round
 from kgharvest.bulk.prepared import Parameter, PreparedSelect
 
 # What judging reads of an annotator and their round. Reading every column each time would cost half as much again.

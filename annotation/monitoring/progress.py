@@ -17,7 +17,7 @@ from django.utils import timezone
 from annotation.judging.third_judgments import LabelCounts, first_two_counts
 from annotation.judging.verdicts import Verdict
 from annotation.models import Judgment, Label, Round, Snapshot
-from annotation.rounds.sample_models import JudgmentTaskQuerySet
+from annotation.rounds.models import JudgmentTaskQuerySet
 from kgharvest.registries import hook
 from kgharvest.statistics.agreement import agreement_of_rows
 

@@ -29,8 +29,7 @@ from annotation.monitoring.cells import round_cells
 from annotation.monitoring.progress import OUTCOMES, progress
 from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
-from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
-from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.quality.exclusion import exclude_annotator, exclusion_effect, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.quality.statement_list import MARKS, with_evidence
 from annotation.recruiting.erasure import erase_annotator

@@ -14,8 +14,7 @@ from django.utils import timezone
 
 from annotation.judging.models import Annotator, Label
 from annotation.judging.verdicts import Verdict
-from annotation.rounds.models import Round
-from annotation.rounds.sample_models import JudgmentTask
+from annotation.rounds.models import JudgmentTask, Round
 
 
 class RoundEventManager(models.Manager):
@@ -159,7 +158,7 @@ class Limits(models.Model):
 class Exclusion(models.Model):
     """The decision that an annotator's judgments do not count, and perhaps a later one that they do again.
 
-    effect: what was shown before the decision (annotation.quality.exclusion_effect). n_judgments: taken out.
+    effect: what was shown before the decision (annotation.quality.exclusion). n_judgments: taken out.
     n_counted_again, n_left_out: what reinstating found free, and what others had filled meanwhile.
     """
 

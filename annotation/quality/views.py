@@ -22,8 +22,7 @@ from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Labe
 from annotation.monitoring.progress import OUTCOMES
 from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
-from annotation.quality.exclusion import exclude_annotator
-from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.quality.exclusion import exclude_annotator, exclusion_effect
 from annotation.quality.limits import limits_sentence, set_limits
 from annotation.quality.statement_list import (
     StatementFilters,

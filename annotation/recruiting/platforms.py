@@ -19,11 +19,11 @@ from annotation.recruiting.pay.models import PlatformCommand
 from kgharvest.errors import DomainError
 
 PLATFORMS = {
-    Platform.LINK: "annotation.recruiting.panels.by_hand.ByHand",
-    Platform.CONNECT: "annotation.recruiting.panels.by_hand.ByHand",
-    Platform.SONA: "annotation.recruiting.panels.by_hand.ByHand",
+    Platform.LINK: "annotation.recruiting.platforms.ByHand",
+    Platform.CONNECT: "annotation.recruiting.platforms.ByHand",
+    Platform.SONA: "annotation.recruiting.platforms.ByHand",
     Platform.PROLIFIC: "annotation.recruiting.prolific.platform.Prolific",
-    Platform.MTURK: "annotation.recruiting.panels.by_hand.ByHand",
+    Platform.MTURK: "annotation.recruiting.platforms.ByHand",
 }
 
 # What checks the entry links of a platform: functions of (panel, parameters of the link) that raise EntryRefused.
@@ -161,3 +161,32 @@ def option_problems(panel: Panel) -> Iterator[str]:
 
 def platform_of(panel: Panel) -> RecruitingPlatform:
     return import_string(PLATFORMS[Platform(panel.platform)])(panel)
+
+
+class ByHand:
+    """Implements annotation.recruiting.platforms.RecruitingPlatform; nothing outside changes."""
+
+    can: frozenset[Can] = frozenset()
+
+    def __init__(self, panel: Panel):
+        self.panel = panel
+
+    def cost(self) -> Cost | None:
+        check_not_closed(self.panel)
+        return None
+
+    def publish(self) -> str:
+        return self.panel.external_id
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def submissions(self) -> Iterator[RemoteSubmission]:
+        return iter(())
+
+    def execute(self, command: PlatformCommand) -> None:
+        """Do nothing: a researcher does it at the platform. Raises PlatformRefused if the platform is closed."""
+        check_not_closed(self.panel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from django import forms
 from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.contrib.auth.views import redirect_to_login
@@ -19,7 +20,6 @@ from django.views.decorators.debug import sensitive_variables
 from annotation.models import Annotator, Invite, Round
 from annotation.recruiting.access import forget_guest, no_access, remember_guest, session_annotator, throttled
 from annotation.recruiting.erasure import erase_account
-from annotation.recruiting.forms import ErasePersonForm, InvitesForm, JoinForm, ReturnForm
 from annotation.recruiting.services import (
     BadReturnCode,
     InviteNotUsable,
@@ -229,3 +229,44 @@ def person_erase(request: HttpRequest, slug: str) -> HttpResponse:
             messages.success(request, f"The account is erased; what it judged in {counted(n_rounds, 'round')} stays.")
             return redirect(project)
     return render(request, "annotation/recruiting/person_erase.html", {"project": project, "form": form})
+
+
+class InvitesForm(forms.Form):
+    n = forms.IntegerField(label="Links", min_value=1, max_value=1000, initial=10)
+    days = forms.IntegerField(label="Days until they end", min_value=1, max_value=366, initial=30)
+
+
+class JoinForm(forms.Form):
+    """A name is asked of guests who have no invite."""
+
+    name = forms.CharField(
+        label="Your name or code",
+        max_length=100,
+        required=False,
+        widget=forms.TextInput(attrs={"autocomplete": "nickname", "autocapitalize": "off", "spellcheck": "false"}),
+        help_text="As you were told by whoever sent you the link. Only the researchers see it.",
+    )
+    agrees = forms.BooleanField(label="I have read this and agree", required=False)
+
+    def __init__(self, *args, asks_name: bool, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fields["name"].required = asks_name
+
+
+class ReturnForm(forms.Form):
+    code = forms.CharField(
+        label="Return code",
+        max_length=100,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "characters", "spellcheck": "false"}),
+        help_text="Such as 12-ABCD-EFGH-IJKL-MNOP.",
+    )
+
+
+class ErasePersonForm(forms.Form):
+    """username: typed, so that nobody is erased by a click."""
+
+    username = forms.CharField(
+        label="Name of the account",
+        max_length=150,
+        widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false"}),
+    )

@@ -19,7 +19,7 @@ from annotation.gold.selection import DrawnTuple, GoldStatement, choose_gold, tr
 from annotation.judges.allocation import LEAST_PER_STRATUM, JudgeStrata, allocate, judge_strata
 from annotation.models import Round, Stratum, TrainingStatement
 from annotation.rounds.instructions import freeze_statement, freeze_statements, relation_guide, statement_parts
-from annotation.rounds.sample_models import CellId
+from annotation.rounds.models import CellId
 from annotation.rounds.serializers import Cell, cells_of
 from kgharvest.access import User
 from kgharvest.errors import DomainError, NotFound

@@ -21,7 +21,7 @@ from annotation.judges.cost import (
 )
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
-from annotation.rounds.sample_models import CellId, cell_names
+from annotation.rounds.models import CellId, cell_names
 from kgharvest.pages.number_format import in_points
 from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share

@@ -25,11 +25,9 @@ from django.views.decorators.http import require_POST
 
 from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
 from annotation.models import Annotator, Round, StatementReport
-from annotation.monitoring.assigned import holders
-from annotation.monitoring.cell_tables import cell_tables
-from annotation.monitoring.cells import round_cells
-from annotation.monitoring.history import annotator_strips, round_history
-from annotation.monitoring.history_pictures import history_picture, strips
+from annotation.monitoring.assigned import holders, release_assigned
+from annotation.monitoring.cells import cell_tables, round_cells
+from annotation.monitoring.history import annotator_strips, history_picture, round_history, strips
 from annotation.monitoring.progress import OUTCOMES, last_look, progress
 from annotation.recruiting.access import session_annotators
 from annotation.recruiting.services import capacity_warning
@@ -40,7 +38,7 @@ from kgharvest.access import Action, allowed_actions, researcher_required, visib
 from kgharvest.accounts.forms import filter_by_project
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.models import HarvestJob
-from kgharvest.pages.number_format import count, hours, share
+from kgharvest.pages.number_format import count, counted, hours, share
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON
 
@@ -228,3 +226,15 @@ def _old_page(request: HttpRequest, name: str, rest: str) -> HttpResponse:
 def _lead_to(request: HttpRequest, address: str) -> HttpResponse:
     query = request.META.get("QUERY_STRING", "")
     return HttpResponseRedirect(f"{address}?{query}" if query else address, preserve_request=request.method == "POST")
+
+
+@researcher_required
+@require_POST
+def round_release(request: HttpRequest, path: str) -> HttpResponse:
+    """Release what the annotators named by `annotator` are assigned; what all are where none is named."""
+    round = visible_round(request, path, Action.WORK)
+    with refusal_as_message(request):
+        n = release_assigned(round, request.POST.getlist("annotator") or None, by=request.user)
+        gone = "" if n else "; they were answered or released meanwhile"
+        messages.success(request, f"{counted(n, 'assigned statement')} released{gone}.")
+    return redirect(round)

@@ -15,13 +15,12 @@ from django.views.decorators.http import require_http_methods
 
 from annotation.models import Annotator, Panel, Platform, Submission
 from annotation.recruiting.access import no_access, remember_guest, session_annotator, throttled
-from annotation.recruiting.forms import JoinForm
 from annotation.recruiting.panels.identifiers import Unreadable, digest
 from annotation.recruiting.panels.links import BadEntryLink, Entry, read_entry, return_address
 from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.services import PlaceOfAnother, QuotaFull, Status, enter, finish, join, leave
 from annotation.recruiting.platforms import EntryRefused, PlatformUnavailable, check_entry
-from annotation.recruiting.views import WRONG_LINK
+from annotation.recruiting.views import WRONG_LINK, JoinForm
 from annotation.refusals import refusal_in_form
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.accounts.throttle import TooManyAttempts, network_of

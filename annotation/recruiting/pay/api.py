@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from annotation.models import Panel, PayEntry, PlatformCommand
 from annotation.recruiting.panels.api import PanelOperations, PanelPartViewSet
 from annotation.recruiting.panels.models import MOST_MONEY
-from annotation.recruiting.pay import bonuses, commands, floor, ledger, review
+from annotation.recruiting.pay import bonuses, commands, floor, ledger
 from annotation.recruiting.pay.hourly import hourly_pay
 from annotation.recruiting.pay.models import LONGEST_MESSAGE
 from annotation.recruiting.pay.views import ledger_csv
@@ -73,7 +73,7 @@ def pay_of(panel: Panel) -> dict[str, Any]:
         "hourly_floor": panel.hourly_floor,
         "is_below_floor": floor.is_below_floor(panel, pay),
         "missing": sum(lacks.values()),
-        "n_to_review": review.to_review(panel).count(),
+        "n_to_review": commands.to_review(panel).count(),
         "people": [
             {
                 "submission": work.submission.pk,
@@ -177,7 +177,7 @@ class CommandViewSet(PagedList, PanelPartViewSet):
         """Stored now, sent within seconds."""
         sent = self.sent(CommandInput)
         submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
-        return self.created(review.decide(submission, by=request.user, **sent))
+        return self.created(commands.decide(submission, by=request.user, **sent))
 
     @operation("Resend a failed command")
     def resend(self, request: Request, round_id: int, name: str, pk: int) -> Response:
@@ -293,5 +293,5 @@ class PayViewSet(PanelOperations):
     @operation("Approve completed places", "pay/approve/", request=ApprovalInput, serializer_class=ApprovedSerializer)
     def approve(self, request: Request, round_id: int, name: str) -> Response:
         """At most 1,000 at once. Submissions that are already decided are skipped."""
-        n = review.approve(self.panel(), self.sent(ApprovalInput)["submissions"], request.user)
+        n = commands.approve(self.panel(), self.sent(ApprovalInput)["submissions"], request.user)
         return self.answer({"n_approved": n})

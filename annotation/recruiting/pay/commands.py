@@ -8,13 +8,13 @@ uncertain until reconciliation or a person decides whether it was made (`settle`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from annotation.models import Panel, PayEntry, PlatformCommand, Submission
@@ -40,7 +40,8 @@ from kgharvest.jobs.outbox import Outbox, Outcome, Result, wait_after
 logger = logging.getLogger(__name__)
 
 SENDING_LASTS = timedelta(minutes=15)  # a payment that a platform shows none of so long after it was sent, was not made
-FEWEST_AT_ONCE, MOST_AT_ONCE = 50, 1000  # approvals in one request
+MOST_AT_ONCE = 1000  # approvals, of a researcher and in one request to a platform
+FEWEST_AT_ONCE = 50  # approvals in one request; fewer are sent one by one
 APPROVED_WITHIN = timedelta(minutes=15)  # after that request, as reconciliation finds out
 SHORTEST_REJECTION = 100  # characters of the message to whom is rejected, as Prolific asks for
 
@@ -363,3 +364,55 @@ def resend(command: PlatformCommand, by=None) -> None:
     if not n_again:
         raise NotUncertain(f"Command {command.pk} has not failed; there is nothing to send again.")
     transaction.on_commit(lambda: outbox.enqueue_if_due(timezone.now()))
+
+
+# Review of completed places
+
+
+def to_review(panel: Panel) -> QuerySet[Submission]:
+    """Return completed submissions without a decision, the earliest automatic approval first.
+
+    Empty if the platform is closed, as no decision can be made.
+    """
+    if panel.is_platform_closed:
+        return Submission.objects.none()
+    decided = PlatformCommand.objects.filter(submission=OuterRef("pk")).exclude(kind=Kind.BONUS)
+    undecided = panel.submissions.to_review().filter(~Exists(decided.exclude(state=State.FAILED)))
+    return undecided.select_related("annotator").order_by(
+        F("approves_itself_at").asc(nulls_last=True), "completed_at", "pk"
+    )
+
+
+def decide(submission: Submission, kind: str, *, message: str = "", category: str = "", by=None) -> PlatformCommand:
+    """Have the platform approve, reject or ask to return, or screen out. What it refused before is sent once more.
+
+    Raises NotAllowed, NotAskable, BadRejection.
+    """
+    check_may(by, Action.WORK, submission.panel.project)
+    failed = submission.commands.filter(kind=kind, state=State.FAILED)
+    last = failed.order_by("-pk").first()
+    if last is not None and (last.message, last.category) == (message.strip(), category):
+        resend(last, by)
+        return last
+    n = failed.count()
+    return ask(submission, kind, f"{kind}:{n + 1}" if n else kind, message=message, category=category, by=by)
+
+
+def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -> int:
+    """Approve these of the places that wait for review, or all, MOST_AT_ONCE at most; return how many.
+
+    Submissions with a decision are skipped. Raises NotAllowed, PlatformRefused.
+    """
+    check_may(by, Action.WORK, panel.project)
+    check_not_closed(panel)
+    waiting = to_review(panel).select_related("panel__round__project")
+    if submissions is not None:
+        waiting = waiting.filter(pk__in=submissions)
+    n_approved = 0
+    for submission in waiting[:MOST_AT_ONCE]:
+        try:
+            decide(submission, Kind.APPROVE, by=by)
+        except (NotAskable, NotUncertain):
+            continue
+        n_approved += 1
+    return n_approved

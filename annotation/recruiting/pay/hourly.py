@@ -7,18 +7,21 @@ by as much a statement.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
+from typing import Any
 
 from django.db.models import Count, Exists, F, OuterRef, Q, Sum
 from django.db.models.functions import Least
 
 from annotation.judging.judgments import LONGEST_TIME_S
-from annotation.models import Panel, Submission, Training
-from annotation.recruiting.pay.ledger import Balance, balances
+from annotation.models import Panel, Platform, Round, Submission, Training
+from annotation.recruiting.panels.money import money
+from annotation.recruiting.pay.ledger import Balance, balances, panel_balance
+from kgharvest.pages.number_format import counted
 
 FEWEST_PEOPLE = 5  # who completed, before a median says something about a panel
 LEAST_MEASURED = 0.5  # share of a person's answers whose time is known, before it stands for the others
@@ -129,3 +132,98 @@ def _places(panel: Panel) -> Mapping[int, list[Submission]]:
     for submission in entered:
         places[submission.annotator_id].append(submission)
     return places
+
+
+# Picture of hourly pay
+
+
+WIDTH, HEIGHT = 720, 96
+N_COLUMNS = 72  # dots of one column are stacked
+MARGIN = 6  # of half a dot
+FURTHEST = 4  # times the median or floor: a few who were very fast do not press the others together
+
+
+@dataclass(frozen=True)
+class PayPicture:
+    """dots, lines: with coordinates in WIDTH x HEIGHT and what they say. most: at the right end, in words.
+
+    n_beyond: dots that would be further right.
+    """
+
+    dots: Sequence[dict[str, Any]]
+    lines: Sequence[dict[str, Any]]
+    most: str
+    n_beyond: int
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def pay_picture(panel: Panel, pay: HourlyPay) -> PayPicture | None:
+    """Return the picture of those whose time is known; None without any."""
+    people = sorted(
+        (float(work.hourly), str(work.submission.annotator)) for work in pay.works if work.hourly is not None
+    )
+    if not people:
+        return None
+    usual = max(median(hourly for hourly, _ in people), panel.hourly_floor, 1)
+    most = min(1.1 * max(people[-1][0], usual), FURTHEST * usual)
+    step = WIDTH / N_COLUMNS
+    columns = [min(N_COLUMNS - 1, int(hourly / most * N_COLUMNS)) for hourly, _ in people]
+    rise = min(step, (HEIGHT - 2 * MARGIN) / max(Counter(columns).values()))
+    stacked: Counter[int] = Counter()
+    dots = []
+    for column, (hourly, code) in zip(columns, people, strict=True):
+        y = HEIGHT - MARGIN - rise * stacked[column]
+        stacked[column] += 1
+        title = f"{code}: {money(int(hourly), panel.currency)} an hour"
+        dots.append({"x": f"{(column + 0.5) * step:.1f}", "y": f"{y:.1f}", "title": title})
+    n_beyond = sum(hourly > most for hourly, _ in people)
+    return PayPicture(dots, _lines(panel, pay, most), money(int(most), panel.currency), n_beyond)
+
+
+def _lines(panel: Panel, pay: HourlyPay, most: float) -> list[dict[str, Any]]:
+    marked = [("floor", panel.hourly_floor or None), ("median", pay.median)]
+    return [
+        {
+            "name": name,
+            "x": f"{WIDTH * value / most:.1f}",
+            "title": f"{name} {money(int(value), panel.currency)} an hour",
+        }
+        for name, value in marked
+        if value is not None
+    ]
+
+
+# Pay in sentences, for papers
+
+
+def pay_in_words(round: Round) -> str:
+    """Return what the people of a round's panels got, in two sentences for each panel that paid; empty without any."""
+    return " ".join(sentence for panel in round.panels.order_by("pk") for sentence in _sentences(panel))
+
+
+def _sentences(panel: Panel) -> Iterator[str]:
+    balance, pay = panel_balance(panel), hourly_pay(panel)
+    total = max(balance.owed, balance.paid)
+    if not total or _is_play_money(panel):
+        return
+    where = "by a link" if panel.platform == Platform.LINK else f"on {Platform(panel.platform).product_name}"
+    yield (
+        f"{counted(len(pay.works), 'person', 'people')} recruited {where} completed the work, at "
+        f"{money(panel.reward, panel.currency)} for {counted(panel.statements_per_place, 'statement')} each; they and "
+        f"those who left early got {money(total, panel.currency)} in all, bonuses included."
+    )
+    yield _hourly_sentence(panel, pay)
+
+
+def _hourly_sentence(panel: Panel, pay: HourlyPay) -> str:
+    if pay.median is None:
+        return "Too few were timed for a median of hourly pay."
+    floor = f"; the floor that was set is {money(panel.hourly_floor, panel.currency)}" if panel.hourly_floor else ""
+    median = money(int(pay.median), panel.currency)
+    return f"The median pay of {counted(pay.n, 'person', 'people')} was {median} an hour of active time{floor}."
+
+
+def _is_play_money(panel: Panel) -> bool:
+    """Return True for panels of Mechanical Turk's sandbox, which paid nobody."""
+    return panel.is_sandbox and panel.platform == Platform.MTURK

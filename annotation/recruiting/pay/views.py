@@ -19,10 +19,9 @@ from django.views.decorators.http import require_POST
 from annotation.models import Annotator, Panel, PayEntry, PlatformCommand, Submission
 from annotation.recruiting.panels.money import BadMoney, decimal_money, money, parse_money
 from annotation.recruiting.panels.views import managed_panel
-from annotation.recruiting.pay import bonuses, commands, floor, ledger, review
-from annotation.recruiting.pay.hourly import HourlyPay, Work, hourly_pay
+from annotation.recruiting.pay import bonuses, commands, floor, ledger
+from annotation.recruiting.pay.hourly import HourlyPay, Work, hourly_pay, pay_picture
 from annotation.recruiting.pay.models import LONGEST_MESSAGE
-from annotation.recruiting.pay.pictures import pay_picture
 from annotation.recruiting.platforms import Can, platform_of
 from annotation.recruiting.services import return_code
 from annotation.refusals import refusal_as_message
@@ -30,6 +29,7 @@ from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import number_in, page_of
 from kgharvest.errors import DomainError
 from kgharvest.pages.number_format import DASH, counted
+from kgharvest.pages.panels import Panel as PagePanel
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records
@@ -76,7 +76,7 @@ def pay_facts(panel: Panel, pay: HourlyPay) -> dict[str, Any]:
     balance = ledger.panel_balance(panel)
     states = Count("commands", filter=Q(commands__state__in=[State.UNCERTAIN, State.FAILED]), distinct=True)
     lacks = floor.floor_bonuses(pay, panel.hourly_floor)
-    waiting = review.to_review(panel)
+    waiting = commands.to_review(panel)
     return {
         "owed": money(balance.owed, panel.currency),
         "paid": money(balance.paid, panel.currency),
@@ -190,7 +190,7 @@ def _is_done(request: HttpRequest, submission: Submission, verb: str, *filled: f
             messages.success(request, f"A bonus of {money(amount, submission.panel.currency)} is granted.")
         else:
             fields = rejection.cleaned_data if verb == Kind.REJECT else {}
-            review.decide(submission, verb, by=request.user, **fields)
+            commands.decide(submission, verb, by=request.user, **fields)
             messages.success(request, f"Noted{_what_follows(submission.panel)}")
     except BadMoney as refusal:
         bonus.add_error("amount", str(refusal))
@@ -263,10 +263,10 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
     if request.method == "POST":
         ticked = [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
         with refusal_as_message(request):
-            n = review.approve(panel, None if "all" in request.POST else ticked, request.user)
+            n = commands.approve(panel, None if "all" in request.POST else ticked, request.user)
             messages.success(request, f"{counted(n, 'submission')} approved{_what_follows(panel)}")
         return redirect("annotation:panel_pay_review", path, name)
-    waiting = review.to_review(panel)
+    waiting = commands.to_review(panel)
     page = page_of(request, waiting)
     context = {
         "round": panel.round,
@@ -275,7 +275,7 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
         "people": person_rows(panel, hourly_pay(panel), list(page)),
         "n_by_themselves": waiting.filter(approves_itself_at__isnull=False).count(),
         "is_by_hand": _is_by_hand(panel),
-        "most_at_once": review.MOST_AT_ONCE,
+        "most_at_once": commands.MOST_AT_ONCE,
         "reward": money(panel.reward, panel.currency),
     }
     return render(request, "annotation/recruiting/pay/panel_pay_review.html", context)
@@ -383,3 +383,12 @@ def told_by(line: PayEntry) -> str:
     if line.event_id:
         return f"event {line.event_id}"
     return f"command {line.command_id}" if line.command_id else ""
+
+
+# Panel on the page of a recruiting panel
+
+
+def pay_summary(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
+    """How much is owed, paid and open, what an hour brings, and whether something waits; nothing of a draft."""
+    if panel.status != Panel.Status.DRAFT:
+        yield PagePanel("annotation/recruiting/pay/_summary.html", pay_facts(panel, hourly_pay(panel)))

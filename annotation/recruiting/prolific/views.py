@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from django.conf import settings
 from django.contrib import messages
@@ -13,11 +14,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
-from annotation.models import Panel, Platform
+from annotation.models import Panel, PanelEvent, Platform
 from annotation.recruiting.events.inbox import store
 from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.publishing import Status, cost_in_words, edit_panel, publish_panel
 from annotation.recruiting.panels.views import managed_panel
+from annotation.recruiting.platforms import Can, platform_of
 from annotation.recruiting.prolific.events import event_id, event_type, is_genuine
 from annotation.recruiting.prolific.forms import StudyForm
 from annotation.recruiting.prolific.study import codes, hourly_pay, screen_out_slots, what_is_missing
@@ -25,6 +27,7 @@ from annotation.recruiting.reconciliation import ask_reconciliation
 from annotation.refusals import refusal_as_message, refusal_in_form
 from kgharvest.access import researcher_required
 from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
+from kgharvest.pages.panels import Panel as PagePanel
 
 LARGEST_EVENT = 64 << 10  # bytes
 
@@ -107,3 +110,16 @@ def panel_reconcile(request: HttpRequest, path: str, name: str) -> HttpResponse:
         ask_reconciliation(panel, request.user)
         messages.success(request, "A worker compares it with the platform within seconds; reload the page then.")
     return redirect(panel)
+
+
+# Panel on the page of a recruiting panel
+
+
+def platform_state(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
+    """How far the platform and we agree, once it has a study."""
+    if Can.RECONCILE not in platform_of(panel).can or not panel.external_id:
+        return
+    failed = PanelEvent.objects.filter(platform=panel.platform, handled_at=None, n_tries__gt=1).order_by("-pk")
+    newest = failed.first()
+    context = {"panel": panel, "n_waiting_events": failed.count(), "event_error": newest.error if newest else ""}
+    yield PagePanel("annotation/recruiting/prolific/_panel.html", context)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.db import transaction
 
 from annotation.models import Round
-from annotation.recruiting.pay.in_words import pay_in_words
+from annotation.recruiting.pay.hourly import pay_in_words
 from annotation.recruiting.questionnaire.groups import in_words, questionnaire_groups
 from evaluation.models import PaperStatement, Report
 from evaluation.paper.statements.questions import BY_KEY, QUESTIONS, Question, complaint_about, missing

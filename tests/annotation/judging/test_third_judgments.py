@@ -6,8 +6,7 @@ from django.utils import timezone
 from annotation.models import Round
 from annotation.monitoring.progress import progress
 from annotation.quality.annotator_statistics import count_annotators, statistics_of
-from annotation.quality.exclusion import exclude_annotator
-from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.quality.exclusion import exclude_annotator, exclusion_effect
 from evaluation.reports.services import create_report
 from tests.factories import judge, judge_all, make_round
 

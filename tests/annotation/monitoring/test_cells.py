@@ -11,8 +11,7 @@ from django.utils import timezone
 from annotation.models import Round, Snapshot
 from annotation.monitoring import cells as monitoring_cells
 from annotation.monitoring import progress as snapshots
-from annotation.monitoring.cell_tables import cell_tables, interval_picture
-from annotation.monitoring.cells import LATER, count_cells, round_cells
+from annotation.monitoring.cells import LATER, cell_tables, count_cells, interval_picture, round_cells
 from annotation.rounds.services import create_draft, open_round
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.queries import gather_evidence

@@ -10,8 +10,7 @@ from django.utils import timezone
 from annotation.models import Judgment, Round
 from annotation.monitoring import history as monitoring_history
 from annotation.monitoring import progress as snapshots
-from annotation.monitoring.history import UNITS, _periods, count_history, round_history
-from annotation.monitoring.history_pictures import history_picture, strips
+from annotation.monitoring.history import UNITS, _periods, count_history, history_picture, round_history, strips
 from annotation.quality.annotator_statistics import count_annotators
 from annotation.rounds.services import pause_round
 from tests.annotation.monitoring.test_progress import Aside

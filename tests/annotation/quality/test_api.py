@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from annotation.models import Adjudication, Judgment, Round
 from annotation.quality.annotator_statistics import annotator_statistics
-from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.quality.exclusion import exclusion_effect
 from kgharvest.models import HarvestJob, Role
 from tests import factories
 from tests.api import JSON, client_of, error_of

@@ -10,8 +10,7 @@ from annotation.judging.assignment import next_batch
 from annotation.judging.verdicts import majority
 from annotation.models import Annotator, Assignment, Judgment, Label, Round
 from annotation.quality import exclusion
-from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
-from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.quality.exclusion import exclude_annotator, exclusion_effect, reinstate_annotator
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
 from kgharvest.statistics.cell_rates import EMPTY_STRATUM

@@ -3,7 +3,7 @@
 import pytest
 
 from annotation.monitoring.cells import count_cells
-from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.quality.exclusion import exclusion_effect
 from annotation.rounds.plan import plan_round
 from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import open_round

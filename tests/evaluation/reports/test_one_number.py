@@ -19,8 +19,7 @@ from openpyxl import load_workbook
 from annotation.exchange.judgment_import import import_judgments
 from annotation.judging.assignment import next_batch
 from annotation.models import Round
-from annotation.quality.exclusion import exclude_annotator
-from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.quality.exclusion import exclude_annotator, exclusion_effect
 from annotation.rounds.services import close_round, open_round
 from evaluation.models import Report
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple

@@ -16,7 +16,7 @@ from annotation.recruiting.panels.identifiers import digest, encrypted
 from annotation.recruiting.panels.publishing import pause_panel
 from annotation.recruiting.pay import ledger as pay
 from annotation.recruiting.pay.commands import outbox, settle_by_hand
-from annotation.recruiting.pay.in_words import pay_in_words
+from annotation.recruiting.pay.hourly import pay_in_words
 from annotation.recruiting.reconciliation import due_panels
 from annotation.recruiting.services import join_round
 from kgharvest.jobs import ledger

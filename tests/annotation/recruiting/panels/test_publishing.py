@@ -3,7 +3,8 @@
 import pytest
 
 from annotation.models import Panel, Platform, Round
-from annotation.recruiting.panels import by_hand, presets
+from annotation.recruiting import platforms
+from annotation.recruiting.panels import presets
 from annotation.recruiting.panels.publishing import (
     cost_in_words,
     create_panel,
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.django_db
 Status = Panel.Status
 
 
-class StudyPlatform(by_hand.ByHand):
+class StudyPlatform(platforms.ByHand):
     """A platform with studies of its own, which is away when told to be."""
 
     can = frozenset({Can.PUBLISH, Can.PAUSE, Can.STOP})
@@ -48,7 +49,7 @@ class StudyPlatform(by_hand.ByHand):
 
 @pytest.fixture
 def platform(monkeypatch):
-    monkeypatch.setattr(by_hand, "ByHand", StudyPlatform)
+    monkeypatch.setattr(platforms, "ByHand", StudyPlatform)
     monkeypatch.setattr(StudyPlatform, "is_away", False)
     return StudyPlatform
 

@@ -6,7 +6,7 @@ import pytest
 
 from annotation.models import Panel, Platform
 from annotation.recruiting.pay.bonuses import grant_bonus
-from annotation.recruiting.pay.in_words import pay_in_words
+from annotation.recruiting.pay.hourly import pay_in_words
 from evaluation.paper.statements.services import proposed_on, save_statements, statements_on, unsaid_on
 from evaluation.reports.services import create_report
 from tests.annotation.recruiting.pay.standing_in import complete_place

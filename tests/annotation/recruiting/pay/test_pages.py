@@ -11,9 +11,8 @@ from annotation.models import Panel, Submission
 from annotation.recruiting.pay.bonuses import grant_bonus
 from annotation.recruiting.pay.commands import ask
 from annotation.recruiting.pay.floor import floor_sentence
-from annotation.recruiting.pay.hourly import hourly_pay
+from annotation.recruiting.pay.hourly import hourly_pay, pay_picture
 from annotation.recruiting.pay.ledger import submission_balance
-from annotation.recruiting.pay.pictures import pay_picture
 from annotation.recruiting.platforms import OutcomeUnknown, PlatformRefused
 from tests.annotation.recruiting.pay.standing_in import StandIn, complete_place, done
 from tests.annotation.recruiting.pay.test_commands import WHY, run_job, time_passes
