@@ -44,6 +44,8 @@ from kgharvest.api.views import routes
 app_name = "annotation"
 
 SEPARATOR = "/rounds/"
+ROUND = "projects/<round:path>/"
+PANEL = f"{ROUND}panels/<slug:name>/"
 
 
 class RoundPathConverter:
@@ -70,53 +72,39 @@ urlpatterns = [
     path("rounds/", rounds_views.round_list, name="round_list"),
     path("rounds/new/", draft_views.round_new, name="round_new"),
     path("rounds/plan/", draft_views.round_plan, name="round_plan"),
-    path("projects/<round:path>/", rounds_views.round_detail, name="round"),
-    path("projects/<round:path>/edit/", draft_views.round_edit, name="round_edit"),
-    path("projects/<round:path>/preview/", draft_views.round_preview, name="round_preview"),
-    path(
-        "projects/<round:path>/instructions/<int:pk>/",
-        draft_views.relation_instructions,
-        name="relation_instructions",
-    ),
-    path("projects/<round:path>/open/", draft_views.round_open, name="round_open"),
-    path("projects/<round:path>/delete/", draft_views.round_delete, name="round_delete"),
-    path("projects/<round:path>/clone/", draft_views.round_clone, name="round_clone"),
-    path("projects/<round:path>/pause/", rounds_views.round_change, {"change": pause_round}, name="round_pause"),
-    path("projects/<round:path>/reopen/", rounds_views.round_change, {"change": reopen_round}, name="round_reopen"),
-    path("projects/<round:path>/close/", rounds_views.round_close, name="round_close"),
-    path("projects/<round:path>/release/", rounds_views.round_release, name="round_release"),
-    path("projects/<round:path>/judgments.<slug:file_format>", rounds_views.round_export, name="round_export"),
-    path("projects/<round:path>/progress.json", rounds_views.round_progress, name="round_progress"),
-    path("projects/<round:path>/events/", rounds_views.round_events, name="round_events"),
-    path("projects/<round:path>/events.jsonl", rounds_views.round_events_file, name="round_events_file"),
+    path(ROUND, rounds_views.round_detail, name="round"),
+    path(f"{ROUND}edit/", draft_views.round_edit, name="round_edit"),
+    path(f"{ROUND}preview/", draft_views.round_preview, name="round_preview"),
+    path(f"{ROUND}instructions/<int:pk>/", draft_views.relation_instructions, name="relation_instructions"),
+    path(f"{ROUND}open/", draft_views.round_open, name="round_open"),
+    path(f"{ROUND}delete/", draft_views.round_delete, name="round_delete"),
+    path(f"{ROUND}clone/", draft_views.round_clone, name="round_clone"),
+    path(f"{ROUND}pause/", rounds_views.round_change, {"change": pause_round}, name="round_pause"),
+    path(f"{ROUND}reopen/", rounds_views.round_change, {"change": reopen_round}, name="round_reopen"),
+    path(f"{ROUND}close/", rounds_views.round_close, name="round_close"),
+    path(f"{ROUND}release/", rounds_views.round_release, name="round_release"),
+    path(f"{ROUND}judgments.<slug:file_format>", rounds_views.round_export, name="round_export"),
+    path(f"{ROUND}progress.json", rounds_views.round_progress, name="round_progress"),
+    path(f"{ROUND}events/", rounds_views.round_events, name="round_events"),
+    path(f"{ROUND}events.jsonl", rounds_views.round_events_file, name="round_events_file"),
     # judges
-    path("projects/<round:path>/judges/", judges_views.judge_run_list, name="judge_runs"),
-    path("projects/<round:path>/judges/new/", judges_views.judge_run_new, name="judge_run_new"),
-    path("projects/<round:path>/judges/<slug:name>/", judges_views.judge_run, name="judge_run"),
-    path("projects/<round:path>/judges/<slug:name>/cancel/", judges_views.judge_run_cancel, name="judge_run_cancel"),
-    path(
-        "projects/<round:path>/judges/<slug:name>/continue/", judges_views.judge_run_continue, name="judge_run_continue"
-    ),
-    path(
-        "projects/<round:path>/judges/<slug:name>/answers/<slug:file_format>/",
-        judges_views.judge_run_file,
-        name="judge_run_file",
-    ),
+    path(f"{ROUND}judges/", judges_views.judge_run_list, name="judge_runs"),
+    path(f"{ROUND}judges/new/", judges_views.judge_run_new, name="judge_run_new"),
+    path(f"{ROUND}judges/<slug:name>/", judges_views.judge_run, name="judge_run"),
+    path(f"{ROUND}judges/<slug:name>/cancel/", judges_views.judge_run_cancel, name="judge_run_cancel"),
+    path(f"{ROUND}judges/<slug:name>/continue/", judges_views.judge_run_continue, name="judge_run_continue"),
+    path(f"{ROUND}judges/<slug:name>/answers/<slug:file_format>/", judges_views.judge_run_file, name="judge_run_file"),
     # quality
-    path("projects/<round:path>/statements/", quality_views.statement_list, name="statement_list"),
-    path("projects/<round:path>/statements/<int:pk>/", quality_views.statement_detail, name="statement"),
-    path("projects/<round:path>/adjudicate/", quality_views.adjudication, name="adjudication"),
-    path("projects/<round:path>/limits/", quality_views.round_limits, name="round_limits"),
-    path("projects/<round:path>/annotators/", quality_views.annotator_list, name="annotator_list"),
-    path("projects/<round:path>/annotators/<slug:code>/", quality_views.annotator_detail, name="annotator"),
-    path(
-        "projects/<round:path>/annotators/<slug:code>/exclude/",
-        quality_views.annotator_exclude,
-        name="annotator_exclude",
-    ),
+    path(f"{ROUND}statements/", quality_views.statement_list, name="statement_list"),
+    path(f"{ROUND}statements/<int:pk>/", quality_views.statement_detail, name="statement"),
+    path(f"{ROUND}adjudicate/", quality_views.adjudication, name="adjudication"),
+    path(f"{ROUND}limits/", quality_views.round_limits, name="round_limits"),
+    path(f"{ROUND}annotators/", quality_views.annotator_list, name="annotator_list"),
+    path(f"{ROUND}annotators/<slug:code>/", quality_views.annotator_detail, name="annotator"),
+    path(f"{ROUND}annotators/<slug:code>/exclude/", quality_views.annotator_exclude, name="annotator_exclude"),
     *(
         path(
-            f"projects/<round:path>/annotators/<slug:code>/{verb}/",
+            f"{ROUND}annotators/<slug:code>/{verb}/",
             quality_views.annotator_change,
             {"change": change, "action": action},
             name=f"annotator_{verb}",
@@ -135,9 +123,7 @@ urlpatterns = [
     path("judge/<int:round_id>/", in_json_or_as_page(judging_api.Judge, judging_views.judge), name="judge"),
     path("judge/<int:round_id>/page/", judging_views.judge_page, name="judge_page"),
     path(
-        "judge/<int:round_id>/skip/",
-        in_json_or_as_page(judging_api.Skip, judging_views.judge_skip),
-        name="judge_skip",
+        "judge/<int:round_id>/skip/", in_json_or_as_page(judging_api.Skip, judging_views.judge_skip), name="judge_skip"
     ),
     path("judge/<int:round_id>/skipped/", judging_views.judge_skipped, name="judge_skipped"),
     path(
@@ -152,43 +138,39 @@ urlpatterns = [
     path("judge/<int:round_id>/withdraw/", questionnaire_views.withdraw, name="withdraw"),
     path("judge/<int:round_id>/training/", training_views.training, name="training"),
     # recruiting
-    path("projects/<round:path>/invites/", recruiting_views.round_invites, name="round_invites"),
-    path("projects/<round:path>/invites/revoke/", recruiting_views.invites_revoke, name="invites_revoke"),
-    path("projects/<round:path>/invites.csv", recruiting_views.invites_csv, name="invites_csv"),
+    path(f"{ROUND}invites/", recruiting_views.round_invites, name="round_invites"),
+    path(f"{ROUND}invites/revoke/", recruiting_views.invites_revoke, name="invites_revoke"),
+    path(f"{ROUND}invites.csv", recruiting_views.invites_csv, name="invites_csv"),
     path("judge/<int:round_id>/device/", recruiting_views.device, name="device"),
     path("join/<slug:token>/", recruiting_views.join, name="join"),
     path("invite/<slug:token>/", recruiting_views.invite, name="invite"),
     path("recruiting/prolific/events/", prolific_views.take_event, name="prolific_events"),
-    path("projects/<round:path>/panels/<slug:name>/prolific/", prolific_views.study, name="prolific_study"),
-    path("projects/<round:path>/panels/<slug:name>/reconcile/", prolific_views.panel_reconcile, name="panel_reconcile"),
+    path(f"{PANEL}prolific/", prolific_views.study, name="prolific_study"),
+    path(f"{PANEL}reconcile/", prolific_views.panel_reconcile, name="panel_reconcile"),
     path("return/", recruiting_views.return_by_code, name="return_by_code"),
     path("return/<str:code>/", recruiting_views.return_by_code, name="return_by_code"),
     # panels
-    path("projects/<round:path>/panels/", panel_views.panel_list, name="panel_list"),
-    path("projects/<round:path>/panels/new/", panel_views.panel_new, name="panel_new"),
-    path("projects/<round:path>/panels/<slug:name>/", panel_views.panel, name="panel"),
-    path("projects/<round:path>/panels/<slug:name>/edit/", panel_views.panel_edit, name="panel_edit"),
-    path("projects/<round:path>/panels/<slug:name>/delete/", panel_views.panel_delete, name="panel_delete"),
-    path("projects/<round:path>/panels/<slug:name>/publish/", panel_views.panel_publish, name="panel_publish"),
-    path("projects/<round:path>/panels/<slug:name>/stop/", panel_views.panel_stop, name="panel_stop"),
+    path(f"{ROUND}panels/", panel_views.panel_list, name="panel_list"),
+    path(f"{ROUND}panels/new/", panel_views.panel_new, name="panel_new"),
+    path(PANEL, panel_views.panel, name="panel"),
+    path(f"{PANEL}edit/", panel_views.panel_edit, name="panel_edit"),
+    path(f"{PANEL}delete/", panel_views.panel_delete, name="panel_delete"),
+    path(f"{PANEL}publish/", panel_views.panel_publish, name="panel_publish"),
+    path(f"{PANEL}stop/", panel_views.panel_stop, name="panel_stop"),
     *(
         path(
-            f"projects/<round:path>/panels/<slug:name>/{verb}/",
+            f"{PANEL}{verb}/",
             panel_views.panel_change,
             {"change": change},
             name=f"panel_{verb}",
         )
         for verb, change in (("pause", pause_panel), ("resume", resume_panel))
     ),
-    path("projects/<round:path>/panels/<slug:name>/free/", panel_views.panel_free, name="panel_free"),
-    path(
-        "projects/<round:path>/panels/<slug:name>/participants.csv",
-        panel_views.participants_csv,
-        name="participants_csv",
-    ),
+    path(f"{PANEL}free/", panel_views.panel_free, name="panel_free"),
+    path(f"{PANEL}participants.csv", panel_views.participants_csv, name="participants_csv"),
     # pay
     *(
-        path(f"projects/<round:path>/panels/<slug:name>/pay/{rest}", view, name=f"panel_pay{name}")
+        path(f"{PANEL}pay/{rest}", view, name=f"panel_pay{name}")
         for rest, view, name in (
             ("", pay_views.panel_pay, ""),
             ("review/", pay_views.panel_pay_review, "_review"),

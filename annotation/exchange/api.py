@@ -69,9 +69,6 @@ class JudgmentViewSet(PagedList, RoundPartViewSet):
         return related.annotate(adjudication=Subquery(adjudication))
 
 
-# -- import ------------------------------------------------------------------------------------------------------------
-
-
 class ImportInput(StrictSerializer):
     file = serializers.FileField(
         help_text="CSV with the columns relation, entities, annotator, label (docs/commands.md)."

@@ -101,7 +101,7 @@ def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
     """
     lines = iter(lines)
     heading = next(lines, "")
-    reader = csv.reader(chain([heading], lines), delimiter=_delimiter(heading))
+    reader = csv.reader(chain([heading], lines), delimiter=max(",;\t", key=heading.count))
     try:
         columns = [name.strip().casefold() for name in next(reader, [])]
         if fault := _fault_of_heading(columns):
@@ -113,11 +113,6 @@ def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
                 yield _row(reader.line_num, columns, values, readers)
     except csv.Error as error:
         yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
-
-
-def _delimiter(heading: str) -> str:
-    """Return the separator that the heading uses most; names of columns contain none of them."""
-    return max(",;\t", key=heading.count)
 
 
 def _fault_of_heading(columns: list[str]) -> str | None:

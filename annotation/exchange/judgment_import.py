@@ -144,7 +144,9 @@ class _Import:
         """Store what the rows say; return how many judgments that are. Stores nothing useful if there are faults."""
         relations = self._resolve_relations(rows)
         tasks = [] if self.faults else self._find_or_create_tasks(rows, relations)
-        stored = self._stored_judgments()
+        current = Judgment.objects.current().filter(task__round=self.round)
+        columns = current.values_list("annotator__code", "task", "pk")
+        stored = {(code, task): pk for code, task, pk in columns.iterator()}
         accepted = {} if self.faults else self._without_duplicates(rows, tasks, stored)
         if not self.faults:
             self._record_cells(rows, tasks, relations)
@@ -184,15 +186,12 @@ class _Import:
                 self._fault(row, f"{refusal} It cannot name a new relation; use {takes}")
         return None
 
-    def _name_of_set(self) -> str:
-        """Return the round's name, with its project's before it where that is a set of another project."""
-        name = self.round.name
-        others = RelationSet.objects.exclude(project=self.round.project).filter(name=name)
-        return f"{self.round.project.slug}-{name}"[:100] if others.exists() else name
-
     def _create_relation(self, name: str, written: str, arity: int) -> Relation:
         """Get or make a relation of which only the name is known; its statement lists the entities after it."""
-        relation_set = own_set(self._name_of_set(), project=self.round.project)
+        set_name = self.round.name
+        if RelationSet.objects.exclude(project=self.round.project).filter(name=set_name).exists():
+            set_name = f"{self.round.project.slug}-{set_name}"[:100]
+        relation_set = own_set(set_name, project=self.round.project)
         slots = ", ".join(f"<ENT{slot}>" for slot in range(arity))
         new = {"arity": arity, "statement": f"{written}: {slots}", "initial_prompts": [], "seed_tuples": []}
         return Relation.objects.get_or_create(relation_set=relation_set, name=name, defaults=new)[0]
@@ -240,12 +239,6 @@ class _Import:
 
     # -- who judged it
 
-    def _stored_judgments(self) -> dict[JudgmentKey, UUID]:
-        """Return the ids of the round's current judgments."""
-        current = Judgment.objects.current().filter(task__round=self.round)
-        columns = current.values_list("annotator__code", "task", "pk")
-        return {(code, task): pk for code, task, pk in columns.iterator()}
-
     def _without_duplicates(
         self, rows: Sequence[ImportedRow], tasks: Sequence[int], stored: Container[JudgmentKey]
     ) -> dict[JudgmentKey, ImportedRow]:
@@ -270,7 +263,10 @@ class _Import:
         return accepted
 
     def _store_judgments(self, accepted: dict[JudgmentKey, ImportedRow], stored: Mapping[JudgmentKey, UUID]) -> None:
-        annotators = self._find_or_create_annotators({code for code, _ in accepted})
+        codes = sorted({code for code, _ in accepted})
+        new = (Annotator(round=self.round, code=code) for code in codes)
+        Annotator.objects.bulk_create(new, ignore_conflicts=True)
+        annotators = dict(self.round.annotators.values_list("code", "pk"))
         now = timezone.now()
         uuids = {key: uuid4() for key in accepted}
         # The new judgments take the place of stored ones. The foreign key is checked at commit.
@@ -286,12 +282,6 @@ class _Import:
                 for (code, task), row in accepted.items()
             ),
         )
-
-    def _find_or_create_annotators(self, codes: set[str]) -> dict[str, int]:
-        Annotator.objects.bulk_create(
-            (Annotator(round=self.round, code=code) for code in sorted(codes)), ignore_conflicts=True
-        )
-        return dict(self.round.annotators.values_list("code", "pk"))
 
     # -- for which cells it counts
 
@@ -316,15 +306,12 @@ class _Import:
                 if stratum.job_id:
                     self._fault(row, f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; leave the cell out")
         insert_rows(Draw, ("stratum", "task"), draws)
-        self._drop_needless_unnamed_cells()
-        count_draws(self.round)
-
-    def _drop_needless_unnamed_cells(self) -> None:
-        """Take tasks whose cell is named now out of the unnamed ones of earlier imports."""
+        # Tasks whose cell is named now leave the unnamed cells of earlier imports.
         unnamed = self.round.strata.filter(job=None, language_model=None, setting="")
         elsewhere = Draw.objects.filter(task=OuterRef("task")).exclude(stratum__in=unnamed)
         Draw.objects.filter(Exists(elsewhere), stratum__in=unnamed).delete()
         unnamed.filter(draws=None).delete()
+        count_draws(self.round)
 
     def _strata(self, row: ImportedRow, relation: Relation) -> list[Stratum]:
         """Return the strata of the cell that a row names, one that is made if there is none; [] for an unknown LM."""

@@ -80,9 +80,6 @@ def entry(relation: Relation, candidate) -> dict[str, Any]:
     return {**candidate._asdict(), "code": candidate.code, "statement": statement}
 
 
-# -- decisions ---------------------------------------------------------------------------------------------------------
-
-
 class DecisionSerializer(serializers.ModelSerializer):
     """A decision, in force unless it was withdrawn. is_confirmed: false for certain."""
 

@@ -47,7 +47,9 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
 
     None is a seed tuple, and none was found by a harvest: an LM may well be right.
     """
-    by_slot = _entities_by_slot(relation)
+    best = HarvestedTuple.objects.presentable().filter(job__relation=relation, rank__lte=HARVESTED_AT_ONCE)
+    harvested = best.order_by("rank", "pk").values_list("surface", flat=True)[:HARVESTED_AT_ONCE]
+    by_slot = [list(dict.fromkeys(entities)) for entities in zip(*relation.seed_tuples, *harvested, strict=True)]
     canonical = canonical_entities({relation: by_slot})[relation.pk]
     candidates = {candidate.key: candidate for candidate in _corrupted_seeds(relation, by_slot, canonical)}
     facts = {key: tuple_key(canonical(candidate.entities)) for key, candidate in candidates.items()}
@@ -72,12 +74,6 @@ def _corrupted_seeds(
             for entity in entities:
                 if others.isdisjoint(canonical([entity])):
                     yield GoldCandidate([*seed[:slot], entity, *seed[slot + 1 :]], seed, slot)
-
-
-def _entities_by_slot(relation: Relation) -> list[list[str]]:
-    best = HarvestedTuple.objects.presentable().filter(job__relation=relation, rank__lte=HARVESTED_AT_ONCE)
-    harvested = best.order_by("rank", "pk").values_list("surface", flat=True)[:HARVESTED_AT_ONCE]
-    return [list(dict.fromkeys(entities)) for entities in zip(*relation.seed_tuples, *harvested, strict=True)]
 
 
 def may_decide(relation: Relation, by) -> bool:

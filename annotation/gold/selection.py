@@ -155,8 +155,6 @@ def training_statement(round: Round, position: int, gold: GoldStatement) -> Trai
     )
 
 
-# -- casing ------------------------------------------------------------------------------------------------------------
-
 NEARLY_ALL = 0.9
 
 

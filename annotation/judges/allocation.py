@@ -89,9 +89,6 @@ def accuracy_by_label(run: JudgeRun) -> dict[str, float]:
     }
 
 
-# -- shares of a sample ------------------------------------------------------------------------------------------------
-
-
 def allocate(
     n: int, sizes: Sequence[int], allocation: str, spreads: Sequence[float] | None = None, least: int = 1
 ) -> list[int]:

@@ -214,9 +214,6 @@ class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
         return answers_file(self.get_object(), file_format)
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
 class JudgeAnswerSerializer(serializers.ModelSerializer):
     """What the judge answered about one tuple, one time. label: empty if `raw` names none."""
 

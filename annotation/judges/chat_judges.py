@@ -70,7 +70,11 @@ class ChatJudge:
             if failures:
                 raise failures[0]
             if waiting:
-                raise BudgetSpent(self._spent_text(len(waiting)))
+                raise BudgetSpent(
+                    f"The run stopped before its budget is exceeded: {self._spending.in_words()}, and the next answer "
+                    f"might take more than is left; {len(waiting)} questions are open. "
+                    "Continue it with a larger budget."
+                )
         finally:
             self._is_over.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -88,12 +92,6 @@ class ChatJudge:
         requests = [*(request for _, request in in_flight), self._reserved(attempt)]
         return len(requests) <= self._run.n_parallel and self._spending.has_room(requests)
 
-    def _spent_text(self, n_left: int) -> str:
-        return (
-            f"The run stopped before its budget is exceeded: {self._spending.in_words()}, and the next answer might "
-            f"take more than is left; {n_left} questions are open. Continue it with a larger budget."
-        )
-
     def _ask(self, attempt: Attempt) -> Answered | Attempt:
         """Return the answer to a question, or the attempt with one more reply that is no completion: it is asked again
         within the budget, or kept as it came after TRIES_FOR_A_COMPLETION. Raises ChatFailed."""
@@ -106,7 +104,9 @@ class ChatJudge:
             return _with_spent(Answered(attempt.question, refusal.text, label=UNPARSABLE), attempt.spent)
         except NoCompletion as fault:
             completion, is_completion = Completion(fault.text), False
-        answered = _answered(attempt.question, prompt, completion)
+        model = f"{completion.model} {completion.fingerprint}".strip()
+        tokens = tokens_of(prompt, completion)
+        answered = Answered(attempt.question, completion.text, model, *tokens, completion.seconds)
         if not is_completion:  # whatever came is no answer, even if it holds "false", as JSON does
             most = self._run.max_completion_tokens  # what came is no text of the LM's
             answered = answered._replace(label=UNPARSABLE, n_completion_tokens=min(answered.n_completion_tokens, most))
@@ -124,9 +124,3 @@ def _with_spent(answer: Answered, spent: Answered | None) -> Answered:
         n_prompt_tokens=answer.n_prompt_tokens + spent.n_prompt_tokens,
         n_completion_tokens=answer.n_completion_tokens + spent.n_completion_tokens,
     )
-
-
-def _answered(question: Question, prompt: str, completion: Completion) -> Answered:
-    n_prompt, n_completion = tokens_of(prompt, completion)
-    model = f"{completion.model} {completion.fingerprint}".strip()
-    return Answered(question, completion.text, model, n_prompt, n_completion, completion.seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from django.db.models import Count
 
@@ -77,14 +77,11 @@ def check_one_judge(run: JudgeRun) -> None:
             f"The judge run {run.name} was asked with different prompts; no estimate may rest on it. Start a new run."
         )
     if len(judges) > 1:
+        models = " and by ".join(sorted(model or "an LM without a name" for _, model in judges))
         raise SeveralJudges(
-            f"The judge run {run.name} was answered by {_listed(model for _, model in judges)}; no estimate may take "
+            f"The judge run {run.name} was answered by {models}; no estimate may take "
             "them for one judge. Start a new run with one LM."
         )
-
-
-def _listed(models: Iterable[str]) -> str:
-    return " and by ".join(sorted(model or "an LM without a name" for model in models))
 
 
 def label_counts(run: JudgeRun) -> dict[str, int]:

@@ -78,7 +78,7 @@ class Answered(NamedTuple):
     is_answer: bool = True
 
 
-# -- what is judged ----------------------------------------------------------------------------------------------------
+# Judged tuples
 
 
 def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
@@ -129,7 +129,7 @@ def open_questions(run: JudgeRun) -> tuple[list[Question], int]:
     return [asked for asked in questions if (asked.judged.tuple_id, asked.repeat) not in answered], len(questions)
 
 
-# -- making and doing --------------------------------------------------------------------------------------------------
+# Creation and continuation
 
 
 def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
@@ -277,7 +277,7 @@ def find_run(round: Round, name: str) -> JudgeRun:
     return run
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# Answers
 
 
 def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:

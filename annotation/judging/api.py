@@ -56,8 +56,6 @@ def wants_json(request: HttpRequest) -> bool:
     return request.get_preferred_type(["text/html", "application/json"]) == "application/json"
 
 
-# -- how it is described -----------------------------------------------------------------------------------------------
-
 TASK = "9f86d081884c7d65"
 UUID = "7f3c1a52-6d0e-4a9b-9c55-0d6f2d1f8e21"
 PARTS = [["A dog", True], [" can ", False], ["swim", True], [".", False]]
@@ -87,8 +85,6 @@ def described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any 
         **more,
     )
 
-
-# -- views -------------------------------------------------------------------------------------------------------------
 
 MOST_RECENT = 50
 

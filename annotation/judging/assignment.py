@@ -56,7 +56,7 @@ class AnnotatorNotActive(RoundNotOpen):
         )
 
 
-# -- handing out -------------------------------------------------------------------------------------------------------
+# Assignment
 
 
 def next_batch(annotator: Annotator, now: datetime, few: int | None = None) -> list[JudgmentTask]:
@@ -199,7 +199,7 @@ def _given() -> AssignmentQuerySet:
     return Assignment.objects.filter(annotator=Parameter(Assignment, "annotator"), task=OuterRef("pk"))
 
 
-# -- positions in the cycle --------------------------------------------------------------------------------------------
+# Positions in the cycle
 
 
 def start_position(seed: int, code: str, n: int) -> int:
@@ -229,7 +229,7 @@ def _digest(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-# -- taking back -------------------------------------------------------------------------------------------------------
+# Release
 
 
 def release_expired(now: datetime) -> None:

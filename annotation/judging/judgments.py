@@ -55,7 +55,7 @@ class Answer:
     comment: str = ""
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# Answers
 
 
 def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
@@ -204,7 +204,7 @@ def _add_to_counts(task: JudgmentTask, round: Round, **changes: int) -> None:
     _set_counts(id=task.pk, **{name: getattr(task, name) for name in WRITTEN})
 
 
-# -- its statements of SQL ---------------------------------------------------------------------------------------------
+# Prepared SQL statements
 
 
 @PreparedSelect
@@ -224,7 +224,7 @@ _set_n_judged = PreparedUpdate(lambda: Annotator.objects.filter(pk=Parameter(Ann
 _insert_judgment = PreparedInsert(Judgment)
 
 
-# -- skips and reports -------------------------------------------------------------------------------------------------
+# Skips and reports
 
 
 def skip_task(annotator: Annotator, task_id: int) -> None:

@@ -32,8 +32,6 @@ JUDGING_COLUMNS = (
 )  # fmt: skip
 
 
-# -- task tokens -------------------------------------------------------------------------------------------------------
-
 # What an annotator sees in the place of a task's id. Ids follow the round's order, in which gold, handed out apart from
 # it, stands out. A token is the id under a permutation of the 64-bit numbers that each annotator has of their own: the
 # same over reloads, undo, skips and answers that wait offline, without a column or an index to keep. It is a Feistel
@@ -72,9 +70,6 @@ def _mixed(half: bytes, other: bytes, key: str, number: int) -> bytes:
     """Return `half` XOR the pseudorandom function of `other` that the key has for the round `number`."""
     mask = blake2s(other, digest_size=HALF, key=key.encode(), salt=bytes([number])).digest()
     return bytes(a ^ b for a, b in zip(half, mask, strict=True))
-
-
-# -- annotators --------------------------------------------------------------------------------------------------------
 
 
 class AnnotatorManager(models.Manager):

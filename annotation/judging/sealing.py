@@ -135,9 +135,6 @@ def _are_decided(marks: Marks, exclusions: Exclusions) -> bool:
     return not (marks.is_counted and marks.is_current and marks.annotator in exclusions.in_force)
 
 
-# -- sealing -----------------------------------------------------------------------------------------------------------
-
-
 def seal_due_judgments(now: datetime) -> None:
     """Seal what was judged since the last time, a minute ago or a batch. A periodic task of every worker."""
     unsealed = Judgment.objects.unsealed()

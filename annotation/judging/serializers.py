@@ -18,8 +18,6 @@ from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, S
 from annotation.rounds.instructions import statement_parts
 from kgharvest.api.input import Filters
 
-# -- what annotators send ----------------------------------------------------------------------------------------------
-
 
 class TaskField(serializers.RegexField):
     """A statement by the name that only this annotator has for it."""
@@ -74,8 +72,6 @@ class StatementReportInput(TaskSerializer):
             "report-comment": serializers.CharField(required=False, allow_blank=True, source="comment"),
         }
 
-
-# -- what they get -----------------------------------------------------------------------------------------------------
 
 PART = {"type": "array", "minItems": 2, "maxItems": 2, "items": {"oneOf": [{"type": "string"}, {"type": "boolean"}]}}
 

@@ -29,9 +29,6 @@ def update_verdicts(tasks: QuerySet, round: Round) -> None:
     tasks.without_gold().update(n_wanted=n_wanted, verdict=verdict_sql(n_wanted, round.quorum))
 
 
-# -- recount: after an import ------------------------------------------------------------------------------------------
-
-
 def count_draws(round: Round) -> None:
     """Set the sample sizes of the strata whose statements came with imported judgments."""
     for stratum in round.strata.filter(job=None).annotate(n_draws=Count("draws")):

@@ -21,9 +21,6 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
 
 
-# -- in Python ---------------------------------------------------------------------------------------------------------
-
-
 def majority(n_true: int, n_false: int, n_judgments: int, quorum: int = 1) -> Verdict:
     """Return the verdict of a complete task. `n_judgments` includes Unjudgeable. Ties and no judgments: undecided."""
     if is_majority(n_true, n_judgments, quorum):
@@ -48,8 +45,6 @@ def task_verdict(n_true: int, n_false: int, n_unjudgeable: int, n_wanted: int, q
     n_judgments = n_true + n_false + n_unjudgeable
     return None if n_judgments < n_wanted else majority(n_true, n_false, n_judgments, quorum)
 
-
-# -- in SQL ------------------------------------------------------------------------------------------------------------
 
 _TWO_AGREE = Q(n_true__gte=2) | Q(n_false__gte=2) | Q(n_unjudgeable__gte=2)
 WANTED_IF_SPLIT = Greatest(

@@ -60,7 +60,7 @@ Errors = Mapping[str, Sequence[str]]  # by field
 Drafts = Mapping[str, Mapping[str, str]]  # what was sent of a statement and refused, by the task's id
 
 
-# -- what every judging page does: know the annotator, tell refusals ---------------------------------------------------
+# Common to judging pages
 
 
 def in_json_or_as_page(api: type[APIView], page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -125,7 +125,7 @@ def _draft(request: HttpRequest) -> Drafts:
     return {request.POST.get("task", ""): {"comment": request.POST.get("comment", "")}}
 
 
-# -- assigned tasks, as pages show them --------------------------------------------------------------------------------
+# Assigned tasks
 
 
 def show_statements(
@@ -138,7 +138,8 @@ def show_statements(
     """Show the assigned tasks in the annotator's layout; one that was judged before, `given`, comes alone or first."""
     layout = annotator.layout or annotator.round.layout
     tasks = next_batch(annotator, timezone.now(), few=FEW_AHEAD if layout == Layout.ONE else None)
-    if not tasks and not given and _ends_at_panel(annotator):
+    is_empty = not tasks and not given
+    if is_empty and annotator.submissions.exists() and (annotator.has_judged_share or not n_skipped(annotator)):
         return redirect("annotation:panel_done", annotator.round_id)
     if request.method == "POST":
         annotator.refresh_from_db(fields=["n_judged"])  # of what was sent, a part may be stored
@@ -167,17 +168,12 @@ def show_statements(
     return render(request, template, context, status=status)
 
 
-def _ends_at_panel(annotator: Annotator) -> bool:
-    """Return whether the annotator came from a panel and has nothing left to judge."""
-    return annotator.submissions.exists() and (annotator.has_judged_share or not n_skipped(annotator))
-
-
 def _answered_statement(judgment: Judgment, annotator: Annotator) -> dict[str, Any]:
     [statement] = statements_of(annotator, [judgment.task])
     return statement | {"label": judgment.label, "comment": judgment.comment}
 
 
-# -- views -------------------------------------------------------------------------------------------------------------
+# Views
 
 
 @require_http_methods(["GET", "POST"])

@@ -13,7 +13,7 @@ from django.db.models import Max, Min
 from django.utils import timezone
 
 from annotation.judging.third_judgments import LabelCounts, third_judgments, without_label
-from annotation.models import Judgment, Round, RoundEvent
+from annotation.models import Judgment, Round
 from annotation.monitoring.cells import interval_picture
 from annotation.monitoring.progress import CachedCount, CountRound, cached_count, rows_of
 from annotation.quality.annotator_statistics import count_annotators
@@ -164,6 +164,7 @@ def history_picture(round: Round, history: Mapping[str, Any]) -> HistoryPicture 
         return None
     begins = [period["begin"] for period in periods]
     step, most = WIDTH / len(periods), max(period["n"] for period in periods)
+    events = round.events.filter(kind__in=MARKED, at__gte=begins[0]).select_related("by", "annotator")
     rows = [period | {"when": when(period["begin"], history["unit"])} for period in periods]
     return HistoryPicture(
         unit=history["unit"],
@@ -176,15 +177,10 @@ def history_picture(round: Round, history: Mapping[str, Any]) -> HistoryPicture 
         ],
         marks=[
             {"x": _tenth((bisect_right(begins, event.at) - 0.5) * step), "event": event}
-            for event in _marked_events(round, begins[0])
+            for event in reversed(list(events[:MOST_MARKS]))
         ],
         most=most,
     )
-
-
-def _marked_events(round: Round, since: datetime) -> list[RoundEvent]:
-    events = round.events.filter(kind__in=MARKED, at__gte=since).select_related("by", "annotator")
-    return list(events[:MOST_MARKS])[::-1]
 
 
 def when(begin: datetime, unit: str) -> str:
@@ -210,9 +206,6 @@ def _point(row: Mapping[str, Any], x: float) -> dict[str, Any]:
 
 def _tenth(number: float) -> str:
     return f"{number:.1f}"
-
-
-# -- annotators --------------------------------------------------------------------------------------------------------
 
 
 def strips(rows: Sequence[Mapping[str, Any]], n_most: int) -> list[dict[str, Any]]:

@@ -98,8 +98,6 @@ def judgments_per_hour(round: Round, now: datetime) -> float | None:
     return n_recent / hours if n_recent and hours > 0 else None
 
 
-# -- looks at widths ---------------------------------------------------------------------------------------------------
-
 LOOK_EVERY = timedelta(minutes=1)
 HALF_WIDTH = "half_width"  # subject of the snapshots
 
@@ -122,8 +120,6 @@ def look_at_half_width(round: Round, now: datetime) -> float | None:
 def last_look(round: Round) -> Snapshot | None:
     return round.snapshots.filter(subject=HALF_WIDTH).first()
 
-
-# -- snapshots of counts -----------------------------------------------------------------------------------------------
 
 LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted for each look
 STALE_AFTER = 20  # times what the count took

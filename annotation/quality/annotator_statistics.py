@@ -60,7 +60,10 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
     rows = judgment_rows(judgments, "annotator", "task").iterator(chunk_size=ROWS_AT_ONCE)
     thirds = dict(third_judgments(round))
     profiles = {pk: _profile(own_rows, thirds) for pk, own_rows in groupby(rows, key=itemgetter(0))}
-    label_shares = _shares(_label_totals(profiles.values()))
+    totals: Counter[str] = Counter()
+    for profile in profiles.values():
+        totals.update({label: share * profile.n for label, share in profile.shares.items()})
+    label_shares = _shares(totals)
     limits = Limits.objects.filter(round=round).first() or Limits()
     counts = _counts_elsewhere(annotator__round=round)
     attention = Attention(round, judgments, thirds)
@@ -106,13 +109,6 @@ def _profile(rows: Iterable[tuple], thirds: Mapping[int, ThirdJudgment]) -> Prof
             row = row._replace(n_same=row.n_same - (row.label == third.label), n_others=row.n_others - 1)
         judgments.append(row)
     return profile_of(judgments)
-
-
-def _label_totals(profiles: Iterable[Profile]) -> Counter[str]:
-    totals: Counter[str] = Counter()
-    for profile in profiles:
-        totals.update({label: share * profile.n for label, share in profile.shares.items()})
-    return totals
 
 
 def _shares(totals: Mapping[str, float]) -> dict[str, float]:

@@ -40,7 +40,7 @@ from kgharvest.access import Action
 from kgharvest.api.input import Filters, IdField, StrictSerializer
 from kgharvest.api.views import PagedList, RetrieveMixin, operation
 
-# -- progress ----------------------------------------------------------------------------------------------------------
+# Progress
 
 
 class OutcomesSerializer(serializers.Serializer):
@@ -90,7 +90,7 @@ class ProgressSerializer(OutcomesSerializer):
     cells = CellProgressSerializer(many=True)
 
 
-# -- profiles ----------------------------------------------------------------------------------------------------------
+# Annotator profiles
 
 
 class GoldAccuracySerializer(serializers.Serializer):
@@ -151,7 +151,7 @@ class ExclusionSerializer(serializers.ModelSerializer):
         ]
 
 
-# -- exclusion ---------------------------------------------------------------------------------------------------------
+# Exclusion
 
 
 class OutcomeChangeSerializer(serializers.Serializer):
@@ -279,7 +279,7 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
         return self.answer(exclusion)
 
 
-# -- limits and events -------------------------------------------------------------------------------------------------
+# Limits and events
 
 
 class RoundQualityViewSet(RoundOperations):
@@ -329,7 +329,7 @@ class EventViewSet(PagedList, RoundPartViewSet):
         return self.round().events.select_related("by", "annotator")
 
 
-# -- statements --------------------------------------------------------------------------------------------------------
+# Statements
 
 
 class LabelGivenSerializer(serializers.ModelSerializer):
@@ -430,7 +430,7 @@ class TaskDetailSerializer(TaskEntrySerializer):
         fields = [*TaskEntrySerializer.Meta.fields, "draws", "superseded"]
 
 
-# -- adjudication ------------------------------------------------------------------------------------------------------
+# Adjudication
 
 
 class QueuedTaskSerializer(serializers.ModelSerializer):

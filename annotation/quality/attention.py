@@ -61,9 +61,6 @@ def attention_flags(
     return flags
 
 
-# -- speed -------------------------------------------------------------------------------------------------------------
-
-
 def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
     """Return the median of characters a second, None where fewer than MIN_JUDGMENTS were timed.
 
@@ -73,9 +70,6 @@ def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
     if len(timed) < MIN_JUDGMENTS:
         return None
     return median(judgment.n_characters / max(judgment.seconds or 0.0, 0.001) for judgment in timed)
-
-
-# -- straight-lining ---------------------------------------------------------------------------------------------------
 
 
 def chance_of_longest_run(labels: Sequence[str]) -> float:
@@ -88,9 +82,6 @@ def chance_of_longest_run(labels: Sequence[str]) -> float:
     length, n = longest_run(labels), len(labels)
     counts = [m for m in Counter(labels).values() if m >= length]
     return min(1.0, sum((n - m + 1) * prod((m - i) / (n - i) for i in range(length)) for m in counts))
-
-
-# -- agreement ---------------------------------------------------------------------------------------------------------
 
 
 class Agreement(NamedTuple):
@@ -139,9 +130,6 @@ def _below_chance(judgments: Sequence[JudgmentSigns], level: float) -> str:
     n = len(compared)
     shares = f"{agreement.observed / n:.0%} of others agree with them, where chance gives {agreement.expected / n:.0%}"
     return f"far below chance: {shares.replace('%', ' %')}"
-
-
-# -- pasted texts ------------------------------------------------------------------------------------------------------
 
 
 def pasted_texts(texts: Iterable[tuple[int, str]]) -> dict[int, int]:

@@ -77,9 +77,6 @@ def reinstate_annotator(annotator: Annotator, by=None) -> Exclusion:
     return exclusion
 
 
-# -- decisions ---------------------------------------------------------------------------------------------------------
-
-
 @transaction.atomic
 def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Exclusion:
     annotator = _lock(annotator)
@@ -140,9 +137,6 @@ def _lock(annotator: Annotator) -> Annotator:
     # The round too: imports and other exclusions move the same counters.
     Round.objects.select_for_update(of=("self",), no_key=True).get(pk=annotator.round_id)
     return Annotator.objects.lock(annotator.pk)
-
-
-# -- chunks ------------------------------------------------------------------------------------------------------------
 
 
 def _chunks(judgments) -> Iterator[Sequence[UUID]]:
@@ -269,9 +263,6 @@ def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> di
     for task, n in n_by_task.items():
         after[task.counts_without] += n
     return {name: agreement_of_rows(rows_of(patterns)) for name, patterns in (("before", before), ("after", after))}
-
-
-# -- cells -------------------------------------------------------------------------------------------------------------
 
 
 def _cells(annotator: Annotator) -> list[dict[str, Any]]:

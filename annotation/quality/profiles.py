@@ -72,9 +72,6 @@ def profile_of(judgments: Sequence[JudgmentRow]) -> Profile:
     )
 
 
-# -- limits and flags --------------------------------------------------------------------------------------------------
-
-
 class LimitValues(Protocol):
     """What annotation.models.Limits says of a round; None: no such limit. n_gold: judgments before accuracy counts."""
 
@@ -140,9 +137,6 @@ def is_below(limit: float, n_right: int, n: int) -> bool:
         term *= odds * (n + 1 - j) / (j + 1)
         evidence += term
     return evidence >= 1 / FALSE_ALARMS
-
-
-# -- runs of equal labels ----------------------------------------------------------------------------------------------
 
 
 def longest_run(labels: Iterable[str]) -> int:

@@ -125,9 +125,6 @@ def disagreement_patterns(groups: Sequence[StatementGroup]) -> list[str]:
     ]
 
 
-# -- most disagreement first -------------------------------------------------------------------------------------------
-
-
 def disagreement_page(
     round: Round, filters: StatementFilters, groups: Sequence[StatementGroup], number: str | None
 ) -> Page:
@@ -165,9 +162,6 @@ def disagreement(counts: Sequence[int]) -> float:
     """Return the share of pairs of judgments that differ, 0 where there is no pair."""
     n = sum(counts)
     return 1 - sum(count * (count - 1) for count in counts) / (n * (n - 1)) if n > 1 else 0.0
-
-
-# -- in the round's order ----------------------------------------------------------------------------------------------
 
 
 class StatementPage(NamedTuple):

@@ -23,8 +23,6 @@ from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.input import StrictSerializer
 from kgharvest.api.views import ListView, PagedList
 
-# -- invites -----------------------------------------------------------------------------------------------------------
-
 
 class RoundInviteSerializer(serializers.ModelSerializer):
     """A link that lets in one person, without an account. Whoever has it can use it: keep it as a password is kept."""
@@ -78,9 +76,6 @@ class InviteViewSet(PagedList, RoundPartViewSet):
         round = self.round()
         revoke_invites(round, [self.row(round.invites.all()).token], timezone.now(), request.user)
         return self.deleted()
-
-
-# -- joining -----------------------------------------------------------------------------------------------------------
 
 
 class JoinInput(StrictSerializer):

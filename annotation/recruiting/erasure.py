@@ -120,9 +120,6 @@ def erase_account(user, by=None) -> int:
     return len(annotators)
 
 
-# -- what a panel's platform calls them --------------------------------------------------------------------------------
-
-
 def _lock_submissions(annotator: Annotator) -> None:
     """They come before the annotator in the order of locks."""
     list(Submission.objects.filter(annotator=annotator).select_for_update(of=("self",), no_key=True).order_by("pk"))

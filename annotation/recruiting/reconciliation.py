@@ -37,7 +37,7 @@ EVERY = timedelta(minutes=5)  # a panel is looked at so often
 Status = Submission.Status
 
 
-# -- one submission ----------------------------------------------------------------------------------------------------
+# Submissions
 
 
 @transaction.atomic
@@ -61,7 +61,9 @@ def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: P
     n_lines = submission.pay_entries.count()
     _note_pay(submission, remote, at, event)
     if moved:
-        _record_moved(panel, submission)
+        facts = {"submission": submission.pk, "panel": panel.name, "status": submission.status}
+        panel.round.events.record("submission_moved", annotator=submission.annotator, **facts)
+        record("submission.moved", submission, None, panel.round.project_id, round=panel.round.name, **facts)
     return moved or before[1] != remote.platform_status or submission.pay_entries.count() != n_lines
 
 
@@ -110,13 +112,7 @@ def _says_more(submission: Submission, status: Status) -> bool:
     return submission.status == Status.SCREENED_OUT and status in (Status.RETURNED, Status.TIMED_OUT)
 
 
-def _record_moved(panel: Panel, submission: Submission) -> None:
-    facts = {"submission": submission.pk, "panel": panel.name, "status": submission.status}
-    panel.round.events.record("submission_moved", annotator=submission.annotator, **facts)
-    record("submission.moved", submission, None, panel.round.project_id, round=panel.round.name, **facts)
-
-
-# -- pay ---------------------------------------------------------------------------------------------------------------
+# Pay
 
 
 def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, event: PanelEvent | None) -> None:
@@ -174,7 +170,7 @@ def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, ev
         pay.record_paid(submission, pay.Purpose.BONUS, f"bonus:there:{amount}:{n}", amount, reason, event=event)
 
 
-# -- a panel -----------------------------------------------------------------------------------------------------------
+# Panel
 
 
 def reconcile(panel: Panel, now: datetime) -> int:
@@ -226,7 +222,7 @@ def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
     return True
 
 
-# -- all panels --------------------------------------------------------------------------------------------------------
+# All panels
 
 
 def ask_reconciliation(panel: Panel, by=None) -> None:
@@ -270,15 +266,10 @@ def run_reconciliation_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Stor
     panels = list(due_panels(now).select_related("round__project"))
     for number, panel in enumerate(panels, start=1):
         with heartbeat.kept_alive():
-            _reconcile_or_note(panel, now)
+            try:
+                reconcile(panel, now)
+            except DomainError as reason:  # one platform that is away must not delay the other panels
+                logger.warning("Panel %s could not be reconciled: %s", panel.pk, reason)
+                Panel.objects.filter(pk=panel.pk).update(reconciled_at=now, reconcile_error=str(reason)[:300])
         heartbeat(Progress("looking at panels", number, len(panels)))
     return lambda: ledger.delete_ended(JOB_KIND)
-
-
-def _reconcile_or_note(panel: Panel, now: datetime) -> None:
-    """Let one panel's platform be away without keeping the others waiting; its page says so."""
-    try:
-        reconcile(panel, now)
-    except DomainError as reason:
-        logger.warning("Panel %s could not be reconciled: %s", panel.pk, reason)
-        Panel.objects.filter(pk=panel.pk).update(reconciled_at=now, reconcile_error=str(reason)[:300])

@@ -103,7 +103,7 @@ def _check_guest(round: Round, name: str) -> None:
         raise DomainError("NameMissing", "Give a name or code, so that you are one annotator wherever you continue.")
     if len(_normalized(name)) > LONGEST_NAME:
         raise DomainError("BadName", f"This name is longer than {LONGEST_NAME} letters; give a shorter one.")
-    if len({script for letter in name if (script := _script(letter)) in MIXED_UP}) > 1:
+    if len({script for letter in name if (script := unicodedata.name(letter, "").partition(" ")[0]) in MIXED_UP}) > 1:
         raise DomainError("BadName", "This name has letters of several alphabets that look alike; write it in one.")
 
 
@@ -143,16 +143,12 @@ def _normalized(name: str) -> str:
     return " ".join("".join(visible).split())
 
 
-def _script(letter: str) -> str:
-    return unicodedata.name(letter, "").partition(" ")[0]
-
-
 def choose_layout(annotator: Annotator, layout: str) -> None:
     """Let the annotator see statements as they like, whatever the round begins with."""
     Annotator.objects.filter(pk=annotator.pk).update(layout=Layout(layout))
 
 
-# -- coming back -------------------------------------------------------------------------------------------------------
+# Return codes
 
 
 def return_code(annotator: Annotator) -> str:
@@ -177,7 +173,7 @@ def _signature(pk: int) -> str:
     return base64.b32encode(digest[:RETURN_BYTES]).decode()
 
 
-# -- invites -----------------------------------------------------------------------------------------------------------
+# Invites
 
 NOT_USABLE = {
     "used": "This invite was used already; if it was by you, continue in the same browser or with your return code.",
@@ -216,7 +212,7 @@ def revoke_invites(round: Round, tokens: list[str], now: datetime, by=None) -> i
     return round.invites.unused().filter(token__in=named).update(revoked_at=now)
 
 
-# -- capacity ----------------------------------------------------------------------------------------------------------
+# Capacity
 
 
 def capacity_warning(round: Round, n_left: int) -> str | None:

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 
-from annotation.models import Annotator, Invite, Round
+from annotation.models import Invite, Round
 from annotation.recruiting.access import forget_guest, no_access, remember_guest, session_annotator, throttled
 from annotation.recruiting.erasure import erase_account
 from annotation.recruiting.services import (
@@ -138,7 +138,9 @@ def invite(request: HttpRequest, token: str) -> HttpResponse:
 
 def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> HttpResponse:
     known = session_annotator(request, round.pk)
-    if known and not _is_shared_device(known, invite):
+    # On a shared device, the invite can be for another person than the guest of this browser.
+    is_for_other = invite is not None and invite.annotator_id is None
+    if known and (known.user_id or not is_for_other):
         return redirect("annotation:judge", round.pk)
     try:
         check_can_join(round)
@@ -150,7 +152,12 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
     form = JoinForm(request.POST if request.method == "POST" else None, asks_name=asks_name)
     if form.is_valid():
         try:
-            return _join(request, round, form, invite)
+            user = None if request.user.is_anonymous else request.user
+            annotator = join_round(round, user, **form.cleaned_data, invite=invite, address=network_of(request))
+            if annotator.user_id:
+                return redirect("annotation:judge", round.pk)
+            remember_guest(request, annotator)
+            return redirect("annotation:device", round.pk)
         except TooManyAttempts as refusal:
             return no_access(request, str(refusal), 429)
         except DomainError as refusal:
@@ -158,20 +165,6 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
     context = {"round": round, "form": form, "asks_name": asks_name, "known": known}
     context |= {"instructions": instructions_html(round), "consent": markdown_html(round.consent)}
     return render(request, "annotation/recruiting/join.html", context)
-
-
-def _is_shared_device(known: Annotator, invite: Invite | None) -> bool:
-    """Return whether somebody else than the guest of this browser may hold the invite: a shared device."""
-    return invite is not None and known.user_id is None and invite.annotator_id is None
-
-
-def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | None) -> HttpResponse:
-    user = None if request.user.is_anonymous else request.user
-    annotator = join_round(round, user, **form.cleaned_data, invite=invite, address=network_of(request))
-    if annotator.user_id:
-        return redirect("annotation:judge", round.pk)
-    remember_guest(request, annotator)
-    return redirect("annotation:device", round.pk)
 
 
 @never_cache

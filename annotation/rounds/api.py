@@ -72,7 +72,7 @@ class RoundOperations(RoundPartViewSet):
         return self.round()
 
 
-# -- drafts and rounds -------------------------------------------------------------------------------------------------
+# Drafts and rounds
 
 
 class RoundEntrySerializer(serializers.ModelSerializer):
@@ -112,7 +112,7 @@ class RoundFilters(Filters):
     name = serializers.CharField(source="name__icontains", required=False, max_length=100, help_text="A part of it.")
 
 
-# -- instructions ------------------------------------------------------------------------------------------------------
+# Instructions
 
 
 class RelationInstructionsSerializer(serializers.Serializer):
@@ -145,7 +145,7 @@ class RelationInstructionsInput(StrictSerializer):
     )
 
 
-# -- plan and preview --------------------------------------------------------------------------------------------------
+# Plan and preview
 
 
 class WorkloadSerializer(serializers.Serializer):
@@ -234,7 +234,7 @@ class PreviewSerializer(serializers.Serializer):
     relations = RelationInstructionsSerializer(many=True)
 
 
-# -- operations --------------------------------------------------------------------------------------------------------
+# Operations
 
 
 class DeleteQuery(Filters):

@@ -138,9 +138,6 @@ def _gold_task(gold: GoldStatement) -> FrozenTask:
     return FrozenTask(gold.relation, 0, text, spans, list(gold.entities), n_wanted=0, gold=gold)
 
 
-# -- names in the description ------------------------------------------------------------------------------------------
-
-
 def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str]]:
     """Return the round's cells, each with its finished harvest and its path in the description."""
     cells = cells_of(round)
@@ -203,9 +200,6 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
     """Return what researchers wrote about relations, by a relation's id. Raises NotFound if one is gone."""
     written = round.spec.get("relation_instructions", {})
     return {find_relation(name, "relation_instructions").pk: text for name, text in written.items() if text}
-
-
-# -- stratified random samples -----------------------------------------------------------------------------------------
 
 
 def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySet[HarvestedTuple]]]:

@@ -45,7 +45,7 @@ from kgharvest.models import HarvestJob, Relation
 FILTERS = ("find", "set", "lm", "setting")
 
 
-# -- the form ----------------------------------------------------------------------------------------------------------
+# Form
 
 
 @worker_required
@@ -177,7 +177,7 @@ def as_json(spec: dict[str, Any]) -> str:
     return json.dumps(spec, ensure_ascii=False, indent=2)
 
 
-# -- a draft -----------------------------------------------------------------------------------------------------------
+# Drafts
 
 
 def get_draft(request: HttpRequest, path: str) -> Round:
@@ -262,15 +262,12 @@ def round_delete(request: HttpRequest, path: str) -> HttpResponse:
 @require_POST
 def round_clone(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_or_404(request.user, Round.objects.select_related("project").at(path), Action.WORK)
-    try:
+    with refusal_as_message(request):
         clone = clone_round(round, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-        return redirect(round)
-    messages.success(
-        request, f"This is a draft with the description of {round.name}, a name of its own and seed {clone.seed}."
-    )
-    return redirect(clone)
+        words = f"This is a draft with the description of {round.name}, a name of its own and seed {clone.seed}."
+        messages.success(request, words)
+        return redirect(clone)
+    return redirect(round)
 
 
 @researcher_required
@@ -319,13 +316,11 @@ def relation_instructions(request: HttpRequest, path: str, pk: int) -> HttpRespo
     form = RelationInstructionsForm(request.POST or None, initial={"instructions": written.get(pk, usual)})
     if form.is_valid():
         text = form.cleaned_data["instructions"]
-        try:
+        with refusal_as_message(request):
             save_instructions(draft, relation, "" if text == usual else text, request.user)
-        except DomainError as refusal:
-            messages.error(request, str(refusal))
-            return redirect(draft)
-        messages.success(request, f"Annotators will read this about {relation.name}.")
-        return redirect("annotation:relation_instructions", path, pk)
+            messages.success(request, f"Annotators will read this about {relation.name}.")
+            return redirect("annotation:relation_instructions", path, pk)
+        return redirect(draft)
     draft.relation_instructions = {str(pk): written.get(pk, usual)}
     context = {
         "round": draft,

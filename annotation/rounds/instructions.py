@@ -90,9 +90,6 @@ def _embed(state) -> None:
                 inner.attrs |= {"rel": "noopener noreferrer nofollow", "target": "_blank"}
 
 
-# -- statements --------------------------------------------------------------------------------------------------------
-
-
 class Statement(NamedTuple):
     """spans: [start, end) of each entity in the text, in reading order."""
 

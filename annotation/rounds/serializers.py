@@ -107,7 +107,7 @@ def _expected(field: serializers.Field) -> str:
     return f"{expected}, or null" if field.allow_null else expected
 
 
-# -- fields that take JSON of their own type only: true is not 1, "3" is not 3 -----------------------------------------
+# Fields with strict JSON types: true is not 1, "3" is not 3
 
 
 class OfType:
@@ -192,7 +192,7 @@ class InstructionsByRelation(serializers.DictField):
 RELATION_NAME = Text(max_length=500)
 
 
-# -- the description and its parts -------------------------------------------------------------------------------------
+# Description
 
 
 class Description(serializers.Serializer):
@@ -296,7 +296,7 @@ class RoundSerializer(ModelDescription):
         extra_kwargs = {"name": {"validators": Round._meta.get_field("name").validators}}
 
 
-# -- its example -------------------------------------------------------------------------------------------------------
+# Example
 
 
 def example() -> str:

@@ -60,7 +60,7 @@ def open_round(document: dict[str, Any], by=None, project: Project | None = None
         return open_draft(create_draft(document, by, project), by)
 
 
-# -- drafts ------------------------------------------------------------------------------------------------------------
+# Drafts
 
 
 def create_draft(document: dict[str, Any], by=None, project: Project | None = None) -> Round:
@@ -188,7 +188,7 @@ def free_name(project: Project, stem: str, first: int = 1) -> str:
     return next(name for number in count(first) if (name := f"{stem}-{number}") not in taken)
 
 
-# -- instructions ----------------------------------------------------------------------------------------------------
+# Instructions
 
 
 def usual_instructions(draft: Round, pk: int, by) -> tuple[Relation, str]:
@@ -218,7 +218,7 @@ def save_instructions(draft: Round, relation: Relation, text: str, by) -> None:
         edit_draft(draft, draft.spec | {"relation_instructions": by_path}, by)
 
 
-# -- finding -----------------------------------------------------------------------------------------------------------
+# Lookup
 
 
 def find_round(name: str, user=None) -> Round:
@@ -228,7 +228,7 @@ def find_round(name: str, user=None) -> Round:
     return rounds.get(pk=paths[resolve_name(name, paths, "round")].pk)
 
 
-# -- a round's life ----------------------------------------------------------------------------------------------------
+# Status changes
 
 
 @transaction.atomic

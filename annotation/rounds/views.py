@@ -190,7 +190,7 @@ def figures(counts: dict[str, Any]) -> dict[str, str]:
     return printed
 
 
-# -- addresses as they were -------------------------------------------------------------------------------------------
+# Old addresses
 
 JUDGING = re.compile(r"(judge|training|device)/")
 

@@ -1,6 +1,5 @@
 """`export_judgments --round NAME [--format csv/jsonl/parquet] [--output F]`"""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from annotation.exchange.judgment_export import FILE_FORMATS, judgment_table
@@ -26,12 +25,9 @@ class Command(DomainCommand):
         if output:
             write_atomically(output, pieces)
         elif file_format == "parquet":
-            self._write_bytes(pieces)
+            if self.stdout.isatty():
+                raise DomainError("NotForScreens", "Parquet is not text. Name a file with --output.")
+            self.stdout.buffer.writelines(pieces)
         else:
             for piece in in_chunks(pieces):
                 self.stdout.write(piece, ending="")
-
-    def _write_bytes(self, pieces: Iterable[bytes]) -> None:
-        if self.stdout.isatty():
-            raise DomainError("NotForScreens", "Parquet is not text. Name a file with --output.")
-        self.stdout.buffer.writelines(pieces)

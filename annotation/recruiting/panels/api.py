@@ -169,9 +169,6 @@ class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
         return self.changed(stop_panel)
 
 
-# -- people ------------------------------------------------------------------------------------------------------------
-
-
 class ParticipantSerializer(serializers.Serializer):
     """Somebody who came. participant, session: as the platform names them. owed, paid: in minor units."""
 

@@ -64,9 +64,6 @@ def with_parameters(address: str, panel: Panel, values: tuple[str, str, str]) ->
     return f"{address}?{'&'.join(pairs)}"
 
 
-# -- going back --------------------------------------------------------------------------------------------------------
-
-
 def check_return_address(address: str) -> None:
     """Raise ValidationError unless people can be sent there: http or https, our placeholders only, after the host."""
     for problem in _problems(address):

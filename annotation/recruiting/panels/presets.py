@@ -81,16 +81,14 @@ def what_platform_adds(panel: Panel) -> str:
     return f"{panel.get_platform_display()} {verb}."
 
 
-# -- what fits a round -------------------------------------------------------------------------------------------------
-
-
 def usual_options(round: Round, platform: str) -> dict[str, Any]:
     """Return options for a panel that gets the round what it still wants, in places of a quarter of an hour."""
     seconds = measured_pace() or ASSUMED_SECONDS
     n = usual_statements(round, seconds)
     minutes = READING_MINUTES + ceil((n + round.training_size) * seconds / 60)
+    taken = set(round.panels.values_list("name", flat=True))
     return {
-        "name": _free_name(round, platform),
+        "name": next(name for number in count(1) if (name := f"{platform}-{number}") not in taken),
         "places": places_for(round, n),
         "statements_per_place": n,
         "estimated_minutes": minutes,
@@ -117,8 +115,3 @@ def places_for(round: Round, statements_per_place: int) -> int:
 def new_code() -> str:
     """Return a code that nobody guesses: 10 letters and digits, without those that look alike."""
     return "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ23456789") for _ in range(10))
-
-
-def _free_name(round: Round, platform: str) -> str:
-    taken = set(round.panels.values_list("name", flat=True))
-    return next(name for number in count(1) if (name := f"{platform}-{number}") not in taken)

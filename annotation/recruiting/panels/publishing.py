@@ -25,9 +25,6 @@ EDITED_LATER = ("places", "hourly_floor")  # once people may have come
 LONGEST_REASON = 500
 
 
-# -- options -----------------------------------------------------------------------------------------------------------
-
-
 def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
     """Create a draft. Options that are missing get the defaults of the round and platform.
 
@@ -54,7 +51,11 @@ def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
         panel = Panel.objects.select_for_update(of=("self",)).select_related("round__project").get(pk=panel.pk)
         changed = [name for name, value in options.items() if getattr(panel, name) != value]
         if panel.status != Status.DRAFT:
-            _check_edited_later(panel, changed)
+            has_study = Can.PUBLISH in platform_of(panel).can
+            later = [name for name in EDITED_LATER if name != "places" or not has_study]
+            if fixed := [name for name in changed if name not in later]:
+                reason = f"{panel.name} is {panel.status}: {fixed[0]} cannot be changed any more"
+                raise DomainError("WrongPanelStatus", f"{reason}; make another panel for that.")
         for name in changed:
             setattr(panel, name, options[name])
         check_options(panel)
@@ -62,16 +63,6 @@ def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
         if changed:
             panel.round.events.record("panel_changed", by=by, panel=panel.name)
     return panel
-
-
-def _check_edited_later(panel: Panel, changed: Sequence[str]) -> None:
-    has_study = Can.PUBLISH in platform_of(panel).can
-    later = [name for name in EDITED_LATER if name != "places" or not has_study]
-    if fixed := [name for name in changed if name not in later]:
-        raise DomainError(
-            "WrongPanelStatus",
-            f"{panel.name} is {panel.status}: {fixed[0]} cannot be changed any more; make another panel for that.",
-        )
 
 
 def _save(panel: Panel, **kwargs: Any) -> None:
@@ -144,9 +135,6 @@ def delete_panel(panel: Panel, by=None) -> None:
         panel.round.events.record("panel_deleted", by=by, panel=panel.name)
 
 
-# -- what it costs -----------------------------------------------------------------------------------------------------
-
-
 def cost_in_words(panel: Panel) -> str:
     """Return in a sentence what publishing costs, as the platform says, or what we know of it."""
     try:
@@ -170,9 +158,6 @@ def _sentence(cost: Cost | None, panel: Panel) -> str:
         )
     total, fee = money(cost.total, panel.currency), money(cost.fee, panel.currency)
     return f"{places} cost {total}: {money(cost.rewards, panel.currency)} in rewards and {fee} in fees."
-
-
-# -- life --------------------------------------------------------------------------------------------------------------
 
 
 def publish_panel(panel: Panel, by=None) -> None:

@@ -43,9 +43,6 @@ class PlaceOfAnother(DomainError):
     """Entering as a participant whose place was taken in another browser."""
 
 
-# -- coming ------------------------------------------------------------------------------------------------------------
-
-
 @transaction.atomic
 def enter(
     panel: Panel,
@@ -70,7 +67,7 @@ def enter(
     submission = _kept(known, digest(session or participant))
     if submission is not None:
         _check_place_is_theirs(submission, session, holds)
-    if submission is not None and not _may_resume(submission):
+    if submission is not None and (submission.status != Status.TIMED_OUT or submission.platform_status):
         if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
             raise DomainError("TookPart", "You have taken part in this study already, and your part has ended.")
         return submission
@@ -148,11 +145,6 @@ def _free_abandoned_place(panel: Panel, now: datetime) -> bool:
     return abandoned is not None and leave(abandoned, Status.TIMED_OUT, now)
 
 
-def _may_resume(submission: Submission) -> bool:
-    """Return whether the place was taken for abandoned here, and no platform has said that the part is over."""
-    return submission.status == Status.TIMED_OUT and not submission.platform_status
-
-
 def _resume(submission: Submission) -> Submission:
     """Give somebody who was taken for gone a place again, for what they had left."""
     move(submission, Status.TIMED_OUT, to=Status.ACTIVE, ended_at=None)
@@ -177,9 +169,6 @@ def join(submission: Submission, *, agrees: bool) -> Annotator:
         submission.annotator = join_round(panel.round, agrees=agrees, place_size=panel.statements_per_place)
         Submission.objects.filter(pk=submission.pk).update(annotator=submission.annotator)
     return submission.annotator
-
-
-# -- going -------------------------------------------------------------------------------------------------------------
 
 
 def move(submission: Submission, *before: Submission.Status, to: Submission.Status, **fields) -> bool:

@@ -33,7 +33,6 @@ from annotation.refusals import refusal_as_message, refusal_in_form
 from annotation.rounds.forms import option_field
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
-from kgharvest.errors import DomainError
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records
@@ -112,9 +111,6 @@ class PanelForm(forms.ModelForm):
         return [(heading, fields, is_refused or any(field.errors for field in fields)) for heading, fields in named]
 
 
-# -- list and form -----------------------------------------------------------------------------------------------------
-
-
 @never_cache
 @researcher_required
 @require_GET
@@ -163,9 +159,6 @@ def managed_panel(request: HttpRequest, path: str, name: str) -> Panel:
     """Return the panel that an address names, for who works in its project. Raises Http404, NotAllowed."""
     round = managed_round(request, path)
     return get_object_or_404(round.panels.select_related("round__project"), name=name)
-
-
-# -- a panel -----------------------------------------------------------------------------------------------------------
 
 
 @never_cache
@@ -228,9 +221,6 @@ def participants_csv(request: HttpRequest, path: str, name: str) -> HttpResponse
     return download(csv_lines(table), f"{panel.round.name}-{panel.name}-participants.csv")
 
 
-# -- what is done to it ------------------------------------------------------------------------------------------------
-
-
 @never_cache
 @researcher_required
 def panel_publish(request: HttpRequest, path: str, name: str) -> HttpResponse:
@@ -271,13 +261,11 @@ def _changed(request: HttpRequest, panel: Panel, change: Callable[..., None]) ->
 @require_POST
 def panel_delete(request: HttpRequest, path: str, name: str) -> HttpResponse:
     panel = managed_panel(request, path, name)
-    try:
+    with refusal_as_message(request):
         delete_panel(panel, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-        return redirect(panel)
-    messages.success(request, f"The draft {panel.name} is deleted.")
-    return redirect("annotation:panel_list", path)
+        messages.success(request, f"The draft {panel.name} is deleted.")
+        return redirect("annotation:panel_list", path)
+    return redirect(panel)
 
 
 @researcher_required

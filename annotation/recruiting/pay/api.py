@@ -27,7 +27,7 @@ Kind, State = PlatformCommand.Kind, PlatformCommand.State
 MONEY = "In minor units of the panel's currency, such as cents."
 
 
-# -- balance and hourly pay --------------------------------------------------------------------------------------------
+# Balance and hourly pay
 
 
 class PersonPaySerializer(serializers.Serializer):
@@ -89,7 +89,7 @@ def pay_of(panel: Panel) -> dict[str, Any]:
     }
 
 
-# -- ledger ------------------------------------------------------------------------------------------------------------
+# Ledger
 
 
 class PayEntrySerializer(serializers.ModelSerializer):
@@ -122,7 +122,7 @@ class PayEntryViewSet(PagedList, PanelPartViewSet):
         return self.panel().pay_entries.select_related("submission__annotator", "by")
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
+# Commands
 
 
 class CommandSerializer(serializers.ModelSerializer):
@@ -192,7 +192,7 @@ class CommandViewSet(PagedList, PanelPartViewSet):
         return self.answer(command)
 
 
-# -- bonuses -----------------------------------------------------------------------------------------------------------
+# Bonuses
 
 
 class OpenBonusSerializer(serializers.Serializer):
@@ -219,7 +219,7 @@ class NotedSerializer(serializers.Serializer):
     n_people = serializers.IntegerField()
 
 
-# -- reviewing all -----------------------------------------------------------------------------------------------------
+# Review
 
 
 class ApprovalInput(StrictSerializer):
@@ -236,7 +236,7 @@ class ApprovedSerializer(serializers.Serializer):
     n_approved = serializers.IntegerField()
 
 
-# -- operations --------------------------------------------------------------------------------------------------------
+# Operations
 
 
 class PayViewSet(PanelOperations):

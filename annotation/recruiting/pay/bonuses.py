@@ -55,9 +55,6 @@ def next_key(submission: Submission) -> str:
     return f"{KEY}{submission.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).count() + 1}"
 
 
-# -- what is open ------------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class OpenBonus:
     """What one person is to be paid by hand, as bonuses or for a screen-out. lines: of the ledger, not paid."""
@@ -96,9 +93,6 @@ def open_bonuses(panel: Panel) -> list[OpenBonus]:
         if (line.submission_id, line.key) not in paid | going:
             by_submission.setdefault(line.submission_id, OpenBonus(line.submission)).lines.append(line)
     return [bonus for bonus in by_submission.values() if bonus.amount > 0]
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
 
 
 def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:

@@ -80,7 +80,7 @@ class NotUncertain(DomainError):
     """Saying what came of a command of which that is known."""
 
 
-# -- asking ------------------------------------------------------------------------------------------------------------
+# Creating commands
 
 
 @transaction.atomic
@@ -167,7 +167,7 @@ def check_rejection(message: str, category: str) -> None:
         raise DomainError("BadRejection", f"The message has {len(message):,} characters; {LONGEST_MESSAGE:,} at most.")
 
 
-# -- sending -----------------------------------------------------------------------------------------------------------
+# Sending
 
 
 class CommandOutbox(Outbox):
@@ -251,7 +251,7 @@ class CommandOutbox(Outbox):
 outbox = CommandOutbox()
 
 
-# -- what follows ------------------------------------------------------------------------------------------------------
+# Effects of finished commands
 
 
 @transaction.atomic
@@ -307,7 +307,7 @@ FOLLOWS: dict[Kind, Callable[[Submission, PlatformCommand, datetime], None]] = {
 }
 
 
-# -- uncertain and failed ones -----------------------------------------------------------------------------------------
+# Uncertain and failed commands
 
 
 def settle(command: PlatformCommand, was_done: bool, now: datetime) -> bool:

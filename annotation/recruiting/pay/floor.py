@@ -12,7 +12,7 @@ from math import ceil
 from django.core.cache import cache
 from django.db import IntegrityError, transaction
 
-from annotation.models import Panel, PayEntry, Submission
+from annotation.models import Panel, PayEntry
 from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.publishing import LONGEST_REASON, pause_panel, resume_panel
 from annotation.recruiting.pay.bonuses import grant_bonus
@@ -75,9 +75,6 @@ def floor_sentence(panel: Panel, pay: HourlyPay, bonuses: Sequence[FloorBonus]) 
     return f"{head}{counted(len(bonuses), 'person', 'people')}, each of whom is on the page of pay."
 
 
-# -- pausing -----------------------------------------------------------------------------------------------------------
-
-
 def pause_underpaid_panels(now: datetime) -> None:
     """Queue a job that pauses each published panel whose median is below its floor. A periodic task of every worker.
 
@@ -108,9 +105,6 @@ def run_pause_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     return lambda: None
 
 
-# -- making it good ----------------------------------------------------------------------------------------------------
-
-
 def make_good(panel: Panel, by=None) -> int:
     """Grant everybody who is below the floor what they lack, and let a panel that paused for it go on; return the sum.
 
@@ -136,9 +130,6 @@ def _grant(panel: Panel, by) -> int:
     reason = f"Lifts the pay to {money(panel.hourly_floor, panel.currency)} an hour of work."
     for bonus in bonuses:
         submission = bonus.work.submission
-        grant_bonus(submission, bonus.amount, reason, by, key=f"{BONUS_KEY}{_n_floor_bonuses(submission) + 1}")
+        n_before = submission.pay_entries.filter(side=PayEntry.Side.OWED, key__startswith=BONUS_KEY).count()
+        grant_bonus(submission, bonus.amount, reason, by, key=f"{BONUS_KEY}{n_before + 1}")
     return sum(bonus.amount for bonus in bonuses)
-
-
-def _n_floor_bonuses(submission: Submission) -> int:
-    return submission.pay_entries.filter(side=PayEntry.Side.OWED, key__startswith=BONUS_KEY).count()

@@ -81,9 +81,6 @@ def completed_works(panel: Panel) -> list[Work]:
     ]
 
 
-# -- active time -------------------------------------------------------------------------------------------------------
-
-
 def active_times(panel: Panel) -> Mapping[int, float]:
     """Return the active seconds of each submission of a panel, by its id; of those where they are known.
 
@@ -205,7 +202,7 @@ def pay_in_words(round: Round) -> str:
 def _sentences(panel: Panel) -> Iterator[str]:
     balance, pay = panel_balance(panel), hourly_pay(panel)
     total = max(balance.owed, balance.paid)
-    if not total or _is_play_money(panel):
+    if not total or (panel.is_sandbox and panel.platform == Platform.MTURK):  # MTurk's sandbox paid nobody
         return
     where = "by a link" if panel.platform == Platform.LINK else f"on {Platform(panel.platform).product_name}"
     yield (
@@ -213,17 +210,9 @@ def _sentences(panel: Panel) -> Iterator[str]:
         f"{money(panel.reward, panel.currency)} for {counted(panel.statements_per_place, 'statement')} each; they and "
         f"those who left early got {money(total, panel.currency)} in all, bonuses included."
     )
-    yield _hourly_sentence(panel, pay)
-
-
-def _hourly_sentence(panel: Panel, pay: HourlyPay) -> str:
     if pay.median is None:
-        return "Too few were timed for a median of hourly pay."
+        yield "Too few were timed for a median of hourly pay."
+        return
     floor = f"; the floor that was set is {money(panel.hourly_floor, panel.currency)}" if panel.hourly_floor else ""
     median = money(int(pay.median), panel.currency)
-    return f"The median pay of {counted(pay.n, 'person', 'people')} was {median} an hour of active time{floor}."
-
-
-def _is_play_money(panel: Panel) -> bool:
-    """Return True for panels of Mechanical Turk's sandbox, which paid nobody."""
-    return panel.is_sandbox and panel.platform == Platform.MTURK
+    yield f"The median pay of {counted(pay.n, 'person', 'people')} was {median} an hour of active time{floor}."

@@ -79,9 +79,6 @@ def owe_in_all(submission: Submission, purpose: str, amount: int, reason: str, *
     return owe(submission, purpose, f"{purpose}:{n + 1}" if n else str(purpose), missing, reason, **told)
 
 
-# -- balances ----------------------------------------------------------------------------------------------------------
-
-
 class Balance(NamedTuple):
     """In minor units of the panel's currency."""
 

@@ -45,7 +45,7 @@ WHAT_TO_DO = {
 }
 
 
-# -- a panel -----------------------------------------------------------------------------------------------------------
+# Panel
 
 
 @never_cache
@@ -55,6 +55,8 @@ def panel_pay(request: HttpRequest, path: str, name: str) -> HttpResponse:
     pay = hourly_pay(panel)
     people = panel.submissions.filter(Q(pay_entries__isnull=False) | Q(commands__isnull=False)).distinct()
     page = page_of(request, people.select_related("annotator").order_by("-pk"))
+    undone = PlatformCommand.objects.filter(submission__panel=panel).exclude(state=State.DONE)
+    unsettled = undone.select_related("submission__annotator", "submission__panel", "created_by")
     context = {
         "round": panel.round,
         "panel": panel,
@@ -63,7 +65,7 @@ def panel_pay(request: HttpRequest, path: str, name: str) -> HttpResponse:
         "picture": pay_picture(panel, pay),
         "is_by_hand": _is_by_hand(panel),
         "open_bonuses": bonuses.open_bonuses(panel),
-        "commands": command_rows(_unsettled(panel)[:50]),
+        "commands": command_rows(unsettled.order_by("state", "pk")[:50]),
         **pay_facts(panel, pay),
     }
     context["open_sum"] = sum(bonus.amount for bonus in context["open_bonuses"])
@@ -118,12 +120,6 @@ def _work_in_words(panel: Panel, work: Work | None) -> dict[str, Any]:
     return {"active_s": work.active_s, "hourly": money(int(work.hourly), panel.currency), "is_below": is_below}
 
 
-def _unsettled(panel: Panel) -> QuerySet[PlatformCommand]:
-    """Return the commands that are not done, those that need somebody first."""
-    undone = PlatformCommand.objects.filter(submission__panel=panel).exclude(state=State.DONE)
-    return undone.select_related("submission__annotator", "submission__panel", "created_by").order_by("state", "pk")
-
-
 def command_rows(rows: QuerySet[PlatformCommand]) -> list[dict[str, Any]]:
     now = timezone.now()
     return [
@@ -138,7 +134,7 @@ def command_rows(rows: QuerySet[PlatformCommand]) -> list[dict[str, Any]]:
     ]
 
 
-# -- one person --------------------------------------------------------------------------------------------------------
+# Participant
 
 
 class RejectionForm(forms.Form):
@@ -165,7 +161,8 @@ class BonusForm(forms.Form):
 @researcher_required
 def panel_pay_person(request: HttpRequest, path: str, name: str, pk: int) -> HttpResponse:
     panel = managed_panel(request, path, name)
-    submission = _submission(panel, pk)
+    submissions = panel.submissions.select_related("annotator", "panel__round__project")
+    submission = get_object_or_404(submissions, pk=pk)
     posted = request.POST if request.method == "POST" else None
     verb = posted.get("verb", "") if posted else ""
     rejection = RejectionForm(posted if verb == Kind.REJECT else None)
@@ -209,6 +206,7 @@ def _person(request: HttpRequest, submission: Submission, rejection: RejectionFo
     [row] = person_rows(panel, hourly_pay(panel), [submission])
     lines = submission.pay_entries.select_related("event", "command", "by")
     decided = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED)
+    askable = [kind.value for kind, states in commands.ASKED_OF.items() if submission.status in states]
     asked = submission.commands.select_related("submission__panel", "created_by").order_by("-pk")
     return {
         "round": panel.round,
@@ -217,7 +215,7 @@ def _person(request: HttpRequest, submission: Submission, rejection: RejectionFo
         "row": row,
         "lines": [{"line": line, "amount": money(line.amount, panel.currency)} for line in lines],
         "commands": command_rows(asked),
-        "may_be_asked": [] if panel.is_platform_closed or decided.exists() else _askable(submission),
+        "may_be_asked": [] if panel.is_platform_closed or decided.exists() else askable,
         "rejection": rejection,
         "bonus": bonus,
         "pays_by_itself": Can.BONUS in platform_of(panel).can,
@@ -233,10 +231,6 @@ def _return_link(request: HttpRequest, annotator: Annotator | None) -> str:
     return request.build_absolute_uri(reverse("annotation:return_by_code", args=[return_code(annotator)]))
 
 
-def _askable(submission: Submission) -> list[str]:
-    return [kind.value for kind, states in commands.ASKED_OF.items() if submission.status in states]
-
-
 def _is_by_hand(panel: Panel) -> bool:
     return Can.APPROVE not in platform_of(panel).can
 
@@ -248,11 +242,7 @@ def _what_follows(panel: Panel) -> str:
     return "; the platform is told within seconds."
 
 
-def _submission(panel: Panel, pk: int) -> Submission:
-    return get_object_or_404(panel.submissions.select_related("annotator", "panel__round__project"), pk=pk)
-
-
-# -- reviewing ---------------------------------------------------------------------------------------------------------
+# Review
 
 
 @never_cache
@@ -281,7 +271,7 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
     return render(request, "annotation/recruiting/pay/panel_pay_review.html", context)
 
 
-# -- deeds -------------------------------------------------------------------------------------------------------------
+# Actions
 
 
 @researcher_required
@@ -323,7 +313,7 @@ def panel_pay_noted(request: HttpRequest, path: str, name: str) -> HttpResponse:
     return redirect("annotation:panel_pay", path, name)
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# Files
 
 
 @never_cache
@@ -341,11 +331,9 @@ def panel_pay_bonus_file(request: HttpRequest, path: str, name: str, layout: str
         return redirect("annotation:panel_pay", path, name)
     if layout == "table":
         return download(bonuses.table_lines(unpaid), f"{panel.name}-bonuses.csv")
-    try:
+    with refusal_as_message(request):
         return download([bonuses.bulk_lines(unpaid)], f"{panel.name}-bulk-bonuses.csv")
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-        return redirect("annotation:panel_pay", path, name)
+    return redirect("annotation:panel_pay", path, name)
 
 
 @never_cache

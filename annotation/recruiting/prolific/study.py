@@ -25,9 +25,6 @@ LONGEST_ALLOWED = 24 * 60 - 1  # minutes
 MOST_SLOTS = 100_000
 
 
-# -- options -----------------------------------------------------------------------------------------------------------
-
-
 def _is_text(most: int) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and len(value) <= most and "\0" not in value
 
@@ -86,9 +83,6 @@ def filter_problems(filters: Any) -> Iterator[str]:
 
 def _is_bound(bound: tuple[str, Any]) -> bool:
     return bound[0] in ("lower", "upper") and isinstance(bound[1], int | float) and not isinstance(bound[1], bool)
-
-
-# -- the study ---------------------------------------------------------------------------------------------------------
 
 
 class Code(NamedTuple):

@@ -31,8 +31,6 @@ from kgharvest.pages.panels import Panel as PagePanel
 
 LARGEST_EVENT = 64 << 10  # bytes
 
-# -- events ------------------------------------------------------------------------------------------------------------
-
 
 @csrf_exempt
 @require_POST
@@ -52,9 +50,6 @@ def take_event(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=403)
     store(Platform.PROLIFIC, event_id(request.headers, body), event_type(body), body.decode(errors="replace"))
     return HttpResponse(status=204)
-
-
-# -- pages -------------------------------------------------------------------------------------------------------------
 
 
 @never_cache

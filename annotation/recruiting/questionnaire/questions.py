@@ -86,7 +86,9 @@ def parse_questions(text: str, prefix: str, *, is_check: bool = False) -> list[Q
     questions: list[Question] = []
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
     for start, block in _blocks(lines):
-        _check_lengths(block)
+        for number, line in block:
+            if len(line) > LONGEST_LINE:
+                raise BadQuestions(f"Line {number} has {len(line)} characters; write {LONGEST_LINE} at most.")
         (_, first), *rest = block
         if first[0] in "-+":
             raise BadQuestions(f"Line {start}: {first!r:.60} is a choice without a question; write the question above.")
@@ -117,12 +119,6 @@ def _blocks(lines: Sequence[tuple[int, str]]) -> list[tuple[int, list[tuple[int,
         elif blocks[-1]:
             blocks.append([])
     return [(block[0][0], block) for block in blocks if block]
-
-
-def _check_lengths(block: Sequence[tuple[int, str]]) -> None:
-    for number, line in block:
-        if len(line) > LONGEST_LINE:
-            raise BadQuestions(f"Line {number} has {len(line)} characters; write {LONGEST_LINE} at most.")
 
 
 def _check_choices(

@@ -70,7 +70,10 @@ def questions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     if stage == Stage.DONE:
         return redirect("annotation:judge", round.pk)
     if stage == Stage.FAILED:
-        return _failed(request, annotator, round)
+        if annotator.submissions.exists():
+            screen_out(annotator, timezone.now())
+            return redirect("annotation:panel_done", round.pk)
+        return render(request, f"{FOLDER}/failed.html", {"round": round, "annotator": annotator})
     round.check_open()
     asked = who_questions(round) if stage == Stage.WHO else check_questions(round)
     form = QuestionsForm(request.POST if request.method == "POST" else None, questions=asked)
@@ -94,13 +97,6 @@ def questions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     }
     page = "who" if stage == Stage.WHO else "check"
     return render(request, f"{FOLDER}/{page}.html", context, status=400 if form.errors else 200)
-
-
-def _failed(request: HttpRequest, annotator: Annotator, round: Round) -> HttpResponse:
-    if annotator.submissions.exists():
-        screen_out(annotator, timezone.now())
-        return redirect("annotation:panel_done", round.pk)
-    return render(request, f"{FOLDER}/failed.html", {"round": round, "annotator": annotator})
 
 
 @never_cache

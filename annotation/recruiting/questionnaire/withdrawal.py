@@ -36,7 +36,11 @@ def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
     now = timezone.now()
     withdrawal = _decide(annotator, now, by)
     if withdrawal.on_withdrawal == OnWithdrawal.DELETE:
-        _take_out(annotator, by)
+        try:
+            exclude_annotator(annotator, REASON, by)
+        except BeingReinstated:  # finish the interrupted reinstatement first
+            reinstate_annotator(annotator, by)
+            exclude_annotator(annotator, REASON, by)
         _erase_texts(annotator)
     return _forget(withdrawal, now, by)
 
@@ -57,14 +61,6 @@ def _decide(annotator: Annotator, now: datetime, by) -> Withdrawal:
         facts = {"annotator": annotator.code, "round": round.name, "what": what}
         record("annotator.withdrew", withdrawal, by, round.project_id, **facts)
     return withdrawal
-
-
-def _take_out(annotator: Annotator, by) -> None:
-    try:
-        exclude_annotator(annotator, REASON, by)
-    except BeingReinstated:  # which goes before: an exclusion begins where the reinstatement has ended
-        reinstate_annotator(annotator, by)
-        exclude_annotator(annotator, REASON, by)
 
 
 def _erase_texts(annotator: Annotator) -> None:
