@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.core.cache import cache
 from django.db.models import Exists, OuterRef, QuerySet
@@ -68,16 +67,10 @@ def open_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
     rounds = Round.objects.visible_to(request.user).filter(status=Round.Status.OPEN).order_by("-opened_at", "-pk")
     newest = list(rounds.select_related("project")[: N_OPEN + 1])
     if newest:
-        context = {
-            "rounds": [(round, _progress_in_words(round, now)) for round in newest[:N_OPEN]],
-            "has_more": len(newest) > N_OPEN,
-        }
-        yield Panel("annotation/rounds/_open_rounds.html", context)
-
-
-def _progress_in_words(round: Round, now: datetime) -> dict[str, Any]:
-    figures = progress(round, now)
-    return figures | {"left": "" if figures["hours_left"] is None else hours(figures["hours_left"])}
+        shown = [(round, progress(round, now)) for round in newest[:N_OPEN]]
+        for _, figures in shown:
+            figures["left"] = "" if figures["hours_left"] is None else hours(figures["hours_left"])
+        yield Panel("annotation/rounds/_open_rounds.html", {"rounds": shown, "has_more": len(newest) > N_OPEN})
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:

@@ -86,12 +86,11 @@ class _FaultsByReason:
 
     def refuse(self, source: str) -> None:
         if self._first:
-            raise ImportRefused(
-                source, [self._said(fault, self._n[reason] - 1) for reason, fault in self._first.items()]
-            )
-
-    def _said(self, fault: BadEntry, n_more: int) -> BadEntry:
-        return fault._replace(reason=f"{fault.reason} (and so in {n_more} more)") if n_more else fault
+            faults = []
+            for reason, fault in self._first.items():
+                more = f" (and so in {self._n[reason] - 1} more)" if self._n[reason] > 1 else ""
+                faults.append(fault._replace(reason=f"{reason}{more}"))
+            raise ImportRefused(source, faults)
 
 
 def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:

@@ -103,17 +103,10 @@ def allocate(
     """
     if allocation == "optimal":
         weights = [size * spread for size, spread in zip(sizes, spreads or [1.0] * len(sizes), strict=True)]
-        return _one_by_one(n, sizes, weights, _neyman, least)
-    return _one_by_one(n, sizes, [1 if allocation == "equal" else size for size in sizes], _webster, least)
-
-
-def _webster(share: int) -> float:
-    return 2 * share + 1
-
-
-def _neyman(share: int) -> float:
-    # One more takes weight^2 / (share (share + 1)) off the variance.
-    return sqrt(share * (share + 1))
+        # One more takes weight^2 / (share (share + 1)) off the variance.
+        return _one_by_one(n, sizes, weights, lambda share: sqrt(share * (share + 1)), least)
+    weights = [1 if allocation == "equal" else size for size in sizes]
+    return _one_by_one(n, sizes, weights, lambda share: 2 * share + 1, least)  # Webster
 
 
 def _one_by_one(

@@ -72,7 +72,12 @@ def relation_texts(
     texts = {}
     for relation in relations:
         true, false = ([answer for answer in answers if answer.key not in judged] for answers in gold[relation.pk])
-        told = {_line(answer) for answer in chain(*gold[relation.pk]) if answer.key in judged}
+        # The lines of the usual instructions that give judged statements as examples.
+        told = {
+            f"- **{WRITTEN[answer.label]}**: {escape(freeze_statement(relation.statement, answer.entities).text)}"
+            for answer in chain(*gold[relation.pk])
+            if answer.key in judged
+        }
         worded = copy(round)
         if round.status == Round.Status.DRAFT:
             first = (answers[0].entities if answers else None for answers in (true, false))
@@ -88,12 +93,6 @@ def relation_texts(
             "examples": "".join(f"{example}\n\n" for example in examples),
         }
     return texts
-
-
-def _line(answer: GoldStatement) -> str:
-    """Return the line of the usual instructions that gives a known answer as an example."""
-    statement = freeze_statement(answer.relation.statement, answer.entities).text
-    return f"- **{WRITTEN[answer.label]}**: {escape(statement)}"
 
 
 def _examples(

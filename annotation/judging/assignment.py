@@ -215,14 +215,11 @@ def gold_positions(seed: int, code: str, gold_share: float, first: int, n: int) 
     """
     if not gold_share:
         return []
-    stretches = range(max(int(first * gold_share) - 1, 0), int((first + n) * gold_share) + 1)
-    positions = (_gold_position(seed, code, gold_share, stretch) for stretch in stretches)
-    return [position - first for position in positions if first <= position < first + n]
-
-
-def _gold_position(seed: int, code: str, gold_share: float, stretch: int) -> int:
-    begin, end = ceil(stretch / gold_share), ceil((stretch + 1) / gold_share)
-    return begin + _digest(f"{seed}:{code}:gold:{stretch}") % (end - begin)
+    offsets = []
+    for stretch in range(max(int(first * gold_share) - 1, 0), int((first + n) * gold_share) + 1):
+        begin, end = ceil(stretch / gold_share), ceil((stretch + 1) / gold_share)
+        offsets.append(begin + _digest(f"{seed}:{code}:gold:{stretch}") % (end - begin) - first)
+    return [offset for offset in offsets if 0 <= offset < n]
 
 
 def _digest(text: str) -> int:

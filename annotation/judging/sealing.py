@@ -69,7 +69,9 @@ class JudgmentTable(AuditedTable):
         return {str(pk): _row_hash(row, marks.has_counted) for pk, row, marks in self._rows(ids)}
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
-        exclusions, withdrawn = _exclusions(), _withdrawn()
+        exclusions = _exclusions()
+        withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)  # these erased comments
+        withdrawn = set(withdrawals.values_list("annotator_id", flat=True))
         return {
             str(pk): (
                 recorded[str(pk)] in _possible_hashes(row, marks, number, exclusions)
@@ -120,12 +122,6 @@ def _exclusions() -> Exclusions:
         in_force={pk for pk, since, until in rows if until is None and since < taken_out and pk in excluded},
         reinstated={annotator for annotator, _, until in rows if until is not None},
     )
-
-
-def _withdrawn() -> set[int]:
-    """Return the annotators whose comments were erased as they withdrew, which the trail has entries of."""
-    withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)
-    return set(withdrawals.values_list("annotator_id", flat=True))
 
 
 def _are_decided(marks: Marks, exclusions: Exclusions) -> bool:

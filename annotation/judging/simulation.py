@@ -32,15 +32,13 @@ def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_ann
     tasks = round.tasks.select_related("knowledge_tuple__relation")
     chances = {task.pk: truth(task.knowledge_tuple) for task in tasks}
     with transaction.atomic():
-        annotators = [_create_annotator(round, number) for number in range(1, n_annotators + 1)]
+        annotators = []
+        for number in range(1, n_annotators + 1):
+            code = f"simulated-{number}"
+            start = start_position(round.seed, code, round.n_tasks)
+            annotators.append(round.annotators.create(code=code, next_position=start, trained_at=timezone.now()))
         while sum(_judge_batch(annotator, chances, rng) for annotator in annotators):
             pass
-
-
-def _create_annotator(round: Round, number: int) -> Annotator:
-    code = f"simulated-{number}"
-    start = start_position(round.seed, code, round.n_tasks)
-    return Annotator.objects.create(round=round, code=code, next_position=start, trained_at=timezone.now())
 
 
 def _judge_batch(annotator: Annotator, chances: dict[int, float], rng: Random) -> int:
@@ -48,12 +46,9 @@ def _judge_batch(annotator: Annotator, chances: dict[int, float], rng: Random) -
     now = timezone.now()
     batch = next_batch(annotator, now)
     for task in batch:
-        label = _label(chances[task.pk], rng)
+        if rng.random() < UNJUDGEABLE_SHARE:
+            label = Label.UNJUDGEABLE
+        else:
+            label = Label.TRUE if rng.random() < chances[task.pk] else Label.FALSE
         submit_judgment(annotator, Answer(task.pk, label, UUID(int=rng.getrandbits(128), version=4)), now)
     return len(batch)
-
-
-def _label(chance_of_true: float, rng: Random) -> str:
-    if rng.random() < UNJUDGEABLE_SHARE:
-        return Label.UNJUDGEABLE
-    return Label.TRUE if rng.random() < chance_of_true else Label.FALSE

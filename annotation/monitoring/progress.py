@@ -150,10 +150,13 @@ def cached_count(
     if first is None and is_counted_live(round):
         return CachedCount(count(round), None)
     last = round.snapshots.filter(subject=subject).first()
-    is_due = first is not None if last is None else _is_stale(last, now)
-    if last is None:
+    if last is not None:
+        is_due = now - last.counted_at > timedelta(seconds=STALE_AFTER * last.took_s)
+    else:
+        is_due = first is not None
         last, _ = round.snapshots.update_or_create(subject=subject, defaults=_count(round, first or count))
-    if is_due and _claim(last, now):
+    free = Q(counting_since=None) | Q(counting_since__lt=now - ABANDONED_AFTER)
+    if is_due and Snapshot.objects.filter(free, pk=last.pk).update(counting_since=now):  # no other process counts it
         Thread(target=_count_aside, args=(last, count), daemon=True).start()
     return CachedCount(last.content, last.counted_at)
 
@@ -161,16 +164,6 @@ def cached_count(
 def delete_snapshots(round: Round) -> None:
     """Let the next look count anew, whatever is being counted now. Call it in the transaction that changes much."""
     round.snapshots.all().delete()
-
-
-def _is_stale(last: Snapshot, now: datetime) -> bool:
-    return now - last.counted_at > timedelta(seconds=STALE_AFTER * last.took_s)
-
-
-def _claim(last: Snapshot, now: datetime) -> bool:
-    """Return whether it is us who count next."""
-    free = Q(counting_since=None) | Q(counting_since__lt=now - ABANDONED_AFTER)
-    return bool(Snapshot.objects.filter(free, pk=last.pk).update(counting_since=now))
 
 
 def _count_aside(last: Snapshot, count: CountRound) -> None:

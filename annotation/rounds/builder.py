@@ -109,7 +109,11 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
         tasks |= {task.knowledge_tuple_id: task for task in _tasks(round, stratum.relation, new)}
     relations = list({job.relation_id: job.relation for _, job, _ in cells}.values())
     gold = choose_gold(round, relations, [drawn for sample in samples for drawn in sample.tuples], len(tasks))
-    statements = [*tasks.values(), *map(_gold_task, gold.mixed_in)]
+    gold_tasks = []
+    for known in gold.mixed_in:
+        text, spans = freeze_statement(known.relation.statement, known.entities)
+        gold_tasks.append(FrozenTask(known.relation, 0, text, spans, list(known.entities), n_wanted=0, gold=known))
+    statements = [*tasks.values(), *gold_tasks]
     for task, position in zip(statements, rng.permutation(len(statements)).tolist(), strict=True):
         task.position = position
     return FrozenRound(
@@ -130,12 +134,6 @@ def _tasks(round: Round, relation: Relation, tuples: Sequence[DrawnTuple]) -> It
     statements = freeze_statements(relation.statement, [harvested.surface for harvested in tuples])
     for harvested, (text, spans) in zip(tuples, statements, strict=True):
         yield FrozenTask(relation, harvested.knowledge_tuple_id, text, spans, harvested.surface, n_wanted)
-
-
-def _gold_task(gold: GoldStatement) -> FrozenTask:
-    """Return a task that looks like any other."""
-    text, spans = freeze_statement(gold.relation.statement, gold.entities)
-    return FrozenTask(gold.relation, 0, text, spans, list(gold.entities), n_wanted=0, gold=gold)
 
 
 def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str]]:

@@ -231,7 +231,14 @@ def plan_round(
     work = _workload(round, [len(sample.tuples) for sample in frozen.samples], len(frozen.tasks) - n_gold, pace)
     names = cell_names(sample.stratum for sample in frozen.samples)
     of_labels = frozen.judged.accuracy if frozen.judged else {}
-    expected = {job: _strata(samples, accuracy, of_labels) for job, samples in cells.items()}
+    # Strata of a judge's labels are as accurate as these seem to be.
+    expected = {
+        job: [
+            StratumPlan(stratum.population, stratum.sample_size, of_labels.get(stratum.judge_label, accuracy))
+            for stratum, _ in samples
+        ]
+        for job, samples in cells.items()
+    }
     cell_plans = [_cell_plan(cells[job], strata, names) for job, strata in expected.items()]
     named = [(names[cells[job][0].stratum.cell], strata) for job, strata in expected.items()]
     compared = planned_comparisons(dict(sorted((name, variance(strata)) for name, strata in named)))
@@ -287,15 +294,6 @@ def measured_pace() -> float | None:
     seconds = Judgment.objects.filter(annotator__in=ids, seconds__gt=0).values_list("seconds", flat=True)
     measured = list(seconds[:PACE_JUDGMENTS])
     return median(measured) if measured else None
-
-
-def _strata(samples: Sequence[Sample], accuracy: float, of_labels: Mapping[str, float]) -> list[StratumPlan]:
-    """Return a cell's strata; those of a judge's labels are as accurate as these seem to be."""
-    strata = (sample.stratum for sample in samples)
-    return [
-        StratumPlan(stratum.population, stratum.sample_size, of_labels.get(stratum.judge_label, accuracy))
-        for stratum in strata
-    ]
 
 
 def _cell_plan(samples: Sequence[Sample], strata: Sequence[StratumPlan], names: CellNames) -> CellPlan:

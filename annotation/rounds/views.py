@@ -88,18 +88,13 @@ def round_close(request: HttpRequest, path: str) -> HttpResponse:
     """Ask first: what is still open stays incomplete."""
     round = visible_round(request, path, Action.WORK)
     if request.method == "POST":
-        return _close(request, round)
-    return render(
-        request, "annotation/rounds/round_close.html", {"round": round, "progress": progress(round, timezone.now())}
-    )
-
-
-def _close(request: HttpRequest, round: Round) -> HttpResponse:
-    with refusal_as_message(request):
-        n = close_round(round, by=request.user)
-        released = f" {n} assigned statement{pluralize(n)} released." if n else ""
-        messages.success(request, f"The round {round.name} is closed.{released}")
-    return redirect(round)
+        with refusal_as_message(request):
+            n = close_round(round, by=request.user)
+            released = f" {n} assigned statement{pluralize(n)} released." if n else ""
+            messages.success(request, f"The round {round.name} is closed.{released}")
+        return redirect(round)
+    context = {"round": round, "progress": progress(round, timezone.now())}
+    return render(request, "annotation/rounds/round_close.html", context)
 
 
 @researcher_required
