@@ -118,13 +118,13 @@ class JoinedRounds(ListView):
     def post(self, request: Request) -> Response:
         """Joining again is joining once."""
         sent = self.sent(JoinInput)
-        round, invite = find_by_link(sent["link"]) or self._wrong_link(request)
+        found = find_by_link(sent["link"])
+        if found is None:
+            most, _ = settings.LIMITS["wrong_links"]
+            if count_attempt("wrong_links", network_of(request._request), timezone.now()) > most:
+                raise exceptions.Throttled(detail="Too many wrong links came from here; wait a quarter of an hour.")
+            raise exceptions.NotFound("Nothing is behind this link: a part of it is missing, or it was made up.")
+        round, invite = found
         if getattr(request.user, "bound_to", None) not in (None, round.project_id):
             raise exceptions.PermissionDenied("This token is bound to another project; take one that is not.")
         return self.answer(join_round(round, request.user, agrees=sent["agrees"], invite=invite))
-
-    def _wrong_link(self, request: Request):
-        most, _ = settings.LIMITS["wrong_links"]
-        if count_attempt("wrong_links", network_of(request._request), timezone.now()) > most:
-            raise exceptions.Throttled(detail="Too many wrong links came from here; wait a quarter of an hour.")
-        raise exceptions.NotFound("Nothing is behind this link: a part of it is missing, or it was made up.")

@@ -10,7 +10,6 @@ from datetime import datetime
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, Sum
-from django.db.models.expressions import CombinedExpression
 from django.utils import timezone
 
 from annotation.judging.assignment import release_leases
@@ -177,16 +176,12 @@ def forget_settled_submissions(now: datetime) -> None:
     """Erase the ids of people who were erased before everything was paid, and are paid now. A periodic task."""
     unfinished = PlatformCommand.objects.unfinished().filter(submission=OuterRef("pk"))
     waiting = Submission.objects.filter(annotator__erased_at__isnull=False, status__in=Submission.ENDED)
-    waiting = waiting.exclude(participant="").filter(~Exists(unfinished)).annotate(open=_open_amount())
+    waiting = waiting.exclude(participant="").filter(~Exists(unfinished))
+    owed, paid = (Sum("pay_entries__amount", filter=Q(pay_entries__side=side), default=0) for side in PayEntry.Side)
+    waiting = waiting.annotate(open=owed - paid)
     for submission in waiting.filter(open__lte=0).order_by("pk")[:SUBMISSIONS_AT_ONCE]:
         with transaction.atomic():
             locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel")
             submission = locked.get(pk=submission.pk)
             if not _still_needed(submission):
                 _forget_submission(submission)
-
-
-def _open_amount() -> CombinedExpression:
-    """Return what is owed to a submission and not paid, in SQL."""
-    owed, paid = (Sum("pay_entries__amount", filter=Q(pay_entries__side=side), default=0) for side in PayEntry.Side)
-    return owed - paid

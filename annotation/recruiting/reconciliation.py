@@ -126,7 +126,10 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
         if not pay.submission_balance(submission, pay.Purpose.REWARD).owed:
             pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "The platform approved it.", event=event)
         _paid(submission, pay.Purpose.REWARD, pay.REWARD, remote.reward_paid, "Approved.", event)
-        _settle_approval(submission, remote, at)
+        # Settles approvals of many at once, and repeated ones that the platform refused.
+        decision = submission.commands.exclude(kind=PlatformCommand.Kind.BONUS).order_by("-pk").first()
+        if decision is not None and decision.kind == PlatformCommand.Kind.APPROVE and remote.reward_paid is not None:
+            settle(decision, True, at)
     elif status == Status.SCREENED_OUT:
         owed = remote.reward_paid or panel.screen_out_reward
         pay.owe_in_all(submission, pay.Purpose.SCREEN_OUT, owed, "Screened out.", event=event)
@@ -137,13 +140,6 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
         pay.owe_in_all(submission, pay.Purpose.REWARD, 0, f"The platform says {status}.", event=event)
     if remote.paid_bonuses is not None:
         _match_bonuses(submission, remote.paid_bonuses, at, event)
-
-
-def _settle_approval(submission: Submission, remote: RemoteSubmission, at: datetime) -> None:
-    """Note an approval as done, of many at once or by itself, also where the platform refused to do it twice."""
-    decision = submission.commands.exclude(kind=PlatformCommand.Kind.BONUS).order_by("-pk").first()
-    if decision is not None and decision.kind == PlatformCommand.Kind.APPROVE and remote.reward_paid is not None:
-        settle(decision, True, at)
 
 
 def _paid(submission: Submission, purpose: str, key: str, amount: int | None, reason: str, event) -> None:

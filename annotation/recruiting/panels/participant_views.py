@@ -169,15 +169,11 @@ def panel_done(request: HttpRequest, round_id: int) -> HttpResponse:
     end = ENDS[submission.status]
     if submission.status == Status.RETURNED and not (annotator.n_judged or submission.platform_status):
         end = NOTHING_TO_DO
-    return show_end(request, end, submission.panel, _entry_of(submission))
-
-
-def _entry_of(submission: Submission) -> Entry:
-    """Return as whom somebody came; empty where SECRET_KEY has changed since, as they are to see their code."""
     try:
-        return Entry(submission.participant_id, submission.study, submission.session_id)
-    except Unreadable:
-        return Entry("", submission.study, "")
+        entry = Entry(submission.participant_id, submission.study, submission.session_id)
+    except Unreadable:  # SECRET_KEY has changed since; participants must still see their code
+        entry = Entry("", submission.study, "")
+    return show_end(request, end, submission.panel, entry)
 
 
 def show_end(request: HttpRequest, end: End, panel: Panel, entry: Entry, status: int = 200) -> HttpResponse:

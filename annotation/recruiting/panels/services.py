@@ -64,7 +64,8 @@ def enter(
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
     known = panel.submissions.filter(participant_digest=digest(participant))
-    submission = _kept(known, digest(session or participant))
+    lasting = known.filter(status__in=(*Submission.HOLDING, Status.SCREENED_OUT, Status.REJECTED))
+    submission = lasting.first() or known.filter(session_digest=digest(session or participant)).first()
     if submission is not None:
         _check_place_is_theirs(submission, session, holds)
     if submission is not None and (submission.status != Status.TIMED_OUT or submission.platform_status):
@@ -104,12 +105,6 @@ def _check_place_is_theirs(submission: Submission, session: str, holds: Callable
             "This place was taken in another browser. Open your link there, use your return code, "
             "or ask the researchers of the study for your return link."
         )
-
-
-def _kept(known, session_digest: str) -> Submission | None:
-    """Return the submission that a panel's person keeps however they come, else the one that has this digest."""
-    lasting = known.filter(status__in=(*Submission.HOLDING, Status.SCREENED_OUT, Status.REJECTED))
-    return lasting.first() or known.filter(session_digest=session_digest).first()
 
 
 def _annotator_of_earlier(

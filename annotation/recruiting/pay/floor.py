@@ -81,18 +81,14 @@ def pause_underpaid_panels(now: datetime) -> None:
     Each panel is looked at once in CHECK_EVERY_S seconds.
     """
     for panel in Panel.objects.filter(status=Panel.Status.PUBLISHED, hourly_floor__gt=0):
-        if cache.add(f"hourly_floor:{panel.pk}", 1, CHECK_EVERY_S) and is_below_floor(panel, hourly_pay(panel)):
-            _queue_pause(panel)
-
-
-def _queue_pause(panel: Panel) -> None:
-    key = f"{JOB_KIND}:{panel.pk}"
-    try:
-        with transaction.atomic():
-            job = Job.objects.create(kind=JOB_KIND, project=panel.project, unique_key=key, payload={"panel": panel.pk})
-            ledger.enqueue(job)
-    except IntegrityError:
-        logger.debug("Another worker has queued the job that pauses panel %s.", panel.pk)
+        if not cache.add(f"hourly_floor:{panel.pk}", 1, CHECK_EVERY_S) or not is_below_floor(panel, hourly_pay(panel)):
+            continue
+        new = {"project": panel.project, "unique_key": f"{JOB_KIND}:{panel.pk}", "payload": {"panel": panel.pk}}
+        try:
+            with transaction.atomic():
+                ledger.enqueue(Job.objects.create(kind=JOB_KIND, **new))
+        except IntegrityError:
+            logger.debug("Another worker has queued the job that pauses panel %s.", panel.pk)
 
 
 def run_pause_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:

@@ -8,7 +8,7 @@ by as much a statement.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
@@ -110,7 +110,11 @@ def active_times(panel: Panel) -> Mapping[int, float]:
 
 def _training_times(panel: Panel) -> Mapping[int, float]:
     """Return the seconds of training in each submission, by its id."""
-    places = _places(panel)
+    # All places that the panel's people ever entered, by annotator, the first entered first.
+    people = panel.submissions.filter(annotator__isnull=False).order_by().values("annotator")
+    places: dict[int, list[Submission]] = defaultdict(list)
+    for submission in Submission.objects.filter(annotator__in=people).order_by("entered_at", "pk"):
+        places[submission.annotator_id].append(submission)
     times: dict[int, float] = defaultdict(float)
     trainings = Training.objects.filter(annotator__in=places, finished_at__isnull=False)
     for training in trainings:
@@ -119,16 +123,6 @@ def _training_times(panel: Panel) -> Mapping[int, float]:
             took = (training.finished_at - training.started_at).total_seconds()
             times[before[-1].pk] += min(took, training.n_answered * LONGEST_TIME_S)
     return times
-
-
-def _places(panel: Panel) -> Mapping[int, list[Submission]]:
-    """Return all places that the panel's people ever entered, by annotator, the first entered first."""
-    people = panel.submissions.filter(annotator__isnull=False).order_by().values("annotator")
-    places: dict[int, list[Submission]] = defaultdict(list)
-    entered: Iterable[Submission] = Submission.objects.filter(annotator__in=people).order_by("entered_at", "pk")
-    for submission in entered:
-        places[submission.annotator_id].append(submission)
-    return places
 
 
 # Picture of hourly pay

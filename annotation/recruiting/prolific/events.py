@@ -63,28 +63,21 @@ def handle(event: PanelEvent) -> str:
         about = json.loads(event.text)["resource_id"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return "unreadable"
-    if event.event_type == SUBMISSION_CHANGED:
-        return _look_at_submission(str(about), event)
-    if event.event_type == STUDY_CHANGED:
-        return _look_at_study(str(about))
-    return "of no concern"
-
-
-def _look_at_submission(session: str, event: PanelEvent) -> str:
     now = timezone.now()
-    row = Client().submission(session)
-    panel = _panel_of(row["study_id"]) if row else None
-    if row is None or panel is None:
-        return "not of ours"
-    changed = apply_remote(panel, remote_submission(panel, row, row["participant"], now), now, event)
-    return "changed" if changed else "known"
-
-
-def _look_at_study(study: str) -> str:
-    panel = _panel_of(study)
-    if panel is None:
-        return "not of ours"
-    return "changed" if apply_status(panel, Prolific(panel).status(), timezone.now()) else "known"
+    if event.event_type == SUBMISSION_CHANGED:
+        row = Client().submission(str(about))
+        panel = _panel_of(row["study_id"]) if row else None
+        if row is None or panel is None:
+            return "not of ours"
+        is_changed = apply_remote(panel, remote_submission(panel, row, row["participant"], now), now, event)
+    elif event.event_type == STUDY_CHANGED:
+        panel = _panel_of(str(about))
+        if panel is None:
+            return "not of ours"
+        is_changed = apply_status(panel, Prolific(panel).status(), now)
+    else:
+        return "of no concern"
+    return "changed" if is_changed else "known"
 
 
 def _panel_of(study: str) -> Panel | None:

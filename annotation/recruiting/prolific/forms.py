@@ -122,30 +122,21 @@ def _range(name: str, lower: int | None, upper: int | None) -> dict[str, Any]:
 
 def _initial(panel: Panel) -> dict[str, Any]:
     options = dict(panel.platform_options)
-    ranges = {each["filter_id"]: each["selected_range"] for each in options.get("filters", []) if _is_range(each)}
-    more = [each for each in options.pop("filters", []) if each["filter_id"] not in ranges]
+    filters = options.pop("filters", [])
+    ranges = {each["filter_id"]: each["selected_range"] for each in filters if "selected_range" in each}
+    ranges = {name: ranges[name] for name in OF_THE_FORM if name in ranges}
+    more = [each for each in filters if each["filter_id"] not in ranges]
+    n, minutes = counted(panel.statements_per_place, "short statement"), counted(panel.estimated_minutes, "minute")
     return {
-        **_suggested(panel),
+        "title": f"Say whether {n} are true",
+        "description": f"<p>You read {n}, one at a time, and say of each whether it is true. It takes about {minutes}. "
+        "Instructions come first.</p>",
         **options,
         "youngest": ranges.get("age", {}).get("lower"),
         "oldest": ranges.get("age", {}).get("upper"),
         "least_approved": ranges.get("approval_rate", {}).get("lower"),
         "filters": json.dumps(more) if more else "",
     }
-
-
-def _suggested(panel: Panel) -> dict[str, str]:
-    """Return how a study may be called and described, so that one click can publish it."""
-    n, minutes = counted(panel.statements_per_place, "short statement"), counted(panel.estimated_minutes, "minute")
-    return {
-        "title": f"Say whether {n} are true",
-        "description": f"<p>You read {n}, one at a time, and say of each whether it is true. It takes about {minutes}. "
-        "Instructions come first.</p>",
-    }
-
-
-def _is_range(filter_: dict[str, Any]) -> bool:
-    return filter_["filter_id"] in OF_THE_FORM and "selected_range" in filter_
 
 
 def read_filters(text: str) -> list[dict[str, Any]]:

@@ -77,21 +77,18 @@ class Prolific:
             self.client.update_study(study["id"], document)
             self._transition(study, "PUBLISH")
             return study["id"]
-        self._check_reward(study["id"])
-        if study["status"] == "PAUSED":
-            self._transition(study, "START")
-        elif study["status"] == "COMPLETED":
-            raise PlatformRefused("This study has ended at Prolific; make another panel for more people.")
-        return study["id"]
-
-    def _check_reward(self, study: str) -> None:
-        """Refuse to take up a study that was published, nobody heard of it, and the panel was edited since."""
-        reward = self.client.study(study)["reward"]
+        # The study can be older than the last edit of the panel if nobody heard that it was published.
+        reward = self.client.study(study["id"])["reward"]
         if reward != self.panel.reward:
             raise PlatformRefused(
                 f"This panel's study is published at Prolific with a reward of {money(reward, self.panel.currency)}; "
                 "give the panel that reward, or stop the study there and make another panel."
             )
+        if study["status"] == "PAUSED":
+            self._transition(study, "START")
+        elif study["status"] == "COMPLETED":
+            raise PlatformRefused("This study has ended at Prolific; make another panel for more people.")
+        return study["id"]
 
     def _find(self) -> dict[str, Any] | None:
         """Return the panel's study, also where nobody heard that it was made."""

@@ -41,8 +41,16 @@ def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
         except BeingReinstated:  # finish the interrupted reinstatement first
             reinstate_annotator(annotator, by)
             exclude_annotator(annotator, REASON, by)
-        _erase_texts(annotator)
-    return _forget(withdrawal, now, by)
+        StatementReport.objects.filter(annotator=annotator).exclude(comment="").update(comment="")
+        commented = Judgment.objects.filter(annotator=annotator).exclude(comment="")
+        while ids := list(commented.values_list("pk", flat=True)[:JUDGMENTS_AT_ONCE]):
+            Judgment.objects.filter(pk__in=ids).update(comment="", sealed_in=None)  # sealed again without the text
+    with transaction.atomic():
+        list(Submission.objects.filter(annotator=annotator).select_for_update(of=("self",), no_key=True))
+        annotator = Annotator.objects.lock(annotator.pk)
+        forget(annotator, by)
+        Withdrawal.objects.filter(pk=withdrawal.pk, done_at=None).update(done_at=now)
+        return forget_submissions(annotator)
 
 
 @transaction.atomic
@@ -61,23 +69,6 @@ def _decide(annotator: Annotator, now: datetime, by) -> Withdrawal:
         facts = {"annotator": annotator.code, "round": round.name, "what": what}
         record("annotator.withdrew", withdrawal, by, round.project_id, **facts)
     return withdrawal
-
-
-def _erase_texts(annotator: Annotator) -> None:
-    """Erase what they wrote; judgments are sealed anew without it."""
-    StatementReport.objects.filter(annotator=annotator).exclude(comment="").update(comment="")
-    commented = Judgment.objects.filter(annotator=annotator).exclude(comment="")
-    while ids := list(commented.values_list("pk", flat=True)[:JUDGMENTS_AT_ONCE]):
-        Judgment.objects.filter(pk__in=ids).update(comment="", sealed_in=None)
-
-
-@transaction.atomic
-def _forget(withdrawal: Withdrawal, now: datetime, by) -> list[str]:
-    list(Submission.objects.filter(annotator=withdrawal.annotator).select_for_update(of=("self",), no_key=True))
-    annotator = Annotator.objects.lock(withdrawal.annotator_id)
-    forget(annotator, by)
-    Withdrawal.objects.filter(pk=withdrawal.pk, done_at=None).update(done_at=now)
-    return forget_submissions(annotator)
 
 
 def finish_withdrawals(now: datetime) -> None:
