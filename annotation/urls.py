@@ -13,7 +13,6 @@ from annotation.judges import views as judges_views
 from annotation.judging import api as judging_api
 from annotation.judging import views as judging_views
 from annotation.judging.views import in_json_or_as_page
-from annotation.monitoring import api as monitoring_api
 from annotation.quality import api as quality_api
 from annotation.quality import views as quality_views
 from annotation.quality.exclusion import reinstate_annotator
@@ -195,7 +194,7 @@ urlpatterns = [
     *routes("rounds/<int:round_id>/panels/<slug:name>/pay/entries", pay_api.PayEntryViewSet, "api_pay_entry"),
     *routes("rounds/<int:round_id>/panels/<slug:name>/pay/commands", pay_api.CommandViewSet, "api_pay_command"),
     *routes("rounds/<int:round_id>/panels", prolific_api.ReconciliationViewSet, "api_panel"),
-    *routes("rounds", monitoring_api.MonitoringViewSet, "api_round"),
+    *routes("rounds", rounds_api.MonitoringViewSet, "api_round"),
     *routes("rounds", exchange_api.ExchangeViewSet, "api_round"),
     *routes("rounds", questionnaire_api.QuestionnaireViewSet, "api_round"),
     *routes("rounds/<int:round_id>/judgments", exchange_api.JudgmentViewSet, "api_judgment"),

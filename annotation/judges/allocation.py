@@ -57,9 +57,7 @@ def judge_strata(round: Round) -> JudgeStrata | None:
             "page, and open the round once the run has finished.",
         )
     if run.status != Job.Status.SUCCEEDED:
-        raise DomainError(
-            "JudgeNotReady", f"judge: the judge run {run.name} is {run.status}; wait until it has succeeded."
-        )
+        raise DomainError("JudgeNotReady", f"judge: run {run.name} is {run.status}; wait until it has succeeded.")
     check_one_judge(run)
     return JudgeStrata(judge_labels(run), accuracy_by_label(run))
 

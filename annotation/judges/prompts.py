@@ -39,9 +39,7 @@ def check_template(template: str) -> None:
         listed = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
         raise DomainError("BadPromptTemplate", f"The prompt names {{{unknown[0]}}}, which is none of {listed}.")
     if "statement" not in named:
-        raise DomainError(
-            "BadPromptTemplate", "The prompt lacks {statement}; write it where the statement is to stand."
-        )
+        raise DomainError("BadPromptTemplate", "The prompt lacks {statement}. Add it at the place of the statement.")
 
 
 def sha256_of(template: str) -> str:

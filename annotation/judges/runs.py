@@ -140,9 +140,7 @@ def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
     """
     run, path = run_from_spec(document)
     if run.judge_kind == JudgeKind.FILE or path:
-        raise DomainError(
-            "BadJudgeSpec", "Answers of a file are imported and not asked for; leave path out, or import the file."
-        )
+        raise DomainError("BadJudgeSpec", "path is only for imports. Omit it, or import the file.")
     prepare_run(run, round, by)
     with transaction.atomic():
         save_run(run)
@@ -218,7 +216,7 @@ def save_run(run: JudgeRun) -> None:
         if not run.round.judge_runs.filter(name=run.name).exists():
             raise
         raise DomainError(
-            "NameOfRunTaken", f"The round {run.round.name} has a judge run {run.name!r} already; choose another name."
+            "NameOfRunTaken", f"{run.round.name} has a judge run {run.name!r} already. Choose another name."
         ) from None
 
 

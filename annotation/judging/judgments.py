@@ -259,7 +259,7 @@ def report_statement(annotator: Annotator, task_id: int, reason: str, comment: s
     """Note that a statement is broken; a second report replaces the first. Raises BadAnswer, NotAssigned."""
     if reason not in StatementReport.Reason.values:
         raise DomainError(
-            "BadAnswer", f"{reason!r:.40} is no reason; use one of {', '.join(StatementReport.Reason.values)}."
+            "BadAnswer", f"Invalid reason {reason!r:.40}. Use {', '.join(StatementReport.Reason.values)}."
         )
     _check_comment(comment)
     _check_assigned(annotator, task_id)

@@ -47,9 +47,7 @@ def adjudicate(
         check_may(by, Action.ADJUDICATE, task.round.project)
         stored = Adjudication.objects.filter(pk=client_uuid).first()
         if stored is not None and stored.task_id != task.pk:
-            raise DomainError(
-                "UuidReused", f"The UUID {client_uuid} belongs to another adjudication; make a new one for each."
-            )
+            raise DomainError("UuidReused", f"UUID {client_uuid} belongs to another adjudication. Generate a new one.")
         if stored is not None:
             return stored
         # The foreign key is checked at commit, when the new adjudication is there.

@@ -102,7 +102,7 @@ def erase_account(user, by=None) -> int:
     for project, name in owned.filter(user=user).values_list("project", "project__name"):
         if not owned.filter(project=project).exclude(user=user).exists():
             raise DomainError(
-                "SoleOwner", f"{user} is the only owner of the project {name!r}; make somebody else an owner first."
+                "SoleOwner", f"{user} is the only owner of the project {name!r}. Add another owner first."
             )
     for annotator in user.annotators.order_by("pk"):
         _lock_submissions(annotator)

@@ -225,9 +225,7 @@ def ask_reconciliation(panel: Panel, by=None) -> None:
     """Have a worker look at the panel within seconds. Raises NotAllowed, CannotReconcile."""
     check_may(by, Action.WORK, panel.project)
     if not _with_platform(Panel.objects.filter(pk=panel.pk)).exists():
-        raise DomainError(
-            "CannotReconcile", f"{panel.name} has no study at a platform that can be asked; publish it first."
-        )
+        raise DomainError("CannotReconcile", f"{panel.name} has no study on a platform. Publish it first.")
     Panel.objects.filter(pk=panel.pk).update(reconciled_at=None)
     enqueue_due_reconciliations(timezone.now())
 

@@ -89,9 +89,7 @@ def find_by_link(link: str) -> tuple[Round, Invite | None] | None:
 
 def check_can_join(round: Round) -> None:
     if round.source != Round.Source.PEOPLE:
-        raise DomainError(
-            "NotForPeople", f"The judgments of the round {round.name} are {round.source}; people cannot join it."
-        )
+        raise DomainError("NotForPeople", f"Judgments of {round.name} are {round.source}; people cannot join it.")
     if round.status == Round.Status.CLOSED:
         raise RoundNotOpen(f"The round {round.name} is closed; nobody can join it any more.")
 

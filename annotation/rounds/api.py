@@ -12,8 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
-from annotation.judging.serializers import PartsField
+from annotation.judging.serializers import CountSerializer, PartsField
 from annotation.models import Layout, Round
+from annotation.monitoring.assigned import holders, release_assigned
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.models import LONGEST_INSTRUCTIONS
@@ -376,3 +377,43 @@ class RoundViewSet(PagedList, RoundOperations):
                 "relations": relation_instructions(frozen.relations, frozen.relation_instructions),
             }
         )
+
+
+# Assigned statements
+
+
+class HolderSerializer(serializers.Serializer):
+    annotator = serializers.CharField(source="annotator.code")
+    who = serializers.CharField(source="annotator.who", allow_blank=True)
+    n = serializers.IntegerField(help_text="Statements, gold included.")
+    last_active_at = serializers.DateTimeField(help_text="When they last loaded statements or answered.")
+    expires_at = serializers.DateTimeField(help_text="From when on others are handed these.")
+
+
+class AssignedSerializer(serializers.Serializer):
+    """Who is assigned statements now, the longest silent first."""
+
+    holders = HolderSerializer(many=True)
+
+
+class ReleaseInput(StrictSerializer):
+    annotators = serializers.ListField(
+        child=serializers.SlugField(), required=False, max_length=1000, help_text="Their codes; all if left out."
+    )
+
+
+class MonitoringViewSet(RoundOperations):
+    @operation("Assigned statements by annotator", method="get", serializer_class=AssignedSerializer)
+    def assigned(self, request: Request, round_id: int) -> Response:
+        return self.answer({"holders": holders(self.round())})
+
+    @operation(
+        "Release assigned statements",
+        request=ReleaseInput,
+        examples=[OpenApiExample("Of one annotator", {"annotators": ["a-1f2e3d4c"]}, request_only=True)],
+        serializer_class=CountSerializer,
+    )
+    def release(self, request: Request, round_id: int) -> Response:
+        """Others can get them at once. A later answer counts if the statement still needs a judgment."""
+        codes = self.sent(ReleaseInput).get("annotators")
+        return self.answer({"n": release_assigned(self.round(), codes, by=request.user)})

@@ -149,9 +149,7 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
         if job is None:
             raise NotFound(f"There is no finished harvest for {path} ({cell}); harvest it first.")
         if job.status != Job.Status.SUCCEEDED:
-            raise DomainError(
-                "NothingToSample", f"Job {job.pk} of {path} is {job.status}; wait until it has succeeded."
-            )
+            raise DomainError("NothingToSample", f"Job {job.pk} of {path} is {job.status}. Wait until it succeeds.")
         # A tuple drawn twice for one cell would count twice in its rate.
         other = first.setdefault((job.relation_id, job.language_model_id, job.setting), path)
         if other != path:
@@ -225,7 +223,7 @@ def draw_cell(
     if not population:
         left = f"after the cut {cell.cut}" if cell.cut else "in its harvest"
         raise DomainError(
-            "NothingToSample", f"There is no tuple {left} for {path} ({job}, job {job.pk}); choose another cut or job."
+            "NothingToSample", f"There is no tuple {left} for {path} ({job}, job {job.pk}). Change cut or job."
         )
     if n > len(population):
         raise DomainError(
@@ -269,14 +267,12 @@ def _strata_of(
     """Return the label and the ranks of each stratum, the label empty for strata of ranks."""
     if judged is None:
         if cell.allocation == "optimal":
-            raise DomainError(
-                "BadRoundSpec", f"{path}.allocation is optimal for what a judge says; name one in 'judge'."
-            )
+            raise DomainError("BadRoundSpec", f"{path}.allocation is optimal. Name a judge in 'judge'.")
         strata = rank_strata([rank for rank, _ in population], cell.strata)
         return [""] * len(strata), strata
     if cell.strata is not None:
         raise DomainError(
-            "BadRoundSpec", f"{path}.strata: the labels of the judge are the strata; leave out one of the two."
+            "BadRoundSpec", f"{path}.strata: the labels of the judge are the strata. Omit strata or judge."
         )
     by_label = judged.strata(population)
     return list(by_label), list(by_label.values())

@@ -114,9 +114,7 @@ def clone_round(round: Round, by=None) -> Round:
     The limits are those in force now.
     """
     if not round.spec:
-        raise DomainError(
-            "BadRoundSpec", f"The round {round.name} was made by an import; there is no description to clone."
-        )
+        raise DomainError("BadRoundSpec", f"Round {round.name} is imported and has no description to clone.")
     stem = re.sub(r"-\d+$", "", round.name)
     changed = {"name": free_name(round.project, stem, first=2), "seed": round.seed + 1}
     if round.status != Round.Status.DRAFT:
@@ -131,7 +129,7 @@ def open_draft(round: Round, by=None) -> Round:
         check_may(by, Action.WORK, round.project)
         if round.closes_at and round.closes_at <= timezone.now():
             raise DomainError(
-                "BadRoundSpec", f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, which is over."
+                "BadRoundSpec", f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, in the past."
             )
         frozen = freeze_round(round, by)
         Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
@@ -162,7 +160,7 @@ def _save(round: Round) -> None:
         if not round.project.rounds.filter(name=round.name).exclude(pk=round.pk).exists():
             raise
         raise DomainError(
-            "NameTaken", f"The project {round.project} has a round named {round.name!r} already; choose another name."
+            "NameTaken", f"{round.project} has a round named {round.name!r} already. Choose another name."
         ) from None
 
 

@@ -80,9 +80,7 @@ def import_answers(round: Round, document: Mapping[str, Any], content: bytes, so
     """
     run, _ = run_from_spec(document)
     if run.judge_kind != JudgeKind.FILE:
-        raise DomainError(
-            "BadJudgeSpec", f"kind is {run.judge_kind}, but answers come from a file; give the kind file."
-        )
+        raise DomainError("BadJudgeSpec", f"kind is {run.judge_kind}; to import answers, give the kind file.")
     prepare_run(run, round, by)
     entries = list(read_answers(decode_utf8(content, source)))
     faults = [entry for entry in entries if isinstance(entry, BadEntry)]

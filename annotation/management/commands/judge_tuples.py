@@ -57,9 +57,7 @@ class Command(DomainCommand):
             run_to_the_end(run, bar)
         run.refresh_from_db()
         if run.status != Job.Status.SUCCEEDED:
-            raise DomainError(
-                "RunFailed", f"The judge run {run.name} {run.status}: {run.error or 'somebody cancelled it.'}"
-            )
+            raise DomainError("RunFailed", f"Judge run {run.name} {run.status}: {run.error or 'canceled.'}")
         return run
 
     def tell(self, run: JudgeRun) -> None:

@@ -32,9 +32,7 @@ def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
     """
     check_may(by, Action.WORK, round.project)
     if round.status == Round.Status.DRAFT or round.source != Round.Source.PEOPLE:
-        raise DomainError(
-            "BadPanel", f"The round {round.name} takes no people; people are found for rounds that are open."
-        )
+        raise DomainError("BadPanel", f"Round {round.name} takes no people. Open the round first.")
     platform = options.get("platform", Panel._meta.get_field("platform").default)
     panel = Panel(round=round, created_by=by, **{**usual_options(round, platform), **options})
     check_options(panel)
@@ -71,7 +69,7 @@ def _save(panel: Panel, **kwargs: Any) -> None:
             panel.save(**kwargs)
     except IntegrityError:
         raise DomainError(
-            "PanelNameTaken", f"The round {panel.round.name} has a panel {panel.name} already; name it anew."
+            "PanelNameTaken", f"{panel.round.name} has a panel {panel.name} already. Choose another name."
         ) from None
 
 
@@ -129,9 +127,7 @@ def delete_panel(panel: Panel, by=None) -> None:
     check_may(by, Action.WORK, panel.project)
     with transaction.atomic():
         if not Panel.objects.filter(pk=panel.pk, status=Status.DRAFT).delete()[0]:
-            raise DomainError(
-                "WrongPanelStatus", f"{panel.name} is no draft; stop it instead, so that its people stay on record."
-            )
+            raise DomainError("WrongPanelStatus", f"{panel.name} is not a draft. Stop it instead; its data stay.")
         panel.round.events.record("panel_deleted", by=by, panel=panel.name)
 
 
@@ -185,9 +181,7 @@ def _check_ready(panel: Panel) -> None:
     if round.source != Round.Source.PEOPLE or not round.is_open:
         raise DomainError("BadPanel", f"The round {round.name} takes no people now; open it before its panel.")
     if not panel.completion_code and not panel.completion_url:
-        raise DomainError(
-            "BadPanel", f"{panel.name} has neither a completion code nor a return address; give one of them."
-        )
+        raise DomainError("BadPanel", f"{panel.name} has neither a completion code nor a return address. Add one.")
 
 
 def pause_panel(panel: Panel, reason: str = "", by=None) -> None:
@@ -219,9 +213,7 @@ def _change(
     """Move the panel, then ask the platform, and move it back where that refuses: people who come find a panel open."""
     was = Panel.objects.values_list("status", "ended_reason").get(pk=panel.pk)
     if was[0] not in before or not _move(panel, before, to, reason):
-        raise DomainError(
-            "WrongPanelStatus", f"{panel.name} is {was[0]}; reload its page to see what can be done with it now."
-        )
+        raise DomainError("WrongPanelStatus", f"{panel.name} is {was[0]}. Reload its page.")
     try:
         ask()
     except DomainError:

@@ -80,9 +80,7 @@ def enter(
     if submission is not None:
         return _resume(submission)
     if panel.submissions.filter(session_digest=digest(session or participant)).exists():
-        raise DomainError(
-            "TookPart", "Somebody else came by this very link; open the study from the platform's page once more."
-        )
+        raise DomainError("TookPart", "Another person used this link. Open the study from the platform's page again.")
     if address:
         check_attempt("panel_entries", f"{panel.pk}:{address}", now, MANY_CAME)
     return panel.submissions.create(
@@ -266,9 +264,7 @@ def free_place(submission: Submission, now: datetime, by=None) -> bool:
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
     if Can.RECONCILE in platform_of(panel).can:
-        raise DomainError(
-            "PlatformTells", f"{panel.get_platform_display()} says when somebody is gone; end their part there."
-        )
+        raise DomainError("PlatformTells", f"{panel.get_platform_display()} reports departures. End the part there.")
     with transaction.atomic():
         locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")
         submission = locked.get(pk=submission.pk)

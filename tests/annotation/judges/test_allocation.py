@@ -135,7 +135,7 @@ def test_a_round_waits_for_its_judge():
     run = draft.judge_runs.get()
 
     Job.objects.filter(pk=run.pk).update(status=Job.Status.QUEUED)
-    with refused("JudgeNotReady", match="the judge run lm is queued; wait until it has succeeded"):
+    with refused("JudgeNotReady", match="run lm is queued; wait until it has succeeded"):
         open_draft(draft)
     draft.judge_runs.update(name="another")
     with refused("JudgeNotReady", match="has no judge run 'lm'; keep it as a draft"):
@@ -164,7 +164,7 @@ def test_a_run_of_two_judges_makes_no_strata():
 
 @pytest.mark.django_db
 def test_strata_are_of_ranks_or_of_labels_and_optimal_is_for_labels():
-    with refused("BadRoundSpec", match=r"cells\[0\]\.allocation is optimal for what a judge says"):
+    with refused("BadRoundSpec", match=r"cells\[0\]\.allocation is optimal"):
         open_round({"name": "a", "cells": [{"job": make_harvest([("a", "b")]).pk, "n": 1, "allocation": "optimal"}]})
 
     draft = judged_draft()

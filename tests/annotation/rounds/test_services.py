@@ -71,7 +71,7 @@ def test_a_name_is_taken_in_its_project_only():
     first = make_round(name="pilot")
     second = make_round(name="pilot", project=make_project("Animals"))
 
-    with refused("NameTaken", match="The project Default has a round named 'pilot' already"):
+    with refused("NameTaken", match="Default has a round named 'pilot' already"):
         make_round(name="pilot")
     assert [find_round(name) for name in ("default/pilot", "animals/pilot")] == [first, second]
     with pytest.raises(UnresolvedName, match="write one of animals/pilot, default/pilot"):

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from annotation.models import Panel, PanelEvent
 from annotation.recruiting.panels.publishing import edit_panel, publish_panel
-from annotation.recruiting.prolific.forms import StudyForm, read_filters
+from annotation.recruiting.prolific.views import StudyForm, read_filters
 from kgharvest.jobs import ledger
 from kgharvest.models import AuditEntry, Job
 from tests import factories
