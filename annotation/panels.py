@@ -51,7 +51,6 @@ def first_round(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def waiting_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Propose to open the newest draft, or to send people the link of a round that nobody has judged."""
     rounds = Round.objects.visible_to(request.user).order_by("-pk")
     open_to_people = rounds.filter(status=Round.Status.OPEN, source=Round.Source.PEOPLE)
     if empty := open_to_people.exclude(annotators__n_judged__gt=0).first():
@@ -88,7 +87,6 @@ def home_work(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def tuple_judgments(request: HttpRequest, known: KnowledgeTuple) -> Iterator[Panel]:
-    """The verdicts of the tuple in rounds that the reader may see."""
     tasks = JudgedTuples(request.user).of([known.pk]).get(known.pk, [])
     yield Panel("annotation/_tuple_judgments.html", {"tasks": tasks})
 
@@ -128,7 +126,6 @@ def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 
 def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
-    """How much of a harvest is true by each of the newest rounds that drew from it."""
     rounds = Round.objects.visible_to(request.user).filter(
         Exists(Stratum.objects.filter(job=job, round=OuterRef("pk")))
     )

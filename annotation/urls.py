@@ -26,7 +26,6 @@ from annotation.recruiting.panels import views as panel_views
 from annotation.recruiting.panels.publishing import pause_panel, resume_panel
 from annotation.recruiting.pay import api as pay_api
 from annotation.recruiting.pay import views as pay_views
-from annotation.recruiting.prolific import api as prolific_api
 from annotation.recruiting.prolific import views as prolific_views
 from annotation.recruiting.questionnaire import api as questionnaire_api
 from annotation.recruiting.questionnaire import views as questionnaire_views
@@ -193,7 +192,7 @@ urlpatterns = [
     *routes("rounds/<int:round_id>/panels", pay_api.PayViewSet, "api_panel"),
     *routes("rounds/<int:round_id>/panels/<slug:name>/pay/entries", pay_api.PayEntryViewSet, "api_pay_entry"),
     *routes("rounds/<int:round_id>/panels/<slug:name>/pay/commands", pay_api.CommandViewSet, "api_pay_command"),
-    *routes("rounds/<int:round_id>/panels", prolific_api.ReconciliationViewSet, "api_panel"),
+    *routes("rounds/<int:round_id>/panels", panels_api.ReconciliationViewSet, "api_panel"),
     *routes("rounds", rounds_api.MonitoringViewSet, "api_round"),
     *routes("rounds", exchange_api.ExchangeViewSet, "api_round"),
     *routes("rounds", questionnaire_api.QuestionnaireViewSet, "api_round"),

@@ -157,8 +157,6 @@ class _Import:
     def _fault(self, row: ImportedRow, reason: str) -> None:
         self.faults.append(BadEntry(f"line {row.line}", reason))
 
-    # -- what is judged
-
     def _resolve_relations(self, rows: Sequence[ImportedRow]) -> dict[str, Relation]:
         firsts = {row.relation: row for row in reversed(rows)}
         in_order = sorted(firsts.items(), key=lambda item: item[1].line)
@@ -187,7 +185,6 @@ class _Import:
         return None
 
     def _create_relation(self, name: str, written: str, arity: int) -> Relation:
-        """Get or make a relation of which only the name is known; its statement lists the entities after it."""
         set_name = self.round.name
         if RelationSet.objects.exclude(project=self.round.project).filter(name=set_name).exists():
             set_name = f"{self.round.project.slug}-{set_name}"[:100]
@@ -237,8 +234,6 @@ class _Import:
         self.round.n_tasks += len(missing)
         self.round.save(update_fields=["n_tasks"])
 
-    # -- who judged it
-
     def _without_duplicates(
         self, rows: Sequence[ImportedRow], tasks: Sequence[int], stored: Container[JudgmentKey]
     ) -> dict[JudgmentKey, ImportedRow]:
@@ -282,8 +277,6 @@ class _Import:
                 for (code, task), row in accepted.items()
             ),
         )
-
-    # -- for which cells it counts
 
     def _record_cells(self, rows: Sequence[ImportedRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
         """Note the cells that rows name, or for tasks of no cell an unnamed one."""

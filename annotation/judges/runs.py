@@ -78,9 +78,6 @@ class Answered(NamedTuple):
     is_answer: bool = True
 
 
-# Judged tuples
-
-
 def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
     """Return what the run is asked about: the round's statements, then what they were drawn from, best first.
 
@@ -127,9 +124,6 @@ def open_questions(run: JudgeRun) -> tuple[list[Question], int]:
     every_tuple = tuples_to_judge(run)
     questions = [Question(judged, repeat) for repeat in range(run.repeats) for judged in every_tuple]
     return [asked for asked in questions if (asked.judged.tuple_id, asked.repeat) not in answered], len(questions)
-
-
-# Creation and continuation
 
 
 def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
@@ -181,7 +175,10 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
             for relation in relations
         }
     elif run.judge_kind != JudgeKind.FILE:
-        run.relation_texts = relation_texts(round, relations, _keys_of(judged), run.n_examples, run.example_order)
+        judged_ids = {each.tuple_id for each in judged}
+        known = KnowledgeTuple.objects.filter(relation__in=relations).values_list("pk", "relation", "key")
+        keys = {(relation, key) for pk, relation, key in known if pk in judged_ids}
+        run.relation_texts = relation_texts(round, relations, keys, run.n_examples, run.example_order)
     run.prompt_sha256 = prompt_sha256(run)
 
 
@@ -197,12 +194,6 @@ def endpoint_of(run: JudgeRun) -> Endpoint:
     """Return where a judge of the kind chat is asked, and what may be sent there."""
     is_owner = run.payload.get("is_trusted", False)
     return Endpoint("The judge", settings.JUDGE_BASE_URL, API_KEY_VARIABLE, run.base_url, is_owner)
-
-
-def _keys_of(judged: Sequence[JudgedTuple]) -> set[tuple[int, str]]:
-    judged_ids = {each.tuple_id for each in judged}
-    known = KnowledgeTuple.objects.filter(relation__in={each.relation_id for each in judged})
-    return {(relation, key) for pk, relation, key in known.values_list("pk", "relation", "key") if pk in judged_ids}
 
 
 def save_run(run: JudgeRun) -> None:
@@ -275,13 +266,15 @@ def find_run(round: Round, name: str) -> JudgeRun:
     return run
 
 
-# Answers
-
-
 def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
     """Add answers to the run, and what replies were charged that were none, within the caller's transaction."""
     sha256, now = prompt_sha256(run), timezone.now()
-    _count_replies(run, [answer for answer in answers if not answer.is_answer])
+    if replies := [answer for answer in answers if not answer.is_answer]:  # their questions stay open
+        n_prompt, n_completion = run.payload.get(UNANSWERED, (0, 0))
+        n_prompt += sum(reply.n_prompt_tokens for reply in replies)
+        n_completion += sum(reply.n_completion_tokens for reply in replies)
+        run.payload[UNANSWERED] = [n_prompt, n_completion]
+        JudgeRun.objects.filter(pk=run.pk).update(payload=run.payload)
     insert_rows(
         JudgeAnswer,
         ANSWER_FIELDS,
@@ -305,17 +298,6 @@ def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
             if answer.is_answer
         ),
     )
-
-
-def _count_replies(run: JudgeRun, replies: Sequence[Answered]) -> None:
-    """Count the tokens of replies to questions that stay open; no answer has them."""
-    if not replies:
-        return
-    n_prompt, n_completion = run.payload.get(UNANSWERED, (0, 0))
-    n_prompt += sum(reply.n_prompt_tokens for reply in replies)
-    n_completion += sum(reply.n_completion_tokens for reply in replies)
-    run.payload[UNANSWERED] = [n_prompt, n_completion]
-    JudgeRun.objects.filter(pk=run.pk).update(payload=run.payload)
 
 
 class Usage(NamedTuple):

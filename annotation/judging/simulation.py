@@ -42,7 +42,6 @@ def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_ann
 
 
 def _judge_batch(annotator: Annotator, chances: dict[int, float], rng: Random) -> int:
-    """Judge what is handed out; return how many tasks it was."""
     now = timezone.now()
     batch = next_batch(annotator, now)
     for task in batch:

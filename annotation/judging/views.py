@@ -94,7 +94,13 @@ def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None])
                 raise
             except DomainError as refusal:
                 messages.error(request, str(refusal))
-                return show_statements(request, annotator, drafts=_draft(request), status=409)
+                status = 409
+            except ValidationError as error:
+                messages.error(request, f"That was not valid, nothing was stored of it. {_in_words(error.detail)}")
+                status = 400
+            # The page shows again what was typed beside a refused answer.
+            drafts = {request.POST.get("task", ""): {"comment": request.POST.get("comment", "")}}
+            return show_statements(request, annotator, drafts=drafts, status=status)
         except NOTHING_TO_JUDGE as refusal:  # also of show_statements
             return _nothing_to_judge(request, annotator, refusal)
 
@@ -112,17 +118,8 @@ def _nothing_to_judge(request: HttpRequest, annotator: Annotator, refusal: Domai
     return render(request, "annotation/judging/not_open.html", context, status=409)
 
 
-def _invalid(request: HttpRequest, annotator: Annotator, errors: Errors) -> HttpResponse:
-    messages.error(request, f"That was not valid, nothing was stored of it. {_in_words(errors)}")
-    return show_statements(request, annotator, drafts=_draft(request), status=400)
-
-
 def _in_words(errors: Errors) -> str:
     return " ".join(f"{name}: {error}" for name, reasons in errors.items() for error in reasons)
-
-
-def _draft(request: HttpRequest) -> Drafts:
-    return {request.POST.get("task", ""): {"comment": request.POST.get("comment", "")}}
 
 
 # Assigned tasks
@@ -181,11 +178,7 @@ def _answered_statement(judgment: Judgment, annotator: Annotator) -> dict[str, A
 def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
     """Show the next statements, or take the answer to one; `?task=` returns to one that this annotator has judged."""
     if request.method == "POST":
-        try:
-            sent = checked_answer(request.POST)
-        except ValidationError as error:
-            return _invalid(request, annotator, error.detail)
-        submit_judgment(annotator, answer_of(annotator, sent), timezone.now())
+        submit_judgment(annotator, answer_of(annotator, checked_answer(request.POST)), timezone.now())
         return None
     if "task" not in request.GET:
         return show_statements(request, annotator)
@@ -239,8 +232,7 @@ def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
 def judge_skip(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
     _store_rows(request, annotator)
     skipped = TaskSerializer(data=request.POST)
-    if not skipped.is_valid():
-        return _invalid(request, annotator, skipped.errors)
+    skipped.is_valid(raise_exception=True)
     skip_task(annotator, annotator.task_of(skipped.validated_data["task"]))
     return None
 
@@ -273,8 +265,7 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | N
     """Take a report of a broken statement; without a reason, ask for it."""
     _store_rows(request, annotator)
     reported = TaskSerializer(data=request.POST)
-    if not reported.is_valid():
-        return _invalid(request, annotator, reported.errors)
+    reported.is_valid(raise_exception=True)
     token = reported.validated_data["task"]
     pk = annotator.task_of(token)
     is_sent = "report-reason" in request.POST or "report-comment" in request.POST

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import Count, Exists, Max, OuterRef, QuerySet
+from django.db.models import Count, Exists, Max, OuterRef
 
 from annotation.judging.assignment import LEASE, release_leases
 from annotation.models import Annotator, Assignment, Round
@@ -48,7 +48,11 @@ def release_assigned(round: Round, codes: Collection[str] | None = None, by=None
     where its place is still free. Raises NotAllowed, NotFound.
     """
     check_may(by, Action.WORK, round.project)
-    annotators = round.annotators.all() if codes is None else _named(round, codes)
+    annotators = round.annotators.all()
+    if codes is not None:
+        if unknown := set(codes) - set(annotators.values_list("code", flat=True)):
+            raise NotFound(f"Round {round.name} has no annotator {min(unknown)!r:.40}. Its page lists assignments.")
+        annotators = annotators.filter(code__in=codes)
     leased = Assignment.objects.filter(annotator=OuterRef("pk"), status=LEASED)
     locked = annotators.filter(Exists(leased)).order_by("pk").select_for_update(no_key=True)
     n_of = {annotator: release_leases(Assignment.objects.filter(annotator=annotator)) for annotator in locked}
@@ -59,9 +63,3 @@ def release_assigned(round: Round, codes: Collection[str] | None = None, by=None
         facts = {"annotator": annotator.code, "round": round.name, "n": n}
         record("annotator.released", annotator, by, round.project_id, **facts)
     return sum(released.values())
-
-
-def _named(round: Round, codes: Collection[str]) -> QuerySet[Annotator]:
-    if unknown := set(codes) - set(round.annotators.values_list("code", flat=True)):
-        raise NotFound(f"The round {round.name} has no annotator {min(unknown)!r:.40}; its page names who holds some.")
-    return round.annotators.filter(code__in=codes)

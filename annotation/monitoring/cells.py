@@ -59,13 +59,13 @@ def count_cells(round: Round, *, has_accuracy: bool = True) -> list[dict[str, An
 
 def harvest_cells(job: HarvestJob, rounds: Iterable[Round], now: datetime) -> Iterator[tuple[Round, dict[str, Any]]]:
     """Yield each of `rounds` that drew from a harvest with the harvest's cell in it, as count_cells has it."""
+
+    def count(round: Round) -> list[dict[str, Any]]:
+        return _described(round, strata_by_cell(round, job), stratum_counts(round, job))
+
     for round in rounds:
-        for cell in cached_count(round, f"harvest {job.pk}", partial(_harvest_cells, job=job), now).content:
+        for cell in cached_count(round, f"harvest {job.pk}", count, now).content:
             yield round, cell
-
-
-def _harvest_cells(round: Round, job: HarvestJob) -> list[dict[str, Any]]:
-    return _described(round, strata_by_cell(round, job), stratum_counts(round, job))
 
 
 def _described(

@@ -26,13 +26,16 @@ from annotation.models import (
     WhoAnswers,
 )
 from annotation.monitoring.progress import CachedCount, cached_count, is_counted_live, label_totals
-from annotation.quality.attention import JudgmentSigns, attention_flags, pasted_flag, pasted_texts
 from annotation.quality.profiles import (
     MIN_JUDGMENTS,
     JudgmentRow,
+    JudgmentSigns,
     Profile,
+    attention_flags,
     expected_longest_run,
     flags_of,
+    pasted_flag,
+    pasted_texts,
     profile_of,
 )
 from annotation.recruiting.questionnaire.questions import who_questions
@@ -141,7 +144,7 @@ def _statistics(
 
 
 class Attention:
-    """Flags that rest on more than a profile (annotation.quality.attention). judgments: by annotator, in order."""
+    """Flags that rest on more than a profile (annotation.quality.profiles). judgments: by annotator, in order."""
 
     COLUMNS = (
         "annotator", "task", "is_counted", "task__is_gold", "task__n_true", "task__n_false", "task__n_unjudgeable",

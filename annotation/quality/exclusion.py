@@ -198,8 +198,6 @@ INCOMPLETE = "incomplete"
 
 
 class _JudgedTask(NamedTuple):
-    """How a task stands, and the label that the annotator gave."""
-
     label: str
     n_true: int
     n_false: int

@@ -142,11 +142,7 @@ def _normalized(name: str) -> str:
 
 
 def choose_layout(annotator: Annotator, layout: str) -> None:
-    """Let the annotator see statements as they like, whatever the round begins with."""
     Annotator.objects.filter(pk=annotator.pk).update(layout=Layout(layout))
-
-
-# Return codes
 
 
 def return_code(annotator: Annotator) -> str:
@@ -208,9 +204,6 @@ def revoke_invites(round: Round, tokens: list[str], now: datetime, by=None) -> i
     check_may(by, Action.WORK, round.project)
     named = [token for token in tokens if "\x00" not in token]  # PostgreSQL fails when asked for a NUL
     return round.invites.unused().filter(token__in=named).update(revoked_at=now)
-
-
-# Capacity
 
 
 def capacity_warning(round: Round, n_left: int) -> str | None:

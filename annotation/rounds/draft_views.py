@@ -45,9 +45,6 @@ from kgharvest.models import HarvestJob, Relation
 FILTERS = ("find", "set", "lm", "setting")
 
 
-# Form
-
-
 @worker_required
 def round_new(request: HttpRequest) -> HttpResponse:
     """Begin with the harvests that the address names by `job`, or with those of a `launch`, and a name for them."""
@@ -175,9 +172,6 @@ def edit_as_json(request: HttpRequest, draft: Round) -> HttpResponse:
 
 def as_json(spec: dict[str, Any]) -> str:
     return json.dumps(spec, ensure_ascii=False, indent=2)
-
-
-# Drafts
 
 
 def get_draft(request: HttpRequest, path: str) -> Round:

@@ -449,7 +449,6 @@ class JudgmentTaskQuerySet(models.QuerySet):
         return self.filter(self.OPEN)
 
     def with_disagreement(self):
-        """Return tasks whose judgments so far are not all alike."""
         return self.filter(self.DISAGREEMENT, n_judgments__gt=F("n_unjudgeable"))
 
     def gold(self):
@@ -541,7 +540,6 @@ class JudgmentTask(models.Model):
 
     @property
     def parts(self) -> list[tuple[str, bool]]:
-        """The statement in stretches of text, each with whether it is an entity."""
         return statement_parts(self.statement, self.spans)
 
 

@@ -60,9 +60,6 @@ def open_round(document: dict[str, Any], by=None, project: Project | None = None
         return open_draft(create_draft(document, by, project), by)
 
 
-# Drafts
-
-
 def create_draft(document: dict[str, Any], by=None, project: Project | None = None) -> Round:
     """Return a new round that only holds its description; nothing is drawn. Raises as open_round does."""
     round = round_from_spec(document)
@@ -90,7 +87,6 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
 
 
 def _wording(draft: Round) -> tuple[Any, ...]:
-    """Return what annotators will read besides statements."""
     asked = [getattr(draft, option) for option in (*Round.OPTIONS["Who they are"], "check_questions", "on_withdrawal")]
     return draft.instructions, draft.consent, draft.spec.get("relation_instructions", {}), asked
 
@@ -186,9 +182,6 @@ def free_name(project: Project, stem: str, first: int = 1) -> str:
     return next(name for number in count(first) if (name := f"{stem}-{number}") not in taken)
 
 
-# Instructions
-
-
 def usual_instructions(draft: Round, pk: int, by) -> tuple[Relation, str]:
     """Return a relation of the draft, and what the round says about it if nobody writes anything else.
 
@@ -216,17 +209,11 @@ def save_instructions(draft: Round, relation: Relation, text: str, by) -> None:
         edit_draft(draft, draft.spec | {"relation_instructions": by_path}, by)
 
 
-# Lookup
-
-
 def find_round(name: str, user=None) -> Round:
     """Return the round that `name`, or project/name, means among those that `user` sees. Raises UnresolvedName."""
     rounds = Round.objects.visible_to(user).select_related("project")
     paths = {round.path: round for round in rounds.only("name", "project").order_by("-pk")}
     return rounds.get(pk=paths[resolve_name(name, paths, "round")].pk)
-
-
-# Status changes
 
 
 @transaction.atomic

@@ -149,9 +149,15 @@ def _answered(judged: JudgedTuple, entry: FileAnswer) -> Answered:
 
 def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
     """Yield the answers of a file in any of the formats, or what is wrong with its lines or samples."""
-    whole = _whole_object(text)
-    if whole is not None and "samples" in whole:
-        yield from _from_inspect(whole)
+    try:
+        whole = parse_json(text)
+    except json.JSONDecodeError:
+        whole = None
+    if isinstance(whole, dict) and "samples" in whole:
+        samples = whole["samples"] if isinstance(whole["samples"], list) else []
+        for number, sample in enumerate(samples, start=1):
+            where = f"sample {number}"
+            yield from _checked(where, lambda sample=sample, where=where: [_inspect_sample(whole, sample, where)])
         return
     first_filter = None
     for line in read_json_objects(text.split("\n")):  # JSON may hold what else splitlines splits at
@@ -162,14 +168,6 @@ def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
         first_filter = first_filter or line.value.get("filter")
         if line.value.get("filter") in (None, first_filter):
             yield from (_from_lm_eval if "doc" in line.value else _from_line)(line)
-
-
-def _whole_object(text: str) -> dict[str, Any] | None:
-    try:
-        whole = parse_json(text)
-    except json.JSONDecodeError:
-        return None
-    return whole if isinstance(whole, dict) else None
 
 
 class BadAnswer(ValueError):
@@ -239,13 +237,6 @@ def _from_line(line: Line) -> Iterator[FileAnswer | BadEntry]:
         )
 
     return _checked(where, read)
-
-
-def _from_inspect(log: Mapping[str, Any]) -> Iterator[FileAnswer | BadEntry]:
-    samples = log["samples"] if isinstance(log["samples"], list) else []
-    for number, sample in enumerate(samples, start=1):
-        where = f"sample {number}"
-        yield from _checked(where, lambda sample=sample, where=where: [_inspect_sample(log, sample, where)])
 
 
 def _inspect_sample(log: Mapping[str, Any], sample: Any, where: str) -> FileAnswer:

@@ -101,18 +101,17 @@ def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
 
     Raises NotPayable for an id that would need quotes, or that was deleted.
     """
-    return "".join(f"{_plain_id(bonus.submission)},{bonus.in_decimals}\n" for bonus in bonuses)
-
-
-def _plain_id(submission: Submission) -> str:
-    name = submission.session_id or submission.participant_id
-    if not PLAIN_ID.fullmatch(name):
-        raise DomainError(
-            "NotPayable",
-            f"Submission {submission.pk} has no id that this format takes: it was deleted, or is not of letters, "
-            "digits, - and _. Download the table with headings instead and pay this one by itself.",
-        )
-    return name
+    lines = []
+    for bonus in bonuses:
+        name = bonus.submission.session_id or bonus.submission.participant_id
+        if not PLAIN_ID.fullmatch(name):
+            raise DomainError(
+                "NotPayable",
+                f"Submission {bonus.submission.pk} has no id that this format takes: it was deleted, or is not of "
+                "letters, digits, - and _. Download the table with headings instead and pay this one by itself.",
+            )
+        lines.append(f"{name},{bonus.in_decimals}\n")
+    return "".join(lines)
 
 
 def table_lines(bonuses: Iterable[OpenBonus]) -> Iterator[str]:

@@ -45,9 +45,6 @@ WHAT_TO_DO = {
 }
 
 
-# Panel
-
-
 @never_cache
 @researcher_required
 def panel_pay(request: HttpRequest, path: str, name: str) -> HttpResponse:
@@ -80,9 +77,7 @@ def pay_facts(panel: Panel, pay: HourlyPay) -> dict[str, Any]:
     lacks = floor.floor_bonuses(pay, panel.hourly_floor)
     waiting = commands.to_review(panel)
     return {
-        "owed": money(balance.owed, panel.currency),
-        "paid": money(balance.paid, panel.currency),
-        "open": money(balance.open, panel.currency),
+        **_balance_in_words(panel, balance),
         "median": DASH if pay.median is None else money(int(pay.median), panel.currency),
         "median_reason": pay.reason,
         "n_measured": pay.n,
@@ -109,8 +104,7 @@ def person_rows(panel: Panel, pay: HourlyPay, submissions: Sequence[Submission])
 
 
 def _balance_in_words(panel: Panel, balance: ledger.Balance) -> dict[str, str]:
-    amounts = {"owed": balance.owed, "paid": balance.paid, "open": balance.open}
-    return {name: money(amount, panel.currency) for name, amount in amounts.items()}
+    return {name: money(getattr(balance, name), panel.currency) for name in ("owed", "paid", "open")}
 
 
 def _work_in_words(panel: Panel, work: Work | None) -> dict[str, Any]:
@@ -132,9 +126,6 @@ def command_rows(rows: QuerySet[PlatformCommand]) -> list[dict[str, Any]]:
         }
         for command in rows
     ]
-
-
-# Participant
 
 
 class RejectionForm(forms.Form):
@@ -242,9 +233,6 @@ def _what_follows(panel: Panel) -> str:
     return "; the platform is told within seconds."
 
 
-# Review
-
-
 @never_cache
 @researcher_required
 def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse:
@@ -269,9 +257,6 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
         "reward": money(panel.reward, panel.currency),
     }
     return render(request, "annotation/recruiting/pay/panel_pay_review.html", context)
-
-
-# Actions
 
 
 @researcher_required
@@ -311,9 +296,6 @@ def panel_pay_noted(request: HttpRequest, path: str, name: str) -> HttpResponse:
         n = bonuses.note_paid(panel, paid, total, request.user)
         messages.success(request, f"Noted as paid: {money(total, panel.currency)} to {counted(n, 'person', 'people')}.")
     return redirect("annotation:panel_pay", path, name)
-
-
-# Files
 
 
 @never_cache
@@ -371,9 +353,6 @@ def told_by(line: PayEntry) -> str:
     if line.event_id:
         return f"event {line.event_id}"
     return f"command {line.command_id}" if line.command_id else ""
-
-
-# Panel on the page of a recruiting panel
 
 
 def pay_summary(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:

@@ -51,8 +51,6 @@ class Client:
             verify=known_authorities(),
         )
 
-    # -- studies -------------------------------------------------------------------------------------------------------
-
     def studies(self) -> list[Document]:
         return self._ask("GET", "/api/v1/studies/")["results"]
 
@@ -73,8 +71,6 @@ class Client:
         """Return what so many places cost with fee and tax, in minor units."""
         body = {"reward": reward, "total_available_places": places}
         return round(self._ask("POST", "/api/v1/study-cost-calculator/", body)["total_cost"])
-
-    # -- submissions ---------------------------------------------------------------------------------------------------
 
     def submissions(self, study: str) -> Iterator[tuple[Document, datetime]]:
         """Yield each submission of a study, with the time at which it was asked for."""
@@ -102,8 +98,6 @@ class Client:
         """Approve many, 1,000 at most. Prolific does it in the background: their status says when."""
         self._answer("POST", "/api/v1/submissions/bulk-approve/", {"submission_ids": list(submissions)})
 
-    # -- bonuses -------------------------------------------------------------------------------------------------------
-
     def set_up_bonus(self, study: str, submission: str, amount: int) -> Document:
         """Prepare a bonus of so many minor units. Nothing is paid until its id is given to `pay_bonus`."""
         body = {"study_id": study, "csv_bonuses": f"{submission},{amount // 100}.{amount % 100:02}"}
@@ -119,8 +113,6 @@ class Client:
         except _Unanswered as error:
             raise OutcomeUnknown("Prolific did not say whether it pays this bonus; it is not sent again.") from error
 
-    # -- events --------------------------------------------------------------------------------------------------------
-
     def subscriptions(self, workspace: str) -> list[Document]:
         return self._ask("GET", "/api/v1/hooks/subscriptions/", query={"workspace_id": workspace})["results"]
 
@@ -135,8 +127,6 @@ class Client:
     def keys(self) -> Document:
         """Return the public keys by which entry tokens are signed, as a JSON Web Key Set."""
         return self._ask("GET", "/.well-known/study/jwks.json")
-
-    # -- requests ------------------------------------------------------------------------------------------------------
 
     def _ask(self, method: str, path: str, body: Document | None = None, **how: Any) -> Any:
         """Return the answer's JSON, None where it is empty; how: as `_answer` takes it."""

@@ -62,8 +62,6 @@ class Prolific:
             self._given_client = Client()
         return self._given_client
 
-    # -- the study -----------------------------------------------------------------------------------------------------
-
     def cost(self) -> Cost:
         """Return what the places cost by Prolific's calculator. Paid screen-outs and bonuses come on top."""
         rewards = self.panel.reward * self.panel.places
@@ -124,8 +122,6 @@ class Prolific:
     def status(self) -> str | None:
         return STUDY_STATUSES.get(self.client.study(self.panel.external_id)["status"])
 
-    # -- submissions ---------------------------------------------------------------------------------------------------
-
     def submissions(self) -> Iterator[RemoteSubmission]:
         """Yield every submission of the study; those whose payments are in doubt with their bonuses.
 
@@ -154,8 +150,6 @@ class Prolific:
         if row is None or row["study_id"] != self.panel.external_id:
             return RemoteSubmission("", session, Status.RETURNED, GONE, asked_at)
         return remote_submission(self.panel, row, row["participant"], asked_at)
-
-    # -- commands ------------------------------------------------------------------------------------------------------
 
     def execute(self, command: PlatformCommand) -> None:
         session = command.submission.session_id

@@ -10,16 +10,16 @@ from django.utils import timezone
 from annotation.judging.assignment import next_batch
 from annotation.models import Annotator
 from annotation.quality.annotator_statistics import count_annotators, statistics_of
-from annotation.quality.attention import (
+from annotation.quality.profiles import (
     FALSE_ALARMS,
     JudgmentSigns,
     agreement_against_chance,
     attention_flags,
     chance_of_longest_run,
+    longest_run,
     pasted_texts,
     reading_speed,
 )
-from annotation.quality.profiles import longest_run
 from tests.factories import judge, make_annotators, make_round
 
 LONG = "This dog can swim because I have seen it do so."
