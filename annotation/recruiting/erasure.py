@@ -160,6 +160,7 @@ def _forget_submission(submission: Submission) -> None:
         participant_digest=forgotten(submission.participant_digest),
         session="",
         session_digest=forgotten(submission.session_digest),
+        browser_digest="",
     )
 
 

@@ -113,8 +113,9 @@ def _migrate_if_new(url: str) -> None:
     # Data migrations use the default connection, so they need a process whose default is the destination.
     run = subprocess.run(
         [sys.executable, "-m", "django", "migrate", "--verbosity", "0"],
-        cwd=settings.BASE_DIR,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE, "DATABASE_URL": url, "DEBUG": "1"},
+        env=os.environ
+        | {"DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE, "DATABASE_URL": url, "DEBUG": "1"}
+        | {"PYTHONPATH": str(settings.BASE_DIR)},  # not the working directory: SQLite's path may be relative
         capture_output=True,
         text=True,
     )

@@ -198,7 +198,8 @@ class Submission(models.Model):
     """One person's taking part in a panel, from the entry link to pay.
 
     participant, session: as the platform names the person and this taking part, encrypted; *_digest find them again.
-    study: as the link that they came by names it.
+    study: as the link that they came by names it. browser_digest: of the secret cookie of the browser that holds the
+    place; empty for places taken before there was one.
     annotator: who they are in the round, None until they join. entered_at: at the link. completed_at: when their last
     judgment was stored, and the code could be shown. ended_at: of the last change of status that ends it.
     platform_status, platform_status_at: what the platform last said and when it says that was; what is older is not
@@ -226,6 +227,7 @@ class Submission(models.Model):
     session = models.TextField(blank=True)
     study = models.CharField(max_length=LONGEST_VALUE, blank=True)
     session_digest = models.CharField(max_length=64)
+    browser_digest = models.CharField(max_length=64, blank=True, default="", db_default="")
     status = models.CharField(max_length=12, choices=Status, default=Status.ACTIVE)
     platform_status = models.CharField(max_length=30, blank=True)
     platform_status_at = models.DateTimeField(null=True, blank=True)

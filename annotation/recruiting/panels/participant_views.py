@@ -5,8 +5,10 @@ The completion code is in no answer to anybody whose last judgment is not stored
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -18,7 +20,7 @@ from annotation.recruiting.access import no_access, remember_guest, session_anno
 from annotation.recruiting.panels.identifiers import Unreadable, digest
 from annotation.recruiting.panels.links import BadEntryLink, Entry, read_entry, return_address
 from annotation.recruiting.panels.money import money
-from annotation.recruiting.panels.services import PlaceOfAnother, QuotaFull, Status, enter, finish, join, leave
+from annotation.recruiting.panels.services import Browser, PlaceOfAnother, QuotaFull, Status, enter, finish, join, leave
 from annotation.recruiting.platforms import EntryRefused, PlatformUnavailable, check_entry
 from annotation.recruiting.views import WRONG_LINK, JoinForm
 from annotation.refusals import refusal_in_form
@@ -27,7 +29,8 @@ from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.errors import DomainError
 
 SENT_BY_PLATFORM = "sent_by_platform"  # session key: digest of the link whose signature by the platform was checked
-ENTERED = "entered_submissions"  # session key: ids of the submissions that this browser entered
+BROWSER_COOKIE = "participant_browser"  # a secret that binds a place to the browser, for longer than a session lasts
+BROWSER_COOKIE_AGE_S = 365 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,32 @@ ENDS = {
 @throttled
 @require_http_methods(["GET", "POST"])
 def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
-    """The entry link: take a place, ask for consent, go on as the same annotator wherever the person comes again."""
+    """The entry link: take a place, ask for consent, and continue as the same annotator on each further visit."""
+    secret = request.COOKIES.get(BROWSER_COOKIE) or secrets.token_urlsafe(32)
+    response = _answer(request, token, digest(secret))
+    response.set_cookie(
+        BROWSER_COOKIE,
+        secret,
+        max_age=BROWSER_COOKIE_AGE_S,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+    return response
+
+
+def _answer(request: HttpRequest, token: str, browser_digest: str) -> HttpResponse:
     panels = Panel.objects.exclude(status=Panel.Status.DRAFT).exclude(platform=Platform.MTURK)  # closed
     panel = panels.select_related("round__project").filter(token=token).first()
     if panel is None:
         return no_access(request, WRONG_LINK, 404)
     try:
         entry = read_entry(panel, request.GET)
-        submission = _enter(request, panel, entry)
+        here = session_annotator(request, panel.round_id)
+        browser = Browser(browser_digest, here and here.pk, _is_signed(request, panel, entry))
+        came_at, address = timezone.now(), network_of(request)
+        submission = enter(panel, entry.participant, entry.session, came_at, entry.study, address, browser)
+        return _go_on(request, submission, entry, browser)
     except (BadEntryLink, EntryRefused) as refusal:
         return no_access(request, str(refusal), 400)
     except PlatformUnavailable:
@@ -79,36 +100,6 @@ def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
         return no_access(request, str(refusal), 403)
     except DomainError as refusal:
         return no_access(request, str(refusal), 409)
-    if request.method == "POST" and "decline" in request.POST:
-        leave(submission, Status.RETURNED, timezone.now())
-        return show_end(request, GIVEN_BACK, panel, entry)
-    return _go_on(request, submission, entry)
-
-
-def _enter(request: HttpRequest, panel: Panel, entry: Entry) -> Submission:
-    """Enter the panel and remember the submission in the browser's session. Raises what `enter` raises."""
-    here = session_annotator(request, panel.round_id)
-    entered = request.session.get(ENTERED, [])
-
-    def holds(submission: Submission) -> bool:
-        if submission.annotator_id:
-            return here is not None and here.pk == submission.annotator_id
-        # Nothing is stored yet. Links without a session id are also opened by link previews, which come first.
-        return submission.pk in entered or not panel.session_parameter
-
-    is_signed = _is_signed(request, panel, entry)
-    submission = enter(
-        panel,
-        entry.participant,
-        entry.session,
-        timezone.now(),
-        study=entry.study,
-        address=network_of(request),
-        holds=None if is_signed else holds,
-    )
-    if submission.pk not in entered:
-        request.session[ENTERED] = [*entered, submission.pk]
-    return submission
 
 
 def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
@@ -125,8 +116,11 @@ def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
     return True
 
 
-def _go_on(request: HttpRequest, submission: Submission, entry: Entry) -> HttpResponse:
-    """Lead to judging; whoever has not joined yet, to the page on which they do."""
+def _go_on(request: HttpRequest, submission: Submission, entry: Entry, browser: Browser) -> HttpResponse:
+    """Redirect to judging, or show the consent page to a participant who has not joined. Raises PlaceOfAnother."""
+    if request.method == "POST" and "decline" in request.POST:
+        leave(submission, Status.RETURNED, timezone.now())
+        return show_end(request, GIVEN_BACK, submission.panel, entry)
     round = submission.panel.round
     here = session_annotator(request, round.pk)
     if here is not None and here.user_id:
@@ -136,7 +130,7 @@ def _go_on(request: HttpRequest, submission: Submission, entry: Entry) -> HttpRe
     form = JoinForm(request.POST if request.method == "POST" else None, asks_name=False)
     if annotator is None and form.is_valid():
         with refusal_in_form(form):
-            annotator = join(submission, agrees=form.cleaned_data["agrees"])
+            annotator = join(submission, agrees=form.cleaned_data["agrees"], browser=browser)
     if annotator is not None:
         remember_guest(request, annotator)
         return redirect("annotation:judge" if submission.status == Status.ACTIVE else "annotation:panel_done", round.pk)

@@ -6,11 +6,12 @@ annotator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef
+from django.utils.crypto import constant_time_compare
 
 from annotation.judging.assignment import ComesFirst, next_batch, release_leases
 from annotation.judging.judgments import n_skipped
@@ -28,6 +29,10 @@ Status = Submission.Status
 LEAST_HELD = timedelta(hours=1)  # a place, after the last answer, where no platform says that somebody is gone
 HELD_TIMES = 3  # as long as a place is estimated to take, if that is longer
 MANY_CAME = "Many people have just come from where you are; open your link again in ten minutes."
+TAKEN_ELSEWHERE = (
+    "This place was taken in another browser. Open your link there, use your return code, "
+    "or ask the researchers of the study for your return link."
+)
 OWED_REASONS = {
     Status.COMPLETED: "All statements of the place were judged.",
     Status.SCREENED_OUT: "A check turned the person away.",
@@ -43,6 +48,26 @@ class PlaceOfAnother(DomainError):
     """Entering as a participant whose place was taken in another browser."""
 
 
+class Browser(NamedTuple):
+    """The browser of a participant.
+
+    digest: of the secret in its cookie. annotator_id: the guest who judges in it. is_signed: whether the platform
+    signed the link.
+    """
+
+    digest: str
+    annotator_id: int | None = None
+    is_signed: bool = False
+
+    def holds(self, submission: Submission) -> bool:
+        """Return whether this browser may continue the submission."""
+        # Nothing is stored yet. Links without a session id are also opened by link previews, which come first.
+        is_open = submission.annotator_id is None and not submission.panel.session_parameter
+        is_of_guest = submission.annotator_id is not None and submission.annotator_id == self.annotator_id
+        is_same = bool(submission.browser_digest) and constant_time_compare(submission.browser_digest, self.digest)
+        return self.is_signed or is_open or is_of_guest or is_same
+
+
 @transaction.atomic
 def enter(
     panel: Panel,
@@ -51,15 +76,14 @@ def enter(
     now: datetime,
     study: str = "",
     address: str | None = None,
-    holds: Callable[[Submission], bool] | None = None,
+    browser: Browser | None = None,
 ) -> Submission:
     """Return the submission of the participant who opens the entry link; entering again returns the same one.
 
     session: empty if the platform sends none; the participant stands for it then. study: as in the link. If all places
     are taken and the platform does not report departures, an abandoned place is reassigned. address: network of the
-    browser, for the rate limit. holds: whether this browser holds the place of a submission; None if the platform has
-    signed the link, or the caller vouches for the participant. All participants share the link and their ids can be
-    guessed, so a browser that does not hold a place must name the platform's session id of that place.
+    browser, for the rate limit. browser: None if the caller vouches for the participant. All participants share the
+    link and their ids can be guessed, so a browser that does not hold a place must name its platform's session id.
     Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart, NotForPeople, RoundNotOpen and TooManyAttempts.
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
@@ -67,8 +91,8 @@ def enter(
     lasting = known.filter(status__in=(*Submission.HOLDING, Status.SCREENED_OUT, Status.REJECTED))
     submission = lasting.first() or known.filter(session_digest=digest(session or participant)).first()
     if submission is not None:
-        _check_place_is_theirs(submission, session, holds)
-    if submission is not None and (submission.status != Status.TIMED_OUT or submission.platform_status):
+        _check_place_is_theirs(submission, browser, session)
+    if submission is not None and not _may_resume(submission):
         if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
             raise DomainError("TookPart", "You have taken part in this study already, and your part has ended.")
         return submission
@@ -89,25 +113,30 @@ def enter(
         session=encrypted(session) if session else "",
         session_digest=digest(session or participant),
         study=study,
-        annotator=_annotator_of_earlier(panel, participant, session, holds),
+        annotator=_annotator_of_earlier(panel, participant, session, browser),
         entered_at=now,
+        browser_digest=browser.digest if browser else "",
     )
 
 
-def _check_place_is_theirs(submission: Submission, session: str, holds: Callable[[Submission], bool] | None) -> None:
+def _may_resume(submission: Submission) -> bool:
+    """Return whether an ended part can continue: it timed out here, or was returned before consent.
+
+    A part that the platform has ended cannot.
+    """
+    is_unused = submission.status == Status.RETURNED and submission.annotator_id is None
+    return (submission.status == Status.TIMED_OUT or is_unused) and not submission.platform_status
+
+
+def _check_place_is_theirs(submission: Submission, browser: Browser | None, session: str = "") -> None:
     """Raise PlaceOfAnother unless the browser holds the place or names the platform's session id of it."""
-    if holds is None or holds(submission):
+    if browser is None or browser.holds(submission):
         return
     if not (session and submission.session and submission.session_digest == digest(session)):
-        raise PlaceOfAnother(
-            "This place was taken in another browser. Open your link there, use your return code, "
-            "or ask the researchers of the study for your return link."
-        )
+        raise PlaceOfAnother(TAKEN_ELSEWHERE)
 
 
-def _annotator_of_earlier(
-    panel: Panel, participant: str, session: str, holds: Callable[[Submission], bool] | None
-) -> Annotator | None:
+def _annotator_of_earlier(panel: Panel, participant: str, session: str, browser: Browser | None) -> Annotator | None:
     """Return as whom the person has judged this round before, with room for another place; None for a newcomer.
 
     Nobody judges a statement twice, by whichever of the round's panels they come.
@@ -120,7 +149,7 @@ def _annotator_of_earlier(
     last = earlier.exclude(annotator=None).filter(annotator__erased_at=None).order_by("-pk").first()
     if last is None:
         return None
-    _check_place_is_theirs(last, session, holds)
+    _check_place_is_theirs(last, browser, session)
     annotator = Annotator.objects.lock(last.annotator_id)
     Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged + panel.statements_per_place)
     return annotator
@@ -139,8 +168,8 @@ def _free_abandoned_place(panel: Panel, now: datetime) -> bool:
 
 
 def _resume(submission: Submission) -> Submission:
-    """Give somebody who was taken for gone a place again, for what they had left."""
-    move(submission, Status.TIMED_OUT, to=Status.ACTIVE, ended_at=None)
+    """Reactivate a place that timed out or was returned before consent, for the statements that were left."""
+    move(submission, Status.TIMED_OUT, Status.RETURNED, to=Status.ACTIVE, ended_at=None)
     if submission.annotator_id:
         annotator = Annotator.objects.lock(submission.annotator_id)
         n_here = annotator.judgments.current().filter(judged_at__gte=submission.entered_at).count()
@@ -150,8 +179,11 @@ def _resume(submission: Submission) -> Submission:
 
 
 @transaction.atomic
-def join(submission: Submission, *, agrees: bool) -> Annotator:
-    """Return as whom the person judges from now on; twice is once. Raises ConsentMissing, TookPart, RoundNotOpen."""
+def join(submission: Submission, *, agrees: bool, browser: Browser | None = None) -> Annotator:
+    """Return the annotator that the participant is from now on, and bind the place to the browser. Idempotent.
+
+    Raises ConsentMissing, TookPart, RoundNotOpen, and PlaceOfAnother if another browser has joined in the meantime.
+    """
     # Not joined with the annotator: PostgreSQL would join the row that it waited for with what was there before.
     locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")
     submission = locked.get(pk=submission.pk)
@@ -160,7 +192,10 @@ def join(submission: Submission, *, agrees: bool) -> Annotator:
     if submission.annotator is None:
         panel = submission.panel
         submission.annotator = join_round(panel.round, agrees=agrees, place_size=panel.statements_per_place)
-        Submission.objects.filter(pk=submission.pk).update(annotator=submission.annotator)
+        fields = {"browser_digest": browser.digest} if browser else {}
+        Submission.objects.filter(pk=submission.pk).update(annotator=submission.annotator, **fields)
+    elif browser is not None and not browser.holds(submission):
+        raise PlaceOfAnother(TAKEN_ELSEWHERE)
     return submission.annotator
 
 
@@ -263,7 +298,7 @@ def free_place(submission: Submission, now: datetime, by=None) -> bool:
     """
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
-    if Can.RECONCILE in platform_of(panel).can:
+    if submission.annotator_id and Can.RECONCILE in platform_of(panel).can:
         raise DomainError("PlatformTells", f"{panel.get_platform_display()} reports departures. End the part there.")
     with transaction.atomic():
         locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")

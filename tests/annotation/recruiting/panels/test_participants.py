@@ -4,13 +4,15 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Panel, Submission
-from annotation.recruiting.panels.services import QuotaFull, enter, finish, join, leave
+from annotation.recruiting.panels.identifiers import digest
+from annotation.recruiting.panels.services import Browser, PlaceOfAnother, QuotaFull, enter, finish, join, leave
 from annotation.recruiting.services import join_round, return_code
 from annotation.rounds.services import close_round
 from tests.factories import judge, judging_page, make_panel, make_researcher, make_round, make_user
@@ -239,8 +241,42 @@ def test_a_place_given_back_is_free_at_once(client):
     given_back = client.post(link(panel), {"decline": "1"})
 
     assert "Your place is given back" in given_back.text
-    assert "your part has ended" in client.get(link(panel)).text
+    assert panel.submissions.get().status == Submission.Status.RETURNED
     assert Client().get(link(panel, participant="p2")).status_code == 200
+    assert client.get(link(panel)).status_code == 409  # the only place is taken again
+
+
+def test_a_place_that_was_declined_by_a_stranger_can_be_taken_again(client):
+    panel = make_panel(make_pilot())
+    Client().post(link(panel), {"decline": "1"})
+
+    come(client, panel)
+
+    assert panel.submissions.get().status == Submission.Status.ACTIVE
+
+
+@pytest.mark.parametrize("parameter", ["", "session"])
+def test_a_second_consent_from_a_browser_that_lost_its_session_is_the_same_annotator(client, parameter):
+    panel = make_panel(make_pilot(), session_parameter=parameter)
+    query = {"participant": "p1", **({"session": "s1"} if parameter else {})}
+    client.get(link(panel, **query))
+    client.post(link(panel, **query), {"agrees": "on"})
+    del client.cookies[settings.SESSION_COOKIE_NAME]
+
+    again = client.post(link(panel, **query), {"agrees": "on"})
+
+    assert again.url == f"/judge/{panel.round_id}/"
+    assert panel.round.annotators.count() == 1
+
+
+def test_of_two_browsers_that_consent_at_once_the_first_has_the_place():
+    panel = make_panel(make_pilot())
+    submission = enter(panel, "p1", "", NOW)
+    join(submission, agrees=True, browser=Browser(digest("first")))
+
+    with pytest.raises(PlaceOfAnother):
+        join(submission, agrees=True, browser=Browser(digest("second")))
+    assert join(submission, agrees=True, browser=Browser(digest("first"))) == panel.round.annotators.get()
 
 
 def test_what_was_leased_to_who_leaves_goes_to_others():
