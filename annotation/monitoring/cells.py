@@ -1,4 +1,4 @@
-"""The cells of a round: what became of the statements drawn for each, and its accuracy as reports have it."""
+"""Cells of a round: outcomes of the statements drawn for each, accuracy as in reports, and tables of the page."""
 
 from __future__ import annotations
 

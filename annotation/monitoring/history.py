@@ -1,4 +1,4 @@
-"""How a round went: judgments by hour, day or week, and the agreement on what was completed in each."""
+"""Round history: judgments by hour, day or week, the agreement on the statements completed in each, and a picture."""
 
 from __future__ import annotations
 

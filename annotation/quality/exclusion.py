@@ -1,4 +1,4 @@
-"""Take an annotator's judgments out of the count, and put them back: recorded decisions.
+"""Exclude an annotator's judgments from all counts, reinstate them, and compute the effect of an exclusion.
 
 An annotator may have given a hundred thousand judgments, so the work is done in chunks, each a short transaction.
 The first transaction decides: from then on the annotator gives no more judgments. Whatever interrupts the rest, the

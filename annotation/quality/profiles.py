@@ -1,4 +1,10 @@
-"""Profiles of annotators: speed, labels, runs of equal labels, gold accuracy and agreement. Pure."""
+"""Profiles of annotators (speed, labels, runs of labels, gold accuracy, agreement) and signs of inattention. Pure.
+
+Each sign of inattention is a test of people who do their best. Over all annotators of a round, the chance that a rule
+flags an honest one is at most FALSE_ALARMS: each annotator is tested at FALSE_ALARMS over their number (Bonferroni).
+Two rules need no chance: nobody reads as fast as FASTEST_READING, and nobody writes long texts word for word as others
+do. Flags are for people to decide on and change nothing.
+"""
 
 from __future__ import annotations
 

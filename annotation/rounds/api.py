@@ -1,4 +1,4 @@
-"""Rounds in the API: drafts, changes of status, instructions, plan and preview."""
+"""Rounds in the API: drafts, changes of status, instructions, plan, preview and assigned statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds with their options."""
+"""Rounds with their options and samples: strata of cells, draws, and the tasks that people judge."""
 
 from __future__ import annotations
 

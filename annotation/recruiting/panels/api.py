@@ -1,4 +1,4 @@
-"""Panels and their participants in the API. Only for members who work in the project."""
+"""Panels, their participants and their reconciliation in the API. Only for members who work in the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands to platforms about submissions, such as approvals and bonuses, and their outbox.
+"""Commands to platforms about submissions, such as approvals and bonuses, their outbox, and the review of places.
 
 A command is stored once for each key of its submission, and a job sends it. A payment is sent at most once: it is
 marked as uncertain, and that is committed, before it is sent. If the worker is killed after that, the payment stays

@@ -1,4 +1,4 @@
-"""Hourly pay: what people get, over the time they were at work.
+"""Hourly pay: the pay of people over their time at work, as numbers, as a picture, and in sentences for papers.
 
 Active time is what the judging page measures: the seconds that a statement was looked at in a visible tab, each capped.
 Answers that nobody measured count as long as the person's others do. Training counts from its start to its end, capped
