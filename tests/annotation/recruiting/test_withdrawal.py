@@ -122,11 +122,14 @@ def test_what_was_interrupted_goes_on_also_without_who_entered_it(monkeypatch, r
     _, [first, *_] = judged_round(on_withdrawal="delete")
     comment_on(first, "a secret")
 
-    def interrupted(annotator):
+    exclude = withdrawal.exclude_annotator
+
+    def exclude_and_stop(*args):
+        exclude(*args)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(withdrawal, "_erase_texts", interrupted)
+        patched.setattr(withdrawal, "exclude_annotator", exclude_and_stop)
         with pytest.raises(KeyboardInterrupt):
             withdraw_annotator(first, researcher)
     ProjectMember.objects.filter(user=researcher).delete()

@@ -152,7 +152,7 @@ def test_a_panel_is_paused_edited_stopped_and_a_draft_deleted(client, round):
     assert "Somebody paused it." in paused
     assert (panel.status, panel.places) == ("stopped", 9)
     assert "reward cannot be changed any more" in refused
-    assert "main is stopped; reload its page" in again
+    assert "main is stopped. Reload its page" in again
     assert not Panel.objects.filter(pk=draft.pk).exists()
 
 

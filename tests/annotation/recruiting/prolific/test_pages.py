@@ -193,7 +193,7 @@ def test_a_panel_without_a_study_cannot_be_compared(researcher_client, panel):
 
     answer = researcher_client.post(address, follow=True)
 
-    assert "publish it first" in answer.content.decode()
+    assert "Publish it first" in answer.content.decode()
 
 
 @pytest.mark.parametrize(
