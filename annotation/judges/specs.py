@@ -82,7 +82,7 @@ def check_run(run: JudgeRun) -> None:
         run.prompt = run.prompt or DEFAULT_PROMPT
         check_template(run.prompt)
         if run.n_examples and "{examples}" not in run.prompt:
-            raise DomainError("BadJudgeSpec", f"n_examples is {run.n_examples}, but the prompt lacks {{examples}}.")
+            raise DomainError("BadJudgeSpec", f"n_examples is {run.n_examples}, but the prompt has no {{examples}}.")
     elif run.judge_kind == JudgeKind.SCORE and run.prompt:
         PromptTemplate.parse(run.prompt)
 
