@@ -15,8 +15,8 @@ from evaluation.evidence.queries import gather_evidence
 from evaluation.models import Report
 from evaluation.paper.archive import sums_of
 from evaluation.paper.audit_chain import audit_files
-from evaluation.paper.companions import card_file, rendered_figures, rendered_tables, requirements_file
-from evaluation.paper.datasheets.documents import datasheets
+from evaluation.paper.companions import rendered_figures, rendered_tables, requirements_file
+from evaluation.paper.datasheets.documents import card_file, datasheets
 from evaluation.paper.datasheets.facts import (
     Scrub,
     gather_facts,
@@ -74,8 +74,7 @@ def pack_files(
     study = with_answers(gather_facts(report), licence, authors)
     files.append(requirements_file())
     files += datasheets(study, files)
-    answers = study["answers"]
-    files.append(card_file(source.document, files, answers.get("licence", ""), answers.get("title", "")))
+    files.append(card_file(study, files))
     return [*files, sums_of(files)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +13,7 @@ from django.template.loader_tags import BlockNode
 from evaluation.paper.datasheets import croissant, heds, ro_crate
 from evaluation.paper.datasheets.facts import Facts, with_derived
 from evaluation.paper.files import PackFile
+from evaluation.paper.rows.tables import TABLES
 from evaluation.reports.sections.conduct import design_table, exclusion_table, flow_table
 from kgharvest.tables.latex import latex_of
 
@@ -32,6 +33,15 @@ def datasheets(facts: Facts, files: Iterable[PackFile]) -> list[PackFile]:
     sheets.append(croissant.croissant_file(study, [*files, *sheets]))
     sheets.append(ro_crate.ro_crate_file(study, [*files, *sheets]))
     return sheets
+
+
+def card_file(facts: Facts, files: Sequence[PackFile]) -> PackFile:
+    """Return the data set card in the format of Hugging Face. files: the other files of the pack."""
+    paths = {file.path for file in files}
+    configs = [table for table in TABLES if table.parquet in paths]
+    title = facts["answers"].get("title") or facts["round"]
+    context = {**facts, "files": files, "configs": configs, "title": title}
+    return PackFile("README.md", _rendered("README.md", context, MARKDOWN).encode(), MARKDOWN, "This card.")
 
 
 def study_of(facts: Facts) -> dict[str, Any]:
@@ -56,6 +66,11 @@ def _blocks(name: str, study: Facts) -> Iterator[tuple[str, str]]:
             yield block.name, block.nodelist.render(context)
 
 
+def _rendered(template: str, context: Facts, media_type: str) -> str:
+    text = TEMPLATES.get_template(template).render(Context(dict(context), autoescape=False)).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", text) if media_type == MARKDOWN else text
+
+
 def _text_documents(study: Facts) -> list[PackFile]:
     tables = [flow_table(study["document"]), design_table(study["document"])]
     if study["conduct"]["exclusions"]:
@@ -63,10 +78,7 @@ def _text_documents(study: Facts) -> list[PackFile]:
     own = {"methods.tex": {"tables": latex_of(study["round"], tables)}, "heds.md": heds.page_context(study["heds"])}
 
     def file(path: str, media_type: str, description: str, template: str = "") -> PackFile:
-        context = Context({**study, **own.get(path, {})}, autoescape=False)
-        text = TEMPLATES.get_template(template or path).render(context).strip() + "\n"
-        if media_type == MARKDOWN:
-            text = re.sub(r"\n{3,}", "\n\n", text)
+        text = _rendered(template or path, {**study, **own.get(path, {})}, media_type)
         if path == "methods.tex":  # a hash is wider than a column
             text = SHA256.sub(lambda match: r"\allowbreak ".join(re.findall(".{8}", match[0])), text)
         return PackFile(path, text.encode(), media_type, description)

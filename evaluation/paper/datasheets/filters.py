@@ -10,11 +10,13 @@ from django import template
 from evaluation.paper.datasheets.facts import LEAST_PEOPLE
 from evaluation.paper.statements.questions import BY_KEY
 from kgharvest.pages import number_format
+from kgharvest.tables.formats import markdown_text
 from kgharvest.tables.latex import latex_text
 
 register = template.Library()
 for number_filter in (number_format.count, number_format.seconds, number_format.share):
     register.filter(number_filter.__name__, number_filter)
+register.filter("markdown", markdown_text)
 
 
 @register.filter

@@ -18,11 +18,11 @@ from annotation.models import Annotator, Judgment, Round
 from evaluation.models import Report
 from evaluation.paper.archive import write_pack
 from evaluation.paper.datasheets.croissant import MANY, responsible_ai
-from evaluation.paper.datasheets.documents import TEMPLATES, datasheets, study_of
+from evaluation.paper.datasheets.documents import TEMPLATES, card_file, datasheets, study_of
 from evaluation.paper.datasheets.facts import LEAST_PEOPLE, Facts, NoConduct, gather_facts, with_answers
 from evaluation.paper.datasheets.filters import people
 from evaluation.paper.datasheets.heds import BY_NUMBER, CRITERION, QUESTIONS, Answer, Source, coverage
-from evaluation.paper.files import PackFile
+from evaluation.paper.files import PackColumn, PackFile
 from evaluation.paper.pack import pack_files
 from evaluation.paper.statements.questions import MAIL, missing
 from evaluation.paper.statements.services import save_statements
@@ -412,6 +412,32 @@ def test_the_form_reads_the_json(facts):
         sum(name.startswith(f"{field}-") and name[-1].isdigit() for name in form) == 1 for field in one_of_several
     )
     assert form["heds-sample_evaluators_design-evaluators-number_of_evaluators"]["data"][""].isdigit()
+
+
+# -- data set card -----------------------------------------------------------------------------------------------------
+
+
+def test_the_card_configures_the_tables_and_lists_files_and_columns(facts):
+    columns = (PackColumn("label", "string", "Label of the judgment."),)
+    tables = [
+        PackFile(f"rows/{name}.parquet", b"", "application/vnd.apache.parquet", f"Rows_of {name}.", columns)
+        for name in ("statements", "judgments")
+    ]
+
+    card = card_file(stated(facts), tables).content.decode()
+    _, header, text = card.split("---\n", 2)
+
+    assert header.splitlines()[:2] == [f'pretty_name: "{SAID["title"]}"', 'license: "cc-by-4.0"']
+    assert header.endswith(
+        "configs:\n"
+        "- config_name: statements\n  data_files: rows/statements.parquet\n"
+        "- config_name: judgments\n  data_files: rows/judgments.parquet\n  default: true\n"
+    )
+    assert f"# {SAID['title']}\n" in text
+    assert f"{facts['document']['n_judgments']} counted judgments" in text
+    assert "- `rows/judgments.parquet`: Rows\\_of judgments." in text
+    assert "### rows/judgments.parquet\n\n- `label` (string): Label of the judgment.\n" in text
+    assert "license:" not in card_file(facts, []).content.decode()
 
 
 # -- Croissant ---------------------------------------------------------------------------------------------------------
