@@ -36,12 +36,8 @@ Scrub = Callable[[str], str]
 Facts = Mapping[str, Any]
 
 
-class NoConduct(DomainError):
-    """The report does not contain the conduct of its round."""
-
-
 def gather_facts(report: Report) -> dict[str, Any]:
-    """Return the facts of a study. Raises NoConduct for a report that does not contain the conduct of its round.
+    """Return the facts of a study. Raises DomainError "NoConduct" for a report without conduct.
 
     document: the report's (docs/report-json.md), without the timeline, file names, and names of people.
     instructions_sha256, consent_sha256: of the texts that annotators saw; names and email addresses are removed from
@@ -49,7 +45,9 @@ def gather_facts(report: Report) -> dict[str, Any]:
     n_sensitive: statements with a word from the list of sensitive words. answers: by the key of the question.
     """
     if not report.document.get("conduct"):
-        raise NoConduct("This report was created before reports recorded the conduct of a round. Create a new report.")
+        raise DomainError(
+            "NoConduct", "This report was created before reports recorded the conduct of a round. Create a new report."
+        )
     round = report.round
     scrub = scrubber(round, report)
     instructions = instructions_markdown(round)

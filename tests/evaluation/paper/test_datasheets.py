@@ -19,7 +19,7 @@ from evaluation.models import Report
 from evaluation.paper.archive import write_pack
 from evaluation.paper.datasheets.croissant import MANY, responsible_ai
 from evaluation.paper.datasheets.documents import TEMPLATES, card_file, datasheets, study_of
-from evaluation.paper.datasheets.facts import LEAST_PEOPLE, Facts, NoConduct, gather_facts, with_answers
+from evaluation.paper.datasheets.facts import LEAST_PEOPLE, Facts, gather_facts, with_answers
 from evaluation.paper.datasheets.filters import people
 from evaluation.paper.datasheets.heds import BY_NUMBER, CRITERION, QUESTIONS, Answer, Source, coverage
 from evaluation.paper.files import PackColumn, PackFile
@@ -29,6 +29,7 @@ from evaluation.paper.statements.services import save_statements
 from kgharvest.pages.number_format import share
 from tests.evaluation.paper.study import SAID, add_guest, exclude_first, make_owner, make_study, report_on, row_files
 from tests.factories import judge, make_judge_run, make_round, make_user, next_batch
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db  # so that the database of `facts` is set up
 
@@ -142,7 +143,7 @@ def test_missing_answers_are_named_in_each_document_with_a_place_for_them(facts)
 def test_a_report_without_conduct_is_refused():
     report = Report(round=make_round(1), document={"conduct": None})
 
-    with pytest.raises(NoConduct, match="Create a new report"):
+    with refused("NoConduct", "Create a new report"):
         gather_facts(report)
 
 
