@@ -1,4 +1,4 @@
-"""What reports and comparisons add to pages of harvests and of rounds (PANELS and HOOKS of kgharvest.registries)."""
+"""Panels of reports, comparisons and preregistrations on other pages (PANELS and HOOKS of kgharvest.registries)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Report comparison: two reports, or a report and a published table, on the relations that both have. Pure."""
+"""Report comparison: two reports, or a report and a published table, on the relations that both have.
+
+Only `shared_verdicts` queries the database.
+"""
 
 from __future__ import annotations
 

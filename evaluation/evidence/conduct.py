@@ -1,6 +1,7 @@
-"""What happened in a round, gathered from the database as JSON: people, rules, exclusions, samples, harvests.
+"""Conduct of a round, gathered from the database as JSON: participants, rules, exclusions, samples, harvests.
 
-A fixed number of queries however large the round is. People are codes, researchers their role in the project.
+The number of queries does not depend on the size of the round. People appear as codes, researchers as their role in
+the project.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the newest judged round of a harvest says of it: of parts of the harvest, and of cuts by score."""
+"""Accuracy of parts of a harvest and of its cuts, from the newest judged round that drew it."""
 
 from __future__ import annotations
 

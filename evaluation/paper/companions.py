@@ -1,4 +1,4 @@
-"""Files of a pack beside its rows: tables, figures, and the versions of the packages that verify it."""
+"""Files of a pack beside its rows: rendered tables and figures, and the package versions for verification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a paper pack is made of: files, with what those who read them need to know."""
+"""Files of a paper pack with their descriptions, and checks of its license and authors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify a pack: every number of its report made again from its raw rows, with no database and no other file."""
+"""Verify a pack: recompute every number of its report from its raw rows, without a database or other files."""
 
 from __future__ import annotations
 

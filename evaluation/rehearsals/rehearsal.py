@@ -1,4 +1,4 @@
-"""Rehearsal of a round: many made-up rounds of one draft, and what reports on them would say. Nothing is stored."""
+"""Rehearsal of a draft: simulate many rounds and summarize the reports on them. Nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging in and out, and passwords. What people try is limited."""
+"""Pages for login, logout, passwords and API tokens. Attempts are limited."""
 
 from __future__ import annotations
 

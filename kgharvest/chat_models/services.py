@@ -1,4 +1,4 @@
-"""Chat models that harvests ask: where they may be asked, what they used."""
+"""Chat models of harvests: allowed endpoints and usage."""
 
 from __future__ import annotations
 

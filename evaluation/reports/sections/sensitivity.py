@@ -1,4 +1,4 @@
-"""Sensitivity: the same numbers under other verdict rules, and the rankings and claims that a rule turns around."""
+"""Sensitivity: accuracies, ranks and comparisons under other verdict rules, and without each annotator."""
 
 from __future__ import annotations
 

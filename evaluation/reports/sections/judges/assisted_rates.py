@@ -1,4 +1,4 @@
-"""Accuracies from people's verdicts and a judge's labels together: of cells, averages, best parts and cuts."""
+"""Accuracies and comparisons from human verdicts combined with the labels of an LM judge."""
 
 from __future__ import annotations
 

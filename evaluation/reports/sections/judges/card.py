@@ -1,4 +1,4 @@
-"""The judge card: how good the LM that judges is, on the statements that people judged too."""
+"""Judge card: quality of an LM judge on statements with human verdicts, and its agreement with other runs."""
 
 from __future__ import annotations
 
