@@ -168,6 +168,13 @@ class Evidence:
         return np.array([stratum.cell for stratum in self.strata], dtype=np.int64)  # (S,)
 
     @cached_property
+    def strata_of_cells(self) -> list[Codes]:
+        """Return the numbers of each cell's strata, ascending."""
+        order = np.argsort(self.cell_of_stratum, kind="stable")
+        edges = np.searchsorted(self.cell_of_stratum[order], np.arange(1, len(self.cells)))
+        return np.split(order, edges)[: len(self.cells)]
+
+    @cached_property
     def population_of_stratum(self) -> Floats:
         """Return (S,): how many tuples each stratum was drawn from, 0 where nobody knows."""
         return np.array([stratum.population or 0 for stratum in self.strata], dtype=np.float64)

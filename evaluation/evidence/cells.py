@@ -110,9 +110,6 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
     counts = stratum_counts(evidence)
     samples = [drawn.of_strata(verdict) for verdict in range(INCOMPLETE)]
     at_least, at_most = drawn.extremes(ACCEPTED)
-    strata_of: list[list[int]] = [[] for _ in evidence.cells]
-    for number, stratum in enumerate(evidence.strata):
-        strata_of[stratum.cell].append(number)
     return [
         Cell(
             key=key,
@@ -124,7 +121,7 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
             ranks=[evidence.strata[number][1:3] for number in numbers],
             judge_labels=[evidence.strata[number].judge_label for number in numbers],
         )
-        for key, numbers in zip(evidence.cells, strata_of, strict=True)
+        for key, numbers in zip(evidence.cells, evidence.strata_of_cells, strict=True)
     ]
 
 

@@ -29,22 +29,22 @@ VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)} | {"": 
 
 def gather_evidence(round: Round) -> Evidence:
     tasks, verdict, wanted = _columns(
-        round.tasks.without_gold().order_by("position"), pk=_whole, verdict=_verdicts, n_wanted=_whole
+        round.tasks.without_gold().order_by("position"), pk=whole, verdict=_verdicts, n_wanted=whole
     )
-    gold_tasks, gold_truth = _columns(round.tasks.gold().order_by("position"), pk=_whole, gold_label=_labels)
+    gold_tasks, gold_truth = _columns(round.tasks.gold().order_by("position"), pk=whole, gold_label=_labels)
     every_task = np.concatenate([tasks, gold_tasks])
     codes = dict(Annotator.objects.filter(round=round).order_by("code").values_list("pk", "code"))
     counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
     # Gold judgments never count, so all current ones are read, except those of excluded annotators.
     of_gold = Judgment.objects.current().not_withdrawn().filter(task__round=round, task__is_gold=True)
     of_gold = of_gold.exclude(annotator__status=Annotator.Status.EXCLUDED)
-    judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, of_gold))
+    judgments, gold = (_judgments(rows, every_task, whole(list(codes))) for rows in (counted, of_gold))
     judgments, gold, annotators = renumber_annotators(judgments, gold, list(codes.values()))
     number = {code: position for position, code in enumerate(annotators)}
     thirds = {task: number[codes[annotator]] for task, annotator in third_annotators(round).items()}
     demonstrators = LanguageModel.objects.filter(strata__round=round, is_demonstrator=True).distinct()
     cells = cells_with_strata(round)
-    stratum_ids = _whole([stratum.pk for strata in cells.values() for stratum in strata])
+    stratum_ids = whole([stratum.pk for strata in cells.values() for stratum in strata])
     return Evidence(
         round=round.name,
         source=round.source,
@@ -81,7 +81,7 @@ def _columns(rows: QuerySet, **fields: Callable[[Sequence[Any]], NDArray]) -> li
     return [np.concatenate(column) for column in zip(*pieces, strict=True)]
 
 
-def _whole(values: Sequence[int]) -> Codes:
+def whole(values: Sequence[int]) -> Codes:
     return np.array(values, dtype=np.int64)
 
 
@@ -93,7 +93,7 @@ def _verdicts(values: Sequence[str]) -> Codes:
     return np.fromiter(map(VERDICT_CODES.__getitem__, values), dtype=np.int64, count=len(values))
 
 
-def _floats(values: Sequence[float | None]) -> Floats:
+def floats(values: Sequence[float | None]) -> Floats:
     return np.array(values, dtype=np.float64)  # None becomes NaN
 
 
@@ -108,9 +108,12 @@ def _positions(ids: Codes, among: Codes) -> Codes:
 
 def _judgments(rows: QuerySet, task_ids: Codes, annotator_ids: Codes) -> Judgments:
     tasks, annotators, label, seconds = _columns(
-        rows.order_by(), task_id=_whole, annotator_id=_whole, label=_labels, seconds=_floats
+        rows.order_by(), task_id=whole, annotator_id=whole, label=_labels, seconds=floats
     )
-    task, annotator = _positions(tasks, task_ids), _positions(annotators, annotator_ids)
+    return sorted_judgments(_positions(tasks, task_ids), _positions(annotators, annotator_ids), label, seconds)
+
+
+def sorted_judgments(task: Codes, annotator: Codes, label: Codes, seconds: Floats) -> Judgments:
     order = np.lexsort((annotator, task))
     return Judgments(*(column[order] for column in (task, annotator, label, seconds)))
 
@@ -132,7 +135,7 @@ def _adjudicated(round: Round, task_ids: Codes) -> Codes:
     adjudications = Adjudication.objects.current().filter(task__round=round, task__is_gold=False)
     tasks, verdicts = _columns(
         adjudications.order_by(),
-        task_id=_whole,
+        task_id=whole,
         label=lambda labels: _verdicts([Adjudication.VERDICTS[label] for label in labels]),
     )
     adjudicated = np.full(len(task_ids), INCOMPLETE)
@@ -198,10 +201,14 @@ OWN_SCORE = Case(When(IS_SCORED, then=F("harvested_tuple__score")), output_field
 def _draws(round: Round, task_ids: Codes, stratum_ids: Codes) -> Draws:
     rows = Draw.objects.filter(stratum__round=round).order_by().annotate(own_score=OWN_SCORE)
     tasks, strata, ranks, score = _columns(
-        rows, task_id=_whole, stratum_id=_whole, harvested_tuple__rank=_floats, own_score=_floats
+        rows, task_id=whole, stratum_id=whole, harvested_tuple__rank=floats, own_score=floats
     )
-    task, stratum = _positions(tasks, task_ids), _positions(strata, stratum_ids)
-    rank = np.nan_to_num(ranks).astype(np.int64)
+    return sorted_draws(
+        _positions(tasks, task_ids), _positions(strata, stratum_ids), np.nan_to_num(ranks).astype(np.int64), score
+    )
+
+
+def sorted_draws(task: Codes, stratum: Codes, rank: Codes, score: Floats) -> Draws:
     order = np.lexsort((task, stratum))
     return Draws(*(column[order] for column in (task, stratum, rank, score)))
 

@@ -34,7 +34,7 @@ class SharedTasks(NamedTuple):
 
 
 def statement_comparisons(evidence: Evidence) -> CompareStatements:
-    strata_of = {key: np.flatnonzero(evidence.cell_of_stratum == number) for number, key in enumerate(evidence.cells)}
+    strata_of = dict(zip(evidence.cells, evidence.strata_of_cells, strict=True))
 
     # A stratum needs a known population unless it is its cell's only stratum.
     is_only = (np.bincount(evidence.cell_of_stratum) == 1)[evidence.cell_of_stratum]  # (S,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from math import isclose
@@ -154,7 +155,7 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
     chain = audit_chain.Chain(contents.get(audit_chain.PATH, b""), _head(document))
     problems = [
         *map(str, compared.differences),
-        *map(str, _verdicts(rows, facts)),
+        *(str(Difference(*found)) for found in verdict_differences(rows, evidence_of(rows, facts))),
         *map(str, _probabilities(rows)),
         *(line for table in TABLES for line in _parquet(table, rows, contents)),
         *_tables(document, contents),
@@ -201,21 +202,14 @@ def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: aud
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _verdicts(rows: PackRows, facts: Mapping[str, Any]) -> Iterator[Difference]:
-    for difference in verdict_differences(rows, evidence_of(rows, facts)):
-        yield Difference(*difference)
-
-
 def _probabilities(rows: PackRows) -> Iterator[Difference]:
     """Yield the draws whose inclusion probability is not how many were drawn of how many."""
     draws, population = rows["draws"], rows["strata"]["population"]
-    n_drawn = [0] * len(population)
-    for stratum in draws["stratum"]:
-        n_drawn[stratum - 1] += 1
+    n_drawn = Counter(draws["stratum"])
     columns = zip(draws["stratum"], draws["inclusion_probability"], strict=True)
     for number, (stratum, probability) in enumerate(columns, start=1):
         if probability is not None and population[stratum - 1]:
-            expected = n_drawn[stratum - 1] / population[stratum - 1]
+            expected = n_drawn[stratum] / population[stratum - 1]
             if abs(probability - expected) > 1e-9:
                 yield Difference(f"rows/draws.jsonl, line {number}, inclusion_probability", probability, expected)
 

@@ -19,7 +19,6 @@ from annotation.models import Adjudication, Annotator
 from evaluation.evidence.arrays import (
     BASES,
     Conduct,
-    Draws,
     Evidence,
     ExcludedJudgments,
     Judgments,
@@ -29,7 +28,16 @@ from evaluation.evidence.arrays import (
 from evaluation.evidence.conduct import HARVEST, SampledFrom, annotator_counts, cell_entries, excluded_judgments
 from evaluation.evidence.judge_answers import CODES, DESCRIBED, JudgeAnswers, RunLabels, judge_answers, labels_by_votes
 from evaluation.evidence.judged_population import GROUP_OF_LABEL, JudgedTuples, judged_tuples
-from evaluation.evidence.queries import LABEL_CODES, LOGARITHMS, VERDICT_CODES, renumber_annotators
+from evaluation.evidence.queries import (
+    LABEL_CODES,
+    LOGARITHMS,
+    VERDICT_CODES,
+    floats,
+    renumber_annotators,
+    sorted_draws,
+    sorted_judgments,
+    whole,
+)
 from evaluation.paper.rows.gathering import COUNTED, EXCLUDED, GOLD, HIDDEN, LATE, SENSITIVE, SUPERSEDED
 from evaluation.paper.rows.round_facts import ROUND
 from evaluation.paper.rows.tables import BadPack, Columns, PackRows, n_rows
@@ -49,17 +57,9 @@ THIRD = 3
 Facts = Mapping[str, Any]
 
 
-def whole(values: Sequence[int]) -> Codes:
-    return np.array(values, dtype=np.int64)
-
-
-def floats(values: Sequence[float | None]) -> Floats:
-    return np.array(values, dtype=np.float64)  # None becomes NaN
-
-
 def evidence_of(rows: PackRows, facts: Facts) -> Evidence:
     """Return what `evaluation.evidence.queries.gather_evidence` gathers from the database."""
-    statements, strata = rows["statements"], rows["strata"]
+    statements, strata, draws = rows["statements"], rows["strata"], rows["draws"]
     n_tasks = list(statements["is_gold"]).count(False)
     if any(statements["is_gold"][:n_tasks]):
         raise BadPack("rows/statements.jsonl: gold does not come last.")
@@ -81,7 +81,12 @@ def evidence_of(rows: PackRows, facts: Facts) -> Evidence:
         judgments=judgments,
         cells=cells,
         strata=_strata(strata, [cells.index(key) for key in keys]),
-        draws=_draws(rows["draws"]),
+        draws=sorted_draws(
+            whole(draws["statement"]) - 1,
+            whole(draws["stratum"]) - 1,
+            whole([rank or 0 for rank in draws["rank"]]),
+            floats(draws["score"]),
+        ),
         annotators=annotators,
         gold=gold,
         gold_truth=whole([LABEL_CODES[label] for label in statements["gold_label"][n_tasks:]]),
@@ -112,9 +117,7 @@ class GivenJudgments:
         return self._at((self.status == GOLD) & is_in[self.annotator])
 
     def _at(self, chosen: Flags) -> Judgments:
-        columns = [column[chosen] for column in (self.task, self.annotator, self.label, self.seconds)]
-        order = np.lexsort((columns[1], columns[0]))
-        return Judgments(*(column[order] for column in columns))
+        return sorted_judgments(*(column[chosen] for column in (self.task, self.annotator, self.label, self.seconds)))
 
     def third_annotators(self, n_tasks: int) -> dict[int, int]:
         """Return, by task, the annotator of the counted judgment that was asked for because two differed.
@@ -166,13 +169,6 @@ def _strata(strata: Columns, cells: Sequence[int]) -> list[StratumKey]:
         StratumKey(cell, *span, label or "", of_stratum) if span[-1] else StratumKey(cell, None, None, None)
         for cell, *span, label, of_stratum in zip(cells, *numbers, ranks, strict=True)
     ]
-
-
-def _draws(draws: Columns) -> Draws:
-    task, stratum = whole(draws["statement"]) - 1, whole(draws["stratum"]) - 1
-    columns = task, stratum, whole([rank or 0 for rank in draws["rank"]]), floats(draws["score"])
-    order = np.lexsort((task, stratum))
-    return Draws(*(column[order] for column in columns))
 
 
 # Harvests

@@ -11,7 +11,6 @@ from evaluation.evidence.arrays import Evidence
 from evaluation.rendering.documents import Document, about_side, lm_and_setting
 from kgharvest.statistics.agreement import (
     N_DRAWS,
-    Agreement,
     annotators_interval,
     expected_flips,
     fleiss_kappa,
@@ -47,17 +46,9 @@ ALL_OR_NONE = "Either no statement is accepted or every one, which does not tell
 
 
 def agreement_entries(evidence: Evidence) -> dict[str, Any]:
-    patterns = evidence.first_two.patterns
-    counts, n_tasks = patterns.counts, patterns.n_tasks
     every_task = np.arange(evidence.n_tasks)
-    return {
-        "alpha": _alpha_entry(evidence, every_task, N_DRAWS),
-        "alpha_without_unjudgeable": _alpha_entry(evidence, every_task, N_DRAWS, n_labels=UNJUDGEABLE),
-        "gwet_ac1": _ac1(evidence, counts, n_tasks)._asdict(),
-        "percent_agreement": percent_agreement(counts, n_tasks),
-        "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
-        "verdict_stability": _stability(evidence, every_task, N_DRAWS),
-    }
+    without_unjudgeable = _alpha_entry(evidence, every_task, N_DRAWS, n_labels=UNJUDGEABLE)
+    return _coefficients(evidence, every_task, N_DRAWS) | {"alpha_without_unjudgeable": without_unjudgeable}
 
 
 def agreement_part_entries(evidence: Evidence) -> list[dict[str, Any]]:
@@ -90,15 +81,18 @@ def _tasks_by(evidence: Evidence, group_of_cell: Codes, n_groups: int) -> list[C
 
 
 def _part(evidence: Evidence, tasks: Codes) -> dict[str, Any]:
+    n_judgments = int(evidence.counts[tasks].sum())
+    return {"n_tasks": len(tasks), "n_judgments": n_judgments, **_coefficients(evidence, tasks, N_DRAWS_OF_PARTS)}
+
+
+def _coefficients(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]:
     counts, n_tasks = _patterns_of(evidence, tasks)
     return {
-        "n_tasks": len(tasks),
-        "n_judgments": int(evidence.counts[tasks].sum()),
-        "alpha": _alpha_entry(evidence, tasks, N_DRAWS_OF_PARTS),
-        "gwet_ac1": _ac1(evidence, counts, n_tasks, N_DRAWS_OF_PARTS)._asdict(),
+        "alpha": _alpha_entry(evidence, tasks, n_draws),
+        "gwet_ac1": gwet_ac1(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)._asdict(),
         "percent_agreement": percent_agreement(counts, n_tasks),
         "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
-        "verdict_stability": _stability(evidence, tasks, N_DRAWS_OF_PARTS),
+        "verdict_stability": _stability(evidence, tasks, n_draws),
     }
 
 
@@ -118,10 +112,6 @@ def _alpha_entry(evidence: Evidence, tasks: Codes, n_draws: int, n_labels: int =
     counted = is_in_part[judgments.task] & (judgments.label < n_labels)
     interval = annotators_interval(alpha, *(column[counted] for column in judgments[:3]))
     return alpha._asdict() | {"annotators": interval._asdict()}
-
-
-def _ac1(evidence: Evidence, counts: Codes, n_tasks: Codes, n_draws: int = N_DRAWS) -> Agreement:
-    return gwet_ac1(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)
 
 
 def _stability(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]:
@@ -184,12 +174,8 @@ def agreement_parts_table(document: Document) -> Table:
     rows = [
         Row((
             part["relation"] if part["by"] == "relation" else lm_and_setting(part),
-            part["alpha"]["value"],
-            part["alpha"]["low"],
-            part["alpha"]["high"],
-            (part.get("gwet_ac1") or {}).get("value"),
-            (part.get("gwet_ac1") or {}).get("low"),
-            (part.get("gwet_ac1") or {}).get("high"),
+            *(part["alpha"][key] for key in ("value", "low", "high")),
+            *((part.get("gwet_ac1") or {}).get(key) for key in ("value", "low", "high")),
             part["percent_agreement"],
             (part.get("verdict_stability") or {}).get("flips"),
             part["n_tasks"],

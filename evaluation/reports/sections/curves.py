@@ -204,51 +204,39 @@ def scores_by_relation(document: Document) -> dict[str, Document]:
     }
 
 
-INTERVAL = (Column("low", Kind.SHARE), Column("high", Kind.SHARE))
-
-
 def size_curve_table(document: Document) -> Table:
     """Accuracy of the best part of each harvest, from one sample."""
-    rows = [
-        Row((
-            name_of(curve["relation"]) if curve["relation"] else "all",
-            name_of(curve["model"]),
-            name_of(curve["setting"]),
-            *(point[key] for key in ("share", "size", "n", "accuracy", "low", "high")),
-        ))
-        for curve in document.get("curves", [])
-        for point in curve["sizes"]
-    ]  # fmt: skip
-    columns = (
-        *map(Column, ("relation", "LM", "setting")),
-        Column("share", Kind.SHARE),
-        *of_kind(Kind.COUNT, "tuples", "judged"),
-        Column("accuracy", Kind.SHARE),
-        *INTERVAL,
-    )
-    return Table("size-curves", "Accuracy of the best tuples", columns, tuple(rows))
+    keys = ("share", "size", "n", "accuracy", "low", "high")
+    columns = (Column("share", Kind.SHARE), *of_kind(Kind.COUNT, "tuples", "judged"))
+    return Table("size-curves", "Accuracy of the best tuples", *_points(document, "sizes", keys, columns))
 
 
 def calibration_table(document: Document) -> Table:
     """Accuracy by score, in bins of equally many judged tuples."""
-    rows = [
+    keys = ("score_low", "score_high", "n", "accuracy", "low", "high")
+    columns = (*of_kind(Kind.NUMBER, "score from", "to"), Column("judged", Kind.COUNT))
+    return Table("calibration", "Accuracy by score", *_points(document, "scores", keys, columns))
+
+
+def _points(
+    document: Document, part: str, keys: Iterable[str], columns: Iterable[Column]
+) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
+    """Return the columns and a row for each point of a part of the curves."""
+    rows = tuple(
         Row((
-            curve["relation"],
+            curve["relation"] or "all",
             name_of(curve["model"]),
             name_of(curve["setting"]),
-            *(point[key] for key in ("score_low", "score_high", "n", "accuracy", "low", "high")),
+            *(point[key] for key in keys),
         ))
         for curve in document.get("curves", [])
-        for point in curve["scores"]
-    ]  # fmt: skip
-    columns = (
+        for point in curve[part]
+    )  # fmt: skip
+    return (
         *map(Column, ("relation", "LM", "setting")),
-        *of_kind(Kind.NUMBER, "score from", "to"),
-        Column("judged", Kind.COUNT),
-        Column("accuracy", Kind.SHARE),
-        *INTERVAL,
-    )
-    return Table("calibration", "Accuracy by score", columns, tuple(rows))
+        *columns,
+        *of_kind(Kind.SHARE, "accuracy", "low", "high"),
+    ), rows
 
 
 def size_table(document: Document) -> Table:

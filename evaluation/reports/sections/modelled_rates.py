@@ -92,7 +92,7 @@ def with_modelled_rates(
     pooled = _pooled(cells, np.random.default_rng(evidence.seed))
     return [
         {**entry, "corrected": _corrected([cell], [strata], correction)._asdict(), "pooled": rate._asdict()}
-        for entry, cell, strata, rate in zip(entries, cells, _strata_of(evidence), pooled, strict=True)
+        for entry, cell, strata, rate in zip(entries, cells, evidence.strata_of_cells, pooled, strict=True)
     ]
 
 
@@ -100,7 +100,7 @@ def with_corrected_averages(
     totals: Sequence[dict[str, Any]], evidence: Evidence, cells: Sequence[Cell], correction: Correction
 ) -> list[dict[str, Any]]:
     """Return the entries of LMs and settings with `corrected`: the mean over relations that have a corrected rate."""
-    strata = _strata_of(evidence)
+    strata = evidence.strata_of_cells
     averages = []
     for total in totals:
         side = Side(total["model"], total["setting"])
@@ -109,13 +109,6 @@ def with_corrected_averages(
         of_known, strata_of_known = zip(*(known or of_side[:1]), strict=True)
         averages.append({**total, "corrected": _corrected(of_known, strata_of_known, correction)._asdict()})
     return averages
-
-
-def _strata_of(evidence: Evidence) -> list[Codes]:
-    """Return the numbers of each cell's strata."""
-    order = np.argsort(evidence.cell_of_stratum, kind="stable")
-    edges = np.searchsorted(evidence.cell_of_stratum[order], np.arange(1, len(evidence.cells)))
-    return np.split(order, edges)[: len(evidence.cells)]
 
 
 def _why_unknown(cell: Cell, strata: Codes, correction: Correction) -> str | None:

@@ -63,15 +63,12 @@ def _counts(counts: Codes) -> dict[str, int]:
 
 
 def _shares(accuracy: Rate, rejection: Rate, undecided: Rate) -> dict[str, float | None]:
-    return {
-        "accuracy": accuracy.value,
-        "accuracy_low": accuracy.low,
-        "accuracy_high": accuracy.high,
-        "rejection": rejection.value,
-        "rejection_low": rejection.low,
-        "rejection_high": rejection.high,
-        "undecided_share": undecided.value,
-    }
+    undecided_share = {"undecided_share": undecided.value}
+    return _with_interval("accuracy", accuracy) | _with_interval("rejection", rejection) | undecided_share
+
+
+def _with_interval(name: str, rate: Rate) -> dict[str, float | None]:
+    return {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
 
 
 def _strata(cell: Cell) -> Iterable[dict[str, Any]]:
@@ -103,9 +100,7 @@ def total_entry(model: str | None, setting: str | None, cells: Sequence[Cell]) -
         **_counts(counts),
         **_shares(*(_of_all_statements(cells, verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED))),
         **_macro_averages(cells),
-        "weighted_accuracy": weighted.value,
-        "weighted_accuracy_low": weighted.low,
-        "weighted_accuracy_high": weighted.high,
+        **_with_interval("weighted_accuracy", weighted),
         "population": _population(cells),
         "reason": weighted.reason,
     }

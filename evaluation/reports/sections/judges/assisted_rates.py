@@ -60,12 +60,8 @@ def with_assisted_rates(
         return list(entries)
     return [
         {**entry, "judge": _cell_entry(strata, evidence, judged)}
-        for entry, strata in zip(entries, _strata_of_cells(evidence), strict=True)
+        for entry, strata in zip(entries, evidence.strata_of_cells, strict=True)
     ]
-
-
-def _strata_of_cells(evidence: Evidence) -> list[Codes]:
-    return [np.flatnonzero(evidence.cell_of_stratum == number) for number in range(len(evidence.cells))]
 
 
 def _cell_entry(strata: Codes, evidence: Evidence, judged: JudgedStrata) -> dict[str, Any]:
@@ -129,22 +125,13 @@ def with_assisted_averages(
     """Return the entries of LMs and settings with `judge`: the mean over relations, and of all tuples alike."""
     if judged is None:
         return list(totals)
-    strata = _strata_of_cells(evidence)
-    return [
-        {
-            **total,
-            "judge": _average_entry(
-                [
-                    own
-                    for key, own in zip(evidence.cells, strata, strict=True)
-                    if key.side == Side(total["model"], total["setting"])
-                ],
-                evidence,
-                judged,
-            ),
-        }
-        for total in totals
-    ]
+    entries = []
+    for total in totals:
+        side = Side(total["model"], total["setting"])
+        pairs = zip(evidence.cells, evidence.strata_of_cells, strict=True)
+        cells = [strata for key, strata in pairs if key.side == side]
+        entries.append({**total, "judge": _average_entry(cells, evidence, judged)})
+    return entries
 
 
 def _average_entry(cells: Sequence[Codes], evidence: Evidence, judged: JudgedStrata) -> dict[str, Any]:
@@ -298,7 +285,7 @@ def judge_entry(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata) 
 
 
 def assisted_comparison_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata) -> list[dict[str, Any]]:
-    strata = {key: np.flatnonzero(evidence.cell_of_stratum == number) for number, key in enumerate(evidence.cells)}
+    strata = dict(zip(evidence.cells, evidence.strata_of_cells, strict=True))
     known = {
         key: own if judged.rate(own, judged.ranked.last[own]).rate.value is not None else None
         for key, own in strata.items()

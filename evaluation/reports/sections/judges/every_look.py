@@ -65,7 +65,7 @@ def with_every_look_averages(
         if len(cells) == 1:
             intervals.append(cell_entries[cells[0]]["every_look"])
             continue
-        strata = [np.flatnonzero(evidence.cell_of_stratum == number) for number in cells]
+        strata = [evidence.strata_of_cells[number] for number in cells]
         interval = _average(evidence, strata, by_label, judged)
         intervals.append(dict(zip(("low", "high"), interval or (None, None), strict=True)))
     return [{**total, "every_look": interval} for total, interval in zip(totals, intervals, strict=True)]
