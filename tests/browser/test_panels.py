@@ -40,6 +40,7 @@ def test_from_the_entry_link_to_the_code(visit):
     phone = visit(width=360).page
     phone.goto(f"/return/{return_code(panel.submissions.get().annotator)}/")
     phone.get_by_role("button", name="Continue as").click()
+    phone.wait_for_url(f"**/judge/{panel.round_id}/", wait_until="load")  # keys work once the script has run
     expect(phone.get_by_text("1 judged")).to_be_visible()
     assert "C0DE-4711" not in phone.content() + page.content()
     phone.keyboard.press("f")
@@ -96,7 +97,7 @@ def test_participants_pages_are_accessible_and_fit_a_phone(visit, page):
     if page == "done":
         visitor.page.get_by_label("I have read this").check()
         visitor.page.get_by_role("button", name="Start judging").click()
-        expect(visitor.page.get_by_text("Saved", exact=True)).to_be_visible()
+        visitor.page.wait_for_url(f"**/judge/{panel.round_id}/", wait_until="load")
         annotator = panel.submissions.get().annotator
         for task in factories.next_batch(annotator, timezone.now()):
             factories.judge(annotator, task)

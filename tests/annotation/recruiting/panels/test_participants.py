@@ -187,7 +187,9 @@ def test_researchers_find_the_return_link_of_a_participant(client):
     researcher, phone = Client(), Client()
     researcher.force_login(make_researcher())
 
-    page = researcher.get(f"{panel.get_absolute_url()}pay/people/{submission.pk}/").text
+    address = f"{panel.get_absolute_url()}pay/people/{submission.pk}/"
+    assert f'href="{address}"' in researcher.get(panel.get_absolute_url()).text
+    page = researcher.get(address).text
 
     return_link = f"/return/{return_code(submission.annotator)}/"
     assert return_link in page
