@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.apps import apps
+from django.apps.registry import Apps
 from django.db import models
 from django.db.models import Field, Model
 
@@ -54,8 +55,11 @@ FIELDS: dict[str, Mapping[str, Any]] = {
 _numbers = count(1)
 
 
-def models_in_order() -> list[type[Model]]:
-    """Return all models, each after the models that its required foreign keys name."""
+def models_in_order(registry: Apps = apps) -> list[type[Model]]:
+    """Return all models, each after the models that its required foreign keys name.
+
+    registry: the models of a migration's state. Defaults to the models of today.
+    """
     ordered: list[type[Model]] = []
 
     def add(model: type[Model]) -> None:
@@ -66,14 +70,14 @@ def models_in_order() -> list[type[Model]]:
                 add(field.remote_field.model._meta.concrete_model)
         ordered.append(model)
 
-    for model in apps.get_models(include_auto_created=True):
+    for model in registry.get_models(include_auto_created=True):
         if not model._meta.proxy:
             add(model)
     return ordered
 
 
-def make_row_of_every_model() -> None:
-    for model in models_in_order():
+def make_row_of_every_model(registry: Apps = apps) -> None:
+    for model in models_in_order(registry):
         if not model._default_manager.exists():
             make_row(model)
 
