@@ -41,8 +41,6 @@ from kgharvest.errors import DomainError, NotFound
 from kgharvest.models import Project, ProjectInvite, Role
 from kgharvest.pages.panels import panels_of
 
-MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
-
 
 @researcher_required
 def project_list(request: HttpRequest) -> HttpResponse:
@@ -214,7 +212,6 @@ def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
                 accept_invite(invite, request.user, timezone.now())
             else:
                 user = sign_up(invite, form, timezone.now())
-                user.backend = MODEL_BACKEND
                 log_in_with_password(request, user, invite.project.get_absolute_url(), timezone.now())
                 remember_device(request, response, user)
             return response

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from django import forms
 from django.contrib.auth.models import AbstractBaseUser
+from django.utils import timezone
+
+from kgharvest.accounts.throttle import count_attempt, is_exhausted
 
 DIGITS = {"autocomplete": "one-time-code", "autocapitalize": "none", "spellcheck": "false", "autofocus": True}
 
 
 class CodeForm(forms.Form):
-    """The second step of a log-in."""
+    """Second step of a login."""
 
     code = forms.CharField(
         max_length=40,
@@ -19,7 +22,10 @@ class CodeForm(forms.Form):
 
 
 class PasswordForm(forms.Form):
-    """Asks once more for the password: whoever sits down at an open session must not change how its owner logs in."""
+    """Password confirmation: an open session alone must not change how its owner logs in.
+
+    The password may be tried as often as when it is changed (`old_passwords`).
+    """
 
     password = forms.CharField(
         label="Your password",
@@ -33,10 +39,13 @@ class PasswordForm(forms.Form):
         self.user = user
 
     def clean_password(self) -> str:
-        password = self.cleaned_data["password"]
-        if not self.user.check_password(password):
+        who, now = str(self.user.pk), timezone.now()
+        if is_exhausted("old_passwords", who, now):
+            raise forms.ValidationError("A wrong password was tried too often; wait a quarter of an hour.")
+        if not self.user.check_password(self.cleaned_data["password"]):
+            count_attempt("old_passwords", who, now)
             raise forms.ValidationError("This is not your password.")
-        return password
+        return self.cleaned_data["password"]
 
 
 class SetUpForm(PasswordForm):

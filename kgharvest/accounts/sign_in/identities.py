@@ -1,6 +1,6 @@
-"""Who of ours somebody is that an OpenID provider knows, and what their groups there make them in projects.
+"""Accounts of people at an OpenID provider, and the project roles that their groups there give them.
 
-Somebody is known by the provider's `sub`, never by a name or a mail address.
+The provider's `sub` identifies a person, never a name or an email address.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_NAME = 140
 
 
 def account_of(claims: Mapping[str, Any], now: datetime) -> AbstractBaseUser:
-    """Return the account that logs in by this identity, made if there is none. Raises LoginRefused if it is closed."""
+    """Return the account of this identity, a new one for a new identity. Raises LoginRefused if it is closed."""
     known = OpenIDIdentity.objects.filter(issuer=claims["iss"], subject=claims["sub"])
     identity = known.select_related("user").first()
     if identity is None:
@@ -46,7 +46,7 @@ def account_of(claims: Mapping[str, Any], now: datetime) -> AbstractBaseUser:
 
 
 def link(user: AbstractBaseUser, claims: Mapping[str, Any]) -> None:
-    """Let this identity log in as `user`, who is logged in. Raises LoginRefused if it logs in as somebody else."""
+    """Let this identity log in as `user`. Raises LoginRefused if it belongs to another account."""
     with transaction.atomic():
         identity, is_new = OpenIDIdentity.objects.get_or_create(
             issuer=claims["iss"], subject=claims["sub"], defaults={"user": user}
@@ -58,7 +58,7 @@ def link(user: AbstractBaseUser, claims: Mapping[str, Any]) -> None:
 
 
 def unlink(user: AbstractBaseUser, identity: OpenIDIdentity) -> None:
-    """Let `identity` log in as `user` no more. Raises LoginRefused if there is no other way to log in."""
+    """Delete the link of `identity` to `user`. Raises LoginRefused if there is no other way to log in."""
     others = user.openid_identities.exclude(pk=identity.pk)
     if not user.has_usable_password() and not others.exists():
         raise LoginRefused("There is no other way to log in to this account; set a password first.")
@@ -83,7 +83,7 @@ def _with_new_account(claims: Mapping[str, Any]) -> OpenIDIdentity:
 
 
 def _free_name(claims: Mapping[str, Any]) -> str:
-    """Return the name that the provider suggests, with a number if somebody has it."""
+    """Return the name that the provider suggests, with a number if another account has it."""
     suggested = str(claims.get("preferred_username") or claims.get("name") or "person")
     name = UNUSABLE_IN_NAMES.sub("-", suggested).strip("-")[:LONGEST_NAME] or "person"
     candidates = chain([name], (f"{name}-{number}" for number in count(2)))
@@ -91,18 +91,18 @@ def _free_name(claims: Mapping[str, Any]) -> str:
     return next(candidate for candidate in candidates if not users.filter(username__iexact=candidate).exists())
 
 
-# -- roles by groups ---------------------------------------------------------------------------------------------------
+# Roles by groups
 
 
 def roles_of(groups: Collection[str]) -> dict[str, str]:
-    """Return the role in each project, by slug, that settings.OPENID gives to members of `groups`: the highest."""
+    """Return the highest role that settings.OPENID gives to members of `groups` in each project, by slug."""
     given = [(slug, role) for group, slug, role in settings.OPENID["groups"] if group in groups]
     return {slug: min((role for other, role in given if other == slug), key=ROLES.index) for slug, _ in given}
 
 
 @transaction.atomic
 def set_group_roles(user: AbstractBaseUser, claims: Mapping[str, Any]) -> None:
-    """Give and take what the person's groups at the provider say now; what people gave by hand stays as it is."""
+    """Set the roles that the person's groups at the provider give now. Roles that an owner gave stay as they are."""
     groups = claims.get(settings.OPENID["groups_claim"])
     wanted = roles_of([groups] if isinstance(groups, str) else groups if isinstance(groups, list) else [])
     for member in user.memberships.filter(by_groups__isnull=False).exclude(project__slug__in=wanted):

@@ -1,8 +1,8 @@
 """The second factor of local accounts: codes of an authenticator app (TOTP, RFC 6238), and recovery codes.
 
-An app and this server derive a code of six digits from a shared secret and the time, anew every 30 seconds. A code of
-the step before or after is accepted for clocks that differ, and none twice. Whoever loses the app has ten recovery
-codes, each good once; whoever loses these too asks the operator (`remove_second_factor`).
+App and server derive a six-digit code from a shared secret and the time, a new one every 30 seconds. The codes of the
+step before and after are accepted as well, for clocks that differ, and no code twice. Ten recovery codes, each valid
+once, replace a lost app. Without these, the operator removes the second factor (`remove_second_factor`).
 """
 
 from __future__ import annotations
@@ -32,24 +32,19 @@ logger = logging.getLogger(__name__)
 
 STEP_S = 30
 N_DIGITS = 6
-STEPS_APART = 1  # that the clocks of app and server may differ by
+STEPS_APART = 1  # accepted difference between the clocks of app and server
 N_RECOVERY_CODES = 10
-ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without what looks alike
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without characters that look alike
 TOO_MANY_CODES = "Too many codes were tried for this account; wait a quarter of an hour, then try again."
 
 
 def is_required(user: AbstractBaseUser) -> bool:
-    """Return whether the installation wants `user` to have a second factor (settings.SECOND_FACTOR_FOR)."""
+    """Return whether the installation requires a second factor of `user` (settings.SECOND_FACTOR_FOR)."""
     if settings.SECOND_FACTOR_FOR == "owners" and user.memberships.filter(role=Role.OWNER).exists():
         return True
     if settings.SECOND_FACTOR_FOR in {"staff", "owners"}:
         return user.is_staff or user.is_superuser
     return settings.SECOND_FACTOR_FOR == "everybody"
-
-
-def new_secret() -> str:
-    """Return a secret of 160 bits in base 32, as apps take it."""
-    return pyotp.random_base32()
 
 
 def address_for_apps(secret: str, user: AbstractBaseUser) -> str:
@@ -64,7 +59,7 @@ def qr_code(address: str) -> str:
 
 
 def set_up(user: AbstractBaseUser, secret: str, code: str, now: datetime) -> list[str]:
-    """Make the app with `secret` the user's second factor, in the place of another; return new recovery codes.
+    """Store the app with `secret` as the user's second factor, replacing an earlier one; return new recovery codes.
 
     Raises WrongCode unless the app shows `code`, TooManyAttempts.
     """
@@ -83,7 +78,7 @@ def set_up(user: AbstractBaseUser, secret: str, code: str, now: datetime) -> lis
 
 
 def replace_recovery_codes(user: AbstractBaseUser) -> list[str]:
-    """Return new recovery codes; those before hold no longer."""
+    """Return new recovery codes; earlier codes become invalid."""
     with transaction.atomic():
         factor = SecondFactor.objects.select_for_update().get(user=user)
         codes = _new_recovery_codes(factor)
@@ -147,7 +142,7 @@ def _step_of(secret: str, code: str, now: datetime) -> int | None:
 
 
 def _new_recovery_codes(factor: SecondFactor) -> list[str]:
-    """Return ten codes of 50 bits as "abcde-fghjk", and keep what they are recognized by."""
+    """Return ten codes of 50 bits as "abcde-fghjk"; store their digests in place of earlier ones."""
     drawn = ["".join(secrets.choice(ALPHABET) for _ in range(10)) for _ in range(N_RECOVERY_CODES)]
     factor.recovery_codes.all().delete()
     RecoveryCode.objects.bulk_create(RecoveryCode(second_factor=factor, digest=_digest(code)) for code in drawn)
@@ -164,7 +159,7 @@ def _cipher() -> Fernet:
 
 
 def _decrypted(factor: SecondFactor) -> str | None:
-    """Return the secret, or None after the secret key of the installation has changed: recovery codes hold still."""
+    """Return the secret, or None if SECRET_KEY has changed since it was stored; recovery codes stay valid then."""
     try:
         return _cipher().decrypt(factor.secret.encode()).decode()
     except InvalidToken:

@@ -1,10 +1,9 @@
-"""How a browser's session becomes somebody's: by password and second factor, or at an OpenID provider."""
+"""Logging a session in: by password and second factor, or at an OpenID provider."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
 
 from django.contrib import auth
 from django.contrib.auth.models import AbstractBaseUser
@@ -16,63 +15,59 @@ from django.utils.crypto import constant_time_compare
 from kgharvest.accounts.sign_in import second_factor
 
 AWAITS_S = 300  # between the password and the second factor
-PROVIDERS_BACKEND = "django.contrib.auth.backends.ModelBackend"
+BACKEND = "django.contrib.auth.backends.ModelBackend"
 # Keys of sessions.
-AWAITED = "second_factor_awaited"  # whose password was right, and who has still to give a code
+AWAITED = "second_factor_awaited"  # the login whose password was right and whose code is pending
 MUST_SET_UP = "second_factor_must_be_set_up"
-ID_TOKEN = "openid_id_token"  # noqa: S105 - with which the session at the provider is ended
-
-
-class Awaited(NamedTuple):
-    user: AbstractBaseUser
-    backend: str
-    address: str  # where the person goes on
+ID_TOKEN = "openid_id_token"  # noqa: S105 - ends the session at the provider
 
 
 def log_in_with_password(request: HttpRequest, user: AbstractBaseUser, address: str, now: datetime) -> bool:
-    """Log `user` in, whose password was right; or remember that, and return True if a code is to be given first."""
+    """Log in `user`, whose password was right. Return True, without logging in, if a code is required first."""
     if second_factor.has_second_factor(user):
         request.session[AWAITED] = {
             "user": user.pk,
             "hash": user.get_session_auth_hash(),
-            "backend": user.backend,
             "address": address,
             "until": now.timestamp() + AWAITS_S,
         }
         return True
-    auth.login(request, user)
+    auth.login(request, user, backend=BACKEND)
     if second_factor.is_required(user):
         request.session[MUST_SET_UP] = True
     return False
 
 
-def awaited(request: HttpRequest, now: datetime) -> Awaited | None:
-    """Return whose code this browser has still to give; nobody's once it took too long or the password changed."""
+def awaited(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser, str] | None:
+    """Return the account whose code is pending in this session, and the address to go to afterwards.
+
+    Returns None if there is none, it took too long, the password has changed or the account is closed.
+    """
     known = request.session.get(AWAITED)
     if not known or now.timestamp() > known["until"]:
         return None
     user = auth.get_user_model().objects.filter(pk=known["user"], is_active=True).first()
     if user is None or not constant_time_compare(known["hash"], user.get_session_auth_hash()):
         return None
-    return Awaited(user, known["backend"], known["address"])
+    return user, known["address"]
 
 
-def log_in_with_code(request: HttpRequest, awaited: Awaited) -> None:
-    """Log in who has given both. The session gets a new key and forgets what it waited for."""
+def log_in_with_code(request: HttpRequest, user: AbstractBaseUser) -> None:
+    """Log in `user`, whose password and code were right. The session gets a new key."""
     request.session.pop(AWAITED, None)
-    auth.login(request, awaited.user, backend=awaited.backend)
+    auth.login(request, user, backend=BACKEND)
 
 
 def log_in_at_provider(request: HttpRequest, user: AbstractBaseUser, id_token: str) -> None:
-    """Log in whom the provider knows. Second factors are the provider's business then."""
+    """Log in `user`, whom the provider identified. No second factor is required: the provider has its own."""
     request.session.pop(AWAITED, None)
-    auth.login(request, user, backend=PROVIDERS_BACKEND)
+    auth.login(request, user, backend=BACKEND)
     request.session.pop(MUST_SET_UP, None)
     request.session[ID_TOKEN] = id_token
 
 
 def require_second_factor(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: lead who must set up a second factor to where it is done, from every page but the log-out."""
+    """Middleware: redirect users who must set up a second factor to its page, from every page except the logout."""
 
     def guarded(request: HttpRequest) -> HttpResponse:
         if request.session.get(MUST_SET_UP):

@@ -1,7 +1,8 @@
-"""The page of one's own account, the second factor, and logging in at an OpenID provider."""
+"""Pages of the own account, of the second factor, and of login at an OpenID provider."""
 
 from __future__ import annotations
 
+import pyotp
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -16,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from kgharvest.accounts.sign_in import identities, openid_connect, second_factor, sessions
 from kgharvest.accounts.sign_in.forms import CodeForm, PasswordForm, SetUpForm
 from kgharvest.accounts.sign_in.password_attempts import remember_device
-from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted
+from kgharvest.accounts.throttle import TooManyAttempts
 from kgharvest.errors import DomainError
 
 # Keys of sessions.
@@ -24,7 +25,7 @@ NEW_SECRET = "second_factor_new_secret"  # noqa: S105 - of the app that is being
 EXPECTED = "openid_expected"
 MAY_LINK = "openid_may_link_until"  # seconds since 1970
 
-LINKS_S = 300  # between the password and going to the provider
+LINKS_S = 300  # between the password and the redirect to the provider
 
 
 @login_required
@@ -43,7 +44,7 @@ def account(request: HttpRequest) -> HttpResponse:
     return render(request, "kgharvest/accounts/sign_in/account.html", context)
 
 
-# -- the second factor -------------------------------------------------------------------------------------------------
+# Second factor
 
 
 @sensitive_post_parameters()
@@ -54,18 +55,19 @@ def second_factor_code(request: HttpRequest) -> HttpResponse:
     if awaited is None:
         messages.error(request, "The log-in took too long; begin again.")
         return redirect("login")
+    user, address = awaited
     form = CodeForm(request.POST or None)
     status = 200
     if form.is_valid():
         try:
-            second_factor.check_code(awaited.user, form.cleaned_data["code"], now)
+            second_factor.check_code(user, form.cleaned_data["code"], now)
         except DomainError as refusal:
             form.add_error("code", str(refusal))
             status = 429 if isinstance(refusal, TooManyAttempts) else 200
         else:
-            sessions.log_in_with_code(request, awaited)
-            response = redirect(awaited.address)
-            remember_device(request, response, awaited.user)
+            sessions.log_in_with_code(request, user)
+            response = redirect(address)
+            remember_device(request, response, user)
             return response
     return render(request, "kgharvest/accounts/sign_in/second_factor.html", {"form": form}, status=status)
 
@@ -73,12 +75,12 @@ def second_factor_code(request: HttpRequest) -> HttpResponse:
 @login_required
 @sensitive_post_parameters()
 def second_factor_set_up(request: HttpRequest) -> HttpResponse:
-    """Show a new secret until a code of it is given; then the recovery codes, once."""
+    """Show a new secret until one of its codes is entered, then the recovery codes once."""
     if not request.user.has_usable_password():
-        raise Http404  # whoever logs in elsewhere has the second factor there
-    secret = request.session.setdefault(NEW_SECRET, second_factor.new_secret())
+        raise Http404  # the OpenID provider has the second factor
+    secret = request.session.setdefault(NEW_SECRET, pyotp.random_base32())
     form = SetUpForm(request.user, request.POST or None)
-    if _password_is_right(form):
+    if form.is_valid():
         try:
             codes = second_factor.set_up(request.user, secret, form.cleaned_data["code"], timezone.now())
         except DomainError as refusal:
@@ -102,11 +104,11 @@ def second_factor_set_up(request: HttpRequest) -> HttpResponse:
 @login_required
 @sensitive_post_parameters()
 def recovery_codes(request: HttpRequest) -> HttpResponse:
-    """Make new recovery codes, once the password is given."""
+    """Create new recovery codes after the password was confirmed."""
     if not second_factor.has_second_factor(request.user):
         raise Http404
     form = PasswordForm(request.user, request.POST or None)
-    if _password_is_right(form):
+    if form.is_valid():
         return _recovery_codes(request, second_factor.replace_recovery_codes(request.user))
     context = {"form": form, "act": "Make new recovery codes", "what": "Those that you have hold no longer then."}
     return render(request, "kgharvest/accounts/sign_in/confirm.html", context)
@@ -118,7 +120,7 @@ def second_factor_remove(request: HttpRequest) -> HttpResponse:
     if not second_factor.has_second_factor(request.user) or second_factor.is_required(request.user):
         raise Http404
     form = PasswordForm(request.user, request.POST or None)
-    if _password_is_right(form):
+    if form.is_valid():
         second_factor.remove(request.user, request.user)
         messages.success(request, "The second factor is removed: your password alone logs you in.")
         return redirect("account")
@@ -126,27 +128,16 @@ def second_factor_remove(request: HttpRequest) -> HttpResponse:
     return render(request, "kgharvest/accounts/sign_in/confirm.html", context)
 
 
-def _password_is_right(form: PasswordForm) -> bool:
-    """Return whether `form` was sent with the right password, which may be tried as often as when it is changed."""
-    who, now = str(form.user.pk), timezone.now()
-    if form.is_bound and is_exhausted("old_passwords", who, now):
-        form.add_error(None, "A wrong password was tried too often; wait a quarter of an hour.")
-        return False
-    if form.is_bound and "password" in form.errors:
-        count_attempt("old_passwords", who, now)
-    return form.is_valid()
-
-
 def _recovery_codes(request: HttpRequest, codes: list[str]) -> HttpResponse:
     return render(request, "kgharvest/accounts/sign_in/recovery_codes.html", {"codes": codes})
 
 
-# -- OpenID providers --------------------------------------------------------------------------------------------------
+# OpenID providers
 
 
 @require_safe
 def openid_begin(request: HttpRequest) -> HttpResponse:
-    """Send the browser to the provider. With `?link=1` who has just given the password gets one more way to log in."""
+    """Redirect to the provider. `?link=1` adds a way to log in for a user who has just confirmed the password."""
     _check_provider()
     links = None
     if "link" in request.GET and request.user.is_authenticated:
@@ -165,14 +156,18 @@ def openid_begin(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def openid_callback(request: HttpRequest) -> HttpResponse:
-    """Take the provider's answer, which is good for the browser that asked, and once."""
+    """Accept the provider's answer, which is valid once and in the browser that asked."""
     _check_provider()
     expected = request.session.pop(EXPECTED, {})
     links = expected.get("links")
     try:
         claims, id_token = openid_connect.finish(expected, request.GET.dict(), _callback())
         if links is not None:
-            return _link(request, links, claims)
+            if request.user.pk != links:
+                raise openid_connect.LoginRefused("Somebody else has logged in here meanwhile; begin again.")
+            identities.link(request.user, claims)
+            messages.success(request, f"You can log in with {settings.OPENID['name']} from now on.")
+            return redirect("account")
         user = identities.account_of(claims, timezone.now())
         identities.set_group_roles(user, claims)
     except openid_connect.LoginRefused as refusal:
@@ -183,25 +178,18 @@ def openid_callback(request: HttpRequest) -> HttpResponse:
     return redirect(expected["next"] if is_ours else "home")
 
 
-def _link(request: HttpRequest, user_id: int, claims: dict) -> HttpResponse:
-    if request.user.pk != user_id:
-        raise openid_connect.LoginRefused("Somebody else has logged in here meanwhile; begin again.")
-    identities.link(request.user, claims)
-    messages.success(request, f"You can log in with {settings.OPENID['name']} from now on.")
-    return redirect("account")
-
-
 @login_required
 @sensitive_post_parameters()
 def openid_link(request: HttpRequest) -> HttpResponse:
-    """Ask for the password before another account gets to log in as this one: neither an open session nor a link on
-    some other site is enough. From there on it is a link, as browsers let no form lead to another site.
+    """Ask for the password before a second way to log in is added, so that no open session or foreign link adds one.
+
+    The account page then shows a link to the provider: browsers let no form redirect to another site.
     """
     _check_provider()
     if not request.user.has_usable_password():
         raise Http404
     form = PasswordForm(request.user, request.POST or None)
-    if _password_is_right(form):
+    if form.is_valid():
         request.session[MAY_LINK] = timezone.now().timestamp() + LINKS_S
         return redirect("account")
     name = settings.OPENID["name"]

@@ -95,7 +95,7 @@ def test_the_request_has_state_nonce_and_the_challenge_of_its_verifier(client, p
 
     asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
     kept = client.session[views.EXPECTED]
-    digest = hashlib.sha256(kept["verifier"].encode()).digest()
+    digest = hashlib.sha256(kept["code_verifier"].encode()).digest()
     assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
     assert asked["code_challenge_method"] == "S256"
     assert (asked["nonce"], asked["state"]) == (kept["nonce"], kept["state"])
@@ -138,14 +138,21 @@ def test_what_was_forged_is_refused(client, provider, settings, monkeypatch, for
         session[views.EXPECTED] = {**session[views.EXPECTED], forged: "another"}
         session.save()
     elif forged == "audience":
-        as_before, other_client = openid_connect._client, {**settings.OPENID, "client_id": "another"}
+        as_before = openid_connect._provider
 
-        def client_of_before(redirect_uri):  # gets the token, which is then looked at as another client
-            made = as_before(redirect_uri)
-            settings.OPENID = other_client
+        def provider_of_another_client():  # gets the token, then checks it as another client
+            made = as_before()
+            fetch = made.fetch_access_token
+
+            def fetch_and_change(*args, **kwargs):
+                token = fetch(*args, **kwargs)
+                made.client_id = "another"
+                return token
+
+            made.fetch_access_token = fetch_and_change
             return made
 
-        monkeypatch.setattr(openid_connect, "_client", client_of_before)
+        monkeypatch.setattr(openid_connect, "_provider", provider_of_another_client)
     else:
         path += "&iss=https://elsewhere.example.org"
 
@@ -160,8 +167,10 @@ def test_an_expired_token_is_refused(client, provider, settings):
         assert "cannot be trusted" in refusal(client.get(path), client)
 
 
-def test_a_token_with_another_key_or_without_signature_is_refused(provider):
+def test_a_token_with_another_key_or_without_signature_is_refused(provider, monkeypatch):
     metadata = openid_connect.discovered()
+    offered = {**metadata, "id_token_signing_alg_values_supported": ["RS256", "HS256", "none"]}
+    monkeypatch.setattr(openid_connect, "discovered", lambda: offered)
     claims = {"iss": provider, "aud": "kgharvest", "sub": "x", "nonce": "n", "exp": 4e9, "iat": 1}
     [known] = httpx.get(metadata["jwks_uri"]).json()["keys"]
     forged = [
@@ -172,7 +181,29 @@ def test_a_token_with_another_key_or_without_signature_is_refused(provider):
 
     for token in forged:
         with pytest.raises((JoseError, ValueError)):
-            openid_connect._claims(token, "n", metadata)
+            openid_connect._claims(openid_connect._provider(), {"id_token": token}, "n")
+
+
+def test_a_token_response_without_an_id_token_is_refused(client, provider, monkeypatch):
+    path = consent(client)
+    monkeypatch.setattr(openid_connect.Provider, "parse_id_token", lambda *args, **kwargs: None)
+
+    assert "cannot be trusted" in refusal(client.get(path), client)
+
+
+@pytest.mark.parametrize("missing", ["authorization_endpoint", "token_endpoint", "jwks_uri"])
+def test_a_provider_whose_metadata_lacks_an_address_is_refused(client, provider, missing):
+    metadata = {name: value for name, value in openid_connect.discovered().items() if name != missing}
+    cache.set(f"openid:{provider}/.well-known/openid-configuration", metadata)
+
+    assert f"has no {missing}" in refusal(client.get("/accounts/openid/"), client)
+
+
+def test_userinfo_about_another_person_is_refused(client, provider, monkeypatch):
+    path = consent(client)
+    monkeypatch.setattr(openid_connect.Provider, "userinfo", lambda *args, **kwargs: {"sub": "sub-2"})
+
+    assert "cannot be trusted" in refusal(client.get(path), client)
 
 
 def test_whoever_declines_at_the_provider_is_told_so(client, provider):

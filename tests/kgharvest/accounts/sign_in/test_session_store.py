@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
@@ -37,6 +38,12 @@ def test_a_key_from_before_the_log_out_opens_nothing(browser):
     before = browser.cookies["sessionid"].value
     browser.post("/accounts/logout/")
     browser.cookies["sessionid"] = before
+
+    assert not is_logged_in(browser)
+
+
+def test_a_session_of_a_closed_account_is_over(browser):
+    get_user_model().objects.update(is_active=False)
 
     assert not is_logged_in(browser)
 
