@@ -21,6 +21,8 @@ class OptionalApp(AppConfig):
 
     url_configuration: str = ""
     panels: Mapping[str, Sequence[str]] = {}
+    hooks: Mapping[str, str] = {}
+    outboxes: Mapping[str, str] = {}
     job_runners: Mapping[str, str] = {}
     lm_jobs: Sequence[str] = ()
     urgent_jobs: Sequence[str] = ()
@@ -30,10 +32,12 @@ class OptionalApp(AppConfig):
 
     def ready(self) -> None:
         for region, functions in self.panels.items():
-            settings.PANELS[region].extend(functions)
-        settings.JOB_RUNNERS.update(self.job_runners)
+            settings.PANELS.setdefault(region, []).extend(functions)
+        settings.HOOKS.update(self.hooks)
+        settings.OUTBOXES.update(self.outboxes)
+        settings.JOB_RUNNERS.update(self.outboxes | self.job_runners)
         settings.LM_JOBS.extend(self.lm_jobs)
-        settings.URGENT_JOBS.extend(self.urgent_jobs)
+        settings.URGENT_JOBS.extend([*self.outboxes, *self.urgent_jobs])
         settings.PERIODIC_TASKS.extend(self.periodic_tasks)
         settings.AUDITED.update(self.audited)
         settings.METRICS.extend(self.metrics)

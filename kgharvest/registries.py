@@ -42,7 +42,6 @@ PANELS = {
     "draft": ["evaluation.panels.versions"],  # subject: a draft
     # subject: a round, for those who manage it
     "round_actions": [
-        "annotation.panels.recruit",
         "evaluation.panels.preregister_round",
         "evaluation.panels.make_report",
     ],
@@ -51,11 +50,6 @@ PANELS = {
         "evaluation.panels.round_reports",
         "annotation.panels.who_took_part",
         "evaluation.panels.versions",
-    ],
-    # subject: a panel on which people are found, for those who work in its project
-    "recruiting_panel": [
-        "annotation.recruiting.prolific.views.platform_state",
-        "annotation.recruiting.pay.views.pay_summary",
     ],
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
     "report_list_actions": [],
@@ -78,13 +72,13 @@ HOOKS = {
     "seal": "annotation.judging.sealing.seal_judgments",
     # draft, by whom -> nothing; called in the transaction that deletes it, before that
     "draft_deleted": "evaluation.preregistration.services.note_deletion",
+    # -> annotation.invites.recruitment.Recruitment; the app `recruiting` replaces it
+    "recruitment": "annotation.invites.recruitment.Recruitment",
 }
 
 # Outboxes (kgharvest.jobs.outbox.Outbox) by their kind of job.
 OUTBOXES = {
     "deliver_webhooks": "kgharvest.webhooks.delivery.outbox",
-    "platform_commands": "annotation.recruiting.pay.commands.outbox",
-    "panel_events": "annotation.recruiting.events.inbox.outbox",
 }
 
 # What runs each kind of job: functions of (job, heartbeat) that return what stores the result (kgharvest.jobs.ledger).
@@ -95,13 +89,11 @@ JOB_RUNNERS = {
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
     "pack": "evaluation.paper.pack_jobs.run_pack_job",
     "judge": "annotation.judges.runner.run_judge",
-    "pause_panel": "annotation.recruiting.pay.floor.run_pause_job",
-    "panel_reconciliation": "annotation.recruiting.reconciliation.run_reconciliation_job",
     **OUTBOXES,
 }
 # Kinds of jobs by what their workers need; a kind in neither is light (kgharvest.jobs.queues). Urgent ones are short,
 # and somebody waits: until the tuples are marked, exports and rounds go by the old list of words.
-URGENT_JOBS = ["mark_sensitive", "pause_panel", "panel_reconciliation", *OUTBOXES]
+URGENT_JOBS = ["mark_sensitive", *OUTBOXES]
 LM_JOBS = [
     "harvest",
     "harvest-part",
@@ -114,11 +106,8 @@ PERIODIC_TASKS = [
     "annotation.rounds.services.note_complete_rounds",
     "annotation.rounds.services.close_due_rounds",
     "annotation.judging.sealing.seal_due_judgments",
-    "annotation.recruiting.questionnaire.withdrawal.finish_withdrawals",
-    "annotation.recruiting.erasure.forget_settled_submissions",
+    "annotation.questionnaire.withdrawal.finish_withdrawals",
     "kgharvest.jobs.outbox.enqueue_due_outboxes",
-    "annotation.recruiting.pay.floor.pause_underpaid_panels",
-    "annotation.recruiting.reconciliation.enqueue_due_reconciliations",
     "evaluation.paper.pack_jobs.sweep",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
 ]
@@ -130,10 +119,9 @@ AUDITED = {
     "adjudication": "annotation.quality.adjudication.ADJUDICATIONS",
     "exclusion": "annotation.quality.exclusion.EXCLUSIONS",
     "reinstatement": "annotation.quality.exclusion.REINSTATEMENTS",
-    "withdrawal": "annotation.recruiting.questionnaire.withdrawal.WITHDRAWALS",
+    "withdrawal": "annotation.questionnaire.withdrawal.WITHDRAWALS",
     "gold-decision": "annotation.gold.candidates.GOLD_DECISIONS",
     "gold-withdrawal": "annotation.gold.candidates.GOLD_WITHDRAWALS",
-    "payment": "annotation.recruiting.pay.ledger.PAYMENTS",
     "curation": "kgharvest.knowledge.curation.CURATIONS",
     "report": "evaluation.reports.services.REPORTS",
     "preregistration": "evaluation.preregistration.services.PREREGISTRATIONS",

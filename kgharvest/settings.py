@@ -83,7 +83,8 @@ if not SECRET_KEY:
 ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]", *PUBLIC_HOSTS]
 
 # Optional apps (kgharvest.optional_apps). KGHARVEST_CONTRIB names those to install; "none" for the core alone.
-CONTRIB_APPS = [name for name in words("KGHARVEST_CONTRIB") or ["knowledge_graphs", "probing"] if name != "none"]
+CONTRIB_APPS = words("KGHARVEST_CONTRIB") or ["knowledge_graphs", "probing", "recruiting"]
+CONTRIB_APPS = [name for name in CONTRIB_APPS if name != "none"]
 INSTALLED_APPS = [
     "kgharvest",
     "annotation",

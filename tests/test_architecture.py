@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ["evaluation", "annotation", "kgharvest"]
 # Optional apps by the name of their URLs and templates
-CONTRIB = dict.fromkeys(["knowledge_graphs", "probing"], "kgharvest.contrib")
+CONTRIB = dict.fromkeys(["knowledge_graphs", "probing", "recruiting"], "kgharvest.contrib")
 APPS = ["kgharvest.contrib", *PACKAGES]  # each may import, and link to, those after it
 LIBRARIES = ["kgharvest.engine", "kgharvest.statistics"]  # pure: each imports only itself of the project
 LAYERS = [*APPS, *LIBRARIES]
@@ -30,13 +30,13 @@ ROOMS = {
     " knowledge operations pages relations sqlite statistics tables webhooks",
     "kgharvest/harvests": "parts",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
-    "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
-    "annotation/recruiting": "events panels pay prolific questionnaire",
+    "annotation": "exchange gold invites judges judging monitoring quality questionnaire rounds training",
     "evaluation": "comparisons evidence paper preregistration rehearsals rendering reports scores sharing",
     "evaluation/paper": "datasheets rows statements",
     "kgharvest/contrib": " ".join(CONTRIB),
     "kgharvest/contrib/knowledge_graphs": "imports judged_kg",
     "kgharvest/contrib/probing": "probes text_tasks",
+    "kgharvest/contrib/recruiting": "events panels pay prolific",
 }
 NO_ROOMS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # folders of Django and of data
 NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.registries", "kgharvest.urls"}  # which put the apps together

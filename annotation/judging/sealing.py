@@ -17,7 +17,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Round, Withdrawal
-from annotation.recruiting.questionnaire.questions import OnWithdrawal
+from annotation.questionnaire.questions import OnWithdrawal
 from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.tables import AuditedTable, canonical_json, sha256, table_lines
 from kgharvest.audit.trail import append, lock_head

@@ -13,6 +13,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from annotation.invites.erasure import erase_annotator
 from annotation.models import (
     Adjudication,
     Annotator,
@@ -32,8 +33,7 @@ from annotation.quality.annotator_statistics import annotator_statistics, statis
 from annotation.quality.exclusion import exclude_annotator, exclusion_effect, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.quality.statement_list import MARKS, with_evidence
-from annotation.recruiting.erasure import erase_annotator
-from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
+from annotation.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.api import RoundOperations, RoundPartViewSet
 from annotation.rounds.serializers import LimitsSerializer
 from kgharvest.access import Action

@@ -18,7 +18,7 @@ from annotation.judges.runs import AnswersWouldBeLost, usage_of
 from annotation.judging.views import PAGES, report_fields
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
 from annotation.quality.limits import limits_sentence
-from annotation.recruiting.questionnaire.questions import check_questions, who_questions
+from annotation.questionnaire.questions import check_questions, who_questions
 from annotation.refusals import refusal_as_message, refusal_in_form
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, RoundForm, form_values, job_choices

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict
-from annotation.recruiting.questionnaire.questions import Asked, BadQuestions, OnWithdrawal, parse_questions
+from annotation.questionnaire.questions import Asked, BadQuestions, OnWithdrawal, parse_questions
 from annotation.rounds.instructions import statement_parts
 from kgharvest.access import visible
 from kgharvest.errors import DomainError

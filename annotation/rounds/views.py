@@ -24,13 +24,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
+from annotation.invites.access import session_annotators
+from annotation.invites.services import capacity_warning
 from annotation.models import Annotator, Round, StatementReport
 from annotation.monitoring.assigned import holders, release_assigned
 from annotation.monitoring.cells import cell_tables, round_cells
 from annotation.monitoring.history import annotator_strips, history_picture, round_history, strips
 from annotation.monitoring.progress import OUTCOMES, last_look, progress
-from annotation.recruiting.access import session_annotators
-from annotation.recruiting.services import capacity_warning
 from annotation.refusals import refusal_as_message
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.services import close_round

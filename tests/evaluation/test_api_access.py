@@ -18,15 +18,16 @@ from django.test import Client
 from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
-from annotation.recruiting.panels.services import enter
-from annotation.recruiting.services import join_round, make_invites
+from annotation.invites.services import join_round, make_invites
 from annotation.rounds.services import create_draft
 from evaluation.models import PaperPack, ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import share_report
+from kgharvest.contrib.recruiting.panels.services import enter
 from tests import factories
 from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
 from tests.evaluation.preregistration.planning import PLAN, freeze, planned
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 
 pytestmark = pytest.mark.django_db
 
@@ -241,7 +242,7 @@ def made(db) -> dict[str, Any]:
     )  # fmt: skip
     report = create_report(done)
     draft = create_draft(spec | {"name": "draft"}, None, project)
-    submission = enter(factories.make_panel(opened), "person", "", timezone.now())
+    submission = enter(make_panel(opened), "person", "", timezone.now())
     return {
         "project": project,
         "slug": project.slug,
@@ -257,7 +258,7 @@ def made(db) -> dict[str, Any]:
         "preregistration": freeze(draft, planned()).pk,
         "link": opened.join_token,
         "invite": make_invites(opened, 1, timezone.now() + timedelta(days=1))[0].pk,
-        "draft_panel": factories.make_panel(opened, "draft").name,
+        "draft_panel": make_panel(opened, "draft").name,
         "open_panel": submission.panel.name,
         "submission": submission.pk,
         "command": submission.commands.create(kind="bonus", key="bonus:0", amount=10).pk,

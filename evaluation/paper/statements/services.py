@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from django.db import transaction
 
+from annotation.invites.recruitment import recruitment
 from annotation.models import Round
-from annotation.recruiting.pay.hourly import pay_in_words
-from annotation.recruiting.questionnaire.groups import in_words, questionnaire_groups
+from annotation.questionnaire.groups import in_words, questionnaire_groups
 from evaluation.models import PaperStatement, Report
 from evaluation.paper.statements.questions import BY_KEY, QUESTIONS, Question, complaint_about, missing
 from kgharvest.access import Action, check_may
@@ -34,7 +34,7 @@ def proposed_on(report: Report) -> dict[str, str]:
     """Return what the records propose to be said, by the key of the question: who people are, in groups alone; pay."""
     proposed = {
         "demographics": in_words(questionnaire_groups(report.round, report.created_at)),
-        "pay_adequacy": pay_in_words(report.round),
+        "pay_adequacy": recruitment().pay_in_words(report.round),
     }
     if proposed["pay_adequacy"]:
         proposed["pay"] = "money"

@@ -15,8 +15,8 @@ from annotation.models import Round
 from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import set_limits
-from annotation.recruiting.questionnaire.services import answer_who_questions
-from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
+from annotation.questionnaire.services import answer_who_questions
+from annotation.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.services import open_draft, open_round
 from evaluation.models import Report
 from evaluation.reports.services import create_report

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from django.utils import timezone
 
+from annotation.invites.services import join_round, make_invites
 from annotation.models import Round
 from annotation.quality.exclusion import exclude_annotator
-from annotation.recruiting.services import join_round, make_invites
 from evaluation.models import Report
 from evaluation.paper.files import PackColumn, PackFile
 from evaluation.reports.services import create_report

@@ -8,10 +8,10 @@ import pyarrow.parquet
 import pytest
 from django.utils import timezone
 
+from annotation.invites.services import join_round, make_invites
 from annotation.judging.assignment import next_batch
 from annotation.models import Annotator, Withdrawal
 from annotation.quality.exclusion import exclude_annotator
-from annotation.recruiting.services import join_round, make_invites
 from annotation.rounds.services import open_draft, open_round
 from evaluation.paper import pack
 from evaluation.paper.archive import zipped

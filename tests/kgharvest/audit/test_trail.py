@@ -13,12 +13,12 @@ from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from annotation.invites.erasure import erase_account, erase_annotator
+from annotation.invites.services import join_round
 from annotation.judging import sealing
 from annotation.judging.assignment import next_batch
 from annotation.judging.sealing import seal_due_judgments, seal_judgments
 from annotation.models import Judgment, Label
-from annotation.recruiting.erasure import erase_account, erase_annotator
-from annotation.recruiting.services import join_round
 from annotation.rounds.services import close_round, pause_round, reopen_round
 from kgharvest.accounts.models import Role
 from kgharvest.audit.models import Actor, AuditEntry
@@ -27,14 +27,7 @@ from kgharvest.audit.trail import actor_code, head
 from kgharvest.audit.verification import Verification
 from kgharvest.knowledge.curation import hide
 from kgharvest.models import KnowledgeTuple
-from tests.factories import (
-    judge,
-    judge_all,
-    make_annotators,
-    make_member,
-    make_researcher,
-    make_round,
-)
+from tests.factories import judge, judge_all, make_annotators, make_member, make_researcher, make_round
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
 
 migration = importlib.import_module("kgharvest.migrations.0015_audit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
-from annotation.recruiting.erasure import erase_account
+from annotation.invites.erasure import erase_account
 from annotation.rounds.services import pause_round, reopen_round
 from kgharvest.accounts.models import Role
 from kgharvest.accounts.projects import create_project, set_role
