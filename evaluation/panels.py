@@ -1,4 +1,4 @@
-"""Panels of reports, comparisons and preregistrations on other pages (PANELS and HOOKS of kgharvest.registries)."""
+"""Panels of reports and comparisons on other pages (PANELS and HOOKS of kgharvest.registries)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from annotation.monitoring.progress import LIVE_JUDGMENTS
 from evaluation.evidence.judge_answers import gather_judge_answers
 from evaluation.evidence.queries import gather_evidence
 from evaluation.models import Report
-from evaluation.preregistration.report_section import in_a_badge
-from evaluation.preregistration.services import is_judged
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding, tables_of
 from evaluation.reports.forms import ReportForm
@@ -133,31 +131,3 @@ def half_width(round: Round) -> float | None:
     if not intervals or any(interval["low"] is None for interval in intervals):
         return None
     return max((interval["high"] - interval["low"]) / 2 for interval in intervals)
-
-
-# Preregistrations
-
-
-def preregister_round(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """The way to the form, as long as nobody has judged."""
-    is_draft, is_closed = round.status == Round.Status.DRAFT, round.status == Round.Status.CLOSED
-    if is_draft or not (is_closed or is_judged(round)):
-        yield button("Preregister", reverse("evaluation:preregister", args=[round.path]))
-
-
-def versions(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """All versions, as a section, if there are any."""
-    if frozen := list(round.preregistrations.defer("document").order_by("-version")):
-        yield Panel("evaluation/preregistration/_versions.html", {"round": round, "versions": frozen})
-
-
-def badge(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """That it is preregistered, with the deviations that the newest report lists."""
-    last = round.preregistrations.defer("document").order_by("-version").first()
-    if last is None:
-        return
-    newest = Report.objects.for_list().filter(round=round).order_by("-created_at", "-pk").first()
-    n_deviations = newest and newest.headline.get("n_deviations")
-    text = in_a_badge(f"{last.frozen_at:%Y-%m-%d}", n_deviations)
-    last.round = round  # with its project, for the address
-    yield Panel("evaluation/preregistration/_badge.html", {"text": text, "url": last.get_absolute_url()})

@@ -38,18 +38,14 @@ PANELS = {
     ],
     "project_people": ["annotation.panels.erase_people"],  # subject: a project, for those who manage it
     # subject: a draft that can be opened
-    "draft_actions": ["evaluation.panels.rehearse_draft", "evaluation.panels.preregister_round"],
-    "draft": ["evaluation.panels.versions"],  # subject: a draft
+    "draft_actions": ["evaluation.panels.rehearse_draft"],
+    "draft": [],  # subject: a draft
     # subject: a round, for those who manage it
-    "round_actions": [
-        "evaluation.panels.preregister_round",
-        "evaluation.panels.make_report",
-    ],
-    "round_badges": ["evaluation.panels.badge"],  # subject: a round or draft, beside its status
+    "round_actions": ["evaluation.panels.make_report"],
+    "round_badges": [],  # subject: a round or draft, beside its status
     "round": [  # subject: a round
         "evaluation.panels.round_reports",
         "annotation.panels.who_took_part",
-        "evaluation.panels.versions",
     ],
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
     "report_list_actions": [],
@@ -70,11 +66,15 @@ HOOKS = {
     "jobs_ended": "kgharvest.harvests.launches.tell_webhooks",
     # seal what the audit trail does not speak for yet -> how many rows that were
     "seal": "annotation.judging.sealing.seal_judgments",
-    # draft, by whom -> nothing; called in the transaction that deletes it, before that
-    "draft_deleted": "evaluation.preregistration.services.note_deletion",
     # -> annotation.invites.recruitment.Recruitment; the app `recruiting` replaces it
     "recruitment": "annotation.invites.recruitment.Recruitment",
 }
+
+# Functions of (draft, user), called before a draft is deleted, in the same transaction.
+DRAFT_DELETED: list[str] = []
+
+# Sections that optional apps add to reports: instances of evaluation.reports.report_sections.ReportSection.
+REPORT_SECTIONS: list[str] = []
 
 # Outboxes (kgharvest.jobs.outbox.Outbox) by their kind of job.
 OUTBOXES = {
@@ -87,7 +87,6 @@ JOB_RUNNERS = {
     "harvest-part": "kgharvest.harvests.parts.sharing.run_part",
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
-    "pack": "evaluation.paper.pack_jobs.run_pack_job",
     "judge": "annotation.judges.runner.run_judge",
     **OUTBOXES,
 }
@@ -108,7 +107,6 @@ PERIODIC_TASKS = [
     "annotation.judging.sealing.seal_due_judgments",
     "annotation.questionnaire.withdrawal.finish_withdrawals",
     "kgharvest.jobs.outbox.enqueue_due_outboxes",
-    "evaluation.paper.pack_jobs.sweep",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
 ]
 
@@ -124,7 +122,6 @@ AUDITED = {
     "gold-withdrawal": "annotation.gold.candidates.GOLD_WITHDRAWALS",
     "curation": "kgharvest.knowledge.curation.CURATIONS",
     "report": "evaluation.reports.services.REPORTS",
-    "preregistration": "evaluation.preregistration.services.PREREGISTRATIONS",
 }
 
 # What is measured at each scrape: functions of the time that return operations.metrics.Readings.

@@ -39,9 +39,6 @@ from annotation.rounds.services import (
     reopen_round,
     save_instructions,
 )
-from evaluation.paper.pack_jobs import queue_pack
-from evaluation.paper.statements.services import save_statements
-from evaluation.preregistration.services import freeze_preregistration
 from evaluation.reports.services import create_report, prepare_report, store_report
 from evaluation.sharing.services import revoke_share, share_report
 from kgharvest.accounts.projects import (
@@ -54,6 +51,9 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
+from kgharvest.contrib.publishing.packs.pack_jobs import queue_pack
+from kgharvest.contrib.publishing.preregistration.services import freeze_preregistration
+from kgharvest.contrib.publishing.statements.services import save_statements
 from kgharvest.contrib.recruiting.panels.publishing import (
     create_panel,
     delete_panel,
@@ -95,7 +95,7 @@ from kgharvest.webhooks.outbox import (
     send_test,
 )
 from tests import factories
-from tests.evaluation.preregistration.planning import planned
+from tests.kgharvest.contrib.publishing.preregistration.planning import planned
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 
 NOW = timezone.now()

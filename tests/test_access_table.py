@@ -21,19 +21,20 @@ from django.utils import timezone
 from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.invites.services import join_round
 from annotation.rounds.services import create_draft
-from evaluation.models import PaperPack, ScoreEvaluation
+from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import share_report
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
 from kgharvest.api.views import ApiView
 from kgharvest.contrib.probing.models import Probe, ProbedRelation
+from kgharvest.contrib.publishing.models import PaperPack
 from kgharvest.contrib.recruiting.panels.services import enter
 from kgharvest.models import Role, Webhook
 from kgharvest.webhooks.outbox import send_test
 from tests import factories
-from tests.evaluation.preregistration.planning import freeze, planned
 from tests.kgharvest.contrib.knowledge_graphs.kg_factories import make_uploaded_kg
+from tests.kgharvest.contrib.publishing.preregistration.planning import freeze, planned
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 
 # anonymous, an annotator of the round; viewer, adjudicator, researcher, owner of the project; a superuser; the owner of

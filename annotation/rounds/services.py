@@ -11,10 +11,12 @@ from itertools import count
 from operator import attrgetter
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.http import Http404
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
 from annotation.gold.selection import store_gold_tuple
 from annotation.judges.runs import delete_runs
@@ -32,7 +34,7 @@ from kgharvest.bulk.insert import insert_rows
 from kgharvest.errors import DomainError
 from kgharvest.models import Project, Relation
 from kgharvest.names import resolve_name
-from kgharvest.registries import hook
+from kgharvest.optional_apps import uninstalled_rows_kept
 from kgharvest.webhooks.outbox import emit
 
 logger = logging.getLogger(__name__)
@@ -94,13 +96,14 @@ def _wording(draft: Round) -> tuple[Any, ...]:
 def delete_draft(round: Round, by=None, n_judge_answers: int = 0) -> None:
     """Delete a draft with its judge runs. n_judge_answers: how many of their answers one knows to be lost.
 
-    Raises NotAllowed, WrongStatus, AnswersWouldBeLost.
+    Raises NotAllowed, WrongStatus, AnswersWouldBeLost, AppNotInstalled.
     """
-    with transaction.atomic():
+    with uninstalled_rows_kept(), transaction.atomic():
         draft = lock_draft(round)
         check_may(by, Action.WORK, draft.project)
         delete_runs(draft, n_judge_answers, by)
-        hook("draft_deleted")(draft, by)
+        for path in settings.DRAFT_DELETED:
+            import_string(path)(draft, by)
         draft.delete()
 
 

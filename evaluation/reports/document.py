@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from evaluation.evidence.arrays import Conduct, Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.judge_answers import JudgeAnswers
 from evaluation.evidence.judged_population import JudgedStrata, JudgedTuples
-from evaluation.preregistration import report_section as preregistration
 from evaluation.rendering.documents import ORIGINS, Document, lm_and_setting
+from evaluation.reports.report_sections import Facts, report_sections
 from evaluation.reports.sections import (
     agreement,
     annotators,
@@ -55,7 +56,7 @@ METHOD = " ".join([
     ),
 ])  # fmt: skip
 
-# For people, in reading order.
+# For people, in reading order. Tables of REPORT_SECTIONS come before the comparisons.
 TABLES = (
     rates.relation_table,
     rates.setting_table,
@@ -63,9 +64,6 @@ TABLES = (
     modelled_rates.corrected_table,
     modelled_rates.pooled_table,
     curves.size_table,
-    preregistration.preregistration_table,
-    preregistration.hypothesis_table,
-    preregistration.deviation_table,
     comparisons.comparison_table,
     ranks.rank_table,
     ranks.relation_rank_table,
@@ -110,12 +108,17 @@ def build_document(
     happened: Conduct | None = None,
     answers: JudgeAnswers | None = None,
     judged_tuples: JudgedTuples | None = None,
+    section_facts: Mapping[str, Facts] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round.
 
     equivalence_margin: at most how far apart two sides are to count as alike, as a share. happened: in the round.
-    answers, judged_tuples: of the judge that the report was asked for, on statements and on all tuples.
+    answers, judged_tuples: of the judge that the report was asked for, on statements and on all tuples. section_facts:
+    of the sections in REPORT_SECTIONS, by key.
     """
+    sections = [(section, facts) for section in report_sections() if (facts := section_facts.get(section.key))]
+    for section, facts in sections:
+        evidence = section.prepared(evidence, facts)
     conducted = conduct.conduct_entry(evidence, happened) if happened else None
     drawn = drawn_verdicts(evidence)
     cells = cells_of(evidence, drawn)
@@ -128,7 +131,7 @@ def build_document(
     at_every_look = every_look.every_look_entries(evidence, modelled, *(judged.groups() if judged else ()))
     averages = modelled_rates.with_corrected_averages(totals, evidence, cells, correction)
     averages = every_look.with_every_look_averages(averages, at_every_look, evidence, judged)
-    return {
+    document = {
         "round": evidence.round,
         "source": evidence.source,
         "demonstrators": list(evidence.demonstrators),
@@ -159,6 +162,7 @@ def build_document(
         "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
         "cuts": curves.cut_entries(evidence, drawn, judged),
     }
+    return document | {section.key: section.entry(document, facts) for section, facts in sections}
 
 
 def _notes(evidence: Evidence) -> Iterable[str]:
@@ -230,12 +234,20 @@ def _degenerate(evidence: Evidence) -> Iterable[str]:
 
 def report_tables(document: Document) -> list[Table]:
     """Return every table that has a row; what rests on no people says so in its caption."""
-    return tables_of(TABLES + LISTS, document)
+    return tables_of((*tables_for_people(), *LISTS), document)
 
 
 def tables_to_read(document: Document) -> list[Table]:
     """Return what people read: without the long lists, and without columns that say nothing."""
-    return [without_empty_columns(table) for table in tables_of(TABLES, document)]
+    return [without_empty_columns(table) for table in tables_of(tables_for_people(), document)]
+
+
+def tables_for_people() -> list[Callable[[Document], Table]]:
+    """Return TABLES with the tables of REPORT_SECTIONS."""
+    tables: list[Callable[[Document], Table]] = [*TABLES]
+    place = tables.index(comparisons.comparison_table)
+    tables[place:place] = [table for section in report_sections() for table in section.tables]
+    return tables
 
 
 def tables_of(builders: Iterable[Callable[[Document], Table]], document: Document) -> list[Table]:

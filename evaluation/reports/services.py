@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,8 @@ from evaluation.evidence.judged_population import gather_judged_tuples
 from evaluation.evidence.queries import gather_evidence
 from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.models import Report
-from evaluation.preregistration.deviations import deviations
-from evaluation.preregistration.report_section import METHOD as PREREGISTERED
-from evaluation.preregistration.report_section import preregistration_entry
-from evaluation.preregistration.services import registered_plan
 from evaluation.reports.document import METHOD, build_document
+from evaluation.reports.report_sections import gather_sections, sections_of
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
@@ -88,18 +84,11 @@ def compute_report(
         answers = gather_judge_answers(round, judge) if judge else None
         judged = gather_judged_tuples(round, judge, evidence) if judge else None
         novelty = compare_with_reference(round, reference) if reference else None
-        registered = registered_plan(round)
+        section_facts = gather_sections(round)
         last_entry = head()
-    if registered:
-        evidence = replace(evidence, planned=registered.planned)
-    document = build_document(evidence, equivalence_margin, happened, answers, judged)
+    document = build_document(evidence, equivalence_margin, happened, answers, judged, section_facts)
     document |= {"novelty": novelty, "audit": last_entry._asdict()}
-    method = METHOD
-    if registered:
-        frozen = registered.frozen
-        found = [entry._asdict() for entry in deviations(frozen.document, registered.state, document["conduct"])]
-        document["preregistration"] = preregistration_entry(document, frozen.document, frozen.sha256, found)
-        method = f"{METHOD} {PREREGISTERED}"
+    method = " ".join([METHOD, *(section.method for section in sections_of(document) if section.method)])
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": method}
     return Report(
         round=round, document=document | stamp, method=method, code_version=version, created_by=by, created_at=now

@@ -21,7 +21,6 @@ from annotation.judges.labels import SeveralJudges
 from annotation.models import Draw
 from annotation.rounds.views import visible_round
 from evaluation.models import Report
-from evaluation.preregistration.report_section import badge
 from evaluation.rendering.documents import Document, tuples_query
 from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
@@ -39,6 +38,7 @@ from evaluation.reports.drawn_tuples import (
 )
 from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
+from evaluation.reports.report_sections import sections_of
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.curves import scored_relations
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
@@ -118,7 +118,7 @@ def render_body(report: Report, everything: bool) -> SafeString:
         "report": report,
         "document": document,
         "finding": finding(document),
-        "preregistered": badge(document),
+        "sections": [(section, section.badge(document[section.key])) for section in sections_of(document)],
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "latex_tables": [(table.name, table.title) for table in tables],
         "csv_tables": [*((table.name, table.title) for table in tables), *lists],

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import log
 from typing import Any
 
@@ -41,10 +40,7 @@ from evaluation.evidence.queries import (
 from evaluation.paper.rows.gathering import COUNTED, EXCLUDED, GOLD, HIDDEN, LATE, SENSITIVE, SUPERSEDED
 from evaluation.paper.rows.round_facts import ROUND
 from evaluation.paper.rows.tables import BadPack, Columns, PackRows, n_rows
-from evaluation.preregistration.plan import planned_sides
-from evaluation.preregistration.report_section import preregistration_entry
 from evaluation.reports.document import build_document
-from kgharvest.audit.tables import canonical_json, sha256
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.errors import DomainError
 from kgharvest.statistics.arrays import INCOMPLETE, Codes, Flags, Floats
@@ -357,15 +353,7 @@ def _document(rows: PackRows, facts: Facts) -> dict[str, Any]:
     evidence = evidence_of(rows, facts)
     happened = conduct_of(rows, facts, evidence)
     answers, judged = judges_of(rows, evidence)
-    registered = facts.get("preregistration")
-    if registered:
-        evidence = replace(evidence, planned=planned_sides(registered["document"]))
-    document = build_document(evidence, facts["equivalence_margin"], happened, answers, judged)
-    if registered:
-        frozen, deviations = registered["document"], registered["deviations"]
-        digest = sha256(canonical_json(frozen))
-        document["preregistration"] = preregistration_entry(document, frozen, digest, deviations)
-    return document
+    return build_document(evidence, facts["equivalence_margin"], happened, answers, judged, section_facts=facts)
 
 
 def _check_references(rows: PackRows) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from annotation.models import Round
 from evaluation.evidence.arrays import Conduct, Evidence
 from evaluation.paper.files import PackFile
+from evaluation.reports.report_sections import sections_of
 from kgharvest.audit.tables import canonical_json
 
 PATH = "rows/round.json"
@@ -34,16 +35,8 @@ def round_facts(round: Round, evidence: Evidence, happened: Conduct, document: M
         "quota": round.quota,
         "equivalence_margin": document["equivalence_margin"],
         "conduct": conduct | parts,
-        **_preregistration(round, document),
+        **{section.key: section.packed_facts(round, document[section.key]) for section in sections_of(document)},
     }
-
-
-def _preregistration(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was frozen before the first judgment; nothing for a report without it."""
-    if not (registered := document.get("preregistration")):
-        return {}
-    frozen = round.preregistrations.get(version=registered["version"])
-    return {"preregistration": {"document": frozen.document, "deviations": registered["deviations"]}}
 
 
 def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from annotation.models import WhoAnswers
 from annotation.questionnaire.groups import LEAST_PEOPLE, REST, check_counts, groups_of, in_words, questionnaire_groups
-from evaluation.paper.datasheets.facts import gather_facts
-from evaluation.paper.statements.services import proposed_on, save_statements, unsaid_on
 from evaluation.reports.services import create_report
+from kgharvest.contrib.publishing.datasheets.facts import gather_facts
+from kgharvest.contrib.publishing.statements.services import proposed_on, save_statements, unsaid_on
 from tests.factories import judge_all, make_annotators, make_round
 
 people = st.lists(st.sampled_from(["", "English", "Welsh", "Irish", "Basque", "Maltese"]), max_size=60)

@@ -22,7 +22,8 @@ from django.utils import timezone
 from annotation.invites.erasure import erase_account, erase_annotator
 from annotation.invites.services import make_invites
 from annotation.models import Annotator
-from evaluation.paper.statements.services import proposed_on
+from annotation.rounds.services import create_draft, delete_draft
+from evaluation.reports.files import FILES, write_report
 from evaluation.reports.services import create_report
 from tests import factories
 
@@ -33,20 +34,34 @@ setup_test_environment()
 round = factories.make_round(3, name="pilot", judgments_per_task=1)
 factories.judge_all(round, ["true", "false", "true"])
 report = create_report(round)
+# A report that was created while `publishing` was installed
+planned = create_report(round)
+planned.document["preregistration"] = {"version": 1, "deviations": []}
+planned.save()
+for name in FILES:
+    assert write_report(planned, name), name
+harvest = factories.make_harvest([("a", "b"), ("c", "d"), ("e", "f")])
+draft, deleted = (
+    create_draft({"name": name, "cells": [{"job": harvest.pk, "n": None}]}, None, round.project)
+    for name in ("draft", "deleted")
+)
+delete_draft(deleted)
 client = Client()
 client.force_login(get_user_model().objects.create_superuser("ada"))
 paths = ["/", "/relations/", "/harvests/", "/harvests/new/", "/rounds/", "/reports/", "/knowledge/", "/api/v1/schema/"]
-for path in [*paths, round.get_absolute_url(), report.get_absolute_url()]:
+for path in [*paths, *(row.get_absolute_url() for row in (round, draft, report, planned))]:
     response = client.get(path)
     assert response.status_code == 200, (path, response.status_code)
     content = response.content.decode()
     for link in LINKS:
         assert link not in content, (path, link)
-panels = [f"{round.get_absolute_url()}panels/", f"/api/v1/rounds/{round.pk}/panels/", f"/judge/{round.pk}/done/"]
-absent = ["/harvests/import/", "/reports/probes/", f"/reports/{report.pk}/kg/", "/api/v1/probes/", *panels]
-for path in [*absent, "/recruiting/prolific/events/"]:
+absent = ["/harvests/import/", "/reports/probes/", f"/reports/{report.pk}/kg/", "/api/v1/probes/"]
+absent += [f"/reports/{report.pk}/pack/", f"/reports/{report.pk}/paper/statements/"]
+absent += [f"{draft.get_absolute_url()}preregister/", "/recruiting/prolific/events/"]
+absent += [f"/api/v1/reports/{report.pk}/packs/", f"/api/v1/rounds/{draft.pk}/preregistrations/"]
+absent += [f"{round.get_absolute_url()}panels/", f"/api/v1/rounds/{round.pk}/panels/", f"/judge/{round.pk}/done/"]
+for path in absent:
     assert client.get(path).status_code == 404, path
-assert proposed_on(report) == {}
 
 # Guests join by invite, fail or pass the comprehension check, judge, and withdraw.
 check = "Is a rare case enough?\\n- yes\\n+ no"
@@ -94,6 +109,11 @@ LINKS = [
     "/api/v1/probes/",
     "Recruit people",
     "/panels/",
+    "/pack/",
+    "Paper pack",
+    "Say for a paper",
+    "/preregister/",
+    "/preregistrations/",
 ]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.paper.statements.services import proposed_on, save_statements, statements_on, unsaid_on
 from evaluation.reports.services import create_report
+from kgharvest.contrib.publishing.statements.services import proposed_on, save_statements, statements_on, unsaid_on
 from kgharvest.contrib.recruiting.models import Panel, Platform
 from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus
 from kgharvest.contrib.recruiting.pay.hourly import pay_in_words

@@ -1,0 +1,158 @@
+"""The paper pack of a report: what was frozen, how it looks in a paper, and the raw rows that it is computed from.
+
+The same report makes the same bytes. Nothing is packed that does not verify: the rows are those of today, and where
+they give other numbers than the frozen ones, packing is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from annotation.judges.models import JudgeRun
+from evaluation.evidence.conduct import gather_conduct
+from evaluation.evidence.queries import gather_evidence
+from evaluation.models import Report
+from evaluation.paper.files import PackFile
+from evaluation.paper.rows import round_facts
+from evaluation.paper.rows.gathering import gather_rows
+from evaluation.paper.rows.tables import PackRows, row_files
+from evaluation.reports.services import one_moment
+from kgharvest import code_version
+from kgharvest.contrib.publishing.datasheets.documents import card_file, datasheets
+from kgharvest.contrib.publishing.datasheets.facts import (
+    Scrub,
+    gather_facts,
+    scrubbed_report,
+    scrubbed_texts,
+    scrubber,
+    with_answers,
+)
+from kgharvest.contrib.publishing.packs.archive import sums_of
+from kgharvest.contrib.publishing.packs.audit_chain import audit_files
+from kgharvest.contrib.publishing.packs.companions import rendered_figures, rendered_tables, requirements_file
+from kgharvest.contrib.publishing.packs.verification import REPORT, verify_contents
+from kgharvest.engine.types import OnProgress, Progress, ignore
+from kgharvest.errors import DomainError
+from kgharvest.tables.formats import json_text
+
+STAGES = ("reading the rows", "drawing tables and figures", "computing the report again", "writing the files")
+
+
+class PackSource(NamedTuple):
+    """What a pack is made from. document: the frozen report's, names and mail addresses taken out of its texts."""
+
+    report: Report
+    document: dict[str, Any]
+    rows: PackRows
+    facts: dict[str, Any]
+
+
+def pack_files(
+    report: Report, licence: str = "", authors: Sequence[str] = (), on_progress: OnProgress = ignore
+) -> list[PackFile]:
+    """Return all files of the report's pack. Raises RoundChanged, OtherTrail.
+
+    licence: an SPDX identifier, authors: "Family, Given" each; without them those that were said about the round.
+    """
+    on_progress(Progress(STAGES[0], 0))
+    scrub = scrubber(report.round, report)
+    source = _source(report, scrub)
+    on_progress(Progress(STAGES[1], 0))
+    files = [
+        PackFile(REPORT, json_text(source.document).encode(), "application/json", "The frozen report."),
+        *rendered_tables(source.document),
+        *rendered_figures(source.document),
+        *row_files(source.rows),
+        _facts_file(source.facts),
+        *round_facts.preregistration_files(source.facts),
+        *audit_files(report.round, source.document["audit"], scrub),
+    ]
+    on_progress(Progress(STAGES[2], 0))
+    check_unchanged(report, files)
+    on_progress(Progress(STAGES[3], 0))
+    study = with_answers(gather_facts(report), licence, authors)
+    files.append(requirements_file())
+    files += datasheets(study, files)
+    files.append(card_file(study, files))
+    return [*files, sums_of(files)]
+
+
+def _source(report: Report, scrub: Scrub) -> PackSource:
+    document, round = report.document, report.round
+    if missing := {"conduct", "audit", "equivalence_margin"} - {
+        name for name in document if document[name] is not None
+    }:
+        raise DomainError(
+            "RoundChanged",
+            f"Report {report.pk} was made by kgharvest {report.code_version}, which did not record {min(missing)} yet; "
+            "make a new report and pack that.",
+        )
+    document = scrubbed_report(document, scrub)
+    with one_moment():
+        evidence = gather_evidence(round)
+        facts = round_facts.round_facts(round, evidence, gather_conduct(round, evidence), document)
+        rows = gather_rows(round, _judge_of(report))
+    facts |= {"round": scrub(facts["round"]), "conduct": scrubbed_texts(facts["conduct"], scrub)}
+    return PackSource(report, document, rows, facts)
+
+
+def _judge_of(report: Report) -> JudgeRun | None:
+    """Return the judge run that the report used. Raises RoundChanged if it is gone."""
+    judge = report.document.get("judge")
+    if judge is None:
+        return None
+    run = report.round.judge_runs.filter(name=judge["run"]).first()
+    if run is None:
+        raise DomainError(
+            "RoundChanged",
+            f"The judge run {judge['run']} that report {report.pk} used is no more; make a new report and pack that.",
+        )
+    return run
+
+
+def _facts_file(facts: dict[str, Any]) -> PackFile:
+    about = "Rules, dates and log of the round, which no row tells."
+    return PackFile(round_facts.PATH, json_text(facts).encode(), "application/json", about)
+
+
+def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:
+    """Raise RoundChanged unless the files verify."""
+    verification = verify_contents({file.path: file.content for file in files})
+    if not verification.problems:
+        return
+    first, *others = verification.problems
+    more = f" and {len(others):,} more differences" if others else ""
+    since = "" if report.code_version == code_version() else f", or kgharvest {report.code_version} counted otherwise"
+    raise DomainError(
+        "RoundChanged",
+        f"The round {report.round} has changed since report {report.pk} was made{since} ({first}{more}); make a new "
+        "report and pack that.",
+    )
+
+
+# Licence and authors
+
+SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
+MOST_AUTHORS = 200
+LONGEST_NAME = 200  # characters
+
+
+def check_licence(licence: str) -> str:
+    """Raises BadPackOption."""
+    if licence and not SPDX.fullmatch(licence):
+        raise DomainError(
+            "BadPackOption", f"{licence!r:.80} is no identifier of a licence; give one of SPDX, such as CC-BY-4.0."
+        )
+    return licence
+
+
+def check_authors(authors: Sequence[str]) -> Sequence[str]:
+    """Raises BadPackOption."""
+    if len(authors) > MOST_AUTHORS:
+        raise DomainError("BadPackOption", f"These are {len(authors)} authors; give {MOST_AUTHORS} at most.")
+    for author in authors:
+        if not author.strip() or len(author) > LONGEST_NAME or not author.isprintable():
+            raise DomainError("BadPackOption", f'{author!r:.80} is no name; write "Family, Given" on one line.')
+    return authors
