@@ -1,7 +1,7 @@
 """Registries: what rooms add to parts of the project that may not import them, by dotted path.
 
-Panels of pages, hooks, kinds of jobs, periodic tasks, audited tables and metrics. They are settings like others
-(`django.conf.settings.PANELS`). Optional apps extend them (kgharvest.optional_apps).
+Panels of pages, sections of reports, hooks, kinds of jobs, periodic tasks, audited tables and metrics. They are
+settings (`django.conf.settings.PANELS`), which optional apps extend (kgharvest.optional_apps).
 """
 
 from collections.abc import Callable

@@ -14,6 +14,7 @@ from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import actor_code, append, record
 from kgharvest.errors import DomainError
 from kgharvest.models import Project, ProjectMember, Role
+from kgharvest.optional_apps import uninstalled_rows_kept
 
 
 def check_may_erase(user, by) -> None:
@@ -71,11 +72,12 @@ def _record_erased(annotator: Annotator, by) -> None:
     record("annotator.erased", annotator, by, round.project_id, annotator=annotator.code, round=round.name)
 
 
+@uninstalled_rows_kept()
 @transaction.atomic
 def erase_account(user, by=None) -> int:
     """Delete an account with all that names it; return in how many rounds it judged. What it judged and decided stays.
 
-    Raises NotYoursToErase, and SoleOwner while a project would be left without an owner.
+    Raises NotYoursToErase, AppNotInstalled, and SoleOwner while a project would be left without an owner.
     """
     check_may_erase(user, by)
     owned = ProjectMember.objects.filter(role=Role.OWNER)

@@ -22,10 +22,14 @@ ENTRIES_AT_ONCE = 20
 
 
 class Verified(NamedTuple):
-    """head: up to which entry was verified. n_rows: rows that its entries speak for, by table."""
+    """head: up to which entry was verified. n_rows: rows that its entries speak for, by table.
+
+    n_unchecked: rows of tables whose app is not installed, by table.
+    """
 
     head: Head
     n_rows: Mapping[str, int]
+    n_unchecked: Mapping[str, int]
 
 
 class Verification:
@@ -39,6 +43,7 @@ class Verification:
         self._ids = {name: table.ids() for name, table in audited_tables().items() if not table.is_sealed_later}
         self._expected = [*expected, *hook("audit_heads")()]
         self._seen: dict[str, array[int]] = defaultdict(lambda: array("q"))
+        self._unchecked: dict[str, set[str]] = defaultdict(set)  # ids by the name of a table that is not installed
         self._named: set[tuple[str, str]] = set()  # wrong rows, of which several entries may speak
         self.head = head()
 
@@ -50,7 +55,8 @@ class Verification:
 
     @property
     def verified(self) -> Verified:
-        return Verified(self.head, {name: len(np.unique(seen)) for name, seen in self._seen.items() if seen})
+        n_rows = {name: len(np.unique(seen)) for name, seen in self._seen.items() if seen}
+        return Verified(self.head, n_rows, {name: len(ids) for name, ids in self._unchecked.items()})
 
     # -- the chain
 
@@ -90,7 +96,9 @@ class Verification:
         for name, recorded in recorded_rows(entry.row_hashes).items():
             table = audited_tables().get(name)
             if table is None:
-                continue  # the entry was altered, which its hash tells
+                # The table's app is not installed, or the entry was altered, which its hash tells.
+                self._unchecked[name].update(recorded)
+                continue
             are_right = table.are_as_recorded(recorded, entry.number)
             self._seen[name].extend(map(hash, are_right))
             for pk in recorded:

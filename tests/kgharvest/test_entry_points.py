@@ -12,7 +12,8 @@ from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.report_sections import sections_of
 from kgharvest.entry_points import Registry, entry_points
 from kgharvest.pages.panels import panels_of
-from tests.evaluation.evidence_factory import evidence_of
+from kgharvest.statistics.sides import CellKey
+from tests.evaluation.evidence_factory import make_evidence
 from tests.kgharvest.test_settings import run_python
 
 MODULE = """
@@ -84,17 +85,17 @@ def install(tmp_path, monkeypatch) -> Iterator[Callable[..., None]]:
     entry_points.cache_clear()
 
 
-def test_panels_and_report_sections_of_a_distribution_are_used(install):
+def test_report_sections_of_a_distribution_are_used(install):
     install("acme", ENTRY_POINTS)
 
-    document = build_document(evidence_of("TTF", "FFF"), section_facts={"acme": {"factor": 2}})
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (3, 1)})
 
-    assert document["acme"] == {"n": 4}
+    document = build_document(evidence, section_facts={"acme": {"factor": 2}})
+
+    assert document["acme"] == {"n": 8}
     assert [section.title for section in sections_of(document)] == ["Acme"]
     assert "acme" in {table.name for table in report_tables(document)}
-    assert "acme" not in build_document(evidence_of("TTF", "FFF"))
-    panels = panels_of("report_list_actions", RequestFactory().get("/"))
-    assert "Acme" not in [panel.context["label"] for panel in panels]
+    assert "acme" not in build_document(evidence)
 
 
 def test_a_panel_is_added_to_the_region_that_its_name_begins_with(install, monkeypatch, settings):

@@ -56,6 +56,8 @@ class Command(DomainCommand):
         verified = verification.verified
         rows = ", ".join(f"{n:,} of {name}" for name, n in sorted(verified.n_rows.items())) or "none"
         self.stdout.write(f"{verified.head.number:,} entries verified. Rows: {rows}.")
+        for name, n in sorted(verified.n_unchecked.items()):
+            self.stdout.write(f"Not checked: {n:,} of {name}; its app is not installed (KGHARVEST_CONTRIB).")
         self.stdout.write(f"head: {verified.head.number}:{verified.head.hash}")
 
     def head(self, **options):

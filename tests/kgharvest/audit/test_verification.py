@@ -21,6 +21,7 @@ from evaluation.models import Report
 from evaluation.reports import services
 from evaluation.reports.services import create_report
 from kgharvest.audit.models import AuditEntry
+from kgharvest.audit.tables import audited_tables
 from kgharvest.audit.trail import Head, entry_hash, head
 from kgharvest.audit.verification import Verification
 from kgharvest.knowledge.curation import hide
@@ -72,6 +73,18 @@ def test_what_only_services_did_is_right(round):
         "judgment": 10, "exclusion": 2, "reinstatement": 1, "adjudication": 1, "curation": 1, "gold-decision": 2,
         "gold-withdrawal": 1, "report": 1,
     }  # fmt: skip
+
+
+def test_rows_of_a_table_whose_app_is_not_installed_are_counted_and_not_checked(round, monkeypatch):
+    tables = {name: table for name, table in audited_tables().items() if name != "report"}
+    monkeypatch.setattr("kgharvest.audit.verification.audited_tables", lambda: tables)
+    sql("UPDATE evaluation_report SET method = 'another'")
+
+    verification = Verification()
+
+    assert list(verification) == []
+    assert verification.verified.n_unchecked == {"report": 1}
+    assert "report" not in verification.verified.n_rows
 
 
 def altered(name: str, row, entry: int) -> str:

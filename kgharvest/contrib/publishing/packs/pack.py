@@ -38,6 +38,7 @@ from kgharvest.errors import DomainError
 from kgharvest.tables.formats import json_text
 
 STAGES = ("reading the rows", "drawing tables and figures", "computing the report again", "writing the files")
+ABOUT_FACTS = "Rules, dates and log of the round, which no row tells."
 
 
 class PackSource(NamedTuple):
@@ -65,7 +66,7 @@ def pack_files(
         *rendered_tables(source.document),
         *rendered_figures(source.document),
         *row_files(source.rows),
-        _facts_file(source.facts),
+        PackFile(round_facts.PATH, json_text(source.facts).encode(), "application/json", ABOUT_FACTS),
         *round_facts.preregistration_files(source.facts),
         *audit_files(report.round, source.document["audit"], scrub),
     ]
@@ -110,11 +111,6 @@ def _judge_of(report: Report) -> JudgeRun | None:
             f"The judge run {judge['run']} that report {report.pk} used is no more; make a new report and pack that.",
         )
     return run
-
-
-def _facts_file(facts: dict[str, Any]) -> PackFile:
-    about = "Rules, dates and log of the round, which no row tells."
-    return PackFile(round_facts.PATH, json_text(facts).encode(), "application/json", about)
 
 
 def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:

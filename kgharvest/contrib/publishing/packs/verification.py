@@ -86,16 +86,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _are_equal(packed: Any, recomputed: Any) -> bool:
-    if (isinstance(packed, float) and _is_number(recomputed)) or (isinstance(recomputed, float) and _is_number(packed)):
-        return _are_close(packed, recomputed)
+    """Compare two values of JSON. A float equals each number that is close to it."""
+    if float in (type(packed), type(recomputed)) and _is_number(packed) and _is_number(recomputed):
+        try:
+            return isclose(packed, recomputed, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+        except OverflowError:  # an integer that is larger than any float
+            return False
     return type(packed) is type(recomputed) and bool(packed == recomputed)
-
-
-def _are_close(packed: float, recomputed: float) -> bool:
-    try:
-        return isclose(packed, recomputed, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-    except OverflowError:  # an integer that is larger than any float
-        return False
 
 
 REPORT = "report.json"
@@ -251,17 +248,14 @@ def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes]) -> Itera
 
 
 def _line_differences(path: str, packed: bytes, rendered: bytes) -> Iterator[str]:
-    lines = (_lines(path, content.decode("utf-8", "replace")) for content in (packed, rendered))
+    texts = (content.decode("utf-8", "replace") for content in (packed, rendered))
+    lines = (csv.reader(io.StringIO(text)) if path.endswith(".csv") else iter(text.splitlines()) for text in texts)
     try:
         for number, (line, wanted) in enumerate(zip_longest(*lines), start=1):
             if line != wanted:
                 yield f"{path}, line {number}: {_cells(line, wanted)}"
     except csv.Error as error:
         yield f"{path}: cannot be read as CSV ({error!s:.60})"
-
-
-def _lines(path: str, text: str) -> Iterator[Any]:
-    return csv.reader(io.StringIO(text)) if path.endswith(".csv") else iter(text.splitlines())
 
 
 def _cells(line: Any, wanted: Any) -> str:

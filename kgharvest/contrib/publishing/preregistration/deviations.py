@@ -90,15 +90,11 @@ def _stopping(planned: Mapping[str, Any], actual: Mapping[str, Any], conduct: Ma
         yield Deviation(path, in_the_plan, f"closed {closed_at[:10]}, {_left(incomplete)}")
     elif rule == "date" and closed_at[:19] < planned["closes_at"][:19]:
         yield Deviation(path, in_the_plan, f"closed {closed_at[:16]}, before that")
-    elif rule == "narrow" and (by := _closed_by(conduct)):
-        yield Deviation(path, in_the_plan, f"closed {closed_at[:10]} by the {by}, not by the rule")
+    elif rule == "narrow":
+        closings = [line["by"] for line in conduct["timeline"] if line["kind"] == "closed"]
+        if closings and (role := closings[-1]):  # None: the system
+            yield Deviation(path, in_the_plan, f"closed {closed_at[:10]} by the {role}, not by the rule")
 
 
 def _left(incomplete: int) -> str:
     return f"{counted(incomplete, 'statement')} incomplete" if incomplete else "every statement complete"
-
-
-def _closed_by(conduct: Mapping[str, Any]) -> str | None:
-    """Return the role of who closed the round last, None for the system."""
-    closings = [line["by"] for line in conduct["timeline"] if line["kind"] == "closed"]
-    return closings[-1] if closings else None

@@ -127,30 +127,24 @@ def hypothesis_table(document: Document) -> Table:
     )  # fmt: skip
     notes = ("difference: the first less the second; p adjusted for planned comparisons.",)
     rows = tuple(
-        Row((whole_hypothesis(entry), entry["outcome"], _sides_in_words(entry), *(entry[key] for key in keys)))
+        Row((whole_hypothesis(entry), entry["outcome"], sides, *(entry[key] for key in keys)))
         for entry in entries
+        for sides in [", ".join(lm_and_setting(entry[side]) for side in SIDES)]
     )
     return Table("hypotheses", "Hypotheses", columns, rows, notes)
-
-
-def _sides_in_words(hypothesis: Mapping[str, Any]) -> str:
-    return ", ".join(lm_and_setting(hypothesis[side]) for side in SIDES)
 
 
 def deviation_table(document: Document) -> Table:
     entries = (document.get("preregistration") or {}).get("deviations", [])
     rows = tuple(Row((entry["path"], _short(entry["planned"]), _short(entry["actual"]))) for entry in entries)
     columns = (Column("what"), Column("planned"), Column("actual"))
-    notes = ("Hashes are cut to 16 characters; the JSON file has all of them.",) if _has_hash(entries) else ()
+    has_hash = any(_short(entry[side]) != entry[side] for entry in entries for side in ("planned", "actual"))
+    notes = ("Hashes are cut to 16 characters; the JSON file has all of them.",) if has_hash else ()
     return Table("deviations", "Deviations from the preregistration", columns, rows, notes)
 
 
 def _short(text: str | None) -> str | None:
     return f"{text[:16]}…" if text and SHA256.fullmatch(text) else text
-
-
-def _has_hash(entries: Sequence[Mapping[str, Any]]) -> bool:
-    return any(_short(entry[side]) != entry[side] for entry in entries for side in ("planned", "actual"))
 
 
 def in_a_badge(day: str, n_deviations: int | None = None) -> str:

@@ -66,25 +66,25 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
             "written_by": role_in_words(round, by),
             "plan": completed_plan(plan, pairs_compared(parts.cells)),
             "state": state_of(parts),
-            "judges_before": _judges(round),
+            # The LMs that had labeled tuples of the round before anybody judged
+            "judges_before": [
+                {"name": run.name, "model": run.model, "n_answers": run.n_answers}
+                for run in round.judge_runs.annotate(n_answers=Count("answers")).order_by("pk")
+            ],
             "method": METHOD,
         }
-        return _store(round, document, now, by)
-
-
-def _store(round: Round, document: dict[str, Any], now: datetime, by: User) -> Preregistration:
-    text = canonical_json(document)
-    frozen = Preregistration.objects.create(
-        round=round,
-        version=document["version"],
-        document=json.loads(text),
-        sha256=sha256(text),
-        created_by=by,
-        frozen_at=now,
-    )
-    facts = {"round": round.name, "version": frozen.version, "sha256": frozen.sha256}
-    record("preregistration.frozen", frozen, by, round.project_id, **facts)
-    return frozen
+        text = canonical_json(document)
+        frozen = Preregistration.objects.create(
+            round=round,
+            version=document["version"],
+            document=json.loads(text),
+            sha256=sha256(text),
+            created_by=by,
+            frozen_at=now,
+        )
+        facts = {"round": round.name, "version": frozen.version, "sha256": frozen.sha256}
+        record("preregistration.frozen", frozen, by, round.project_id, **facts)
+        return frozen
 
 
 def is_judged(round: Round) -> bool:
@@ -120,12 +120,6 @@ def role_in_words(round: Round, by: User) -> str:
     """Return who writes by the role in the project alone."""
     role = by and ProjectMember.objects.filter(project=round.project_id, user=by).values_list("role", flat=True).first()
     return role or OPERATOR
-
-
-def _judges(round: Round) -> list[dict[str, Any]]:
-    """Return which LMs had labelled tuples of the round by then: what was known of it without people."""
-    runs = round.judge_runs.annotate(n_answers=Count("answers")).order_by("pk")
-    return [{"name": run.name, "model": run.model, "n_answers": run.n_answers} for run in runs]
 
 
 def note_deletion(draft: Round, by: User) -> None:

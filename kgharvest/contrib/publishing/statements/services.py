@@ -65,14 +65,10 @@ def save_statements(round: Round, answers: Mapping[str, str], by=None) -> list[s
     said = statements_on(round)
     changed = sorted(key for key, answer in cleaned.items() if answer != said.get(key, ""))
     for key in changed:
-        _save(round, key, cleaned[key], by)
+        if text := cleaned[key]:
+            PaperStatement.objects.update_or_create(round=round, key=key, defaults={"text": text, "changed_by": by})
+        else:
+            PaperStatement.objects.filter(round=round, key=key).delete()
     if changed:
         record("paper.stated", round, by, round.project_id, round=round.name, n_statements=len(changed), keys=changed)
     return changed
-
-
-def _save(round: Round, key: str, text: str, by) -> None:
-    if text:
-        PaperStatement.objects.update_or_create(round=round, key=key, defaults={"text": text, "changed_by": by})
-    else:
-        PaperStatement.objects.filter(round=round, key=key).delete()

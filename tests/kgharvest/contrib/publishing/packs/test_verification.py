@@ -30,7 +30,7 @@ from tests.kgharvest.contrib.publishing.packs.studies import STUDIES
 from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[5]
 
 
 def problems_of(contents: Mapping[str, bytes]) -> list[str]:
