@@ -82,7 +82,7 @@ def test_a_backup_has_the_rows_and_is_restored_with_and_without_the_app(url, tmp
     here.mkdir()
 
     said = manage(here, url, "backup", str(backup))
-    assert "apps that are not installed: knowledge_graphs, probing, publishing." in said
+    assert "apps that are not installed: knowledge_graphs, probing, publishing, recruiting." in said
 
     for apps in ("none", "publishing"):
         folder = tmp_path / apps
