@@ -11,8 +11,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.evidence.arrays import patterns_of
+from kgharvest.statistics.cell_rates import VerdictSample, population_rate, sample_rate
+
 from evaluation.evidence.cells import DrawnVerdicts
+from evaluation.evidence.evidence import patterns_of
 from kgharvest.statistics.agreement import (
     alpha_of_shares,
     annotators_interval,
@@ -24,7 +26,6 @@ from kgharvest.statistics.annotator_errors import Sample as StatementSample
 from kgharvest.statistics.annotator_errors import corrected_rate, sample_truths, why_unidentified
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.cell_rates import VerdictSample, population_rate, sample_rate
 from kgharvest.statistics.partial_pooling import SimpleSample, pooled_rates
 from kgharvest.statistics.rates import Rate, difference_interval
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference

@@ -11,8 +11,9 @@ from django.urls import reverse
 from annotation.judges.models import JudgeRun
 from annotation.models import Round
 from annotation.monitoring.progress import LIVE_JUDGMENTS
-from evaluation.evidence.judge_answers import gather_judge_answers
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.evidence import evidence_of_rows
+from evaluation.evidence.judges import judge_answers_of_rows
+from evaluation.evidence.rows import gather_evidence, judge_rows, rows_of_round, rules_of_round
 from evaluation.models import Report
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding, tables_of
@@ -109,10 +110,11 @@ def _card_of(run: JudgeRun) -> dict[str, Any]:
     if run.round.n_tasks * run.round.judgments_per_task > LIVE_JUDGMENTS:
         return {"reason": TOO_LARGE}
     try:
-        answers = gather_judge_answers(run.round, run)
+        rows = rows_of_round(run.round) | judge_rows(run.round, run)
     except DomainError as refusal:
         return {"reason": str(refusal)}
-    card = card_entry(gather_evidence(run.round), answers)
+    evidence = evidence_of_rows(rows, rules_of_round(run.round))
+    card = card_entry(evidence, judge_answers_of_rows(rows, evidence))
     document = {"judge_card": card, "source": run.round.source}
     tables = tables_of(CARD_TABLES if card["n_verdicts"] else STEADINESS_TABLES, document)
     return {"reason": card["reason"], "tables": {table.name.replace("-", "_"): table for table in tables}}

@@ -5,13 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import NamedTuple
 
-
-class PackColumn(NamedTuple):
-    """A column of rows. type: "string", "integer", "number", "boolean" or "datetime" (ISO 8601, UTC)."""
-
-    name: str
-    type: str
-    description: str
+from evaluation.evidence.tables import RowColumn
 
 
 class PackFile(NamedTuple):
@@ -21,7 +15,7 @@ class PackFile(NamedTuple):
     content: bytes
     media_type: str
     description: str
-    columns: tuple[PackColumn, ...] = ()
+    columns: tuple[RowColumn, ...] = ()
 
     @property
     def sha256(self) -> str:

@@ -8,14 +8,15 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from kgharvest.statistics.cell_rates import VerdictSample
+from kgharvest.statistics.sides import Pair
 from scipy import stats
 
 from annotation.models import Round
 from annotation.rounds.builder import FrozenRound
-from evaluation.evidence.arrays import Draws, Evidence, Judgments, label_counts
-from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.evidence.queries import cells_of_strata, stratum_keys
-from evaluation.evidence.statement_comparisons import statement_comparisons
+from evaluation.evidence.cells import cells_of, drawn_verdicts, statement_comparisons
+from evaluation.evidence.evidence import Draws, Evidence, Judgments, label_counts, stratum_keys
+from evaluation.evidence.rows import cells_of_strata, stratum_rows
 from evaluation.rendering.documents import name_of
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.sections.rates import macro_of_these
@@ -33,9 +34,7 @@ from kgharvest.statistics.arrays import (
     Flags,
     Floats,
 )
-from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.rates import SIGNIFICANCE, Rate, macro_interval
-from kgharvest.statistics.sides import Pair
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.statistics.verdicts import majority
 
@@ -384,7 +383,7 @@ def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
         wanted=np.full(len(tasks), round.judgments_per_task),
         judgments=nothing,
         cells=list(cells),
-        strata=stratum_keys(cells),
+        strata=stratum_keys(stratum_rows(cells)),
         draws=Draws(task, stratum, np.zeros_like(task), np.full(len(task), np.nan)),
         annotators=(),
         gold=nothing,

@@ -11,11 +11,19 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from kgharvest.statistics.incomplete_statements import MOST_WANTED
+from kgharvest.statistics.sides import Side
 
-from evaluation.evidence.arrays import Conduct, Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.evidence.judge_answers import JudgeAnswers
-from evaluation.evidence.judged_population import JudgedStrata, JudgedTuples
+from evaluation.evidence.evidence import Conduct, Evidence, conduct_of_rows, evidence_of_rows
+from evaluation.evidence.judges import (
+    JudgeAnswers,
+    JudgedStrata,
+    JudgedTuples,
+    judge_answers_of_rows,
+    judged_tuples_of_rows,
+)
+from evaluation.evidence.tables import Rows, n_rows
 from evaluation.rendering.documents import ORIGINS, Document, lm_and_setting
 from evaluation.reports.report_sections import Facts, report_sections
 from evaluation.reports.sections import (
@@ -36,10 +44,8 @@ from evaluation.reports.sections.ranks import rank_in_words, ranks_of, ties_in_w
 from evaluation.reports.sections.rates import interval_of_average
 from kgharvest.pages.number_format import counted, p_value, share_with_interval
 from kgharvest.statistics.arrays import UNJUDGEABLE
-from kgharvest.statistics.incomplete_statements import MOST_WANTED
 from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.statistics.rates import SIGNIFICANCE
-from kgharvest.statistics.sides import Side
 from kgharvest.tables.table import Table, without_empty_columns
 
 METHOD = " ".join([
@@ -100,6 +106,22 @@ LISTS = (
     conduct.sampling_cell_table,
     assisted_rates.assisted_cut_table,
 )
+
+
+def document_of_rows(
+    rows: Rows, facts: Mapping[str, Any], section_facts: Mapping[str, Facts] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the report's JSON, the same for rows of the database and for those of a file.
+
+    facts: rules, `equivalence_margin`, and the facts under `conduct` that no row contains. section_facts: of the
+    sections in REPORT_SECTIONS, by key.
+    """
+    evidence = evidence_of_rows(rows, facts)
+    happened = conduct_of_rows(rows, facts["quota"], facts["conduct"], evidence)
+    answers = judged = None
+    if n_rows(rows["judge_runs"]):
+        answers, judged = judge_answers_of_rows(rows, evidence), judged_tuples_of_rows(rows, evidence)
+    return build_document(evidence, facts["equivalence_margin"], happened, answers, judged, section_facts)
 
 
 def build_document(

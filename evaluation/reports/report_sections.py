@@ -14,7 +14,7 @@ from kgharvest.tables.table import Table
 
 if TYPE_CHECKING:
     from annotation.models import Round
-    from evaluation.evidence.arrays import Evidence
+    from evaluation.evidence.evidence import Evidence
 
 Facts = Mapping[str, Any]  # of a section, from the database or a pack; plain JSON
 

@@ -13,13 +13,10 @@ from django.utils import timezone
 from annotation.judges.models import JudgeRun
 from annotation.judging.sealing import seal_judgments
 from annotation.models import Round
-from evaluation.evidence.conduct import gather_conduct
-from evaluation.evidence.judge_answers import gather_judge_answers
-from evaluation.evidence.judged_population import gather_judged_tuples
-from evaluation.evidence.queries import gather_evidence
 from evaluation.evidence.reference_kg import compare_with_reference
+from evaluation.evidence.rows import conduct_facts, rows_of_round, rules_of_round
 from evaluation.models import Report
-from evaluation.reports.document import METHOD, build_document
+from evaluation.reports.document import METHOD, document_of_rows
 from evaluation.reports.report_sections import gather_sections, sections_of
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
@@ -79,14 +76,12 @@ def compute_report(
     """
     now, version = timezone.now(), code_version()
     with one_moment():
-        evidence = gather_evidence(round)
-        happened = gather_conduct(round, evidence)
-        answers = gather_judge_answers(round, judge) if judge else None
-        judged = gather_judged_tuples(round, judge, evidence) if judge else None
+        rows = rows_of_round(round, judge)
+        facts = rules_of_round(round) | {"equivalence_margin": equivalence_margin, "conduct": conduct_facts(round)}
         novelty = compare_with_reference(round, reference) if reference else None
         section_facts = gather_sections(round)
         last_entry = head()
-    document = build_document(evidence, equivalence_margin, happened, answers, judged, section_facts)
+    document = document_of_rows(rows, facts, section_facts)
     document |= {"novelty": novelty, "audit": last_entry._asdict()}
     method = " ".join([METHOD, *(section.method for section in sections_of(document) if section.method)])
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": method}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence
+from evaluation.evidence.evidence import Evidence
 from evaluation.rendering.documents import Document, about_side, lm_and_setting
 from kgharvest.statistics.agreement import (
     N_DRAWS,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence, Judgments, label_counts
+from evaluation.evidence.evidence import Evidence, Judgments, label_counts
 from evaluation.rendering.documents import Document
 from kgharvest.pages.number_format import p_value
 from kgharvest.statistics.agreement import pair_counts

@@ -7,10 +7,20 @@ from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
+from kgharvest.statistics.sides import (
+    FEWEST_RELATIONS,
+    CellKey,
+    Pair,
+    Planned,
+    Side,
+    is_planned,
+    paired_accuracies,
+    pairs_of_sides,
+    relations_of_sides,
+)
 
-from evaluation.evidence.arrays import Evidence
-from evaluation.evidence.cells import Cell, DrawnVerdicts
-from evaluation.evidence.statement_comparisons import shared_statements, statement_comparisons
+from evaluation.evidence.cells import Cell, DrawnVerdicts, shared_statements, statement_comparisons
+from evaluation.evidence.evidence import Evidence
 from evaluation.rendering.documents import Document, name_of
 from kgharvest.pages.number_format import (
     decimals_of_points,
@@ -32,17 +42,6 @@ from kgharvest.statistics.paired_tests import (
     smallest_p,
 )
 from kgharvest.statistics.rates import SIGNIFICANCE, Rate, difference_interval
-from kgharvest.statistics.sides import (
-    FEWEST_RELATIONS,
-    CellKey,
-    Pair,
-    Planned,
-    Side,
-    is_planned,
-    paired_accuracies,
-    pairs_of_sides,
-    relations_of_sides,
-)
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 

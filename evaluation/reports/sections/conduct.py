@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import Conduct, Evidence, ExcludedJudgments, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
+from evaluation.evidence.evidence import Conduct, Evidence, ExcludedJudgments, patterns_of
 from evaluation.rendering.documents import Document, lm_and_setting, name_of
 from evaluation.reports.sections.rates import demonstrator_mark
 from kgharvest.pages.number_format import counted, percent

@@ -7,18 +7,18 @@ from math import ceil
 from typing import Any
 
 import numpy as np
+from kgharvest.statistics.cell_rates import VerdictSample
+from kgharvest.statistics.sides import Side
 
-from evaluation.evidence.arrays import BASES, Evidence, SampledHarvest
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
-from evaluation.evidence.judged_population import JudgedStrata
+from evaluation.evidence.evidence import BASES, Evidence, SampledHarvest
+from evaluation.evidence.judges import JudgedStrata
 from evaluation.rendering.documents import Document, about_side, name_of
 from evaluation.reports.sections.judges.assisted_rates import assisted_point
 from evaluation.reports.sections.rates import demonstrator_mark
 from kgharvest.statistics.arrays import ACCEPTED, Codes
-from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.cut_rates import RankedStrata, largest_part, score_cuts
 from kgharvest.statistics.rates import accuracy_by_score
-from kgharvest.statistics.sides import Side
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from kgharvest.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION
+from kgharvest.statistics.sides import Side
 
-from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import Cell
+from evaluation.evidence.evidence import Evidence
 from evaluation.rendering.documents import Document, about_side, name_of
 from evaluation.reports.sections.annotators import judged_opinions
 from kgharvest.pages.number_format import share_with_interval
 from kgharvest.statistics.annotator_errors import Sample, Truths, corrected_rate, sample_truths, why_unidentified
 from kgharvest.statistics.arrays import ACCEPTED, Codes, Floats
-from kgharvest.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION
 from kgharvest.statistics.partial_pooling import SimpleSample, effective_sample, pooled_rates
 from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
-from kgharvest.statistics.sides import Side
 from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from kgharvest.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION, VerdictSample
 
-from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import Cell, joint_rate
+from evaluation.evidence.evidence import Evidence
 from evaluation.rendering.documents import Document, about_side, name_of
 from kgharvest.pages.number_format import DASH, counted, share, share_with_interval
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, VERDICTS, Codes
-from kgharvest.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION, VerdictSample
 from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, macro_average, macro_interval, unknown_rate
 from kgharvest.tables.table import Column, Kind, Rates, Row, Table, of_kind
 

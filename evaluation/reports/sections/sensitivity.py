@@ -7,18 +7,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from kgharvest.statistics.cell_rates import VerdictSample
+from kgharvest.statistics.incomplete_statements import CompletedVerdicts
+from kgharvest.statistics.sides import Pair
 
-from evaluation.evidence.arrays import Evidence, changed_patterns, patterns_of
-from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
-from evaluation.evidence.statement_comparisons import statement_comparisons
+from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts, statement_comparisons
+from evaluation.evidence.evidence import Evidence, changed_patterns, patterns_of
 from evaluation.rendering.documents import Document, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
 from evaluation.reports.sections.comparisons import ComparedRules, common_about, common_of, compare_rules
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, Codes, Floats
-from kgharvest.statistics.cell_rates import VerdictSample
-from kgharvest.statistics.incomplete_statements import CompletedVerdicts
 from kgharvest.statistics.rates import SIGNIFICANCE
-from kgharvest.statistics.sides import Pair
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.statistics.verdicts import adjudicated, unanimous, unjudgeable_as_false, where_complete
 from kgharvest.tables.table import Column, Kind, Marked, Row, Table, of_kind

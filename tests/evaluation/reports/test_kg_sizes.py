@@ -5,7 +5,7 @@ import pytest
 from annotation.models import Judgment, Stratum
 from annotation.rounds.services import open_round
 from evaluation.evidence.cells import drawn_verdicts
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.rows import gather_evidence
 from evaluation.reports.sections import curves
 from kgharvest.models import HarvestedTuple
 from tests.factories import judge_all, make_harvest

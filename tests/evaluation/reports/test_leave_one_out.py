@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from evaluation.evidence.arrays import Draws, Judgments, changed_patterns, patterns_of
-from evaluation.evidence.cells import accuracies_of, drawn_verdicts
-from evaluation.reports.sections.sensitivity import without_each_annotator
-from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.incomplete_statements import CompletedVerdicts
 from kgharvest.statistics.sides import CellKey
+
+from evaluation.evidence.cells import accuracies_of, drawn_verdicts
+from evaluation.evidence.evidence import Draws, Judgments, changed_patterns, patterns_of
+from evaluation.reports.sections.sensitivity import without_each_annotator
+from kgharvest.statistics.arrays import ACCEPTED
 from tests.evaluation.evidence_factory import make_evidence
 
 N_ANNOTATORS, N_STATEMENTS = 7, 90

@@ -10,7 +10,7 @@ from django.utils import timezone
 from annotation.models import Judgment
 from annotation.quality.adjudication import adjudicate
 from annotation.rounds.services import open_round
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.rows import gather_evidence
 from evaluation.reports import services
 from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.services import create_report

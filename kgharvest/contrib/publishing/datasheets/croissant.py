@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from evaluation.paper.files import PackColumn, PackFile
+from evaluation.evidence.tables import RowColumn
+from evaluation.paper.files import PackFile
 from kgharvest.contrib.publishing.datasheets.facts import Facts
 from kgharvest.contrib.publishing.datasheets.filters import missing_answer
 from kgharvest.contrib.publishing.statements.questions import QUESTIONS
@@ -116,7 +117,7 @@ def _record_set(file: PackFile) -> dict[str, Any]:
     }
 
 
-def _field(record_set: str, file: PackFile, column: PackColumn) -> dict[str, Any]:
+def _field(record_set: str, file: PackFile, column: RowColumn) -> dict[str, Any]:
     return {
         "@type": "cr:Field",
         "@id": f"{record_set}/{column.name}",

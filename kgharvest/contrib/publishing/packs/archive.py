@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from evaluation.paper.files import PackFile
-from evaluation.paper.rows.tables import BadPack
+from evaluation.paper.row_files import BadPack
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.errors import DomainError
 

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from annotation.judges.models import JudgeRun
-from evaluation.evidence.conduct import gather_conduct
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.rows import rows_of_round
+from evaluation.evidence.tables import Rows
 from evaluation.models import Report
+from evaluation.paper import round_facts
 from evaluation.paper.files import PackFile
-from evaluation.paper.rows import round_facts
-from evaluation.paper.rows.gathering import gather_rows
-from evaluation.paper.rows.tables import PackRows, row_files
+from evaluation.paper.row_files import row_files, values_of_files
 from evaluation.reports.services import one_moment
 from kgharvest import code_version
 from kgharvest.contrib.publishing.datasheets.documents import card_file, datasheets
@@ -46,7 +45,7 @@ class PackSource(NamedTuple):
 
     report: Report
     document: dict[str, Any]
-    rows: PackRows
+    rows: Rows
     facts: dict[str, Any]
 
 
@@ -92,9 +91,8 @@ def _source(report: Report, scrub: Scrub) -> PackSource:
         )
     document = scrubbed_report(document, scrub)
     with one_moment():
-        evidence = gather_evidence(round)
-        facts = round_facts.round_facts(round, evidence, gather_conduct(round, evidence), document)
-        rows = gather_rows(round, _judge_of(report))
+        facts = round_facts.round_facts(round, document)
+        rows = values_of_files(rows_of_round(round, _judge_of(report), for_files=True))
     facts |= {"round": scrub(facts["round"]), "conduct": scrubbed_texts(facts["conduct"], scrub)}
     return PackSource(report, document, rows, facts)
 

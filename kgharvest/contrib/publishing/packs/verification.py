@@ -12,9 +12,9 @@ from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evaluation.paper.rows import round_facts
-from evaluation.paper.rows.evidence import evidence_of, recompute, verdict_differences
-from evaluation.paper.rows.tables import TABLES, BadPack, PackRows, n_rows, parquet_differences, read_rows
+from evaluation.evidence.tables import TABLES, Rows, n_rows
+from evaluation.paper import round_facts
+from evaluation.paper.row_files import BadPack, parquet_differences, read_rows, recompute
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.contrib.publishing.packs import audit_chain
 from kgharvest.contrib.publishing.packs.archive import checksum_differences, read_pack
@@ -145,14 +145,15 @@ def verify_contents(contents: Mapping[str, bytes]) -> Verification:
 def _verify(contents: Mapping[str, bytes]) -> Verification:
     document, facts = (_object(contents, path) for path in (REPORT, round_facts.PATH))
     rows = read_rows(contents)
-    recomputed = json.loads(json.dumps(recompute(rows, facts)))
+    document_of_rows, verdicts = recompute(rows, facts)
+    recomputed = json.loads(json.dumps(document_of_rows))
     packed = {name: value for name, value in document.items() if name not in STAMP}
     recomputed["novelty"] = packed.get("novelty")  # its reference is not in the pack
     compared = DocumentComparison(packed, recomputed, round_facts.repeated_paths())
     chain = audit_chain.Chain(contents.get(audit_chain.PATH, b""), _head(document))
     problems = [
         *map(str, compared.differences),
-        *(str(Difference(*found)) for found in verdict_differences(rows, evidence_of(rows, facts))),
+        *(str(Difference(*found)) for found in verdicts),
         *map(str, _probabilities(rows)),
         *(line for table in TABLES for line in _parquet(table, rows, contents)),
         *_tables(document, contents),
@@ -199,7 +200,7 @@ def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: aud
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _probabilities(rows: PackRows) -> Iterator[Difference]:
+def _probabilities(rows: Rows) -> Iterator[Difference]:
     """Yield the draws whose inclusion probability is not how many were drawn of how many."""
     draws, population = rows["draws"], rows["strata"]["population"]
     n_drawn = Counter(draws["stratum"])
@@ -211,7 +212,7 @@ def _probabilities(rows: PackRows) -> Iterator[Difference]:
                 yield Difference(f"rows/draws.jsonl, line {number}, inclusion_probability", probability, expected)
 
 
-def _parquet(table: Any, rows: PackRows, contents: Mapping[str, bytes]) -> Iterator[str]:
+def _parquet(table: Any, rows: Rows, contents: Mapping[str, bytes]) -> Iterator[str]:
     if table.parquet in contents:
         for place, own, other in parquet_differences(table, rows[table.name], contents):
             yield f"{table.parquet}, {place}: {other!r:.80}, in {table.jsonl} {own!r:.80}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from annotation.models import Round
-from evaluation.evidence.arrays import Evidence
+from evaluation.evidence.evidence import Evidence
 from evaluation.rendering.documents import Document, lm_and_setting
 from evaluation.reports.report_sections import Facts, ReportSection
 from evaluation.reports.sections.comparisons import sides_of

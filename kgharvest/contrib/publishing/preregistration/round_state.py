@@ -19,8 +19,7 @@ from annotation.rounds.builder import FrozenRound
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.models import OPTIONS
 from annotation.rounds.serializers import ModelDescription
-from evaluation.evidence.conduct import harvest_entry
-from evaluation.evidence.queries import cells_of_strata
+from evaluation.evidence.rows import cells_of_strata, harvest_entry
 from evaluation.reports.document import METHOD
 from kgharvest import code_version
 from kgharvest.audit.tables import canonical_json, sha256

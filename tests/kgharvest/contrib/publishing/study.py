@@ -13,7 +13,7 @@ from annotation.invites.services import join_round, make_invites
 from annotation.models import Round
 from annotation.quality.exclusion import exclude_annotator
 from evaluation.models import Report
-from evaluation.paper.files import PackColumn, PackFile
+from evaluation.paper.files import PackFile, RowColumn
 from evaluation.reports.services import create_report
 from tests.factories import judge, make_harvest, make_member, make_relation, make_user, next_batch, open_round
 
@@ -94,9 +94,9 @@ def row_files() -> list[PackFile]:
     buffer = BytesIO()
     pq.write_table(table, buffer)
     columns = (
-        PackColumn("statement", "integer", "Number of the statement."),
-        PackColumn("label", "string", "What was said."),
-        PackColumn("seconds", "number", "Active time."),
+        RowColumn("statement", "integer", "Number of the statement."),
+        RowColumn("label", "string", "What was said."),
+        RowColumn("seconds", "number", "Active time."),
     )
     lines = b'{"statement": 1, "label": "true", "seconds": 1.5}\n'
     return [

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from annotation.models import Annotator, Judgment, Round
 from evaluation.models import Report
-from evaluation.paper.files import PackColumn, PackFile
+from evaluation.paper.files import PackFile, RowColumn
 from kgharvest.contrib.publishing.datasheets.croissant import MANY, responsible_ai
 from kgharvest.contrib.publishing.datasheets.documents import TEMPLATES, card_file, datasheets, study_of
 from kgharvest.contrib.publishing.datasheets.facts import LEAST_PEOPLE, Facts, gather_facts, with_answers
@@ -427,7 +427,7 @@ def test_the_form_reads_the_json(facts):
 
 
 def test_the_card_configures_the_tables_and_lists_files_and_columns(facts):
-    columns = (PackColumn("label", "string", "Label of the judgment."),)
+    columns = (RowColumn("label", "string", "Label of the judgment."),)
     tables = [
         PackFile(f"rows/{name}.parquet", b"", "application/vnd.apache.parquet", f"Rows_of {name}.", columns)
         for name in ("statements", "judgments")

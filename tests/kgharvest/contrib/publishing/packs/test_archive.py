@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from evaluation.paper.files import PackFile
-from evaluation.paper.rows.tables import BadPack, read_rows
+from evaluation.paper.row_files import BadPack, read_rows
 from kgharvest.contrib.publishing.packs import archive
 from kgharvest.contrib.publishing.packs.archive import read_pack, write_pack
 from tests.refusals import refused

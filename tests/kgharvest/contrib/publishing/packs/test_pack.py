@@ -13,7 +13,8 @@ from annotation.judging.assignment import next_batch
 from annotation.models import Annotator, Withdrawal
 from annotation.quality.exclusion import exclude_annotator
 from annotation.rounds.services import open_draft, open_round
-from evaluation.paper.rows.gathering import gather_rows
+from evaluation.evidence.rows import rows_of_round
+from evaluation.paper.row_files import values_of_files
 from evaluation.reports.services import create_report
 from kgharvest.contrib.publishing.packs import pack
 from kgharvest.contrib.publishing.packs.archive import zipped
@@ -95,7 +96,7 @@ def test_a_pack_has_nobodys_own_answers_and_nothing_of_who_withdrew(tmp_path, wi
     assert [path for path, text in texts.items() if "Maltese" in text] == []
     assert "other or not said: 10" in texts["responsible-nlp.md"]
     assert withdrawn.judgments.count() == 6
-    assert withdrawn.code not in gather_rows(report.round)["judgments"]["annotator"]
+    assert withdrawn.code not in values_of_files(rows_of_round(report.round, for_files=True))["judgments"]["annotator"]
 
 
 def test_no_address_of_a_paraphraser_is_in_a_pack():
@@ -103,7 +104,7 @@ def test_no_address_of_a_paraphraser_is_in_a_pack():
     job = make_harvest([("head", "tail")], payload={"spec": {"setting": "multi", "paraphraser": asked}})
     round = open_round({"name": "one", "cells": [{"job": job.pk, "n": None}]}, None, job.project)
 
-    [harvest] = gather_rows(round)["harvests"]["parameters"]
+    [harvest] = rows_of_round(round)["harvests"]["parameters"]
 
     assert json.loads(harvest) == {"spec": {"setting": "multi", "paraphraser": {"kind": "chat", "model": "some-lm"}}}
 

@@ -14,8 +14,9 @@ import pytest
 from django.core.management import call_command
 
 from annotation.quality.exclusion import exclude_annotator
+from evaluation.evidence.tables import TABLES, Columns, RowTable, n_rows
 from evaluation.paper.files import PackFile
-from evaluation.paper.rows.tables import TABLES, BadPack, Columns, RowTable, n_rows, read_rows, row_files
+from evaluation.paper.row_files import BadPack, read_rows, row_files
 from kgharvest.contrib.publishing.packs.archive import SUMS, checksum_differences, read_pack, sums_of, write_pack
 from kgharvest.contrib.publishing.packs.pack import pack_files
 from kgharvest.contrib.publishing.packs.verification import (

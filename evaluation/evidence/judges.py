@@ -1,24 +1,24 @@
-"""What a judge says of the tuples that strata were drawn from: the groups by which their samples are post-stratified.
+"""Answers of a judge: on the statements of a round, and on all tuples that its strata were drawn from.
 
-Letters of shapes: as in evaluation.evidence.arrays; U tuples that strata were drawn from; 3 groups of judges' labels.
+Letters of shapes: T statements and the rest as in evaluation.evidence.evidence; U tuples that the judge was asked
+about, or that strata were drawn from; 3 groups of judges' labels.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from annotation.judges.labels import check_one_judge, judge_labels
-from annotation.judges.models import JudgeRun
-from annotation.models import Label, Round
-from evaluation.evidence.arrays import Evidence
-from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
-from kgharvest.models import HarvestedTuple, KnowledgeTuple
-from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags, Floats
 from kgharvest.statistics.cell_rates import UNKNOWN_POPULATION, VerdictSample
+
+from annotation.judges.models import JudgeKind
+from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
+from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.tables import EMPTY, Columns, Rows
+from kgharvest.statistics.arrays import ACCEPTED, TRUE, UNJUDGEABLE, Codes, Flags, Floats
 from kgharvest.statistics.cut_rates import Cuts, KeptPart, bounded_numbers
 from kgharvest.statistics.judge_assisted import (
     CALLED_FALSE,
@@ -33,10 +33,114 @@ from kgharvest.statistics.judge_assisted import (
     people_alone,
     tells_apart,
 )
+from kgharvest.statistics.judge_quality import N_LABELS, UNPARSABLE
 from kgharvest.statistics.rates import unknown_rate
 
-GROUP_OF_LABEL: Mapping[str, int] = {Label.TRUE: CALLED_TRUE, Label.FALSE: CALLED_FALSE}
 N_GROUPS = len(GROUPS)
+GROUP_OF_LABEL = np.array([CALLED_TRUE, CALLED_FALSE, OTHER, OTHER, OTHER])  # the last one of NO_ANSWER
+NO_ANSWER = -1
+DESCRIBED = (
+    "name", "model", "revision", "judge_kind", "prompt_sha256", "temperature", "seed", "repeats", "threshold",
+)  # fmt: skip
+
+
+class OtherRun(NamedTuple):
+    """Another run of the round. differs: in what. own, other: labels (V,) of the tuples that both runs have."""
+
+    name: str
+    model: str
+    differs: Sequence[str]
+    own: Codes
+    other: Codes
+
+
+class PanelLabels(NamedTuple):
+    """A panel with its runs: label (T, M), NO_ANSWER where a run has none."""
+
+    name: str
+    runs: Sequence[str]
+    label: Codes
+
+
+@dataclass(frozen=True)
+class JudgeAnswers:
+    """label (T,): codes of judge_quality, NO_ANSWER where there is none. probability (T,): that it gave to True; of a
+    judge asked several times the share of its answers; NaN for none. score (T,): of a score judge, in nats, NaN for
+    none. repeats (U, 4): answers by label. described: what defines the judge.
+    """
+
+    described: Mapping[str, Any]
+    label: Codes
+    probability: Floats
+    score: Floats
+    repeats: Codes
+    others: Sequence[OtherRun]
+    panel: PanelLabels | None
+
+
+class RunLabels:
+    """What one judge run answered, by tuple.
+
+    tuples (U,), ascending. votes (U, 4): answers by label. label (U,): the most frequent one, UNPARSABLE if labels tie
+    or no answer can be read; unreadable answers are no votes. score (U,): the mean, NaN if there is none.
+    """
+
+    def __init__(self, answers: Columns, run: int) -> None:
+        is_own = answers["run"] == run
+        self.tuples, place = np.unique(answers["tuple"][is_own], return_inverse=True)
+        n, label, score = len(self.tuples), answers["label"][is_own], answers["score"][is_own]
+        code = np.where(label == EMPTY, UNPARSABLE, label)
+        self.votes = np.bincount(place * N_LABELS + code, minlength=n * N_LABELS).reshape(n, N_LABELS)
+        of_labels = self.votes[:, : UNJUDGEABLE + 1]
+        *_, second, first = np.sort(of_labels, axis=1).T
+        self.label = np.where(first > second, of_labels.argmax(axis=1), UNPARSABLE)
+        has_score = ~np.isnan(score)
+        n_scores = np.bincount(place[has_score], minlength=n)
+        self.score = np.bincount(place[has_score], score[has_score], n) / np.where(n_scores, n_scores, np.nan)
+
+    def of(self, tuples: Codes) -> Codes:
+        """Return the label of each tuple, NO_ANSWER if there is none."""
+        return self.at(tuples, self.label, NO_ANSWER)
+
+    def at(self, tuples: Codes, values: Codes | Floats, otherwise: float) -> Any:
+        """Return the value of each tuple; `otherwise` if the run has no answer."""
+        if not len(self.tuples):
+            return np.full(len(tuples), otherwise)
+        place = np.minimum(np.searchsorted(self.tuples, tuples), len(self.tuples) - 1)
+        return np.where(self.tuples[place] == tuples, values[place], otherwise)
+
+
+def judge_answers_of_rows(rows: Rows, evidence: Evidence) -> JudgeAnswers:
+    """Return the answers of run 1, beside those of the other runs."""
+    runs = [dict(zip(rows["judge_runs"], run, strict=True)) for run in zip(*rows["judge_runs"].values(), strict=True)]
+    labels = [RunLabels(rows["judge_answers"], run["run"]) for run in runs]
+    own, of_own, statements = runs[0], labels[0], rows["statements"]["tuple"][: evidence.n_tasks]
+    others = []
+    for run, of_run in zip(runs[1:], labels[1:], strict=True):
+        if len(of_run.tuples):
+            shared = np.intersect1d(of_own.tuples, of_run.tuples)
+            codes = of_own.of(shared), of_run.of(shared)
+            others.append(OtherRun(run["name"], run["model"], json.loads(run["differs"]), *codes))
+    kind, panel, n_votes = own["kind"], own["panel"], of_own.votes.sum(axis=1)
+    share = np.where(n_votes > 1, of_own.votes[:, TRUE] / n_votes, np.nan)
+    probability = of_own.score if kind == JudgeKind.CAUSAL else share
+    score = of_own.score if kind == JudgeKind.SCORE else np.full(len(of_own.tuples), np.nan)
+    pairs = zip(runs, labels, strict=True)
+    members = sorted(((run["name"], of) for run, of in pairs if panel and run["panel"] == panel), key=lambda m: m[0])
+    return JudgeAnswers(
+        described={name: own["kind" if name == "judge_kind" else name] for name in DESCRIBED}
+        | {"revision": own["revision"] or ""},
+        label=of_own.of(statements),
+        probability=of_own.at(statements, probability, np.nan),
+        score=of_own.at(statements, score, np.nan),
+        repeats=of_own.votes,
+        others=others,
+        panel=PanelLabels(
+            panel, [name for name, _ in members], np.column_stack([of_run.of(statements) for _, of_run in members])
+        )
+        if panel
+        else None,
+    )
 
 
 class JudgedTuples(NamedTuple):
@@ -56,17 +160,15 @@ class JudgedTuples(NamedTuple):
     is_labelled: Codes
 
 
-def gather_judged_tuples(round: Round, run: JudgeRun, evidence: Evidence) -> JudgedTuples:
-    """Raises SeveralJudges."""
-    check_one_judge(run)
-    harvests = _harvests(round, judge_labels(run), {stratum.job for stratum in evidence.strata if stratum.job})
-    return judged_tuples(run.name, run.model, evidence, harvests)
-
-
-def judged_tuples(run: str, model: str, evidence: Evidence, harvests: Mapping[int, Codes]) -> JudgedTuples:
-    """run, model: names. harvests: by job (4, its tuples), best ranks first: rank, group, and 1 where the judge
-    answered, and where curation does not leave the tuple out.
-    """
+def judged_tuples_of_rows(rows: Rows, evidence: Evidence) -> JudgedTuples:
+    """Return what run 1 says of all tuples that strata were drawn from."""
+    harvested, runs = rows["harvested"], rows["judge_runs"]
+    label = RunLabels(rows["judge_answers"], 1).of(harvested["tuple"])
+    table = np.array([
+        harvested["rank"], GROUP_OF_LABEL[label], label != NO_ANSWER, harvested["left_out"] == EMPTY,
+    ], dtype=np.int64)  # fmt: skip
+    starts = np.flatnonzero(np.diff(harvested["harvest"], prepend=0))
+    harvests = dict(zip(harvested["harvest"][starts].tolist(), np.split(table, starts[1:], axis=1), strict=False))
     group_of_draw = np.full(len(evidence.draws.task), OTHER)
     columns = [np.zeros((4, 0), dtype=np.int64)]
     for number, stratum in enumerate(evidence.strata):
@@ -81,19 +183,7 @@ def judged_tuples(run: str, model: str, evidence: Evidence, harvests: Mapping[in
         if not is_labelled[own].all():
             group, group_of_draw[drawn] = np.full(len(rank), OTHER), OTHER
         columns.append(np.array([np.full(len(rank), number), rank, group, is_labelled])[:, own])
-    return JudgedTuples(run, model, group_of_draw, *np.concatenate(columns, axis=1))
-
-
-def _harvests(round: Round, labels: Mapping[int, str], jobs: Collection[int]) -> dict[int, Codes]:
-    """Return what `judged_tuples` takes."""
-    rows = HarvestedTuple.objects.filter(job__in=jobs).order_by("job", "rank")
-    fields = ("job", "rank", "knowledge_tuple", "knowledge_tuple__curation", "knowledge_tuple__is_sensitive")
-    columns: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
-    for job, rank, tuple_id, curation, is_sensitive in rows.values_list(*fields).iterator():
-        is_left_out = curation == KnowledgeTuple.Curation.HIDDEN or (is_sensitive and not round.include_sensitive)
-        group = GROUP_OF_LABEL.get(labels.get(tuple_id, ""), OTHER)
-        columns[job].append((rank, group, tuple_id in labels, not is_left_out))
-    return {job: np.array(own, dtype=np.int64).T for job, own in columns.items()}
+    return JudgedTuples(runs["name"][0], runs["model"][0], group_of_draw, *np.concatenate(columns, axis=1))
 
 
 class JudgedStrata:
@@ -221,3 +311,22 @@ def _apportioned(counted: Floats, population: Codes, drawn: Codes) -> Codes:
         parts[np.argsort(parts - wanted, kind="stable")[: rest - parts.sum()]] += 1
         apportioned[row] = drawn[row] + parts
     return apportioned
+
+
+def statement_weights(evidence: Evidence) -> Floats:
+    """Return (T,) for how many tuples of the round's cells each statement stands: the sum over its draws of one over
+    their inclusion probability, 1 for draws from a population nobody knows."""
+    drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata))
+    population = evidence.population_of_stratum
+    weight = np.where(population > 0, population / np.maximum(drawn, 1), 1.0)
+    weights: Floats = np.bincount(evidence.draws.task, weight[evidence.draws.stratum], evidence.n_tasks)
+    return weights
+
+
+def relation_of_statement(evidence: Evidence) -> tuple[list[str], Codes]:
+    """Return the relations, sorted, and the number (T,) of each statement's."""
+    names = sorted({cell.relation for cell in evidence.cells})
+    of_cell = np.array([names.index(cell.relation) for cell in evidence.cells], dtype=np.int64)
+    relation = np.zeros(evidence.n_tasks, dtype=np.int64)
+    relation[evidence.draws.task] = of_cell[evidence.cell_of_draw]
+    return names, relation

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from annotation.models import Round
-from evaluation.evidence.arrays import Conduct, Evidence
+from evaluation.evidence.rows import conduct_facts, rules_of_round
 from evaluation.paper.files import PackFile
 from evaluation.reports.report_sections import sections_of
 from kgharvest.audit.tables import canonical_json
 
 PATH = "rows/round.json"
 PREREGISTRATION = "preregistration.json"
-ROUND = ("round", "source", "seed", "judgments_per_task", "quorum", "has_thirds", "demonstrators")
 # Of the block `conduct`: what is repeated. The rest is counted from rows.
 REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline")
 REPEATED_OF = {
@@ -25,14 +24,13 @@ REPEATED_OF = {
 }
 
 
-def round_facts(round: Round, evidence: Evidence, happened: Conduct, document: Mapping[str, Any]) -> dict[str, Any]:
+def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
     """document: the frozen report's, which says how it was asked for."""
-    conduct = {name: happened.entry[name] for name in REPEATED}
-    parts = {part: {name: happened.entry[part][name] for name in names} for part, names in REPEATED_OF.items()}
+    facts = conduct_facts(round)
+    conduct = {name: facts[name] for name in REPEATED}
+    parts = {part: {name: facts[part][name] for name in names} for part, names in REPEATED_OF.items()}
     return {
-        **{name: getattr(evidence, name) for name in ROUND},
-        "least_k": round.least_k,
-        "quota": round.quota,
+        **rules_of_round(round),
         "equivalence_margin": document["equivalence_margin"],
         "conduct": conduct | parts,
         **{section.key: section.packed_facts(round, document[section.key]) for section in sections_of(document)},

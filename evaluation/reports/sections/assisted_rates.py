@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from kgharvest.statistics.sides import Pair, Side, is_planned, pairs_of_sides, relations_of_sides
 
-from evaluation.evidence.arrays import Evidence
-from evaluation.evidence.cells import DrawnVerdicts
-from evaluation.evidence.judged_population import N_GROUPS, JudgedStrata
-from evaluation.evidence.statement_comparisons import SharedTasks, shared_between, shared_tasks
+from evaluation.evidence.cells import DrawnVerdicts, SharedTasks, shared_between, shared_tasks
+from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.judges import N_GROUPS, JudgedStrata
 from evaluation.rendering.documents import Document, about_side, name_of
 from evaluation.reports.sections.comparisons import common_about, common_of, comparison_in_words, planned_mark
 from kgharvest.pages.number_format import counted, share
@@ -29,7 +29,6 @@ from kgharvest.statistics.judge_assisted import (
 from kgharvest.statistics.judge_quality import judge_errors
 from kgharvest.statistics.paired_tests import PairedDifference, holm_by_family
 from kgharvest.statistics.rates import Rate, difference_interval
-from kgharvest.statistics.sides import Pair, Side, is_planned, pairs_of_sides, relations_of_sides
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 

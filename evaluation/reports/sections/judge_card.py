@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence
-from evaluation.evidence.judge_answers import JudgeAnswers, OtherRun, relation_of_statement, statement_weights
+from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.judges import JudgeAnswers, OtherRun, relation_of_statement, statement_weights
 from evaluation.rendering.documents import Document
 from kgharvest.statistics.alternative_annotator import EPSILON, alternative_annotator_test
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, LABELS, TRUE, UNDECIDED, VERDICTS, Flags
