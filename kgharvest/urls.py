@@ -23,7 +23,7 @@ from kgharvest.api.schema_view import SchemaView
 from kgharvest.api.views import routes
 from kgharvest.audit import api as audit_api
 from kgharvest.audit import views as audit_views
-from kgharvest.entities.api import SetEntities
+from kgharvest.entities.api import EntityTableViewSet
 from kgharvest.entities.views import set_entities
 from kgharvest.harvests import api as harvests_api
 from kgharvest.harvests import launch_api
@@ -57,6 +57,8 @@ WORKER_CHANGES = {
 CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}
 RETRY_FAILED = {"change": retry_failed, "done": "queued again"}
 RETRY_CANCELLED = {"change": retry_cancelled, "done": "queued again"}
+
+API_PROJECT = "projects/<slug:slug>"
 
 harvesting = [
     # projects
@@ -153,58 +155,27 @@ harvesting = [
     path("accounts/tokens/", token_list, name="token_list"),
     path("accounts/tokens/<int:pk>/revoke/", token_revoke, name="token_revoke"),
     # the API
-    path("api/v1/tokens/", accounts_api.TokenList.as_view(), name="api_tokens"),
-    path("api/v1/tokens/<int:pk>/", accounts_api.TokenDetail.as_view(), name="api_token"),
-    path("api/v1/projects/", project_api.ProjectList.as_view(), name="api_projects"),
-    path("api/v1/projects/<slug:slug>/", project_api.ProjectDetail.as_view(), name="api_project"),
-    path("api/v1/projects/<slug:slug>/members/", project_api.MemberList.as_view(), name="api_members"),
-    path("api/v1/projects/<slug:slug>/members/<str:username>/", project_api.MemberDetail.as_view(), name="api_member"),
-    path("api/v1/projects/<slug:slug>/invites/", project_api.InviteList.as_view(), name="api_project_invites"),
-    path(
-        "api/v1/projects/<slug:slug>/invites/<int:pk>/",
-        project_api.InviteDetail.as_view(),
-        name="api_project_invite",
-    ),
-    path("api/v1/projects/<slug:slug>/audit/", audit_api.ProjectTrail.as_view(), name="api_project_trail"),
-    path("api/v1/audit/", audit_api.WholeTrail.as_view(), name="api_trail"),
-    path("api/v1/projects/<slug:slug>/webhooks/", webhook_api.WebhookList.as_view(), name="api_webhooks"),
-    *(
-        path(f"api/v1/projects/<slug:slug>/webhooks/<int:pk>/{rest}", view.as_view(), name=f"api_{name}")
-        for rest, view, name in (
-            ("", webhook_api.WebhookDetail, "webhook"),
-            ("test/", webhook_api.WebhookTest, "webhook_test"),
-            ("enable/", webhook_api.WebhookEnable, "webhook_enable"),
-            ("disable/", webhook_api.WebhookDisable, "webhook_disable"),
-            ("secret/", webhook_api.WebhookSecret, "webhook_secret"),
-            ("deliveries/", webhook_api.DeliveryList, "deliveries"),
-            ("deliveries/<int:delivery>/send-again/", webhook_api.DeliveryAgain, "delivery_again"),
-        )
+    *routes("tokens", accounts_api.TokenViewSet, "api_token"),
+    *routes("projects", project_api.ProjectViewSet, "api_project"),
+    *routes(f"{API_PROJECT}/members", project_api.MemberViewSet, "api_member"),
+    *routes(f"{API_PROJECT}/invites", project_api.InviteViewSet, "api_project_invite"),
+    *routes(f"{API_PROJECT}/audit", audit_api.ProjectTrailViewSet, "api_project_entry", "api_project_trail"),
+    *routes("audit", audit_api.TrailViewSet, "api_entry", "api_trail"),
+    *routes(f"{API_PROJECT}/webhooks", webhook_api.WebhookViewSet, "api_webhook"),
+    *routes(
+        f"{API_PROJECT}/webhooks/<int:pk>/deliveries", webhook_api.DeliveryViewSet, "api_delivery", "api_deliveries"
     ),
     *routes("relation-sets", relations_api.SetViewSet, "api_set"),
     *routes("relations", relations_api.RelationViewSet, "api_relation"),
-    path("api/v1/relation-sets/<int:pk>/entities/", SetEntities.as_view(), name="api_set_entities"),
-    path("api/v1/jobs/", jobs_api.JobList.as_view(), name="api_jobs"),
-    path("api/v1/jobs/<int:pk>/", jobs_api.JobDetail.as_view(), name="api_job"),
-    path("api/v1/jobs/<int:pk>/cancel/", jobs_api.JobCancel.as_view(), name="api_job_cancel"),
-    path("api/v1/jobs/<int:pk>/retry/", jobs_api.JobRetry.as_view(), name="api_job_retry"),
-    path("api/v1/workers/", jobs_api.WorkerList.as_view(), name="api_workers"),
-    path("api/v1/workers/<int:pk>/", jobs_api.WorkerDetail.as_view(), name="api_worker"),
-    path("api/v1/workers/<int:pk>/drain/", jobs_api.WorkerDrain.as_view(), name="api_worker_drain"),
-    path("api/v1/workers/<int:pk>/undrain/", jobs_api.WorkerUndrain.as_view(), name="api_worker_undrain"),
-    path("api/v1/language-models/", harvests_api.LanguageModelList.as_view(), name="api_language_models"),
-    path("api/v1/launches/", launch_api.LaunchList.as_view(), name="api_launches"),
-    path("api/v1/launches/plan/", launch_api.LaunchPlan.as_view(), name="api_launch_plan"),
-    path("api/v1/launches/<int:pk>/", launch_api.LaunchDetail.as_view(), name="api_launch"),
-    path("api/v1/launches/<int:pk>/cancel/", launch_api.LaunchCancel.as_view(), name="api_launch_cancel"),
-    path("api/v1/launches/<int:pk>/retry/", launch_api.LaunchRetry.as_view(), name="api_launch_retry"),
-    path("api/v1/harvests/", harvests_api.HarvestList.as_view(), name="api_harvests"),
-    path("api/v1/harvests/import/", harvests_api.HarvestImport.as_view(), name="api_harvest_import"),
-    path("api/v1/harvests/<int:pk>/", harvests_api.HarvestDetail.as_view(), name="api_harvest"),
-    path("api/v1/harvests/<int:pk>/tuples/", harvests_api.TupleList.as_view(), name="api_harvest_tuples"),
-    path("api/v1/harvests/<int:pk>/export/", harvests_api.TupleExport.as_view(), name="api_harvest_export"),
-    path("api/v1/knowledge/", knowledge_api.KnowledgeList.as_view(), name="api_knowledge"),
-    path("api/v1/knowledge/<int:pk>/", knowledge_api.KnowledgeDetail.as_view(), name="api_knowledge_tuple"),
-    path("api/v1/knowledge/<int:pk>/curations/", knowledge_api.CurationList.as_view(), name="api_curations"),
+    *routes("relation-sets", EntityTableViewSet, "api_set"),
+    *routes("jobs", jobs_api.JobViewSet, "api_job"),
+    *routes("workers", jobs_api.WorkerViewSet, "api_worker"),
+    *routes("language-models", harvests_api.LanguageModelViewSet, "api_language_model"),
+    *routes("launches", launch_api.LaunchViewSet, "api_launch", "api_launches"),
+    *routes("harvests", harvests_api.HarvestViewSet, "api_harvest"),
+    *routes("harvests/<int:pk>/tuples", harvests_api.TupleViewSet, "api_harvest_tuple"),
+    *routes("knowledge", knowledge_api.KnowledgeViewSet, "api_knowledge_tuple", "api_knowledge"),
+    *routes("knowledge/<int:pk>/curations", knowledge_api.CurationViewSet, "api_curation"),
     path("api/v1/entity/", knowledge_api.EntityDetail.as_view(), name="api_entity"),
     path("api/v1/sensitive-words/", knowledge_api.WordList.as_view(), name="api_sensitive_words"),
 ]

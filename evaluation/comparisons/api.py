@@ -28,15 +28,6 @@ from kgharvest.tables.table import Marked, Table, split_rates
 MOST_RELATIONS = 100  # of a set, each with two harvests
 
 
-class ComparisonView(ApiView):
-    """asks: the parameters of the address."""
-
-    asks: type[Filters]
-
-    def asked(self) -> dict[str, Any]:
-        return self.filtered_by(self.asks)
-
-
 # -- reports -----------------------------------------------------------------------------------------------------------
 
 
@@ -83,15 +74,14 @@ class ReportPair(Filters):
     b = serializers.CharField(max_length=20)
 
 
-class ReportComparison(ComparisonView):
+class ReportComparison(ApiView):
     serializer_class = ReportComparisonSerializer
-    asks = ReportPair
 
     @extend_schema(summary="Compare two reports", parameters=[ReportPair])
     def get(self, request: Request) -> Response:
         """Or a report and the paper."""
         reports = Report.objects.visible_to(request.user).for_list()
-        chosen = self.asked()
+        chosen = self.filtered_by(ReportPair)
         sides = (find_report_side(reports, choice) for choice in (chosen["a"], chosen["b"]))
         compared = report_comparison(*with_distinct_names(*sides))
         tables = {name: table_document(compared[name]) for name in ("table", "differences")}
@@ -160,12 +150,10 @@ class HarvestPair(Filters):
     b = IdField()
 
 
-class HarvestComparisonView(ComparisonView):
-    asks = HarvestPair
-
+class HarvestComparisonView(ApiView):
     def pair(self) -> tuple[HarvestJob, HarvestJob]:
         """Return the two harvests of the address. Raises NotFound."""
-        chosen = self.asked()
+        chosen = self.filtered_by(HarvestPair)
         finished = HarvestJob.objects.visible_to(self.request.user).with_cell().succeeded().defer("payload", "summary")
         jobs = finished.in_bulk([chosen["a"], chosen["b"]])
         if len(jobs) < len(set(chosen.values())):

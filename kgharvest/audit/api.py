@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
-
 from django.db.models import OuterRef, QuerySet, Subquery
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import serializers
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from kgharvest.access import Action, check_may
-from kgharvest.accounts.project_api import ProjectView
+from kgharvest.accounts.project_api import ProjectPartViewSet
 from kgharvest.api.input import Filters
-from kgharvest.api.views import ListView
+from kgharvest.api.views import ApiViewSet, PagedList
 from kgharvest.audit.models import LONGEST_NAME, SENTENCES, Actor, AuditEntry
 from kgharvest.models import Project
 
@@ -61,14 +56,16 @@ class EntryFilters(Filters):
         return rows.narrowed(**self.validated_data)
 
 
-class EntryList(ListView, ABC):
+class TrailViewSet(PagedList, ApiViewSet):
+    """The audit log of the installation, newest entry first, for superusers."""
+
     serializer_class = EntrySerializer
     filters = EntryFilters
     order = ("-number",)
 
-    @abstractmethod
     def entries(self) -> QuerySet[AuditEntry]:
-        """Return the entries of the trail that is asked for. Raises NotAllowed."""
+        check_may(self.request.user, Action.MANAGE, None)
+        return AuditEntry.objects.all()
 
     def get_queryset(self) -> QuerySet[AuditEntry]:
         slug = Project.objects.filter(pk=OuterRef("project_id")).values("slug")
@@ -76,21 +73,11 @@ class EntryList(ListView, ABC):
         return self.entries().annotate(slug=Subquery(slug), who=Subquery(name)).for_list()
 
 
-class ProjectTrail(EntryList, ProjectView):
-    """The audit trail of a project, the newest entry first, for its owners."""
+@extend_schema_view(list=extend_schema(operation_id="project_audit_list"))
+class ProjectTrailViewSet(TrailViewSet, ProjectPartViewSet):
+    """The audit log of a project, newest entry first, for its owners."""
+
+    access = Action.MANAGE
 
     def entries(self) -> QuerySet[AuditEntry]:
-        check_may(self.request.user, Action.MANAGE, self.project)
         return AuditEntry.objects.filter(project_id=self.project.pk)
-
-    @extend_schema(operation_id="project_audit_list")
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return self.list(request)
-
-
-class WholeTrail(EntryList):
-    """The audit trail of the installation, the newest entry first, for superusers."""
-
-    def entries(self) -> QuerySet[AuditEntry]:
-        check_may(self.request.user, Action.MANAGE, None)
-        return AuditEntry.objects.all()

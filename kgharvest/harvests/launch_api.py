@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.api.input import CountField, Filters, PlacementInput, ProjectField, StrictSerializer, VisibleField
-from kgharvest.api.views import ApiView, DetailView, ListView
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.chat_models.options import api_fields, options_from
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import HarvestParams
@@ -173,83 +173,55 @@ class LaunchFilters(Filters):
     project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
 
 
-class LaunchView(ApiView):
-    serializer_class = LaunchSerializer
-
-    def get_queryset(self) -> QuerySet:
-        return Launch.objects.visible_to(self.request.user).select_related("project")
-
-    def answer(self, launch: Launch, *args: Any, **options: Any) -> Response:
-        return super().answer(with_progress([launch])[0], *args, **options)
-
-
-def with_progress(launches: Sequence[Launch]) -> Sequence[Launch]:
-    """Return the launches, each with how far it is."""
-    now = timezone.now()
-    for launch in launches:
-        launch.progress = progress_of(launch, now)
-    return launches
-
-
-class LaunchList(LaunchView, ListView):
-    """Launches of your projects, the newest first."""
-
-    filters = LaunchFilters
-
-    def paginate_queryset(self, queryset: QuerySet) -> Sequence[Launch]:
-        return with_progress(super().paginate_queryset(queryset))
-
-    @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
-    def post(self, request: Request) -> Response:
-        """Workers do them; the launch tells how far they are. Cells that were harvested with the same are skipped."""
-
-        def make() -> Response:
-            launch = start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
-            return self.accepted(launch, self.location("kgharvest:api_launch", launch.pk))
-
-        return self.once(make)
-
-
-class LaunchPlan(ApiView):
-    """What a launch would do."""
-
-    serializer_class = LaunchPlanSerializer
-    is_keyed = False
-
-    @extend_schema(request=LaunchInput, responses=LaunchPlanSerializer, summary="See what a launch would do")
-    def post(self, request: Request) -> Response:
-        """Nothing is started."""
-        return self.answer(plan_of(self.sent(LaunchInput), request.user))
-
-
-class LaunchDetail(LaunchView, DetailView):
-    """A launch and how far it is. Its harvests: `/harvests/?launch=`."""
-
-
-class LaunchCancel(LaunchView):
-    @extend_schema(request=None, responses=LaunchSerializer, summary="Cancel the unfinished harvests of a launch")
-    def post(self, request: Request, pk: int) -> Response:
-        launch = self.row(self.get_queryset())
-
-        def act() -> Response:
-            cancel_launch(launch, request.user)
-            return self.answer(launch)
-
-        return self.once(act)
-
-
 class RetryInput(StrictSerializer):
     status = serializers.ChoiceField(["failed", "cancelled"], default="failed", help_text="Which of its harvests.")
 
 
-class LaunchRetry(LaunchView):
-    @extend_schema(request=RetryInput, responses={202: LaunchSerializer}, summary="Queue harvests of a launch again")
-    def post(self, request: Request, pk: int) -> Response:
-        launch = self.row(self.get_queryset())
+class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Launches of your projects, newest first. The harvests of a launch: `/harvests/?launch=`."""
 
-        def act() -> Response:
-            retry = {"failed": retry_failed, "cancelled": retry_cancelled}[self.sent(RetryInput)["status"]]
-            retry(launch, request.user)
-            return self.accepted(launch, self.location("kgharvest:api_launch", pk))
+    serializer_class = LaunchSerializer
+    filters = LaunchFilters
+    queryset = Launch.objects.select_related("project")
 
-        return self.once(act)
+    def paginate_queryset(self, queryset: QuerySet) -> Sequence[Launch]:
+        return with_progress(super().paginate_queryset(queryset))
+
+    def answer(self, launch: Launch, *args: Any, **options: Any) -> Response:
+        return super().answer(with_progress([launch])[0], *args, **options)
+
+    @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
+    def create(self, request: Request) -> Response:
+        """Workers do them; the launch tells how far they are. Cells that were harvested with the same are skipped."""
+        launch = start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
+        return self.accepted(launch, self.address(launch))
+
+    @operation(
+        "See what a launch would do",
+        on_list=True,
+        request=LaunchInput,
+        serializer_class=LaunchPlanSerializer,
+        is_keyed=False,
+    )
+    def plan(self, request: Request) -> Response:
+        """Nothing is started."""
+        return Response(self.get_serializer(plan_of(self.sent(LaunchInput), request.user)).data)
+
+    @operation("Cancel the unfinished harvests of a launch")
+    def cancel(self, request: Request, pk: int) -> Response:
+        return self.changed(cancel_launch)
+
+    @operation("Queue harvests of a launch again", request=RetryInput, responses={202: LaunchSerializer})
+    def retry(self, request: Request, pk: int) -> Response:
+        launch = self.get_object()
+        retry = {"failed": retry_failed, "cancelled": retry_cancelled}[self.sent(RetryInput)["status"]]
+        retry(launch, request.user)
+        return self.accepted(launch, self.address(launch))
+
+
+def with_progress(launches: Sequence[Launch]) -> Sequence[Launch]:
+    """Return the launches, each with its progress."""
+    now = timezone.now()
+    for launch in launches:
+        launch.progress = progress_of(launch, now)
+    return launches
