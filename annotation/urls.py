@@ -55,11 +55,11 @@ register_converter(RoundPathConverter, "round")
 
 urlpatterns = [
     # gold
-    path("rounds/gold/", gold_views.gold_list, name="gold_list"),
+    path("rounds/gold/", gold_views.GoldList.as_view(), name="gold_list"),
     path("rounds/gold/<int:pk>/", gold_views.gold_of_relation, name="gold"),
     path("rounds/gold/<int:pk>/withdraw/<int:decision>/", gold_views.gold_withdraw, name="gold_withdraw"),
     # rounds
-    path("rounds/", rounds_views.round_list, name="round_list"),
+    path("rounds/", rounds_views.RoundList.as_view(), name="round_list"),
     path("rounds/new/", draft_views.round_new, name="round_new"),
     path("rounds/plan/", draft_views.round_plan, name="round_plan"),
     path(ROUND, rounds_views.round_detail, name="round"),

@@ -22,7 +22,7 @@ urlpatterns = [
     path("projects/<round:path>/rehearsal/", rehearsals_views.rehearsal, name="rehearsal"),
     # reports
     path("projects/<round:path>/report/", reports_views.report_new, name="report_new"),
-    path("reports/", reports_views.report_list, name="report_list"),
+    path("reports/", reports_views.ReportList.as_view(), name="report_list"),
     path("reports/<int:pk>/", reports_views.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports_views.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports_views.table_file, name="table_file"),
@@ -40,7 +40,7 @@ urlpatterns = [
     path("reports/published/", comparisons_views.published, name="published"),
     path("reports/compare/", comparisons_views.compare, name="compare"),
     # scores
-    path("reports/scores/", scores_views.score_list, name="score_list"),
+    path("reports/scores/", scores_views.ScoreList.as_view(), name="score_list"),
     path("reports/scores/new/", scores_views.score_new, name="score_new"),
     path("reports/scores/<int:pk>/", scores_views.scores, name="scores"),
     path("reports/scores/<int:pk>/cancel/", scores_views.score_cancel, name="score_cancel"),

@@ -62,7 +62,7 @@ API_PROJECT = "projects/<slug:slug>"
 
 harvesting = [
     # projects
-    path("projects/", project_views.project_list, name="project_list"),
+    path("projects/", project_views.ProjectList.as_view(), name="project_list"),
     path("projects/new/", project_views.project_new, name="project_new"),
     path("projects/<slug:slug>/", project_views.project_detail, name="project"),
     path("projects/<slug:slug>/rename/", project_views.project_rename, name="project_rename"),
@@ -103,7 +103,7 @@ harvesting = [
     ),
     path("member/<slug:secret>/", project_views.project_join, name="project_join"),
     # relations
-    path("relations/", relations_views.relation_list, name="relation_list"),
+    path("relations/", relations_views.RelationList.as_view(), name="relation_list"),
     path("relations/new/", relations_views.relation_new, name="relation_new"),
     path("relations/import/", relations_views.relation_import, name="relation_import"),
     path("relations/shipped/", relations_views.load_shipped, name="relation_load_shipped"),
@@ -123,9 +123,9 @@ harvesting = [
         for verb, options in WORKER_CHANGES.items()
     ),
     # harvests
-    path("harvests/", harvests_views.harvest_list, name="harvest_list"),
+    path("harvests/", harvests_views.HarvestList.as_view(), name="harvest_list"),
     path("harvests/new/", harvests_views.launch_new, name="harvest_new"),
-    path("harvests/launches/", harvests_views.launch_list, name="launch_list"),
+    path("harvests/launches/", harvests_views.LaunchList.as_view(), name="launch_list"),
     path("harvests/launches/<int:pk>/", harvests_views.launch_detail, name="launch_detail"),
     path("harvests/launches/<int:pk>/cancel/", harvests_views.launch_change, CANCEL_LAUNCH, name="launch_cancel"),
     path(

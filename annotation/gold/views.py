@@ -22,30 +22,28 @@ from annotation.gold.candidates import (
     withdraw_gold,
 )
 from annotation.models import GoldDecision
-from annotation.refusals import refusal_as_message
 from annotation.rounds.instructions import freeze_statement, statement_parts
 from kgharvest.access import researcher_required, visible_or_404
-from kgharvest.bulk.pagination import page_of
 from kgharvest.models import Relation
+from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted
+from kgharvest.pages.refusals import refusal_as_message
 
 CANDIDATES_PER_PAGE = 10
 DECISIONS = {"false": True, "unsure": False}
 
 
-@researcher_required
-def gold_list(request: HttpRequest) -> HttpResponse:
-    q = request.GET.get("q", "").strip()
-    relations = (
-        Relation.objects.visible_to(request.user).filter(jobs__n_tuples__gt=0).select_related("relation_set").distinct()
-    )
-    if q:
-        relations = relations.filter(Q(name__icontains=q) | Q(relation_set__name__icontains=q))
-    confirmed = Count(
-        "gold_decisions", filter=Q(gold_decisions__is_confirmed=True, gold_decisions__withdrawn_at=None), distinct=True
-    )
-    page = page_of(request, relations.annotate(n_false=confirmed).order_by("relation_set__name", "name"))
-    return render(request, "annotation/gold/gold_list.html", {"page_obj": page, "q": q})
+class GoldList(ListPage):
+    template_name = "annotation/gold/gold_list.html"
+    searched = ("name", "relation_set__name")
+    project_path = ""
+
+    def rows(self):
+        relations = Relation.objects.visible_to(self.request.user).filter(jobs__n_tuples__gt=0)
+        is_confirmed = Q(gold_decisions__is_confirmed=True, gold_decisions__withdrawn_at=None)
+        n_false = Count("gold_decisions", filter=is_confirmed, distinct=True)
+        relations = relations.select_related("relation_set").distinct().annotate(n_false=n_false)
+        return relations.order_by("relation_set__name", "name")
 
 
 @researcher_required
@@ -54,7 +52,8 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
     relation = find_relation(request, pk)
     if request.method == "POST":
         check_may_decide(relation, request.user)
-        n = decide_on_gold(relation, decisions_in(request), request.user)
+        decisions = {code: DECISIONS[choice] for code, choice in request.POST.items() if choice in DECISIONS}
+        n = decide_on_gold(relation, decisions, request.user)
         messages.success(request, f"{counted(n, 'decision')} stored.")
         return redirect("annotation:gold", pk)
     page = Paginator(gold_candidates(relation), CANDIDATES_PER_PAGE).get_page(request.GET.get("page"))
@@ -82,10 +81,6 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
 
 def find_relation(request: HttpRequest, pk: int) -> Relation:
     return visible_or_404(request.user, Relation.objects.select_related("relation_set__project"), pk=pk)
-
-
-def decisions_in(request: HttpRequest) -> dict[str, bool]:
-    return {code: DECISIONS[decision] for code, decision in request.POST.items() if decision in DECISIONS}
 
 
 def shown(relation: Relation, candidate: GoldCandidate) -> dict[str, Any]:

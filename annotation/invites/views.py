@@ -31,7 +31,6 @@ from annotation.invites.services import (
     revoke_invites,
 )
 from annotation.models import Invite, Round
-from annotation.refusals import refusal_in_form
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.access import Action, researcher_required, visible_or_404
 from kgharvest.accounts.project_views import find_visible
@@ -39,6 +38,7 @@ from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.pages.number_format import counted
+from kgharvest.pages.refusals import refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records

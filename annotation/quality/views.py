@@ -36,11 +36,11 @@ from annotation.quality.statement_list import (
     statement_groups,
     with_evidence,
 )
-from annotation.refusals import refusal_as_message
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
 from kgharvest.models import Relation
+from kgharvest.pages.refusals import refusal_as_message
 
 AnnotatorRow = dict[str, Any]  # as of annotator_statistics
 
@@ -123,15 +123,12 @@ def annotator_change(
         for reason in outcome if isinstance(outcome, list) else ():  # of erasing: what is kept for now
             messages.warning(request, reason)
         if isinstance(outcome, Exclusion):
-            messages.success(request, reinstatement_message(outcome))
+            outcome.refresh_from_db()
+            n = outcome.n_left_out
+            kept = f"; {n} are kept but stay uncounted, because others took their place" if n else ""
+            text = f"{outcome.annotator} is reinstated: {outcome.n_counted_again} judgments count again{kept}."
+            messages.success(request, text)
     return redirect("annotation:annotator", path, code)
-
-
-def reinstatement_message(exclusion: Exclusion) -> str:
-    exclusion.refresh_from_db()
-    left_out = exclusion.n_left_out
-    kept = f"; {left_out} are kept but stay uncounted, because others took their place" if left_out else ""
-    return f"{exclusion.annotator} is reinstated: {exclusion.n_counted_again} judgments count again{kept}."
 
 
 class ExclusionForm(forms.Form):

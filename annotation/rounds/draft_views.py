@@ -19,7 +19,6 @@ from annotation.judging.views import PAGES, report_fields
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
 from annotation.quality.limits import limits_sentence
 from annotation.questionnaire.questions import check_questions, who_questions
-from annotation.refusals import refusal_as_message, refusal_in_form
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, RoundForm, form_values, job_choices
 from annotation.rounds.instructions import instructions_html, markdown_html
@@ -41,6 +40,7 @@ from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.bulk.pagination import number_in
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Relation
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 
 FILTERS = ("find", "set", "lm", "setting")
 
@@ -73,9 +73,13 @@ def round_edit(request: HttpRequest, path: str) -> HttpResponse:
     """Change a draft: in the form if that can show all of it, else as JSON."""
     draft = get_draft(request, path)
     initial = form_values(draft)
-    if initial is None or "json" in request.GET:
-        return edit_as_json(request, draft)
-    return show_round_form(request, draft, initial)
+    if initial is not None and "json" not in request.GET:
+        return show_round_form(request, draft, initial)
+    form = DescriptionForm(request.POST or None, initial={"description": as_json(draft.spec)})
+    if form.is_valid():
+        with refusal_in_form(form):
+            return redirect(edit_draft(draft, form.cleaned_data["description"], request.user))
+    return render(request, "annotation/rounds/drafts/round_edit_json.html", {"form": form, "draft": draft})
 
 
 def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str, Any]) -> HttpResponse:
@@ -160,14 +164,6 @@ def round_plan(request: HttpRequest) -> HttpResponse:
     draft = get_draft(request, path) if path else None
     context = plan_context(round_form(request, posted), request.user, draft)
     return render(request, "annotation/rounds/drafts/_plan.html", context)
-
-
-def edit_as_json(request: HttpRequest, draft: Round) -> HttpResponse:
-    form = DescriptionForm(request.POST or None, initial={"description": as_json(draft.spec)})
-    if form.is_valid():
-        with refusal_in_form(form):
-            return redirect(edit_draft(draft, form.cleaned_data["description"], request.user))
-    return render(request, "annotation/rounds/drafts/round_edit_json.html", {"form": form, "draft": draft})
 
 
 def as_json(spec: dict[str, Any]) -> str:

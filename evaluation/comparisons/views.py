@@ -142,7 +142,8 @@ def compare_harvests(request: HttpRequest) -> HttpResponse:
     relation = (
         a.relation if a else visible_or_404(request.user, Relation.objects, pk=_number(request.GET.get("relation")))
     )
-    jobs = _comparable(request, relation)
+    jobs = HarvestJob.objects.visible_to(request.user).with_cell().succeeded().defer("payload", "summary")
+    jobs = jobs.filter(relation=relation, n_tuples__gt=0).order_by("language_model__name", "setting", "-pk")
     b = _job(request, request.GET.get("b"))
     if b and b.relation_id != relation.pk:
         raise Http404("These are harvests of different relations.")
@@ -150,11 +151,6 @@ def compare_harvests(request: HttpRequest) -> HttpResponse:
     if a and b:
         context |= _compared(request, overlap_of(a, b))
     return render(request, "evaluation/comparisons/compare_harvests.html", context)
-
-
-def _comparable(request: HttpRequest, relation: Relation) -> QuerySet:
-    jobs = HarvestJob.objects.visible_to(request.user).with_cell().succeeded().defer("payload", "summary")
-    return jobs.filter(relation=relation, n_tuples__gt=0).order_by("language_model__name", "setting", "-pk")
 
 
 def _job(request: HttpRequest, number: str | None) -> HarvestJob | None:

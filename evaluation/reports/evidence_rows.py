@@ -79,12 +79,8 @@ def _draws(round: Round, cells: Mapping[CellKey, Sequence[Any]]) -> tuple[Rows, 
         "stratum": [row[1] for row in ordered],
         "rank": [row[2] or None for row in ordered],
         "task": [number[row[4]] for row in ordered],
-        "score": [None if row[5] is None else round_score(row[5]) for row in ordered],
+        "score": [None if row[5] is None else float(f"{row[5]:.6g}") for row in ordered],
     }, ids
-
-
-def round_score(score: float) -> float:
-    return float(f"{score:.6g}")
 
 
 def _tasks(round: Round, ids: Sequence[int]) -> tuple[Rows, list[int]]:

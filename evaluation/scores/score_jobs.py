@@ -226,7 +226,10 @@ def scores_document(
     Scorers come in the same order from every database, and PostgreSQL keeps the keys of an object in one of its own: so
     settings of harvests come in the order of PROMPT_SETTINGS, and systems by name.
     """
-    harvests = _harvests_with_prompts(payload)
+    if "harvests" not in payload:
+        raise DomainError("Outdated", "This was asked for by an older version of kgharvest; ask for it again.")
+    used = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
+    harvests = HarvestJob.objects.in_bulk(used)
     on_progress(Progress("loading the LM", 0))
     device, dtype = payload.get("device", DEFAULT_DEVICE), payload.get("dtype", DEFAULT_DTYPE)
     lm = language_models.load(language_model, device, dtype)
@@ -267,13 +270,6 @@ def _check_matched(scored: ScoredSamples) -> None:
                 f"{name} has no score for any of the {len(scores):,} facts and false tuples of this evaluation. "
                 "Download them from an evaluation with the same LM, facts and prompts, score them, and send that file.",
             )
-
-
-def _harvests_with_prompts(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:
-    if "harvests" not in payload:
-        raise DomainError("Outdated", "This was asked for by an older version of kgharvest; ask for it again.")
-    used = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
-    return HarvestJob.objects.in_bulk(used)
 
 
 def _without_seeds(

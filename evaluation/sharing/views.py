@@ -30,7 +30,7 @@ from evaluation.sharing.services import (
 from kgharvest import code_version
 from kgharvest.access import Action, researcher_required, visible_or_404
 from kgharvest.accounts.throttle import TooManyAttempts, count_wrong_link, network_of
-from kgharvest.errors import DomainError
+from kgharvest.pages.refusals import refusal_in_form
 from kgharvest.tables.formats import FORMATS
 
 PAGE_CACHE_S = 3600
@@ -62,11 +62,9 @@ def shares(request: HttpRequest, pk: int) -> HttpResponse:
     form = ShareForm(request.POST or None)
     link = None
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             made = share_report(report, **form.cleaned_data, now=timezone.now(), by=request.user)
             link, form = link_of(request, made), ShareForm()
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
     now = timezone.now()
     rows = [(share, share.status(now)) for share in report.shares.select_related("created_by")]
     return render(

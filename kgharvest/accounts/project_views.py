@@ -36,31 +36,33 @@ from kgharvest.accounts.projects import (
 from kgharvest.accounts.sign_in.password_attempts import remember_device
 from kgharvest.accounts.sign_in.sessions import log_in_with_password
 from kgharvest.accounts.throttle import count_wrong_link
-from kgharvest.bulk.pagination import page_of
-from kgharvest.errors import DomainError, NotFound
+from kgharvest.errors import NotFound
 from kgharvest.models import Project, ProjectInvite, Role
+from kgharvest.pages.lists import ListPage
 from kgharvest.pages.panels import panels_of
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 
 
-@researcher_required
-def project_list(request: HttpRequest) -> HttpResponse:
-    visible = Project.objects.visible_to(request.user).order_by().values("pk")
-    projects = Project.objects.filter(pk__in=visible).annotate(n_members=Count("members"))
-    projects = projects.order_by("name")  # what is grouped has lost the order of its model
-    own = dict(request.user.memberships.values_list("project", "role"))
-    page = page_of(request, projects)
-    rows = [{"project": project, "role": own.get(project.pk)} for project in page]
-    return render(request, "kgharvest/accounts/project_list.html", {"page_obj": page, "rows": rows})
+class ProjectList(ListPage):
+    template_name = "kgharvest/accounts/project_list.html"
+    project_path = ""
+
+    def rows(self):
+        visible = Project.objects.visible_to(self.request.user).order_by().values("pk")
+        projects = Project.objects.filter(pk__in=visible).annotate(n_members=Count("members"))
+        return projects.order_by("name")  # grouped rows lose the order of their model
+
+    def context(self, page):
+        own = dict(self.request.user.memberships.values_list("project", "role"))
+        return {"rows": [{"project": project, "role": own.get(project.pk)} for project in page]}
 
 
 @worker_required
 def project_new(request: HttpRequest) -> HttpResponse:
     form = ProjectNameForm(request.POST or None)
     if form.is_valid():
-        try:
+        with refusal_in_form(form, "name"):
             return redirect(create_project(form.cleaned_data["name"], request.user))
-        except DomainError as refusal:
-            form.add_error("name", str(refusal))
     return render(request, "kgharvest/accounts/project_new.html", {"form": form})
 
 
@@ -107,11 +109,9 @@ def project_rename(request: HttpRequest, slug: str) -> HttpResponse:
     project = find_visible(request, slug, Action.MANAGE)
     form = ProjectNameForm(request.POST)
     if form.is_valid():
-        try:
+        with refusal_in_form(form, "name"):
             rename_project(project, form.cleaned_data["name"], request.user)
             return redirect(project)
-        except DomainError as refusal:
-            form.add_error("name", str(refusal))
     return show_project(request, project, name_form=form)
 
 
@@ -147,10 +147,8 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 
 
 def _changed(request: HttpRequest, project: Project, change: Callable[[], Any]) -> HttpResponse:
-    try:
+    with refusal_as_message(request):
         change()
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect(project)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from django import forms
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
@@ -49,7 +47,8 @@ def _show(request: HttpRequest, entries: QuerySet[AuditEntry], project: Project 
     page = keyset_page(Filtered(rows), "-number", request.GET, ROWS_PER_PAGE)
     facts = {entry.number: entry.known_facts for entry in page.rows}
     people = [person for known in facts.values() if (person := known.get("person"))]
-    names = _names([*people, *(entry.actor for entry in page.rows)])
+    accounts = Actor.objects.filter(code__in={*people, *(entry.actor for entry in page.rows)}, user__isnull=False)
+    names = dict(accounts.values_list("code", "user__username"))
     context = {
         "project": project,
         "filters": filters,
@@ -71,9 +70,3 @@ def _show(request: HttpRequest, entries: QuerySet[AuditEntry], project: Project 
 def _with_name(sentence: str, person: str, names: dict[str, str]) -> str:
     """Return the sentence with the name of the person whom it is about, while the account is there."""
     return sentence.replace(person, names[person]) if person in names else sentence
-
-
-def _names(codes: Iterable[str]) -> dict[str, str]:
-    """Return the names of those accounts that are still there, by their codes."""
-    known = Actor.objects.filter(code__in=set(codes), user__isnull=False)
-    return dict(known.values_list("code", "user__username"))

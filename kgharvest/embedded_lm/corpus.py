@@ -121,7 +121,8 @@ def examples(
         for relation in relations
         for masking, share in FILLER_SHARES.items()
     }
-    noise = noise_of(ids)
+    words = [piece for piece in ids if piece.isalpha() and len(piece) > 1]
+    noise = [*((word,) for word in words), *(spelled_out(word, ids) for word in words)]
     relation_weights = [relation.arity - 1 for relation in relations]
     maskings, masking_weights = tuple(MASKING_WEIGHTS), tuple(MASKING_WEIGHTS.values())
     while True:
@@ -135,12 +136,6 @@ def examples(
         if len(tokens) + 2 <= MAX_TOKENS:
             masked = masked_indices(tokens, masking, rng)
             yield encode(tokens, labels_of(tokens, masked, sampler, ids), ids)
-
-
-def noise_of(ids: Mapping[str, int]) -> list[tuple[str, ...]]:
-    """Return every word of the vocabulary, once whole and once as it would be read if it were not in the vocabulary."""
-    words = [piece for piece in ids if piece.isalpha() and len(piece) > 1]
-    return [*((word,) for word in words), *(spelled_out(word, ids) for word in words)]
 
 
 def draw_prompt(relation: Relation, rng: Random) -> PromptTemplate:

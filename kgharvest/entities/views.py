@@ -11,8 +11,8 @@ from kgharvest.access import Action, researcher_required, visible_or_404
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.entities.models import EntityTable
 from kgharvest.entities.tables import delete_table, save_table
-from kgharvest.errors import ImportRefused
 from kgharvest.pages.number_format import counted
+from kgharvest.pages.refusals import refusal_in_form
 from kgharvest.relations.models import RelationSet
 
 
@@ -55,16 +55,12 @@ def set_entities(request: HttpRequest, pk: int) -> HttpResponse:
         messages.success(request, "Entities are taken as they are written again.")
         return redirect(relation_set)
     form = EntityTableForm(request.POST or None, request.FILES or None, instance=table)
-    refusal = None
     if form.is_valid():
         chosen = form.cleaned_data
         rules = (chosen["without_articles"], chosen["in_singular"])
-        try:
+        with refusal_in_form(form):
             table = save_table(relation_set, *rules, form.named_file(), request.user)
-        except ImportRefused as error:
-            refusal = error
-        else:
             messages.success(request, f"Kept, with {counted(table.n_labels, 'label')}.")
             return redirect("kgharvest:set_entities", relation_set.pk)
-    context = {"form": form, "relation_set": relation_set, "table": table, "refusal": refusal}
+    context = {"form": form, "relation_set": relation_set, "table": table}
     return render(request, "kgharvest/entities/set_entities.html", context)

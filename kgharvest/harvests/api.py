@@ -22,7 +22,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.api.input import Filters, IdField, ProjectField, StrictSerializer, VisibleField
+from kgharvest.api.input import Filters, IdField, ProjectField, ProjectFilters, StrictSerializer, VisibleField
 from kgharvest.api.views import AnyRenderer, ApiViewSet, LineRenderer, PagedList, RetrieveMixin, operation
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.harvests.cuts import kept_size, parse_cut
@@ -122,8 +122,7 @@ class HarvestSerializer(serializers.ModelSerializer):
         ]
 
 
-class HarvestFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+class HarvestFilters(ProjectFilters):
     relation = IdField(required=False)
     model = serializers.CharField(required=False, max_length=500, source="language_model__name", help_text="Name.")
     setting = serializers.CharField(required=False, max_length=30)

@@ -139,11 +139,9 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         used = LanguageModel.objects.filter(revision="", **prompted).values_list("name", flat=True)
         self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
         self.fields.update(form_fields())
-        self.fields["models"].required = not self.data.get("other_models", "").strip() and self._prompts_an_lm()
-
-    def _prompts_an_lm(self) -> bool:
         chosen = self.data.getlist("settings") if hasattr(self.data, "getlist") else self.data.get("settings", ())
-        return not chosen or any(setting in PROMPT_SETTINGS for setting in chosen)
+        prompts_an_lm = not chosen or any(setting in PROMPT_SETTINGS for setting in chosen)
+        self.fields["models"].required = prompts_an_lm and not self.data.get("other_models", "").strip()
 
     def chat_fields(self) -> list[forms.BoundField]:
         """Return the fields of the chat model, which stand apart."""

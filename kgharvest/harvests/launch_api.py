@@ -13,7 +13,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.api.input import CountField, Filters, PlacementInput, ProjectField, StrictSerializer, VisibleField
+from kgharvest.api.input import CountField, PlacementInput, ProjectField, ProjectFilters, StrictSerializer, VisibleField
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.chat_models.options import api_fields, options_from
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
@@ -169,10 +169,6 @@ def requests_of(sent: dict[str, Any]) -> Iterator[HarvestRequest]:
     yield from requests_for(relations.values(), models, settings, chat_models, params=params, chat=chat, **placement)
 
 
-class LaunchFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
-
-
 class RetryInput(StrictSerializer):
     status = serializers.ChoiceField(["failed", "cancelled"], default="failed", help_text="Which of its harvests.")
 
@@ -181,7 +177,7 @@ class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
     """Launches of your projects, newest first. The harvests of a launch: `/harvests/?launch=`."""
 
     serializer_class = LaunchSerializer
-    filters = LaunchFilters
+    filters = ProjectFilters
     queryset = Launch.objects.select_related("project")
 
     def paginate_queryset(self, queryset: QuerySet) -> Sequence[Launch]:

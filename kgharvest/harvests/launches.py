@@ -117,12 +117,18 @@ def plan_launch(
     statuses = [Job.Status.QUEUED, Job.Status.RUNNING, *([] if again else [Job.Status.SUCCEEDED])]
     known = _jobs_by_key(project, cells.values(), statuses)
     todo = {key: request for key, request in cells.items() if key not in known}
+    refusals = {}
+    for request in todo.values():
+        try:
+            check_harvest(request, by)
+        except (DomainError, EngineError) as refusal:
+            refusals[str(refusal)] = None
     n_at_once = workers.n_processes(now)
     return Plan(
         project=project,
         requests=list(todo.values()),
         skipped=[Skipped(request, known[key]) for key, request in cells.items() if key in known],
-        refusals=list(dict.fromkeys(filter(None, (_refusal(request, by) for request in todo.values())))),
+        refusals=list(refusals),
         n_at_once=n_at_once,
         estimate=_estimate(Counter(map(_pace_key, todo.values())), n_at_once),
     )
@@ -143,14 +149,6 @@ def _jobs_by_key(
     )
     finished_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
     return {job.unique_key: job for job in finished_last}
-
-
-def _refusal(request: HarvestRequest, by) -> str | None:
-    try:
-        check_harvest(request, by)
-    except (DomainError, EngineError) as refusal:
-        return str(refusal)
-    return None
 
 
 # -- how long ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.access import Action
-from kgharvest.api.input import Filters
+from kgharvest.api.input import ProjectFilters
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.jobs import ledger, overview, workers
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
@@ -50,8 +50,7 @@ class JobSerializer(serializers.ModelSerializer):
         fields = ["id", "kind", "project", *JOB_FIELDS, *JOB_TIMES]
 
 
-class JobFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+class JobFilters(ProjectFilters):
     kind = serializers.CharField(required=False, max_length=30, help_text="harvest, import, probe, ...")
     status = serializers.ChoiceField(Job.Status.choices, required=False)
 

@@ -125,7 +125,13 @@ class KnowledgeViewSet(ApiViewSet):
         if not search.is_valid():
             raise serializers.ValidationError(search.errors)
         column = f"{'-' if sort.startswith('-') else ''}{SORTABLE[sort.removeprefix('-')]}"
-        page = keyset_page(search.filtered(), column, position_of(request), rows_limit(request))
+        position = QueryDict(mutable=True)
+        if "after" in request.query_params:
+            value, pk = values_of(request.query_params["after"], 2)
+            if isinstance(value, str) or not isinstance(pk, int):
+                raise serializers.ValidationError({"after": [BAD_CURSOR]})
+            position["after"] = str(Cursor(value, pk))
+        page = keyset_page(search.filtered(), column, position, rows_limit(request))
         next_page = page.after and replace_query_param(
             request.build_absolute_uri(), "after", cursor_of([page.after.value, page.after.pk])
         )
@@ -138,17 +144,6 @@ class KnowledgeViewSet(ApiViewSet):
         known.findings = findings.defer("job__payload", "job__summary").order_by("-score", "pk")[:MOST_FINDINGS]
         known.verdicts = verdicts_known_to(user).of([known.pk]).get(known.pk, [])
         return self.answer(known)
-
-
-def position_of(request: Request) -> QueryDict:
-    """Return where the page begins, as `keyset_page` reads it. Raises ValidationError."""
-    position = QueryDict(mutable=True)
-    if "after" in request.query_params:
-        value, pk = values_of(request.query_params["after"], 2)
-        if isinstance(value, str) or not isinstance(pk, int):
-            raise serializers.ValidationError({"after": [BAD_CURSOR]})
-        position["after"] = str(Cursor(value, pk))
-    return position
 
 
 class CurationInput(StrictSerializer):

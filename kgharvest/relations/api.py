@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
@@ -13,9 +13,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.access import Action, check_may_anywhere
-from kgharvest.api.input import CountField, Filters, FiniteField, ProjectField, StrictSerializer, VisibleField
+from kgharvest.api.input import (
+    CountField,
+    Filters,
+    FiniteField,
+    ProjectField,
+    ProjectFilters,
+    StrictSerializer,
+    VisibleField,
+)
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.pagination import containing
 from kgharvest.models import Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, MOST_SENTENCES, RelationEntry
 from kgharvest.relations.files import export_relations, read_relation_file
@@ -74,8 +83,7 @@ class SetSerializer(serializers.ModelSerializer):
         fields = [*SET]
 
 
-class SetFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+class SetFilters(ProjectFilters):
     name = serializers.CharField(required=False, max_length=100, help_text="Exactly this name.")
     is_shipped = serializers.BooleanField(required=False, help_text="Whether it comes with the project.")
 
@@ -212,10 +220,8 @@ class RelationFilters(Filters):
     q = serializers.CharField(required=False, max_length=200, help_text="In the name or the statement.")
 
     def narrow(self, rows: QuerySet) -> QuerySet:
-        exact = dict(self.validated_data)
-        search = exact.pop("q", "")
-        found = rows.filter(Q(name__icontains=search) | Q(statement__icontains=search)) if search else rows
-        return found.filter(**exact)
+        text = self.validated_data.pop("q", "")
+        return super().narrow(containing(rows, text, ("name", "statement")))
 
 
 class SentencesField(serializers.ListField):

@@ -18,8 +18,8 @@ from kgharvest.access import Action, researcher_required
 from kgharvest.accounts.models import Project
 from kgharvest.accounts.project_views import find_visible
 from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, keyset_page
-from kgharvest.errors import DomainError
 from kgharvest.models import Delivery, Webhook
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.webhooks.addresses import LONGEST_URL
 from kgharvest.webhooks.models import EVENTS
 from kgharvest.webhooks.outbox import NewSecret, create_webhook, delete_webhook, edit_webhook, rotate_secret, send_again
@@ -46,11 +46,8 @@ def webhook_list(request: HttpRequest, slug: str) -> HttpResponse:
     form = WebhookForm(request.POST or None, initial={"events": list(EVENTS)})
     new: NewSecret | None = None
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             new = create_webhook(project.pk, by=request.user, **form.cleaned_data)
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
-        else:
             form = WebhookForm(initial={"events": list(EVENTS)})
     webhooks = Webhook.objects.filter(project_id=project.pk)
     context = {"project": project, "form": form, "new": new, "webhooks": webhooks}
@@ -64,11 +61,8 @@ def webhook_detail(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     project, webhook = _find(request, slug, pk)
     form = WebhookForm(request.POST or None, initial={"url": webhook.url, "events": webhook.events})
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             edit_webhook(webhook, by=request.user, **form.cleaned_data)
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
-        else:
             messages.success(request, "Saved.")
             return redirect("kgharvest:webhook", slug, pk)
     return _show(request, project, webhook, form)
@@ -85,11 +79,8 @@ def _show(request: HttpRequest, project: Project, webhook: Webhook, form: Webhoo
 def webhook_change(request: HttpRequest, slug: str, pk: int, change: Callable[..., Any], done: str) -> HttpResponse:
     """Do `change` to a webhook and say what was done."""
     _, webhook = _find(request, slug, pk)
-    try:
+    with refusal_as_message(request):
         change(webhook, by=request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, done)
     return redirect("kgharvest:webhook", slug, pk)
 
@@ -120,11 +111,8 @@ def webhook_delete(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 def delivery_send_again(request: HttpRequest, slug: str, pk: int, delivery: int) -> HttpResponse:
     _, webhook = _find(request, slug, pk)
     waiting: Delivery = get_object_or_404(webhook.deliveries.select_related("webhook"), pk=delivery)
-    try:
+    with refusal_as_message(request):
         send_again(waiting, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, "It is sent again within seconds.")
     return redirect("kgharvest:webhook", slug, pk)
 

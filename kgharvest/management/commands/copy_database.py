@@ -7,7 +7,7 @@ import sys
 from django.conf import settings
 
 from kgharvest.management.command import DomainCommand
-from kgharvest.operations.database_transfer import CopiedTable, copy_database, uninstalled_contrib_apps
+from kgharvest.operations.database_transfer import copy_database, uninstalled_contrib_apps
 
 ADDRESS = "as in DATABASE_URL: sqlite:////absolute/path or postgres://user:password@host/name"
 
@@ -34,6 +34,3 @@ class Command(DomainCommand):
         self.stdout.write(
             "Files are not copied: keep packs of the data folder, or KGHARVEST_FILES, for the new database."
         )
-
-    def _show(self, table: CopiedTable) -> None:
-        self.stdout.write(f"{table.checksum}  {table.n_rows:>9}  {table.name}")

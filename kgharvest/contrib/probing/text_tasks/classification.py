@@ -120,13 +120,10 @@ def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
             return BadEntry(where, f"has no {column!r}")
         if not isinstance(line.value[column], str) or not line.value[column].strip():
             return BadEntry(where, f"has no text in {column!r}")
-    if not _is_label(line.value.get(LABEL)):
+    label = line.value.get(LABEL)
+    if not isinstance(label, str | int) or not str(label).strip():
         return BadEntry(where, f"has no {LABEL!r} that is a text or a whole number")
     return None
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str | int) and bool(str(value).strip())
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
@@ -180,18 +177,15 @@ def classification_records(
     lm: MaskedLM, control: MaskedLM | None, request: ClassifyRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
     """Yield a record of each method: the majority, the manual prompt, AutoPrompt; the last two on the control too."""
-    yield _majority_record(lm, request)
+    texts = _encoded(lm, request.manual, request)
+    scores = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
+    cost = {"is_control": False, "forwards": 0, "seconds": 0.0}
+    yield _record("majority", lm, request, texts, scores) | cost
     for method_record in (_manual_record, _autoprompt_record):
         for asked_lm in [lm, control] if control else [lm]:
             meter = CostMeter(asked_lm)
             record = method_record(asked_lm, request, on_progress)
             yield record | {"is_control": asked_lm is not lm} | meter.columns()
-
-
-def _majority_record(lm: MaskedLM, request: ClassifyRequest) -> dict[str, Any]:
-    texts = _encoded(lm, request.manual, request)
-    scores = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
-    return _record("majority", lm, request, texts, scores) | {"is_control": False, "forwards": 0, "seconds": 0.0}
 
 
 def _manual_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:

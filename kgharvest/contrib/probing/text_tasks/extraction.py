@@ -96,7 +96,7 @@ def manual_template(relation: Relation) -> TextTemplate:
 def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedFact | str:
     """Return the fact with the `evidences` of LAMA's T-REx or with one `context`, or what is wrong with it."""
     surfaces = line.get("surfaces", [])
-    if not _is_list_of_texts(surfaces):
+    if not isinstance(surfaces, list) or not all(isinstance(text, str) and text.strip() for text in surfaces):
         return 'has "surfaces" that are no list of texts'
     if "context" in line:
         evidence = _evidence_of(line["context"], [pair[1], *surfaces])
@@ -104,7 +104,8 @@ def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedF
     evidences = line.get("evidences")
     if not isinstance(evidences, list):
         return 'has neither a "context" nor "evidences"'
-    if not all(_is_evidence(evidence) for evidence in evidences):
+    keys = ("masked_sentence", "obj_surface")
+    if not all(isinstance(it, dict) and all(isinstance(it.get(key), str) for key in keys) for it in evidences):
         return 'has evidences without the texts "masked_sentence" and "obj_surface"'
     sentences = tuple(Evidence(evidence["masked_sentence"], evidence["obj_surface"]) for evidence in evidences)
     return EvidencedFact(*pair, sentences, tuple(surfaces))
@@ -121,16 +122,6 @@ def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
         if n:
             return Evidence(masked, name)
     return 'has a "context" without its object; add how it is written there to "surfaces"'
-
-
-def _is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)
-
-
-def _is_evidence(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(value.get(key), str) for key in ("masked_sentence", "obj_surface")
-    )
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from django.views.decorators.http import require_http_methods
 from annotation.invites.access import no_access, remember_guest, session_annotator, throttled
 from annotation.invites.views import WRONG_LINK, JoinForm
 from annotation.models import Annotator
-from annotation.refusals import refusal_in_form
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.contrib.recruiting.models import Panel, Platform, Submission
@@ -37,6 +36,7 @@ from kgharvest.contrib.recruiting.panels.services import (
 )
 from kgharvest.contrib.recruiting.platforms import EntryRefused, PlatformUnavailable, check_entry
 from kgharvest.errors import DomainError
+from kgharvest.pages.refusals import refusal_in_form
 
 SENT_BY_PLATFORM = "sent_by_platform"  # session key: digest of the link whose signature by the platform was checked
 BROWSER_COOKIE = "participant_browser"  # a secret that binds a place to the browser, for longer than a session lasts

@@ -16,7 +16,6 @@ from django.views.decorators.http import require_GET, require_POST
 
 from annotation.invites.views import managed_round
 from annotation.models import Round
-from annotation.refusals import refusal_as_message, refusal_in_form
 from annotation.rounds.forms import option_field
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
@@ -36,6 +35,7 @@ from kgharvest.contrib.recruiting.panels.services import free_place
 from kgharvest.contrib.recruiting.platforms import Can, platform_of
 from kgharvest.pages.panels import Panel as PagePanel
 from kgharvest.pages.panels import button
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records

@@ -18,7 +18,6 @@ from django.views.decorators.http import require_POST
 
 from annotation.invites.services import return_code
 from annotation.models import Annotator
-from annotation.refusals import refusal_as_message
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import number_in, page_of
 from kgharvest.contrib.recruiting.models import Panel, PayEntry, PlatformCommand, Submission
@@ -31,6 +30,7 @@ from kgharvest.contrib.recruiting.platforms import Can, platform_of
 from kgharvest.errors import DomainError
 from kgharvest.pages.number_format import DASH, counted
 from kgharvest.pages.panels import Panel as PagePanel
+from kgharvest.pages.refusals import refusal_as_message
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records

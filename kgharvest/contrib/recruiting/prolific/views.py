@@ -18,7 +18,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
-from annotation.refusals import refusal_as_message, refusal_in_form
 from kgharvest.access import researcher_required
 from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
 from kgharvest.contrib.recruiting.events.inbox import store
@@ -43,6 +42,7 @@ from kgharvest.contrib.recruiting.prolific.study import (
 from kgharvest.contrib.recruiting.reconciliation import ask_reconciliation
 from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import Panel as PagePanel
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 
 LARGEST_EVENT = 64 << 10  # bytes
 

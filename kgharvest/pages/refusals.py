@@ -9,7 +9,8 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpRequest
 
-from kgharvest.errors import DomainError
+from kgharvest.engine.types import EngineError
+from kgharvest.errors import DomainError, ImportRefused
 
 
 @contextmanager
@@ -23,8 +24,13 @@ def refusal_as_message(request: HttpRequest) -> Iterator[None]:
 
 @contextmanager
 def refusal_in_form(form: forms.BaseForm, field: str | None = None) -> Iterator[None]:
-    """End the block at a DomainError and show its message at `field`, or above the form."""
+    """End the block at a DomainError or EngineError and show its message at `field`, or above the form.
+
+    The template includes `kgharvest/relations/_import_refusal.html` if the block can raise ImportRefused.
+    """
     try:
         yield
-    except DomainError as refusal:
+    except ImportRefused as refusal:
+        form.import_refusal = refusal
+    except (DomainError, EngineError) as refusal:
         form.add_error(field, str(refusal))
