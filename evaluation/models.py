@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.conf import settings
 from django.db import models, transaction
 from django.urls import reverse
 from django.utils.functional import cached_property
@@ -15,6 +14,7 @@ from evaluation.reports.document import abridged
 from evaluation.reports.report_sections import sections_of
 from evaluation.reports.sections.curves import scores_by_relation
 from kgharvest.access import visible
+from kgharvest.accounts.models import person_or_null
 from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job, LanguageModel, Project
 
@@ -44,9 +44,7 @@ class Report(models.Model):
     abridged = models.JSONField(default=dict)
     method = models.TextField()
     code_version = models.CharField(max_length=100)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField()
 
     objects = ReportQuerySet.as_manager()
@@ -132,9 +130,7 @@ class ReportShare(models.Model):
     name = models.CharField(max_length=100)
     token_hash = models.CharField(max_length=64, unique=True)
     password = models.CharField(max_length=128, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -15,6 +15,7 @@ from django.utils import timezone
 from annotation.judging.models import Annotator, Label
 from annotation.judging.verdicts import Verdict
 from annotation.rounds.models import JudgmentTask, Round
+from kgharvest.accounts.models import person_or_null
 
 
 class RoundEventManager(models.Manager):
@@ -164,15 +165,11 @@ class Exclusion(models.Model):
 
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="exclusions")
     reason = models.TextField()
-    excluded_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    excluded_by = person_or_null()
     excluded_at = models.DateTimeField()
     effect = models.JSONField(default=dict, blank=True)
     n_judgments = models.PositiveIntegerField(default=0)
-    reinstated_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    reinstated_by = person_or_null()
     reinstated_at = models.DateTimeField(null=True, blank=True)
     n_counted_again = models.PositiveIntegerField(default=0)
     n_left_out = models.PositiveIntegerField(default=0)

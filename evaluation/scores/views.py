@@ -23,7 +23,7 @@ from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequ
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import ProjectField, chosen_project, offer_projects
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.harvests.forms import PlacementForm
 from kgharvest.jobs import ledger, workers
@@ -86,6 +86,7 @@ class ScoreForm(PlacementForm):
     facts = forms.FileField(
         label="Facts of your own",
         required=False,
+        validators=[upload_limit("evaluate it with the command evaluate_scores --facts")],
         help_text='JSONL, one {"relation": "set/name", "entities": ["...", "..."]} a line. Left empty: the facts of '
         "the embedded LMs' world, which they were trained on.",
     )
@@ -100,6 +101,7 @@ class ScoreForm(PlacementForm):
     systems = forms.FileField(
         label="Scores of other systems",
         required=False,
+        validators=[upload_limit("evaluate it with the command evaluate_scores --scores")],
         help_text="Such as COMET's: JSONL, CSV or TSV with relation, entities (or head and tail), score, and system "
         "where there are several. The tuples to score are on the page of an evaluation.",
     )
@@ -120,20 +122,6 @@ class ScoreForm(PlacementForm):
         self.fields["judge_runs"].label_from_instance = lambda run: f"{run} in {run.round.name}"
         if not runs.exists():
             del self.fields["judge_runs"]
-
-    def clean_facts(self):
-        return self._of_allowed_size("facts", "--facts")
-
-    def clean_systems(self):
-        return self._of_allowed_size("systems", "--scores")
-
-    def _of_allowed_size(self, name: str, option: str):
-        file = self.cleaned_data[name]
-        if file and file.size > LARGEST_FILE:
-            raise forms.ValidationError(
-                f"The file is larger than {LARGEST_FILE_MB} MB; evaluate it with the command evaluate_scores {option}."
-            )
-        return file
 
     def request(self, by) -> ScoreRequest:
         """Raises ImportRefused with what is wrong with the facts or the scores."""

@@ -24,7 +24,7 @@ from rest_framework.response import Response
 
 from kgharvest.api.input import Filters, IdField, ProjectField, ProjectFilters, StrictSerializer, VisibleField
 from kgharvest.api.views import AnyRenderer, ApiViewSet, LineRenderer, PagedList, RetrieveMixin, operation
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.harvests.cuts import kept_size, parse_cut
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples, exported
@@ -133,18 +133,14 @@ class HarvestFilters(ProjectFilters):
 
 class TupleFileInput(StrictSerializer):
     project = ProjectField()
-    file = serializers.FileField(help_text="JSON lines of this project, CSV, or the reference code's ent_tuples.json.")
+    file = serializers.FileField(
+        validators=[upload_limit("import it with the command import_tuples")],
+        help_text="JSON lines of this project, CSV, or the reference code's ent_tuples.json.",
+    )
     relation = VisibleField(Relation.objects.select_related("relation_set"))
     model = serializers.CharField(max_length=500, help_text="The LM that the tuples came from; any name.")
     setting = serializers.CharField(max_length=30, help_text="How the prompts were obtained: human, multi, ...")
     format = serializers.ChoiceField(["auto", *IMPORT_FORMATS], default="auto")
-
-    def validate_file(self, file: Any) -> Any:
-        if file.size > LARGEST_FILE:
-            raise serializers.ValidationError(
-                f"The file is larger than {LARGEST_FILE_MB} MB; import it with the command import_tuples."
-            )
-        return file
 
 
 class TuplesOfPage(serializers.ListSerializer):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -18,17 +17,18 @@ from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.chat_models.options import api_fields, options_from
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import HarvestParams
-from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
+from kgharvest.harvests.language_models import LM_NAMES_HELP
 from kgharvest.harvests.launches import (
     Plan,
     cancel_launch,
+    named_requests,
     plan_launch,
     progress_of,
     retry_cancelled,
     retry_failed,
     start_launch,
 )
-from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
+from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.models import Launch, Relation, RelationSet
 
 MOST_CELLS = 10_000  # of a launch
@@ -152,21 +152,17 @@ def plan_of(sent: dict[str, Any], by) -> Plan:
     return plan_launch(requests_of(sent), timezone.now(), sent["again"], by, sent.get("project"))
 
 
-def requests_of(sent: dict[str, Any]) -> Iterator[HarvestRequest]:
+def requests_of(sent: dict[str, Any]) -> Iterable[HarvestRequest]:
     of_sets = Relation.objects.filter(relation_set__in=sent["sets"]).select_related("relation_set")
     ready = [relation for relation in of_sets if len(relation.seed_tuples) >= MIN_SEED_TUPLES]
     relations = {relation.pk: relation for relation in [*sent["relations"], *ready]}
     params = HarvestParams(**{name: sent.get(name) for name in ("max_tuples", "candidates", "max_entity_tokens")})
-    models = [language_model_for_pages(name) for name in dict.fromkeys(sent["models"])]
-    chat_models = [name_language_model(name) for name in dict.fromkeys(sent["chat_models"])]
-    if len(relations) * (len(models) + len(chat_models)) * len(sent["settings"]) > MOST_CELLS:
+    n_models = len({*sent["models"]}) + len({*sent["chat_models"]})
+    if len(relations) * n_models * len(sent["settings"]) > MOST_CELLS:
         raise serializers.ValidationError({"relations": [f"These are more than {MOST_CELLS:,} cells; launch a part."]})
-    chat = options_from(sent.get("chat", {}))
-    if chat.scorer:
-        chat = replace(chat, scorer=str(language_model_for_pages(chat.scorer)))
-    settings = [*dict.fromkeys(sent["settings"])]
+    names = (sent["models"], sent["chat_models"], [*dict.fromkeys(sent["settings"])])
     placement = {name: sent[name] for name in ("device", "dtype")}
-    yield from requests_for(relations.values(), models, settings, chat_models, params=params, chat=chat, **placement)
+    return named_requests(relations.values(), *names, params, options_from(sent.get("chat", {})), **placement)
 
 
 class RetryInput(StrictSerializer):

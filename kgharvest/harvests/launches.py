@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
@@ -16,20 +16,23 @@ from django.urls import reverse
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
 from kgharvest.audit.tables import batched
+from kgharvest.chat_models.options import ChatOptions
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
 from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.engine.types import MIN_CANDIDATES, EngineError, HarvestParams
 from kgharvest.errors import DomainError
+from kgharvest.harvests.language_models import language_model_for_pages, name_language_model
 from kgharvest.harvests.runner import (
     CellUnderWay,
     HarvestRequest,
     check_harvest,
     create_harvest_job,
     lm_of,
+    requests_for,
     unique_key_of,
 )
 from kgharvest.jobs import ledger, workers
-from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Webhook
+from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Relation, Webhook
 from kgharvest.pages.number_format import counted
 from kgharvest.webhooks.outbox import emit
 
@@ -102,6 +105,23 @@ class Plan:
 
 
 # -- planning ----------------------------------------------------------------------------------------------------------
+
+
+def named_requests(
+    relations: Iterable[Relation],
+    models: Iterable[str],
+    chat_models: Iterable[str],
+    settings: Sequence[str],
+    params: HarvestParams,
+    chat: ChatOptions,
+    **placement: str,
+) -> Iterator[HarvestRequest]:
+    """Yield the harvests of LMs and chat models that a client names. Raises NotFound, NoChatModel."""
+    language_models = [language_model_for_pages(name) for name in dict.fromkeys(models)]
+    chat_lms = [name_language_model(name) for name in dict.fromkeys(chat_models)]
+    if chat.scorer:
+        chat = replace(chat, scorer=str(language_model_for_pages(chat.scorer)))
+    yield from requests_for(relations, language_models, settings, chat_lms, params=params, chat=chat, **placement)
 
 
 def plan_launch(

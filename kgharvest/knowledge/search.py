@@ -90,7 +90,8 @@ class KnowledgeSearch(forms.Form):
             columns = {"is_sensitive": True} if cleaned["state"] == "sensitive" else {"curation": cleaned["state"]}
             yield is_marked(**columns)
         if cleaned["verdict"]:
-            yield has_row_in(self.verdicts.with_verdict(cleaned["verdict"]))
+            rows = self.verdicts.with_verdict(cleaned["verdict"])
+            yield SearchFilter(_tuple_ids(rows), Exists(rows.filter(knowledge_tuple=OuterRef("pk"))))
 
 
 # -- filters -----------------------------------------------------------------------------------------------------------
@@ -159,11 +160,6 @@ def was_found_by(jobs: QuerySet) -> SearchFilter:
         _tuple_ids(HarvestedTuple.objects.filter(job__in=jobs)),
         Exists(findings.filter(knowledge_tuple=OuterRef("pk"))),
     )
-
-
-def has_row_in(rows: QuerySet) -> SearchFilter:
-    """The tuple is named by one of `rows`, of a model with a `knowledge_tuple`."""
-    return SearchFilter(_tuple_ids(rows), Exists(rows.filter(knowledge_tuple=OuterRef("pk"))))
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from kgharvest.api.input import (
     VisibleField,
 )
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.bulk.pagination import containing
 from kgharvest.models import Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, MOST_SENTENCES, RelationEntry
@@ -60,14 +60,8 @@ RELATION = {
     "seed_tuples": [["kitchen", "cooking"], ["school", "learning"]],
     "created_at": "2026-11-22T09:00:00Z",
 }
+uploaded = upload_limit("split it and send the parts")
 WRITTEN = {name: RELATION[name] for name in ("name", "set", "statement", "explanation", "seed_tuples")}
-
-
-def uploaded(file: Any) -> Any:
-    """Return a file that is small enough to be read at once. Raises ValidationError."""
-    if file.size > LARGEST_FILE:
-        raise serializers.ValidationError(f"The file is larger than {LARGEST_FILE_MB} MB; split it and send the parts.")
-    return file
 
 
 # -- sets --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from django import forms
 from django.db.models import QuerySet
 
 from kgharvest.accounts.forms import ProjectField
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB, upload_limit
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Project, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, FieldError, RelationEntry, one_line
@@ -166,18 +166,13 @@ def _sentence(error: FieldError) -> str:
 
 class ImportForm(forms.Form):
     file = forms.FileField(
-        help_text="This project's JSON, the BertNet code's <code>relation_info</code> JSON, or LAMA's JSON lines."
+        validators=[upload_limit("split it and import the parts")],
+        help_text="This project's JSON, the BertNet code's <code>relation_info</code> JSON, or LAMA's JSON lines.",
     )
     set_name = forms.CharField(
         label="Set", max_length=100, required=False, help_text="Left empty: the name that the file has."
     )
     project = ProjectField("Of a set that is new.")
-
-    def clean_file(self):
-        file = self.cleaned_data["file"]
-        if file.size > LARGEST_FILE:
-            raise forms.ValidationError(f"The file is larger than {LARGEST_FILE_MB} MB; split it and import the parts.")
-        return file
 
     def relation_file(self) -> RelationFile:
         """Return what the file says. Raises ImportRefused."""

@@ -7,10 +7,11 @@ import secrets
 from datetime import timedelta
 from uuid import uuid4
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.utils.crypto import salted_hmac
+
+from kgharvest.accounts.models import person_or_null
 
 EVENTS = {
     "job.finished": "A harvest or another job of the project has succeeded or failed",
@@ -51,9 +52,7 @@ class Webhook(models.Model):
     rotated_at = models.DateTimeField(null=True, blank=True)
     failing_since = models.DateTimeField(null=True, blank=True)
     disabled_at = models.DateTimeField(null=True, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = WebhookQuerySet.as_manager()

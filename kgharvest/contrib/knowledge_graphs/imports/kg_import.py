@@ -147,6 +147,8 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
     launch = Launch.objects.create(project=project, created_by=by)
     jobs = []
     for number, part in enumerate(parts):
+        slots = {relation: list(target.slots) for relation, target in part.targets.items()}
+        imported = json.dumps([staged.digest, slots, part.target.statement, name])
         job = HarvestJob.objects.create(
             kind="import",
             project=project,
@@ -159,7 +161,7 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
             score_scale=HarvestJob.ScoreScale.OWN if part.is_scored else HarvestJob.ScoreScale.ORDER,
             summary={"source": staged.source, "rows": part.n_rows, "code_version": code_version()},
             n_tuples=rows.size_of(number),
-            fingerprint=_fingerprint(staged, name, part),
+            fingerprint=hashlib.sha256(imported.encode()).hexdigest()[:16],
             created_by=by,
             started_at=now,
             finished_at=now,
@@ -188,9 +190,3 @@ def _relation(target: Target, name: str, by, project: Project) -> Relation:
         )
         raise ImportRefused("mapping", [entry])
     return known
-
-
-def _fingerprint(staged: StagedKG, name: str, part: _Part) -> str:
-    slots = {name: list(target.slots) for name, target in part.targets.items()}
-    imported = json.dumps([staged.digest, slots, part.target.statement, name])
-    return hashlib.sha256(imported.encode()).hexdigest()[:16]

@@ -227,14 +227,11 @@ Only tuples that were drawn at random for the round were judged. A rate over the
 
 def as_pykeen(kg: JudgedKG, rows: Counted) -> Iterator[File]:
     """Yield head, relation and tail of binary tuples. Tuples with more slots are counted in `rows.n_left_out`."""
+    # Cells cannot be quoted, so tabs and line breaks in entities become spaces.
     binary = rows.only(lambda row: len(row.entities) == 2)
-    yield f"{kg.round.name}.tsv", _encoded(map(_pykeen_line, binary))
-
-
-def _pykeen_line(row: Row) -> str:
-    """Return a line. Cells cannot be quoted, so tabs and line breaks in entities become spaces."""
-    head, tail = (" ".join(re.split(r"[\t\r\n]+", entity)) for entity in row.entities)
-    return f"{head}\t{row.source.relation.path}\t{tail}\n"
+    cells = ((row.entities[0], row.source.relation.path, row.entities[1]) for row in binary)
+    lines = ("\t".join(" ".join(re.split(r"[\t\r\n]+", cell)) for cell in line) + "\n" for line in cells)
+    yield f"{kg.round.name}.tsv", _encoded(lines)
 
 
 # -- RDF ---------------------------------------------------------------------------------------------------------------

@@ -40,10 +40,6 @@ TEMPLATES = {
 LABEL = "label"  # the column
 
 
-class NotClassified(DomainError):
-    """Texts, labels or words for them that nothing can be learned from."""
-
-
 class LabelledRow(NamedTuple):
     """A line of a file: the texts of some of its columns."""
 
@@ -135,9 +131,10 @@ def default_template(path: Path) -> str:
     for fields, template in TEMPLATES.items():
         if set(fields) <= set(columns):
             return template
-    raise NotClassified(
+    raise DomainError(
+        "NotClassified",
         f"{path.name} has no column 'sentence', nor 'premise' and 'hypothesis'; "
-        "give a --template with its own columns, such as '{text} [T] [T] [T] [P] .'."
+        "give a --template with its own columns, such as '{text} [T] [T] [T] [P] .'.",
     )
 
 
@@ -146,11 +143,12 @@ def read_text_sets(files: Mapping[str, Path], columns: Sequence[str]) -> TextSet
     parts = {part: read_labelled(files[part], columns) for part in PARTS}
     for part, rows in parts.items():
         if not rows:
-            raise NotClassified(f"{files[part].name} has no texts; {part} needs at least one.")
+            raise DomainError("NotClassified", f"{files[part].name} has no texts; {part} needs at least one.")
     labels = tuple(sorted({row.label for row in parts["train"]}))
     if len(labels) == 1:
-        raise NotClassified(
-            f"All texts of {files['train'].name} have the label {labels[0]!r}; give texts of two or more."
+        raise DomainError(
+            "NotClassified",
+            f"All texts of {files['train'].name} have the label {labels[0]!r}; give texts of two or more.",
         )
     for part, rows in parts.items():
         if unknown := [row for row in rows if row.label not in labels]:
@@ -165,9 +163,13 @@ def check_label_words(words: Mapping[str, Sequence[str]], labels: Sequence[str])
     if not words:
         return
     if unknown := set(words) - set(labels):
-        raise NotClassified(f"There is no label {min(unknown)!r}; the training texts have {', '.join(labels)}.")
+        raise DomainError(
+            "NotClassified", f"There is no label {min(unknown)!r}; the training texts have {', '.join(labels)}."
+        )
     if lacking := [label for label in labels if not words.get(label)]:
-        raise NotClassified(f"The label {lacking[0]!r} has no word; give words for all labels, or for none.")
+        raise DomainError(
+            "NotClassified", f"The label {lacking[0]!r} has no word; give words for all labels, or for none."
+        )
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------
@@ -219,10 +221,12 @@ def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> 
     for part, texts in texts_by_part.items():
         if not texts.examples:
             reasons = ", ".join(f"{n} with {reason}" for reason, n in texts.left_out.items())
-            raise NotClassified(f"{lm.name} can be asked no text of {part} ({reasons}); give others.")
+            raise DomainError("NotClassified", f"{lm.name} can be asked no text of {part} ({reasons}); give others.")
     kept = {text.label for text in texts_by_part["train"].examples}
     if lost := [label for label in request.texts.labels if number[label] not in kept]:
-        raise NotClassified(f"{lm.name} can be asked no training text with the label {lost[0]!r}; give others.")
+        raise DomainError(
+            "NotClassified", f"{lm.name} can be asked no training text with the label {lost[0]!r}; give others."
+        )
     return texts_by_part
 
 
