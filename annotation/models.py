@@ -15,32 +15,3 @@ from annotation.quality.models import Adjudication, Exclusion, Limits, RoundEven
 from annotation.questionnaire.models import CheckTry, WhoAnswers, Withdrawal
 from annotation.rounds.models import Draw, JudgmentTask, Layout, Round, Snapshot, Stratum
 from annotation.training.models import Training, TrainingStatement
-
-__all__ = [
-    "LONGEST_COMMENT",
-    "Adjudication",
-    "Annotator",
-    "Assignment",
-    "CheckTry",
-    "Draw",
-    "Exclusion",
-    "GoldDecision",
-    "Invite",
-    "JudgeAnswer",
-    "JudgeKind",
-    "JudgeRun",
-    "Judgment",
-    "JudgmentTask",
-    "Label",
-    "Layout",
-    "Limits",
-    "Round",
-    "RoundEvent",
-    "Snapshot",
-    "StatementReport",
-    "Stratum",
-    "Training",
-    "TrainingStatement",
-    "WhoAnswers",
-    "Withdrawal",
-]

@@ -25,6 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kgharvest.statistics.cell_rates import VerdictSample, simple_interval
+
 from kgharvest.statistics.judge_assisted import (
     JudgedSample,
     JudgedSide,

@@ -9,6 +9,8 @@ from math import inf, sqrt
 from statistics import median
 from typing import NamedTuple
 
+from kgharvest.statistics.sides import CellKey, Pair, compared_cells
+
 from annotation.judges.cost import (
     StratumPlan,
     Way,
@@ -31,7 +33,6 @@ from kgharvest.statistics.sample_size import (
     fewest_relations,
     statements_to_shrink,
 )
-from kgharvest.statistics.sides import CellKey, Pair, compared_cells
 
 ASSUMED_SECONDS = 6.0  # per judgment where nobody has judged yet
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals

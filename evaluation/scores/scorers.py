@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from kgharvest.statistics.sides import CellKey
 
 from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.scores.facts import ScoredRelation
@@ -15,7 +16,6 @@ from evaluation.scores.rankings import average_precision, precision_recall_curve
 from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
 from kgharvest.errors import DomainError
 from kgharvest.statistics.rates import macro_average
-from kgharvest.statistics.sides import CellKey
 
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 import numpy as np
+from kgharvest.statistics.sides import Side
 
 from evaluation.evidence.cells import Cell
 from evaluation.rendering.documents import Document, about_side, lm_and_setting
@@ -19,7 +20,6 @@ from kgharvest.statistics.sample_size import (
     relations_to_tell_apart,
     statements_to_shrink,
 )
-from kgharvest.statistics.sides import Side
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (

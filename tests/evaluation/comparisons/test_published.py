@@ -1,11 +1,11 @@
 """The paper's Table 5 as it ships: the numbers agree with each other and with the tests that reports use."""
 
 import pytest
+from kgharvest.statistics.sides import Side
 
 from evaluation.comparisons.report_comparison import load_table5
 from evaluation.reports.sections.comparisons import compare_sides
 from kgharvest.statistics.rates import macro_average
-from kgharvest.statistics.sides import Side
 
 TABLE = load_table5()
 COMPARED = compare_sides({key: accepted for key, (accepted, _) in TABLE.cells.items()}, {}, seed=0)

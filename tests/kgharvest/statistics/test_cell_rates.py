@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, hypergeom
-
 from kgharvest.statistics.cell_rates import (
     EMPTY_STRATUM,
     NOTHING_COUNTED,
@@ -18,6 +16,7 @@ from kgharvest.statistics.cell_rates import (
     population_rate,
     simple_interval,
 )
+from scipy.stats import binom, hypergeom
 
 
 def acceptability(probabilities: np.ndarray, observed: int) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.cell_rates import VerdictSample, sample_rate
 from kgharvest.statistics.incomplete_statements import CompletedVerdicts, fit_shares
+
+from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.verdicts import unanimous
 
 TTT, TT, FF, TF, TTF, TFF, T, NOTHING = (

@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from kgharvest.statistics.cell_rates import UNKNOWN_POPULATION, VerdictSample, population_rate, simple_interval
 from scipy.stats import betabinom, hypergeom
 
-from kgharvest.statistics.cell_rates import UNKNOWN_POPULATION, VerdictSample, population_rate, simple_interval
 from kgharvest.statistics.judge_assisted import (
     PEOPLE_ALONE,
     POST_STRATIFIED,
