@@ -54,50 +54,38 @@ WORKER_CHANGES = {
     "drain": {"change": worker_services.drain, "done": "takes no further job and leaves when its last one has ended."},
     "undrain": {"change": worker_services.undrain, "done": "takes jobs again."},
 }
-CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}
-RETRY_FAILED = {"change": retry_failed, "done": "queued again"}
-RETRY_CANCELLED = {"change": retry_cancelled, "done": "queued again"}
-
-API_PROJECT = "projects/<slug:slug>"
+LAUNCH_CHANGES = {
+    "cancel": {"change": cancel_launch, "done": "cancelled"},
+    "retry-failed": {"change": retry_failed, "done": "queued again"},
+    "retry-cancelled": {"change": retry_cancelled, "done": "queued again"},
+}
+PROJECT = "projects/<slug:slug>"
+MEMBER = f"{PROJECT}/members/<int:pk>"
+WEBHOOK = f"{PROJECT}/webhooks/<int:pk>"
 
 harvesting = [
     # projects
     path("projects/", project_views.ProjectList.as_view(), name="project_list"),
     path("projects/new/", project_views.project_new, name="project_new"),
-    path("projects/<slug:slug>/", project_views.project_detail, name="project"),
-    path("projects/<slug:slug>/rename/", project_views.project_rename, name="project_rename"),
-    path(
-        "projects/<slug:slug>/members/<int:pk>/role/",
-        project_views.member_change,
-        {"change": set_role},
-        name="member_role",
-    ),
-    path(
-        "projects/<slug:slug>/members/<int:pk>/hand-over/",
-        project_views.member_change,
-        {"change": hand_over},
-        name="member_hand_over",
-    ),
-    path("projects/<slug:slug>/members/<int:pk>/remove/", project_views.member_remove, name="member_remove"),
-    path("projects/<slug:slug>/invites/", project_views.invite_new, name="project_invites"),
-    path("projects/<slug:slug>/invites/<int:pk>/revoke/", project_views.invite_revoke, name="project_invite_revoke"),
-    path("projects/<slug:slug>/audit/", audit_views.project_trail, name="project_trail"),
+    path(f"{PROJECT}/", project_views.project_detail, name="project"),
+    path(f"{PROJECT}/rename/", project_views.project_rename, name="project_rename"),
+    path(f"{MEMBER}/role/", project_views.member_change, {"change": set_role}, name="member_role"),
+    path(f"{MEMBER}/hand-over/", project_views.member_change, {"change": hand_over}, name="member_hand_over"),
+    path(f"{MEMBER}/remove/", project_views.member_remove, name="member_remove"),
+    path(f"{PROJECT}/invites/", project_views.invite_new, name="project_invites"),
+    path(f"{PROJECT}/invites/<int:pk>/revoke/", project_views.invite_revoke, name="project_invite_revoke"),
+    path(f"{PROJECT}/audit/", audit_views.project_trail, name="project_trail"),
     path("audit/", audit_views.whole_trail, name="whole_trail"),
-    path("projects/<slug:slug>/webhooks/", webhook_views.webhook_list, name="webhook_list"),
-    path("projects/<slug:slug>/webhooks/<int:pk>/", webhook_views.webhook_detail, name="webhook"),
+    path(f"{PROJECT}/webhooks/", webhook_views.webhook_list, name="webhook_list"),
+    path(f"{WEBHOOK}/", webhook_views.webhook_detail, name="webhook"),
     *(
-        path(
-            f"projects/<slug:slug>/webhooks/<int:pk>/{verb}/",
-            webhook_views.webhook_change,
-            options,
-            name=f"webhook_{verb}",
-        )
+        path(f"{WEBHOOK}/{verb}/", webhook_views.webhook_change, options, name=f"webhook_{verb}")
         for verb, options in WEBHOOK_CHANGES.items()
     ),
-    path("projects/<slug:slug>/webhooks/<int:pk>/rotate/", webhook_views.webhook_rotate, name="webhook_rotate"),
-    path("projects/<slug:slug>/webhooks/<int:pk>/delete/", webhook_views.webhook_delete, name="webhook_delete"),
+    path(f"{WEBHOOK}/rotate/", webhook_views.webhook_rotate, name="webhook_rotate"),
+    path(f"{WEBHOOK}/delete/", webhook_views.webhook_delete, name="webhook_delete"),
     path(
-        "projects/<slug:slug>/webhooks/<int:pk>/deliveries/<int:delivery>/send-again/",
+        f"{WEBHOOK}/deliveries/<int:delivery>/send-again/",
         webhook_views.delivery_send_again,
         name="delivery_send_again",
     ),
@@ -127,18 +115,14 @@ harvesting = [
     path("harvests/new/", harvests_views.launch_new, name="harvest_new"),
     path("harvests/launches/", harvests_views.LaunchList.as_view(), name="launch_list"),
     path("harvests/launches/<int:pk>/", harvests_views.launch_detail, name="launch_detail"),
-    path("harvests/launches/<int:pk>/cancel/", harvests_views.launch_change, CANCEL_LAUNCH, name="launch_cancel"),
-    path(
-        "harvests/launches/<int:pk>/retry-failed/",
-        harvests_views.launch_change,
-        RETRY_FAILED,
-        name="launch_retry_failed",
-    ),
-    path(
-        "harvests/launches/<int:pk>/retry-cancelled/",
-        harvests_views.launch_change,
-        RETRY_CANCELLED,
-        name="launch_retry_cancelled",
+    *(
+        path(
+            f"harvests/launches/<int:pk>/{verb}/",
+            harvests_views.launch_change,
+            options,
+            name=f"launch_{verb.replace('-', '_')}",
+        )
+        for verb, options in LAUNCH_CHANGES.items()
     ),
     path("harvests/<int:pk>/", harvests_views.harvest_detail, name="harvest_detail"),
     path("harvests/<int:pk>/cancel/", harvests_views.harvest_change, {"change": ledger.cancel}, name="harvest_cancel"),
@@ -157,14 +141,12 @@ harvesting = [
     # the API
     *routes("tokens", accounts_api.TokenViewSet, "api_token"),
     *routes("projects", project_api.ProjectViewSet, "api_project"),
-    *routes(f"{API_PROJECT}/members", project_api.MemberViewSet, "api_member"),
-    *routes(f"{API_PROJECT}/invites", project_api.InviteViewSet, "api_project_invite"),
-    *routes(f"{API_PROJECT}/audit", audit_api.ProjectTrailViewSet, "api_project_entry", "api_project_trail"),
+    *routes(f"{PROJECT}/members", project_api.MemberViewSet, "api_member"),
+    *routes(f"{PROJECT}/invites", project_api.InviteViewSet, "api_project_invite"),
+    *routes(f"{PROJECT}/audit", audit_api.ProjectTrailViewSet, "api_project_entry", "api_project_trail"),
     *routes("audit", audit_api.TrailViewSet, "api_entry", "api_trail"),
-    *routes(f"{API_PROJECT}/webhooks", webhook_api.WebhookViewSet, "api_webhook"),
-    *routes(
-        f"{API_PROJECT}/webhooks/<int:pk>/deliveries", webhook_api.DeliveryViewSet, "api_delivery", "api_deliveries"
-    ),
+    *routes(f"{PROJECT}/webhooks", webhook_api.WebhookViewSet, "api_webhook"),
+    *routes(f"{WEBHOOK}/deliveries", webhook_api.DeliveryViewSet, "api_delivery", "api_deliveries"),
     *routes("relation-sets", relations_api.SetViewSet, "api_set"),
     *routes("relations", relations_api.RelationViewSet, "api_relation"),
     *routes("relation-sets", EntityTableViewSet, "api_set"),

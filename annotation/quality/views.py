@@ -10,7 +10,6 @@ from uuid import uuid4
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import BadRequest
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -196,9 +195,15 @@ def adjudication(request: HttpRequest, path: str) -> HttpResponse:
     if request.method == "POST":
         return _store_adjudication(request, round, queue, shows_votes)
     tasks = adjudication_queue(round, queue)
+    if pk := number_in(request.GET.get("task")):
+        task = get_object_or_404(with_evidence(round.tasks.without_gold()), pk=pk)
+    else:
+        after = number_in(request.GET.get("after"))
+        behind = with_evidence(tasks).filter(position__gt=after).first() if after is not None else None
+        task = behind or with_evidence(tasks).first()
     context = {
         "round": round,
-        "task": _task_to_adjudicate(request, round, with_evidence(tasks)),
+        "task": task,
         "n_left": tasks.count(),
         "queue": queue,
         "queues": QUEUES,
@@ -208,15 +213,6 @@ def adjudication(request: HttpRequest, path: str) -> HttpResponse:
         "client_uuid": uuid4(),
     }
     return render(request, "annotation/quality/adjudication.html", context)
-
-
-def _task_to_adjudicate(request: HttpRequest, round: Round, queue: QuerySet[JudgmentTask]) -> JudgmentTask | None:
-    """Return the task that the address names, else the next one of the queue behind a position, else its first."""
-    if pk := number_in(request.GET.get("task")):
-        return get_object_or_404(with_evidence(round.tasks.without_gold()), pk=pk)
-    after = number_in(request.GET.get("after"))
-    behind = queue.filter(position__gt=after).first() if after is not None else None
-    return behind or queue.first()
 
 
 def _store_adjudication(request: HttpRequest, round: Round, queue: str, shows_votes: bool) -> HttpResponse:

@@ -93,7 +93,9 @@ def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelatio
         faults.add(BadEntry("the file", f"holds more than {MOST_FACTS:,} facts; draw a sample of them"))
     faults.refuse(source)
     names = shortest_names(relation.path for relation in facts)
-    return [_of_stored(names[relation.path], relation, own) for relation, own in facts.items()]
+    fields = ("initial_prompts", "prompts", "seed_tuples")
+    stored = {relation: {field: getattr(relation, field) for field in fields} for relation in facts}
+    return [_scored_relation(names[key.path], key.path, stored[key], own) for key, own in facts.items()]
 
 
 def _relation_or_fault(among: QuerySet[Relation], name: str) -> Relation | str:
@@ -118,12 +120,6 @@ def _taken(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry 
         return BadEntry(where, f"{fault}, as {relation.name} takes")
     facts.setdefault(relation, []).append(tuple(entities))
     return None
-
-
-def _of_stored(name: str, relation: Relation, facts: Collection[Entities]) -> ScoredRelation:
-    fields = ("initial_prompts", "prompts", "seed_tuples")
-    own = {field: getattr(relation, field) for field in fields}
-    return _scored_relation(name, relation.path, own, facts)
 
 
 # -- kept with a job ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from django.db.models import Count
 
-from annotation.judges.labels import UNPARSABLE
 from annotation.judges.models import JudgeRun
 from annotation.judging.models import Label
 from evaluation.scores.facts import ScoredRelation
@@ -28,6 +27,7 @@ MOST_SYSTEMS = 20
 LONGEST_NAME = 100
 ENTITIES_AT_ONCE = 500
 UNSURE = 0.5  # an answer that names neither True nor False
+SHARE_OF_TRUE = {Label.TRUE.value: 1.0, Label.FALSE.value: 0.0}
 
 # By system: by relation, as set/name or name, the scores of its tuples, case-folded.
 Table = dict[str, dict[str, list[tuple[Entities, float]]]]
@@ -139,15 +139,11 @@ def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:
     tuples: dict[int, tuple[str, Entities]] = {}
     for tuple_id, entities, relation, relation_set, label, score in rows.iterator():
         tuples[tuple_id] = f"{relation_set}/{relation}", folded(tuple(entities))
-        said[tuple_id].append(score if score is not None else _share_of_true(label))
+        said[tuple_id].append(score if score is not None else SHARE_OF_TRUE.get(label, UNSURE))
     by_relation: dict[str, list[tuple[Entities, float]]] = defaultdict(list)
     for tuple_id, (path, entities) in tuples.items():
         by_relation[path].append((entities, float(np.mean(said[tuple_id]))))
     return by_relation
-
-
-def _share_of_true(label: str) -> float:
-    return {Label.TRUE.value: 1.0, Label.FALSE.value: 0.0, UNPARSABLE: UNSURE}.get(label, UNSURE)
 
 
 # -- how known entities are --------------------------------------------------------------------------------------------

@@ -179,14 +179,15 @@ def operation(summary: str, path: str = "", *, method: str = "post", on_list: bo
     """Declare an operation of a viewset other than list, create, retrieve, update and destroy.
 
     path: below the row's address, or the list's with `on_list`; by default the method's name and a slash.
-    options: those of `extend_schema`, and attributes of the viewset.
+    options: those of `extend_schema`, attributes of the viewset, and `url_name` instead of the method's name.
     """
 
     def declared(handler: Callable[..., Any]) -> Callable[..., Any]:
         name = handler.__name__
+        url_name = options.pop("url_name", name)
         described = {option: options.pop(option) for option in IN_THE_DESCRIPTION if option in options}
         declare = action(
-            [method], detail=not on_list, url_path=path or f"{name.replace('_', '-')}/", url_name=name, **options
+            [method], detail=not on_list, url_path=path or f"{name.replace('_', '-')}/", url_name=url_name, **options
         )
         return extend_schema(summary=summary, **described)(declare(handler))
 

@@ -210,6 +210,7 @@ class HarvestViewSet(PagedList, RetrieveMixin, ApiViewSet):
     @operation(
         "Import tuples as a harvest",
         "import/",
+        url_name="import",
         on_list=True,
         request=TupleFileInput,
         responses={201: HarvestSerializer},
