@@ -131,7 +131,9 @@ def member_change(request: HttpRequest, slug: str, pk: int, change: Callable[...
             messages.error(request, "Choose one of the roles.")
             return redirect(project)
         arguments = form.cleaned_data
-    return _changed(request, project, lambda: change(project, user, by=request.user, **arguments))
+    with refusal_as_message(request):
+        change(project, user, by=request.user, **arguments)
+    return redirect(project)
 
 
 @researcher_required
@@ -142,14 +144,10 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     user = get_object_or_404(project.members.select_related("user"), pk=pk).user
     if user != request.user:
         check_may(request.user, Action.MANAGE, project)
-    response = _changed(request, project, lambda: remove_member(project, user, by=request.user))
-    return response if Project.objects.visible_to(request.user).filter(pk=project.pk).exists() else redirect("home")
-
-
-def _changed(request: HttpRequest, project: Project, change: Callable[[], Any]) -> HttpResponse:
     with refusal_as_message(request):
-        change()
-    return redirect(project)
+        remove_member(project, user, by=request.user)
+    is_visible = Project.objects.visible_to(request.user).filter(pk=project.pk).exists()
+    return redirect(project if is_visible else "home")
 
 
 # -- invites -----------------------------------------------------------------------------------------------------------
