@@ -9,14 +9,7 @@ from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evaluation.comparisons.harvest_overlap import (
-    PARTS,
-    accuracy_of_parts,
-    overlap_of,
-    overlaps_of,
-    pairs_of_set,
-    totals_of,
-)
+from evaluation.comparisons import harvest_overlap
 from evaluation.comparisons.report_comparison import with_distinct_names
 from evaluation.comparisons.views import find_report_side, report_comparison, shared_verdicts_in_words
 from evaluation.models import Report
@@ -104,7 +97,7 @@ class RateSerializer(serializers.Serializer):
 class PartSerializer(serializers.Serializer):
     """name: which tuples, those that `a` alone found, both, or `b` alone. n_judged: what the accuracy rests on."""
 
-    name = serializers.ChoiceField(PARTS)
+    name = serializers.ChoiceField(harvest_overlap.PARTS)
     n = serializers.IntegerField()
     n_judged = serializers.IntegerField()
     accuracy = RateSerializer()
@@ -170,10 +163,10 @@ class HarvestComparison(HarvestComparisonView):
         a, b = self.pair()
         if a.relation_id != b.relation_id:
             raise exceptions.NotFound("These are harvests of different relations.")
-        overlap = overlap_of(a, b)
-        accuracies = accuracy_of_parts(overlap, request.user)
+        overlap = harvest_overlap.overlap_of(a, b)
+        accuracies = harvest_overlap.accuracy_of_parts(overlap, request.user)
         sizes = overlap.sizes._asdict()
-        parts = [{"name": part, "n": sizes[part], **accuracies[part]._asdict()} for part in PARTS]
+        parts = [{"name": part, "n": sizes[part], **accuracies[part]._asdict()} for part in harvest_overlap.PARTS]
         names = ("a", "b", "jaccard", "correlation", "sizes", "is_cut", "depths")
         return self.answer({name: getattr(overlap, name) for name in names} | {"judged_parts": parts})
 
@@ -206,5 +199,10 @@ class SetComparison(HarvestComparisonView):
         a, b = self.pair()
         if a.relation.relation_set_id != b.relation.relation_set_id:
             raise exceptions.NotFound("These are harvests of different relation sets.")
-        pairs = pairs_of_set(a, b, request.user)
-        return self.answer({"totals": totals_of(pairs), "relations": overlaps_of(pairs[:MOST_RELATIONS])})
+        pairs = harvest_overlap.pairs_of_set(a, b, request.user)
+        return self.answer(
+            {
+                "totals": harvest_overlap.totals_of(pairs),
+                "relations": harvest_overlap.overlaps_of(pairs[:MOST_RELATIONS]),
+            }
+        )

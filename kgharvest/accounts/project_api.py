@@ -15,16 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.access import Action, check_may
-from kgharvest.accounts.projects import (
-    LONGEST_NAME,
-    MOST_DAYS,
-    create_invite,
-    create_project,
-    remove_member,
-    rename_project,
-    revoke_invite,
-    set_role,
-)
+from kgharvest.accounts import projects
 from kgharvest.api.input import StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
@@ -44,7 +35,7 @@ class ProjectSerializer(serializers.ModelSerializer):
 
 
 class ProjectInput(StrictSerializer):
-    name = serializers.CharField(max_length=LONGEST_NAME)
+    name = serializers.CharField(max_length=projects.LONGEST_NAME)
 
 
 class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
@@ -62,13 +53,13 @@ class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
     @extend_schema(request=ProjectInput, summary="Make a project")
     def create(self, request: Request) -> Response:
         """You are its owner. Requires the role of owner or researcher in any project."""
-        made = create_project(self.sent(ProjectInput)["name"], request.user)
+        made = projects.create_project(self.sent(ProjectInput)["name"], request.user)
         return self.created(self.get_queryset().get(pk=made.pk), self.address(made))
 
     @extend_schema(request=ProjectInput, summary="Rename a project")
     def partial_update(self, request: Request, slug: str) -> Response:
         """Its slug, and so its addresses, stay."""
-        return self.changed(rename_project, self.sent(ProjectInput)["name"])
+        return self.changed(projects.rename_project, self.sent(ProjectInput)["name"])
 
 
 class ProjectPartViewSet(ApiViewSet):
@@ -111,13 +102,13 @@ class MemberViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
 
     @extend_schema(request=RoleInput, summary="Give a member another role")
     def partial_update(self, request: Request, slug: str, username: str) -> Response:
-        set_role(self.project, self.named().user, self.sent(RoleInput)["role"], request.user)
+        projects.set_role(self.project, self.named().user, self.sent(RoleInput)["role"], request.user)
         return self.answer(self.named())
 
     @extend_schema(summary="Remove a member")
     def destroy(self, request: Request, slug: str, username: str) -> Response:
         """An owner removes anybody, everybody may leave; the last owner stays."""
-        remove_member(self.project, self.named().user, request.user)
+        projects.remove_member(self.project, self.named().user, request.user)
         return self.deleted()
 
 
@@ -139,7 +130,7 @@ class NewProjectInviteSerializer(ProjectInviteSerializer):
 
 class InviteInput(StrictSerializer):
     role = serializers.ChoiceField(Role.choices)
-    days = serializers.IntegerField(min_value=1, max_value=MOST_DAYS, default=14)
+    days = serializers.IntegerField(min_value=1, max_value=projects.MOST_DAYS, default=14)
 
 
 @extend_schema_view(list=extend_schema(operation_id="project_invites_list"))
@@ -160,12 +151,12 @@ class InviteViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
         """The link lets one person in, once."""
         asked = self.sent(InviteInput)
         expires_at = timezone.now() + timedelta(days=asked["days"])
-        invite, secret = create_invite(self.project, asked["role"], expires_at, request.user)
+        invite, secret = projects.create_invite(self.project, asked["role"], expires_at, request.user)
         invite.link = request.build_absolute_uri(self.location("kgharvest:project_join", secret))
         self.serializer_class = NewProjectInviteSerializer
         return self.created(invite, self.address(invite))
 
     @extend_schema(summary="Revoke an invite")
     def destroy(self, request: Request, slug: str, pk: int) -> Response:
-        revoke_invite(self.named(), timezone.now(), request.user)
+        projects.revoke_invite(self.named(), timezone.now(), request.user)
         return self.deleted()

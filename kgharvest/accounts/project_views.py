@@ -19,20 +19,8 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import Action, allowed_actions, check_may, researcher_required, worker_required
+from kgharvest.accounts import projects
 from kgharvest.accounts.forms import InviteForm, ProjectNameForm, RoleForm, SignUpForm
-from kgharvest.accounts.projects import (
-    InviteNotUsable,
-    accept_invite,
-    create_invite,
-    create_project,
-    find_invite,
-    is_first_owners,
-    remove_member,
-    rename_project,
-    revoke_invite,
-    set_role,
-    sign_up,
-)
 from kgharvest.accounts.sign_in.password_attempts import remember_device
 from kgharvest.accounts.sign_in.sessions import log_in_with_password
 from kgharvest.accounts.throttle import count_wrong_link
@@ -49,8 +37,8 @@ class ProjectList(ListPage):
 
     def rows(self):
         visible = Project.objects.visible_to(self.request.user).order_by().values("pk")
-        projects = Project.objects.filter(pk__in=visible).annotate(n_members=Count("members"))
-        return projects.order_by("name")  # grouped rows lose the order of their model
+        rows = Project.objects.filter(pk__in=visible).annotate(n_members=Count("members"))
+        return rows.order_by("name")  # grouped rows lose the order of their model
 
     def context(self, page):
         own = dict(self.request.user.memberships.values_list("project", "role"))
@@ -62,7 +50,7 @@ def project_new(request: HttpRequest) -> HttpResponse:
     form = ProjectNameForm(request.POST or None)
     if form.is_valid():
         with refusal_in_form(form, "name"):
-            return redirect(create_project(form.cleaned_data["name"], request.user))
+            return redirect(projects.create_project(form.cleaned_data["name"], request.user))
     return render(request, "kgharvest/accounts/project_new.html", {"form": form})
 
 
@@ -110,7 +98,7 @@ def project_rename(request: HttpRequest, slug: str) -> HttpResponse:
     form = ProjectNameForm(request.POST)
     if form.is_valid():
         with refusal_in_form(form, "name"):
-            rename_project(project, form.cleaned_data["name"], request.user)
+            projects.rename_project(project, form.cleaned_data["name"], request.user)
             return redirect(project)
     return show_project(request, project, name_form=form)
 
@@ -126,7 +114,7 @@ def member_change(request: HttpRequest, slug: str, pk: int, change: Callable[...
     user = get_object_or_404(project.members.select_related("user"), pk=pk).user
     form = RoleForm(request.POST)
     arguments = {}
-    if change is set_role:
+    if change is projects.set_role:
         if not form.is_valid():
             messages.error(request, "Choose one of the roles.")
             return redirect(project)
@@ -145,7 +133,7 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     if user != request.user:
         check_may(request.user, Action.MANAGE, project)
     with refusal_as_message(request):
-        remove_member(project, user, by=request.user)
+        projects.remove_member(project, user, by=request.user)
     is_visible = Project.objects.visible_to(request.user).filter(pk=project.pk).exists()
     return redirect(project if is_visible else "home")
 
@@ -164,7 +152,7 @@ def invite_new(request: HttpRequest, slug: str) -> HttpResponse:
     if not form.is_valid():
         return show_project(request, project, invite_form=form)
     expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
-    invite, secret = create_invite(project, form.cleaned_data["role"], expires_at, request.user)
+    invite, secret = projects.create_invite(project, form.cleaned_data["role"], expires_at, request.user)
     link = request.build_absolute_uri(reverse("kgharvest:project_join", args=[secret]))
     return show_project(request, project, link=link, made=invite)
 
@@ -173,7 +161,7 @@ def invite_new(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 def invite_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     project = find_visible(request, slug, Action.MANAGE)
-    revoke_invite(get_object_or_404(project.invites, pk=pk), timezone.now(), request.user)
+    projects.revoke_invite(get_object_or_404(project.invites, pk=pk), timezone.now(), request.user)
     return redirect(project)
 
 
@@ -183,7 +171,7 @@ def invite_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 def project_join(request: HttpRequest, secret: str) -> HttpResponse:
     """Let the bearer of a link join: with the account that is logged in, or with a new one."""
     try:
-        invite = find_invite(secret)
+        invite = projects.find_invite(secret)
     except NotFound as refusal:
         status = 429 if count_wrong_link(request, timezone.now()) else 404
         return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=status)
@@ -205,13 +193,13 @@ def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
         try:
             response = redirect(invite.project)
             if form is None:
-                accept_invite(invite, request.user, timezone.now())
+                projects.accept_invite(invite, request.user, timezone.now())
             else:
-                user = sign_up(invite, form, timezone.now())
+                user = projects.sign_up(invite, form, timezone.now())
                 log_in_with_password(request, user, invite.project.get_absolute_url(), timezone.now())
                 remember_device(request, response, user)
             return response
-        except InviteNotUsable as refusal:
+        except projects.InviteNotUsable as refusal:
             return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=410)
-    context = {"invite": invite, "form": form, "is_first": is_first_owners(invite)}
+    context = {"invite": invite, "form": form, "is_first": projects.is_first_owners(invite)}
     return render(request, "kgharvest/accounts/project_join.html", context)

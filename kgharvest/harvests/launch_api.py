@@ -17,17 +17,8 @@ from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.chat_models.options import api_fields, options_from
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import HarvestParams
+from kgharvest.harvests import launches
 from kgharvest.harvests.language_models import LM_NAMES_HELP
-from kgharvest.harvests.launches import (
-    Plan,
-    cancel_launch,
-    named_requests,
-    plan_launch,
-    progress_of,
-    retry_cancelled,
-    retry_failed,
-    start_launch,
-)
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.models import Launch, Relation, RelationSet
 
@@ -143,13 +134,13 @@ class LaunchPlanSerializer(serializers.Serializer):
         child=serializers.CharField(), help_text="LM x setting of which nobody knows how long they take."
     )
 
-    def get_n_harvests(self, plan: Plan) -> int:
+    def get_n_harvests(self, plan: launches.Plan) -> int:
         return len(plan.requests)
 
 
-def plan_of(sent: dict[str, Any], by) -> Plan:
+def plan_of(sent: dict[str, Any], by) -> launches.Plan:
     """Return what a client's launch would do. Raises DomainError."""
-    return plan_launch(requests_of(sent), timezone.now(), sent["again"], by, sent.get("project"))
+    return launches.plan_launch(requests_of(sent), timezone.now(), sent["again"], by, sent.get("project"))
 
 
 def requests_of(sent: dict[str, Any]) -> Iterable[HarvestRequest]:
@@ -162,7 +153,7 @@ def requests_of(sent: dict[str, Any]) -> Iterable[HarvestRequest]:
         raise serializers.ValidationError({"relations": [f"These are more than {MOST_CELLS:,} cells; launch a part."]})
     names = (sent["models"], sent["chat_models"], [*dict.fromkeys(sent["settings"])])
     placement = {name: sent[name] for name in ("device", "dtype")}
-    return named_requests(relations.values(), *names, params, options_from(sent.get("chat", {})), **placement)
+    return launches.named_requests(relations.values(), *names, params, options_from(sent.get("chat", {})), **placement)
 
 
 class RetryInput(StrictSerializer):
@@ -185,7 +176,7 @@ class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
     @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
     def create(self, request: Request) -> Response:
         """Workers do them; the launch tells how far they are. Cells that were harvested with the same are skipped."""
-        launch = start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
+        launch = launches.start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
         return self.accepted(launch, self.address(launch))
 
     @operation(
@@ -201,19 +192,21 @@ class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @operation("Cancel the unfinished harvests of a launch")
     def cancel(self, request: Request, pk: int) -> Response:
-        return self.changed(cancel_launch)
+        return self.changed(launches.cancel_launch)
 
     @operation("Queue harvests of a launch again", request=RetryInput, responses={202: LaunchSerializer})
     def retry(self, request: Request, pk: int) -> Response:
         launch = self.get_object()
-        retry = {"failed": retry_failed, "cancelled": retry_cancelled}[self.sent(RetryInput)["status"]]
+        retry = {"failed": launches.retry_failed, "cancelled": launches.retry_cancelled}[
+            self.sent(RetryInput)["status"]
+        ]
         retry(launch, request.user)
         return self.accepted(launch, self.address(launch))
 
 
-def with_progress(launches: Sequence[Launch]) -> Sequence[Launch]:
+def with_progress(rows: Sequence[Launch]) -> Sequence[Launch]:
     """Return the launches, each with its progress."""
     now = timezone.now()
-    for launch in launches:
-        launch.progress = progress_of(launch, now)
-    return launches
+    for launch in rows:
+        launch.progress = launches.progress_of(launch, now)
+    return rows

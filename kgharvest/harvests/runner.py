@@ -21,14 +21,7 @@ from kgharvest.chat_models.services import check_endpoint, summary_of
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, check_placement
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS, find_setting
-from kgharvest.engine.types import (
-    HarvestParams,
-    HarvestResult,
-    HarvestSpec,
-    OnProgress,
-    ParaphraserSettings,
-    Progress,
-)
+from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, OnProgress, ParaphraserSettings, Progress
 from kgharvest.entities.tables import SAME_FACT, canonicalizer, each_fact_once, with_canonical_entities
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models

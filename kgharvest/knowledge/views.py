@@ -19,14 +19,7 @@ from kgharvest.knowledge.entity_graph import SHAPES
 from kgharvest.knowledge.forms import CurationForm, SensitiveWordsForm
 from kgharvest.knowledge.search import KnowledgeSearch, TupleVerdicts, best_tuples_of, roles_of, verdicts_known_to
 from kgharvest.knowledge.sensitive_words import read_words, replace_words, shipped_words
-from kgharvest.models import (
-    HarvestedTuple,
-    HarvestJob,
-    Job,
-    KnowledgeTuple,
-    Relation,
-    SensitiveWord,
-)
+from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation, SensitiveWord
 from kgharvest.names import shortest_names
 from kgharvest.pages.refusals import refusal_in_form
 

@@ -26,18 +26,10 @@ from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.bulk.pagination import containing
 from kgharvest.models import Relation, RelationSet
+from kgharvest.relations import services
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, MOST_SENTENCES, RelationEntry
 from kgharvest.relations.files import export_relations, read_relation_file
 from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile, import_prompts
-from kgharvest.relations.services import (
-    BadRelation,
-    change_set,
-    delete_relation,
-    delete_set,
-    duplicate_set,
-    import_relation_file,
-    save_relation,
-)
 
 SET = {
     "id": 4,
@@ -133,19 +125,21 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
     def create(self, request: Request) -> Response:
         """A set has at least one relation. To create a new set, write a relation into it or import a file."""
         sent = self.sent(SetCopyInput)
-        return self.created_set(duplicate_set(sent["copy_of"], sent["name"], request.user, sent.get("project")))
+        return self.created_set(
+            services.duplicate_set(sent["copy_of"], sent["name"], request.user, sent.get("project"))
+        )
 
     @extend_schema(request=SetInput, summary="Rename or describe a set")
     def partial_update(self, request: Request, pk: int) -> Response:
         relation_set = self.named()
         current = {"name": relation_set.name, "description": relation_set.description}
-        change_set(relation_set, **current | self.sent(SetInput), by=request.user)
+        services.change_set(relation_set, **current | self.sent(SetInput), by=request.user)
         return self.answer(self.named())
 
     @extend_schema(summary="Delete a set with its relations")
     def destroy(self, request: Request, pk: int) -> Response:
         """Refused if a relation of the set has harvests or tuples."""
-        delete_set(self.named(), request.user)
+        services.delete_set(self.named(), request.user)
         return self.deleted()
 
     @operation(
@@ -162,7 +156,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
         sent = self.sent(SetFileInput)
         file = read_relation_file(sent["file"].name, sent["file"].read())
         return self.created_set(
-            import_relation_file(file, sent.get("name"), by=request.user, project=sent.get("project"))
+            services.import_relation_file(file, sent.get("name"), by=request.user, project=sent.get("project"))
         )
 
     @operation("Export a set", method="get", responses={200: {"type": "object", "additionalProperties": {}}})
@@ -264,8 +258,8 @@ def save(sent: dict[str, Any], relation: Relation | None, by) -> Relation:
     """Store what a client wrote. Raises ValidationError with what is wrong with each field."""
     set_name = sent.get("set") or relation.relation_set.name
     try:
-        return save_relation(entry_of(sent, relation), set_name, relation, by, sent.get("project"))
-    except BadRelation as refusal:
+        return services.save_relation(entry_of(sent, relation), set_name, relation, by, sent.get("project"))
+    except services.BadRelation as refusal:
         fields: dict[str, list[str]] = {}
         for error in refusal.errors:
             reason = f"seed tuple {error.seed_number} {error.reason}" if error.seed_number else error.reason
@@ -293,5 +287,5 @@ class RelationViewSet(PagedList, RetrieveMixin, ApiViewSet):
     @extend_schema(summary="Delete a relation")
     def destroy(self, request: Request, pk: int) -> Response:
         """Refused if the relation has harvests, tuples or gold statements."""
-        delete_relation(self.named(), request.user)
+        services.delete_relation(self.named(), request.user)
         return self.deleted()

@@ -19,22 +19,12 @@ from kgharvest.models import HarvestJob, Project, Relation, RelationSet
 from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted
 from kgharvest.pages.refusals import refusal_in_form
+from kgharvest.relations import services
 from kgharvest.relations.api import RelationFilters
 from kgharvest.relations.checks import advice_on
 from kgharvest.relations.files import export_relations
 from kgharvest.relations.forms import DuplicateSetForm, ImportForm, PromptsForm, RelationForm, SetForm, initial_values
 from kgharvest.relations.prompt_files import import_prompts, prompts_with_origins
-from kgharvest.relations.services import (
-    WHAT_MAY_CHANGE,
-    WHAT_STAYS,
-    change_set,
-    delete_relation,
-    delete_set,
-    duplicate_set,
-    import_relation_file,
-    is_in_use,
-    load_shipped_sets,
-)
 
 RELATION_COLUMNS = {"name": "name", "set": "relation_set__name", "arity": "arity", "harvests": "n_harvests"}
 PREVIEWED = 5  # seed tuples
@@ -103,7 +93,7 @@ def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
     initial = initial_values(relation)
     form = RelationForm(request.POST or None, initial=initial, relation=relation, sets=_own_sets(request))
     offer_projects(form, request)
-    what_stays = f"{WHAT_STAYS} {WHAT_MAY_CHANGE}" if form.is_in_use else ""
+    what_stays = f"{services.WHAT_STAYS} {services.WHAT_MAY_CHANGE}" if form.is_in_use else ""
     return _relation_form(request, form, {"relation": relation, "what_stays": what_stays})
 
 
@@ -126,10 +116,10 @@ def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask (GET), then delete (POST)."""
     relation = visible_or_404(request.user, RELATIONS, Action.WORK, pk=pk, relation_set__is_shipped=False)
     if request.method != "POST":
-        context = {"relation": relation, "is_in_use": is_in_use(relation)}
+        context = {"relation": relation, "is_in_use": services.is_in_use(relation)}
         return render(request, "kgharvest/relations/relation_delete.html", context)
     try:
-        delete_relation(relation, request.user)
+        services.delete_relation(relation, request.user)
     except DomainError as error:
         messages.error(request, str(error))
         return redirect(relation)
@@ -146,7 +136,7 @@ def relation_import(request: HttpRequest) -> HttpResponse:
             file = form.relation_file()
             set_name = form.cleaned_data["set_name"].strip() or None
             project = chosen_project(form, request)
-            relation_set = import_relation_file(file, set_name, by=request.user, project=project)
+            relation_set = services.import_relation_file(file, set_name, by=request.user, project=project)
             n = len(file.entries)
             messages.success(request, f"{counted(n, 'relation')} of {file.source} imported.")
             return redirect(relation_set)
@@ -156,7 +146,7 @@ def relation_import(request: HttpRequest) -> HttpResponse:
 @worker_required
 @require_POST
 def load_shipped(request: HttpRequest) -> HttpResponse:
-    sets = load_shipped_sets(request.user)
+    sets = services.load_shipped_sets(request.user)
     n_relations = Relation.objects.filter(relation_set__in=sets).count()
     messages.success(request, f"{counted(n_relations, 'relation')} in {counted(len(sets), 'set')} loaded.")
     return redirect("kgharvest:relation_list")
@@ -196,7 +186,7 @@ def set_duplicate(request: HttpRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         with refusal_in_form(form, "name"):
             project = chosen_project(form, request)
-            return redirect(duplicate_set(relation_set, form.cleaned_data["name"], request.user, project))
+            return redirect(services.duplicate_set(relation_set, form.cleaned_data["name"], request.user, project))
     return _set_form(request, form, relation_set, f"Duplicate {relation_set.name}", "Duplicate")
 
 
@@ -207,7 +197,7 @@ def set_edit(request: HttpRequest, pk: int) -> HttpResponse:
     form = SetForm(request.POST or None, initial=initial)
     if form.is_valid():
         with refusal_in_form(form, "name"):
-            change_set(relation_set, **form.cleaned_data, by=request.user)
+            services.change_set(relation_set, **form.cleaned_data, by=request.user)
             return redirect(relation_set)
     return _set_form(request, form, relation_set, f"Edit {relation_set.name}", "Save")
 
@@ -218,7 +208,7 @@ def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
     relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     if request.method == "POST":
         try:
-            delete_set(relation_set, request.user)
+            services.delete_set(relation_set, request.user)
         except DomainError as error:
             messages.error(request, str(error))
             return redirect(relation_set)

@@ -14,19 +14,9 @@ from kgharvest.accounts.project_api import ProjectPartViewSet
 from kgharvest.api.input import Filters, StrictSerializer
 from kgharvest.api.views import PagedList, RetrieveMixin, operation
 from kgharvest.models import Delivery, Webhook
+from kgharvest.webhooks import outbox
 from kgharvest.webhooks.addresses import LONGEST_URL
 from kgharvest.webhooks.models import EVENTS
-from kgharvest.webhooks.outbox import (
-    NewSecret,
-    create_webhook,
-    delete_webhook,
-    disable_webhook,
-    edit_webhook,
-    enable_webhook,
-    rotate_secret,
-    send_again,
-    send_test,
-)
 
 WEBHOOK = {
     "id": 3,
@@ -102,7 +92,7 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
     def get_queryset(self) -> QuerySet[Webhook]:
         return Webhook.objects.filter(project_id=self.project.pk)
 
-    def with_secret(self, new: NewSecret, status_code: int, location: str | None = None) -> Response:
+    def with_secret(self, new: outbox.NewSecret, status_code: int, location: str | None = None) -> Response:
         new.webhook.secret = new.secret
         self.serializer_class = NewWebhookSerializer
         return self.answer(new.webhook, status_code, location)
@@ -110,7 +100,7 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
     @extend_schema(request=WebhookInput, responses={201: NewWebhookSerializer}, summary="Make a webhook")
     def create(self, request: Request, slug: str) -> Response:
         """The answer has the secret, this once."""
-        new = create_webhook(self.project.pk, **self.sent(WebhookInput), by=request.user)
+        new = outbox.create_webhook(self.project.pk, **self.sent(WebhookInput), by=request.user)
         return self.with_secret(new, status.HTTP_201_CREATED, self.address(new.webhook))
 
     @extend_schema(request=WebhookInput, summary="Change address or events of a webhook")
@@ -118,28 +108,28 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
         """Pending deliveries go to the new address."""
         webhook = self.named()
         sent = {"url": webhook.url, "events": webhook.events} | self.sent(WebhookInput, partial=True)
-        edit_webhook(webhook, **sent, by=request.user)
+        outbox.edit_webhook(webhook, **sent, by=request.user)
         return self.answer(self.named())
 
     @extend_schema(summary="Delete a webhook")
     def destroy(self, request: Request, slug: str, pk: int) -> Response:
         """With its log. Pending deliveries are not sent."""
-        delete_webhook(self.named(), request.user)
+        outbox.delete_webhook(self.named(), request.user)
         return self.deleted()
 
     @operation("Send a webhook again", is_keyed=True)
     def enable(self, request: Request, slug: str, pk: int) -> Response:
         """Pending deliveries are sent at once."""
-        return self.changed(enable_webhook)
+        return self.changed(outbox.enable_webhook)
 
     @operation("Send nothing more to a webhook", is_keyed=True)
     def disable(self, request: Request, slug: str, pk: int) -> Response:
-        return self.changed(disable_webhook)
+        return self.changed(outbox.disable_webhook)
 
     @operation("Give a webhook a new secret", responses=NewWebhookSerializer, is_keyed=False)
     def secret(self, request: Request, slug: str, pk: int) -> Response:
         """For a day the old one signs as well, so that receivers can change theirs."""
-        return self.with_secret(rotate_secret(self.named(), request.user), status.HTTP_200_OK)
+        return self.with_secret(outbox.rotate_secret(self.named(), request.user), status.HTTP_200_OK)
 
     @operation(
         "Send a test to a webhook",
@@ -149,7 +139,7 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
     )
     def test(self, request: Request, slug: str, pk: int) -> Response:
         """A worker sends it within seconds. The list of deliveries shows the result."""
-        sent = send_test(self.named(), request.user)
+        sent = outbox.send_test(self.named(), request.user)
         return self.accepted(sent, self.location("kgharvest:api_deliveries", slug, pk))
 
 
@@ -169,5 +159,5 @@ class DeliveryViewSet(PagedList, ProjectPartViewSet):
     @operation("Send an event again", "send-again/", responses={202: DeliverySerializer})
     def again(self, request: Request, slug: str, pk: int, delivery: int) -> Response:
         """At once, and for another 48 hours. A delivered event does not change."""
-        send_again(self.named(), request.user)
+        outbox.send_again(self.named(), request.user)
         return self.accepted(self.named(), self.location("kgharvest:api_deliveries", slug, pk))
