@@ -18,9 +18,9 @@ from evaluation.models import Report
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding, tables_of
 from evaluation.reports.forms import ReportForm
-from evaluation.reports.sections.judges.card import STEADINESS_TABLES, card_entry
-from evaluation.reports.sections.judges.card import TABLES as CARD_TABLES
-from evaluation.reports.sections.judges.every_look import every_look_entries, with_every_look_averages
+from evaluation.reports.sections.judge_card import STEADINESS_TABLES, card_entry
+from evaluation.reports.sections.judge_card import TABLES as CARD_TABLES
+from evaluation.reports.sections.modelled_rates import every_look_entries, with_every_look_averages
 from evaluation.reports.services import one_moment
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Project, Relation

@@ -33,7 +33,6 @@ ROOMS = {
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold invites judges judging monitoring quality questionnaire rounds training",
     "evaluation": "comparisons evidence paper rehearsals rendering reports scores sharing",
-    "evaluation/paper": "rows",
     "kgharvest/contrib": " ".join(CONTRIB),
     "kgharvest/contrib/knowledge_graphs": "imports judged_kg",
     "kgharvest/contrib/probing": "probes text_tasks",

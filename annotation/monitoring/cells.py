@@ -16,8 +16,6 @@ from django.db.models import Count
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString
-from kgharvest.statistics.cell_rates import population_share, sample_rate
-from kgharvest.statistics.incomplete_statements import CompletedVerdicts
 
 from annotation.models import Draw, Round, Stratum
 from annotation.monitoring.progress import OUTCOMES, CachedCount, cached_count
@@ -26,7 +24,8 @@ from annotation.rounds.models import CellId, cell_names
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import count, interval, share
 from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.rates import Rate
+from kgharvest.statistics.rates import Rate, population_share, sample_rate
+from kgharvest.statistics.verdicts import CompletedVerdicts
 
 MOST_AT_A_LOOK = 200  # strata; the intervals of more are computed aside
 LATER = "Accuracies are being computed; look again in a moment."

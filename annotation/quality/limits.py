@@ -53,7 +53,7 @@ def set_limits(round: Round, by=None, **values: Any) -> Limits:
     check_may(by, Action.WORK, round.project)
     with transaction.atomic():
         limits, _ = Limits.objects.update_or_create(round=round, defaults=values)
-        round.events.record("limits_set", by=by, limits=limits_sentence(limits))
+        round.events.record("limits_set", by=by, limits=limits.sentence)
     return limits
 
 
@@ -63,15 +63,6 @@ def limits_spec(round: Round) -> dict[str, Any]:
     values = {name: getattr(limits, name) for name in ("gold_accuracy", "median_seconds", "longest_run")}
     in_force = {name: value for name, value in values.items() if value is not None}
     return in_force and in_force | {"n_gold": limits.n_gold}
-
-
-def limits_sentence(limits: Limits) -> str:
-    parts = [
-        (limits.gold_accuracy, f"gold accuracy below {limits.gold_accuracy} after {limits.n_gold} gold statements"),
-        (limits.median_seconds, f"median below {limits.median_seconds} seconds"),
-        (limits.longest_run, f"more than {limits.longest_run} equal labels in a row"),
-    ]
-    return "; ".join(phrase for value, phrase in parts if value is not None) or "none"
 
 
 def pause_annotator(annotator: Annotator, by=None) -> None:

@@ -155,6 +155,16 @@ class Limits(models.Model):
     def __str__(self) -> str:
         return f"limits of {self.round}"
 
+    @property
+    def sentence(self) -> str:
+        """Return the limits in words, "none" if there is none."""
+        parts = [
+            (self.gold_accuracy, f"gold accuracy below {self.gold_accuracy} after {self.n_gold} gold statements"),
+            (self.median_seconds, f"median below {self.median_seconds} seconds"),
+            (self.longest_run, f"more than {self.longest_run} equal labels in a row"),
+        ]
+        return "; ".join(phrase for value, phrase in parts if value is not None) or "none"
+
 
 class Exclusion(models.Model):
     """The decision that an annotator's judgments do not count, and perhaps a later one that they do again.

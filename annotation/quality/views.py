@@ -22,7 +22,7 @@ from annotation.monitoring.progress import OUTCOMES
 from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator, exclusion_effect
-from annotation.quality.limits import limits_sentence, set_limits
+from annotation.quality.limits import set_limits
 from annotation.quality.statement_list import (
     StatementFilters,
     StatementGroup,
@@ -78,7 +78,7 @@ def annotator_list(request: HttpRequest, path: str) -> HttpResponse:
         "counted_at": statistics.counted_at,
         "filters": filters,
         "sort": sort,
-        "limits": limits_sentence(Limits.objects.filter(round=round).first() or Limits()),
+        "limits": (Limits.objects.filter(round=round).first() or Limits()).sentence,
         "may": allowed_actions(request.user, round.project),
     }
     return render(request, "annotation/quality/annotator_list.html", context)
@@ -164,7 +164,7 @@ def round_limits(request: HttpRequest, path: str) -> HttpResponse:
     form = LimitsForm(request.POST or None, instance=Limits.objects.filter(round=round).first() or Limits(round=round))
     if form.is_valid():
         limits = set_limits(round, by=request.user, **form.cleaned_data)
-        messages.success(request, f"Limits of {round.name}: {limits_sentence(limits)}.")
+        messages.success(request, f"Limits of {round.name}: {limits.sentence}.")
         return redirect("annotation:annotator_list", path)
     return render(request, "annotation/quality/round_limits.html", {"round": round, "form": form})
 

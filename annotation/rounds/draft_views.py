@@ -17,7 +17,6 @@ from annotation.gold.candidates import confirmed_counts
 from annotation.judges.runs import AnswersWouldBeLost, usage_of
 from annotation.judging.views import PAGES, report_fields
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
-from annotation.quality.limits import limits_sentence
 from annotation.questionnaire.questions import check_questions, who_questions
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, RoundForm, form_values, job_choices
@@ -181,7 +180,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
         "round": draft,
         "may": allowed_actions(request.user, draft.project),
         "description": as_json(draft.spec),
-        "limits": limits_sentence(Limits(**draft.spec.get("limits", {}))),
+        "limits": Limits(**draft.spec.get("limits", {})).sentence,
         "n_asked": len(who_questions(draft)),
         "n_checked": len(check_questions(draft)),
     }

@@ -7,30 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
-from kgharvest.statistics.cell_rates import VerdictSample, sample_rate
-from kgharvest.statistics.incomplete_statements import CompletedVerdicts, VerdictRule
-from kgharvest.statistics.sides import CellKey, Side
 from numpy.typing import ArrayLike
 
 from evaluation.evidence.evidence import Evidence, Patterns
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Floats
 from kgharvest.statistics.cut_rates import Members, RankedStrata
-from kgharvest.statistics.rates import Rate
+from kgharvest.statistics.paired_tests import CellKey, Side
+from kgharvest.statistics.rates import Rate, VerdictSample, sample_rate
 from kgharvest.statistics.statement_test import (
     SharedStatements,
     SideSample,
     StatementDifference,
     statement_difference,
 )
-from kgharvest.statistics.verdicts import majority
+from kgharvest.statistics.verdicts import CompletedVerdicts, VerdictRule, majority
 
 
-class DrawnVerdicts:
-    """The verdicts of statements drawn for strata, complete or not (kgharvest.statistics.incomplete_statements).
+class DrawnVerdicts(CompletedVerdicts):
+    """The verdicts of statements drawn for strata, complete or not; the groups are the strata (S,).
 
     draws: stratum (D,) and task (D,). patterns: of the statements' labels.
     """
@@ -43,24 +41,17 @@ class DrawnVerdicts:
         place = self._stratum * n_patterns + self._pattern
         n_tasks = np.bincount(place, minlength=n_strata * n_patterns).reshape(n_strata, n_patterns)
         self.n_drawn = n_tasks.sum(axis=1)  # (S,)
-        self._completed = CompletedVerdicts(patterns.counts, patterns.wanted, n_tasks, quorum, rule)
-
-    def shares(self, verdict: int) -> Floats:
-        """Return (S,) the share of a verdict in each stratum, NaN where it has none."""
-        return self._completed.shares(verdict)
+        super().__init__(patterns.counts, patterns.wanted, n_tasks, quorum, rule)
 
     def extremes(self, verdict: int) -> tuple[Floats, Floats]:
         """Return (S,) how many draws get a verdict at least, and at most; one without a label may get any."""
-        least, most = self._completed.extremes(verdict)
-        return least, most + self.n_drawn - self._completed.n_tasks.sum(axis=1)
+        least, most = super().extremes(verdict)
+        return least, most + self.n_drawn - self.n_tasks.sum(axis=1)
 
-    def of_strata(self, verdict: int) -> VerdictSample:
-        """Return what the strata (S,) say of a verdict."""
-        return self._completed.of_groups(verdict)
-
-    def of_draws(self, verdict: int) -> VerdictSample:
-        """Return what each draw (D,) says of a verdict; the sums over a stratum are those of the stratum."""
-        return self._completed.of_statements(self._stratum, self._pattern, verdict)
+    @cached_property
+    def accepted(self) -> VerdictSample:
+        """What each draw (D,) says of being accepted; the sums over a stratum are those of the stratum."""
+        return self.of_statements(self._stratum, self._pattern, ACCEPTED)
 
 
 def drawn_verdicts(evidence: Evidence, patterns: Patterns | None = None, rule: VerdictRule = majority) -> DrawnVerdicts:
@@ -115,8 +106,9 @@ def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None
 
 
 def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
-    counts = stratum_counts(evidence)
-    samples = [drawn.of_strata(verdict) for verdict in range(INCOMPLETE)]
+    place = evidence.draws.stratum * len(VERDICTS) + evidence.verdict[evidence.draws.task]
+    counts = np.bincount(place, minlength=len(evidence.strata) * len(VERDICTS)).reshape(-1, len(VERDICTS))
+    samples = [drawn.of_groups(verdict) for verdict in range(INCOMPLETE)]
     at_least, at_most = drawn.extremes(ACCEPTED)
     return [
         Cell(
@@ -133,13 +125,6 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
     ]
 
 
-def stratum_counts(evidence: Evidence) -> Codes:
-    """Return (S, 4): how many draws of each stratum have each verdict."""
-    pair = evidence.draws.stratum * len(VERDICTS) + evidence.verdict[evidence.draws.task]
-    n_strata = len(evidence.strata)
-    return np.bincount(pair, minlength=n_strata * len(VERDICTS)).reshape(n_strata, len(VERDICTS))
-
-
 def accuracies_of(evidence: Evidence, shares: Floats) -> Floats:
     """Return (C,) the accuracies of cells alone, NaN where there is none. shares: (S,) of accepted in their strata."""
     population = np.maximum(evidence.population_of_stratum, 1)
@@ -151,7 +136,7 @@ def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
     """Return the strata with the draws that have a rank. Ranks are 0 in a stratum of a population nobody knows."""
     strata, draws = evidence.strata, evidence.draws
     has_rank = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
-    accepted = drawn.of_draws(ACCEPTED).at(has_rank)
+    accepted = drawn.accepted.at(has_rank)
     return RankedStrata(
         np.array([stratum.rank_from or 0 for stratum in strata], dtype=np.int64),
         np.array([stratum.rank_to or 0 for stratum in strata], dtype=np.int64),

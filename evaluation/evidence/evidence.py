@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from kgharvest.statistics.sides import CellKey, Side
 
 from evaluation.evidence.tables import COUNTED, EMPTY, EXCLUDED, GOLD, STATUSES, Columns, Rows
 from kgharvest.harvests.cuts import parse_cut
 from kgharvest.statistics.arrays import INCOMPLETE, LABELS, Codes, Flags, Floats
+from kgharvest.statistics.paired_tests import CellKey, Side
 
 BASES = (10, 100)  # k of the cuts base:k in Table 2
 
@@ -255,14 +255,16 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
     if rules["has_thirds"]:
         task, annotator = _third_judgments(given)
         third[task] = new_number[annotator]
+    # Labels and the verdicts that an expert gives with them have the same codes.
+    codes = (statements[name][:n_tasks] for name in ("verdict", "adjudication"))
+    verdict, adjudicated = (np.where(column == EMPTY, INCOMPLETE, column) for column in codes)
     strata = rows["strata"]
     keys = list(map(CellKey, strata["relation"], strata["model"], strata["setting"]))
     names = ("round", "source", "seed", "judgments_per_task", "quorum", "has_thirds", "demonstrators")
     return Evidence(
         **{name: rules[name] for name in names},
-        verdict=_or_incomplete(statements["verdict"][:n_tasks]),
-        # Labels and the verdicts that an expert gives with them have the same codes.
-        adjudicated=_or_incomplete(statements["adjudication"][:n_tasks]),
+        verdict=verdict,
+        adjudicated=adjudicated,
         third=third,
         wanted=np.maximum(statements["n_wanted"][:n_tasks], rules["least_k"]),
         judgments=counted._replace(annotator=new_number[counted.annotator]),
@@ -298,10 +300,6 @@ def _third_judgments(given: Columns) -> tuple[Codes, Codes]:
     last = len(task) - 1 - np.unique(task[::-1], return_index=True)[1]
     last = last[np.bincount(task)[task[last]] == ASKED_IF_SPLIT]
     return task[last], annotator[last]
-
-
-def _or_incomplete(codes: Codes) -> Codes:
-    return np.where(codes == EMPTY, INCOMPLETE, codes)
 
 
 def stratum_keys(strata: Columns) -> list[StratumKey]:

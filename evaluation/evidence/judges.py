@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from kgharvest.statistics.cell_rates import UNKNOWN_POPULATION, VerdictSample
 
 from annotation.judges.models import JudgeKind
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
 from evaluation.evidence.evidence import Evidence
 from evaluation.evidence.tables import EMPTY, Columns, Rows
-from kgharvest.statistics.arrays import ACCEPTED, TRUE, UNJUDGEABLE, Codes, Flags, Floats
+from kgharvest.statistics.arrays import TRUE, UNJUDGEABLE, Codes, Flags, Floats
 from kgharvest.statistics.cut_rates import Cuts, KeptPart, bounded_numbers
 from kgharvest.statistics.judge_assisted import (
     CALLED_FALSE,
@@ -34,7 +33,7 @@ from kgharvest.statistics.judge_assisted import (
     tells_apart,
 )
 from kgharvest.statistics.judge_quality import N_LABELS, UNPARSABLE
-from kgharvest.statistics.rates import unknown_rate
+from kgharvest.statistics.rates import UNKNOWN_POPULATION, VerdictSample, unknown_rate
 
 N_GROUPS = len(GROUPS)
 GROUP_OF_LABEL = np.array([CALLED_TRUE, CALLED_FALSE, OTHER, OTHER, OTHER])  # the last one of NO_ANSWER
@@ -194,7 +193,7 @@ class JudgedStrata:
         self.ranked = ranked_strata(evidence, drawn)
         draws = evidence.draws
         counted = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
-        accepted = drawn.of_draws(ACCEPTED).at(counted)
+        accepted = drawn.accepted.at(counted)
         self._most = int(np.concatenate([draws.rank, tuples.rank, self.ranked.last]).max(initial=0)) + 1
         group = draws.stratum[counted] * N_GROUPS + tuples.group_of_draw[counted]
         n_drawn = np.ones(len(group))

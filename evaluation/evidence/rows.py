@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from math import log
@@ -31,7 +31,6 @@ from django.db.models import (
     Sum,
     When,
 )
-from kgharvest.statistics.sides import CellKey
 from numpy.typing import NDArray
 
 from annotation.judges.labels import LABEL_WORDS, check_one_judge
@@ -50,7 +49,6 @@ from annotation.models import (
     Stratum,
     Training,
 )
-from annotation.quality.limits import limits_sentence
 from evaluation.evidence.evidence import BASES, HARVEST, Evidence, evidence_of_rows, n_kept
 from evaluation.evidence.tables import (
     COUNTED,
@@ -62,7 +60,6 @@ from evaluation.evidence.tables import (
     SENSITIVE,
     SUPERSEDED,
     Columns,
-    coded,
 )
 from kgharvest.models import (
     HarvestedTuple,
@@ -74,10 +71,19 @@ from kgharvest.models import (
     Relation,
 )
 from kgharvest.names import shortest_names
-from kgharvest.statistics.arrays import LABELS, VERDICTS, Codes, Floats
+from kgharvest.statistics.arrays import LABELS, VERDICTS, Codes
+from kgharvest.statistics.paired_tests import CellKey
 
 PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
 ROWS_AT_ONCE = 50_000
+
+PROMPT = {
+    "harvest": "job",
+    "text": "prompt__text",
+    "origin": "prompt__origin",
+    "weight": "weight",
+    "compatibility": "compatibility",
+}
 
 Cells = Mapping[CellKey, Sequence[Stratum]]
 
@@ -98,11 +104,14 @@ def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: boo
     tasks, statements = _statement_rows(round, relations, for_files)
     annotators = list(round.annotators.order_by("code").values_list("pk", "code", "status", "trained_at", "n_judged"))
     ids, codes, statuses, trained_at, n_judged = zip(*annotators, strict=True) if annotators else [()] * 5
-    harvests = harvest_rows(cells)
+    harvests = harvest_rows(cells, for_files=for_files)
     jobs = harvests["harvest"]
+    place = {job: number for number, job in enumerate(jobs)}
+    prompts = JobPrompt.objects.filter(job__in=jobs).values_list(*PROMPT.values())  # by harvest, largest weights first
+    by_harvest = sorted(prompts, key=lambda prompt: place[prompt[0]])
     rows: dict[str, Columns] = {
         "statements": statements,
-        "judgments": _judgment_rows(round, tasks, ~statements["is_gold"], whole(ids), for_files),
+        "judgments": _judgment_rows(round, tasks, ~statements["is_gold"], np.array(ids, WHOLE), for_files),
         "annotators": {
             "annotator": codes,
             "status": statuses,
@@ -110,10 +119,10 @@ def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: boo
             "n_judged": n_judged,
         },
         "strata": stratum_rows(cells),
-        "draws": _draw_rows(round, tasks, whole([stratum.pk for stratum in strata]), for_files),
+        "draws": _draw_rows(round, tasks, np.array([stratum.pk for stratum in strata], WHOLE), for_files),
         "harvests": harvests | _curated_ranks(round, jobs),
-        "prompts": _prompt_rows(jobs),
-        "harvested": _harvested_rows(round, harvests) if judge or for_files else _no_rows("harvest", "rank", "tuple"),
+        "prompts": {name: [prompt[number] for prompt in by_harvest] for number, name in enumerate(PROMPT)},
+        "harvested": _harvested_rows(round, harvests) if judge or for_files else {},
     }
     return rows | (judge_rows(round, judge, for_files=for_files) if judge else {"judge_runs": {}, "judge_answers": {}})
 
@@ -121,38 +130,31 @@ def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: boo
 # Columns
 
 
-def _columns(rows: QuerySet, **fields: Callable[[Sequence[Any]], NDArray]) -> list[NDArray]:
-    """Return the values of each field as an array made by its function; reads in pieces, as Python rows are large."""
+WHOLE, FLOAT, FLAG = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_)  # None becomes NaN in floats
+Kind = np.dtype | tuple[str, ...]
+
+
+def _columns(rows: QuerySet, **fields: Kind) -> list[NDArray]:
+    """Return the values of each field as an array of a data type, or of codes if its kind is a list of names.
+
+    Rows are read in pieces, as Python rows are large.
+    """
     values = rows.values_list(*fields).iterator(ROWS_AT_ONCE)
-    pieces = [[to_array([]) for to_array in fields.values()]]
+    pieces: list[list[NDArray]] = [
+        [np.zeros(0, WHOLE if isinstance(kind, tuple) else kind) for kind in fields.values()]
+    ]
     while piece := list(islice(values, ROWS_AT_ONCE)):
-        columns = zip(*piece, strict=True)
-        pieces.append([to_array(column) for to_array, column in zip(fields.values(), columns, strict=True)])
+        pieces.append([
+            coded(column, kind) if isinstance(kind, tuple) else np.array(column, dtype=kind)
+            for kind, column in zip(fields.values(), zip(*piece, strict=True), strict=True)
+        ])  # fmt: skip
     return [np.concatenate(column) for column in zip(*pieces, strict=True)]
 
 
-def _no_rows(*names: str) -> Columns:
-    return {name: whole([]) for name in names}
-
-
-def whole(values: Sequence[int]) -> Codes:
-    return np.array(values, dtype=np.int64)
-
-
-def floats(values: Sequence[float | None]) -> Floats:
-    return np.array(values, dtype=np.float64)  # None becomes NaN
-
-
-def flags(values: Sequence[bool]) -> NDArray[np.bool_]:
-    return np.array(values, dtype=np.bool_)
-
-
-def objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    return np.fromiter(values, dtype=np.object_, count=len(values))
-
-
-def labels(values: Sequence[str]) -> Codes:
-    return coded(values, LABELS)
+def coded(values: Sequence[str | None], names: Sequence[str]) -> Codes:
+    """Return the positions of values in `names`, EMPTY for None and "". Raises KeyError for another value."""
+    codes = {name: code for code, name in enumerate(names)} | {None: EMPTY, "": EMPTY}
+    return np.fromiter(map(codes.__getitem__, values), dtype=np.int64, count=len(values))
 
 
 def _positions(ids: Codes, among: Codes) -> Codes:
@@ -168,15 +170,15 @@ def _statement_rows(round: Round, relations: Mapping[int, str], for_files: bool)
     """Return the ids of the tasks and their rows; gold comes last."""
     tasks, tuples, is_gold, gold_label, n_wanted, verdict = _columns(
         round.tasks.order_by("is_gold", "position"),
-        pk=whole,
-        knowledge_tuple_id=whole,
-        is_gold=flags,
-        gold_label=labels,
-        n_wanted=whole,
-        verdict=lambda values: coded(values, VERDICTS),
+        pk=WHOLE,
+        knowledge_tuple_id=WHOLE,
+        is_gold=FLAG,
+        gold_label=LABELS,
+        n_wanted=WHOLE,
+        verdict=VERDICTS,
     )
     words = Adjudication.objects.current().filter(task__round=round).order_by()
-    adjudicated, label = _columns(words, task_id=whole, label=labels)
+    adjudicated, label = _columns(words, task_id=WHOLE, label=LABELS)
     adjudication = np.full(len(tasks), EMPTY)
     adjudication[_positions(adjudicated, tasks)] = label
     statements = {
@@ -223,8 +225,8 @@ def _judgment_rows(
     """
     judgments = Judgment.objects.not_withdrawn().filter(task__round=round).annotate(status=STATUS)
     in_order = judgments.order_by(*(("judged_at", "client_uuid") if for_files or round.third_only_if_split else ()))
-    fields = {"task_id": whole, "annotator_id": whole, "label": labels, "seconds": floats, "status": whole}
-    task, annotator, *columns = _columns(in_order, **fields, **({"judged_at": objects} if for_files else {}))
+    fields = {"task_id": WHOLE, "annotator_id": WHOLE, "label": LABELS, "seconds": FLOAT, "status": WHOLE}
+    task, annotator, *columns = _columns(in_order, **fields, **({"judged_at": np.dtype(object)} if for_files else {}))
     position = _positions(task, tasks)
     order = np.argsort(position, kind="stable")
     position, annotator = position[order], _positions(annotator, annotators)[order]
@@ -247,7 +249,9 @@ def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
     strata = list(strata)
     relations = Relation.objects.filter(pk__in={stratum.relation_id for stratum in strata})
     paths = {relation.pk: relation.path for relation in relations.select_related("relation_set")}
-    names = shortest_names(paths.values())  # set/name if two sets of one round use the same name
+    names = shortest_names(
+        paths.values(), lambda path: path.rpartition("/")[2]
+    )  # set/name if two sets of one round use the same name
     models = model_names(stratum.language_model_id for stratum in strata)
     cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)
     for stratum in strata:
@@ -292,10 +296,10 @@ OWN_SCORE = Case(When(IS_SCORED, then=F("harvested_tuple__score")), output_field
 
 
 def _draw_rows(round: Round, tasks: Codes, strata: Codes, for_files: bool) -> Columns:
-    fields = {"task_id": whole, "stratum_id": whole, "harvested_tuple__rank": floats, "own_score": floats}
+    fields = {"task_id": WHOLE, "stratum_id": WHOLE, "harvested_tuple__rank": FLOAT, "own_score": FLOAT}
     draws = Draw.objects.filter(stratum__round=round).order_by().annotate(own_score=OWN_SCORE)
     task, stratum, rank, score, *probability = _columns(
-        draws, **fields, **({"inclusion_probability": floats} if for_files else {})
+        draws, **fields, **({"inclusion_probability": FLOAT} if for_files else {})
     )
     task, stratum = _positions(task, tasks), _positions(stratum, strata)
     order = np.lexsort((task, stratum))
@@ -315,16 +319,24 @@ LOGARITHMS = (HarvestJob.ScoreScale.NATS, HarvestJob.ScoreScale.LOG_SHARE)  # sc
 NOT_PARAMETERS = ("device", "dtype")  # columns of their own
 
 
-def harvest_rows(cells: Cells) -> dict[str, Any]:
-    """Return the harvests that were drawn from. kept_by_base: by k, the number of tuples that the cut base:k keeps."""
+def harvest_rows(cells: Cells, *, for_files: bool = False) -> dict[str, Any]:
+    """Return the harvests that were drawn from. kept_by_base: by k, the number of tuples that the cut base:k keeps.
+
+    That is known of harvests that have k tuples, and scores that are logarithms.
+    """
     by_rank = sorted((s for strata in cells.values() for s in strata if s.job_id), key=lambda s: (s.rank_to, s.pk))
     last = {stratum.job_id: stratum for stratum in by_rank}
     relations = {stratum.relation_id: key.relation for key, strata in cells.items() for stratum in strata}
     jobs = HarvestJob.objects.select_related("language_model", "relation").in_bulk(last).values()
     jobs = sorted(jobs, key=lambda job: (job.language_model.name, job.setting, job.relation.name, last[job.pk].rank_to))
     made = [harvest_entry(job) for job in jobs]
-    kept = {base: _kept_by_base(last, base) for base in BASES}
-    return {
+    kept: dict[int, dict[int, int]] = {}
+    for base in BASES:
+        tuples = HarvestedTuple.objects.filter(job__in=last, job__score_scale__in=LOGARITHMS)
+        kth = HarvestedTuple.objects.filter(job=OuterRef("job"), rank=base).values("score")[:1]
+        of_base = tuples.annotate(kth=Subquery(kth)).filter(score__gte=F("kth") + log(0.1)).order_by()
+        kept[base] = dict(of_base.values_list("job").annotate(n=Count("pk")))
+    rows: dict[str, Any] = {
         "harvest": [job.pk for job in jobs],
         "fingerprint": [job.fingerprint for job in jobs],
         "relation": [relations.get(job.relation_id, job.relation.name) for job in jobs],
@@ -335,9 +347,9 @@ def harvest_rows(cells: Cells) -> dict[str, Any]:
         "score_scale": [job.score_scale for job in jobs],
         "cut": [last[job.pk].cut or None for job in jobs],
         "last_rank": [last[job.pk].rank_to for job in jobs],
-        "parameters": [as_json(_parameters(job)) for job in jobs],
         "kept_by_base": [{base: sizes[job.pk] for base, sizes in kept.items() if job.pk in sizes} for job in jobs],
     }
+    return rows | ({"parameters": [as_json(_parameters(job)) for job in jobs]} if for_files else {})
 
 
 def harvest_entry(job: HarvestJob) -> dict[str, Any]:
@@ -364,14 +376,6 @@ def _parameters(job: HarvestJob) -> dict[str, Any]:
     return parameters
 
 
-def _kept_by_base(jobs: Iterable[int], base: int) -> dict[int, int]:
-    """Return how many tuples base:k keeps of each job that has k of them, and scores that are logarithms."""
-    tuples = HarvestedTuple.objects.filter(job__in=jobs, job__score_scale__in=LOGARITHMS)
-    kth = HarvestedTuple.objects.filter(job=OuterRef("job"), rank=base).values("score")[:1]
-    kept = tuples.annotate(kth=Subquery(kth)).filter(score__gte=F("kth") + log(0.1))
-    return dict(kept.order_by().values_list("job").annotate(n=Count("pk")))
-
-
 def _curated_ranks(round: Round, jobs: Collection[int]) -> Columns:
     """Return the ranks of each harvest that curation excludes from samples now: few, found by partial indexes."""
     is_hidden = Q(curation=KnowledgeTuple.Curation.HIDDEN)
@@ -388,15 +392,6 @@ def _curated_ranks(round: Round, jobs: Collection[int]) -> Columns:
     return columns
 
 
-def _prompt_rows(jobs: Sequence[int]) -> Columns:
-    """Return the prompts by harvest, largest weights first."""
-    names = ("harvest", "text", "origin", "weight", "compatibility")
-    fields = ("job", "prompt__text", "prompt__origin", "weight", "compatibility")
-    place = {job: number for number, job in enumerate(jobs)}
-    prompts = sorted(JobPrompt.objects.filter(job__in=jobs).values_list(*fields), key=lambda row: place[row[0]])
-    return {name: [row[number] for row in prompts] for number, name in enumerate(names)}
-
-
 def _harvested_rows(round: Round, harvests: Columns) -> Columns:
     """Return the tuples that the cut kept or that were drawn from, and one more, which tells where base:k ends."""
     names = ("harvest", "n_tuples", "cut", "last_rank", "score_scale")
@@ -407,19 +402,20 @@ def _harvested_rows(round: Round, harvests: Columns) -> Columns:
     tuples = HarvestedTuple.objects.filter(job__in=last_rank, rank__lte=max(last_rank.values(), default=0))
     job, rank, number, score, curation, is_sensitive = _columns(
         tuples.order_by("job", "rank"),
-        job_id=whole,
-        rank=whole,
-        knowledge_tuple_id=whole,
-        score=floats,
-        knowledge_tuple__curation=lambda values: flags([value == KnowledgeTuple.Curation.HIDDEN for value in values]),
-        knowledge_tuple__is_sensitive=flags,
+        job_id=WHOLE,
+        rank=WHOLE,
+        knowledge_tuple_id=WHOLE,
+        score=FLOAT,
+        knowledge_tuple__curation=tuple(KnowledgeTuple.Curation.values),
+        knowledge_tuple__is_sensitive=FLAG,
     )
-    place = _positions(job, whole(list(last_rank)))
+    place = _positions(job, np.array(list(last_rank), WHOLE))
     order = np.argsort(place, kind="stable")
-    order = order[rank[order] <= whole(list(last_rank.values()))[place[order]]]
+    order = order[rank[order] <= np.array(list(last_rank.values()), WHOLE)[place[order]]]
     is_left_out = is_sensitive & (not round.include_sensitive)
-    left_out = np.where(curation, HIDDEN, np.where(is_left_out, SENSITIVE, EMPTY))
-    score = np.where(flags(list(is_scored.values()))[place], score, np.nan)
+    is_hidden = curation == KnowledgeTuple.Curation.values.index(KnowledgeTuple.Curation.HIDDEN)
+    left_out = np.where(is_hidden, HIDDEN, np.where(is_left_out, SENSITIVE, EMPTY))
+    score = np.where(np.array(list(is_scored.values()), FLAG)[place], score, np.nan)
     names = ("harvest", "rank", "tuple", "score", "left_out")
     columns = (job, rank, number, score, left_out)
     return {name: column[order] for name, column in zip(names, columns, strict=True)}
@@ -448,11 +444,11 @@ def judge_rows(round: Round, judge: JudgeRun, *, for_files: bool = False) -> dic
         },
         "differs": [as_json(differences(judge, run)) for run in runs],
     }
-    fields = {"knowledge_tuple_id": whole, "label": labels, "score": floats}
+    fields = {"knowledge_tuple_id": WHOLE, "label": LABELS, "score": FLOAT}
     columns: list[list[NDArray]] = []
     for number, run in enumerate(runs, start=1):
         answers = run.answers.order_by("knowledge_tuple", "repeat")
-        own = _columns(answers, **fields, **({"repeat": whole} if for_files else {}))
+        own = _columns(answers, **fields, **({"repeat": WHOLE} if for_files else {}))
         columns.append([np.full(len(own[0]), number), *own])
     answer = ("run", "tuple", "label", "score", "repeat")
     answers = {name: np.concatenate(parts) for name, parts in zip(answer, zip(*columns, strict=True), strict=False)}
@@ -564,7 +560,7 @@ def conduct_facts(round: Round) -> dict[str, Any]:
             "closed_at": _iso(round.closed_at),
         },
         "design": {name: getattr(round, name) for name in DESIGN} | {"has_consent": bool(round.consent)},
-        "limits": {name: getattr(limits, name) for name in Limits.OPTIONS} | {"sentence": limits_sentence(limits)},
+        "limits": {name: getattr(limits, name) for name in Limits.OPTIONS} | {"sentence": limits.sentence},
         "people": {"n_invited": round.invites.count()},
         "training": {"n_statements": round.training_statements.count(), **trainings},
         "gold": {

@@ -8,10 +8,8 @@ arrays of integers, None or 0 if empty. Columns that only files contain are abse
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
 from kgharvest.statistics.arrays import LABELS, VERDICTS
@@ -170,9 +168,3 @@ TABLE_NAMED = {table.name: table for table in TABLES}
 
 def n_rows(columns: Columns) -> int:
     return len(next(iter(columns.values()), ()))
-
-
-def coded(values: Sequence[str | None], names: Sequence[str]) -> np.ndarray:
-    """Return the positions of values in `names`, -1 for None and "". Raises KeyError for another value."""
-    codes = {name: code for code, name in enumerate(names)} | {None: EMPTY, "": EMPTY}
-    return np.fromiter(map(codes.__getitem__, values), dtype=np.int64, count=len(values))

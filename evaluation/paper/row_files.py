@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from annotation.judging.verdicts import task_verdict
 from evaluation.evidence.evidence import BASES
-from evaluation.evidence.rows import LOGARITHMS, floats, whole
+from evaluation.evidence.rows import FLOAT, LOGARITHMS, WHOLE, coded
 from evaluation.evidence.tables import (
     COUNTED,
     HIDDEN,
@@ -29,7 +29,6 @@ from evaluation.evidence.tables import (
     RowColumn,
     Rows,
     RowTable,
-    coded,
     n_rows,
 )
 from evaluation.paper.files import PackFile
@@ -303,7 +302,7 @@ def rows_of_values(values: Rows, quorum: int) -> dict[str, Columns]:
     if (np.diff(statements["is_gold"].astype(np.int8)) < 0).any():
         raise BadPack("rows/statements.jsonl: gold does not come last.")
     number = {code: position for position, code in enumerate(values["annotators"]["annotator"])}
-    judgments["annotator"] = whole([number[code] for code in values["judgments"]["annotator"]])
+    judgments["annotator"] = np.array([number[code] for code in values["judgments"]["annotator"]], WHOLE)
     is_counted = judgments["status"] == COUNTED
     place = (judgments["statement"][is_counted] - 1) * len(LABELS) + judgments["label"][is_counted]
     counts = np.bincount(place, minlength=n_rows(statements) * len(LABELS)).reshape(-1, len(LABELS)).tolist()
@@ -324,13 +323,14 @@ def _column(table: RowTable, column: RowColumn, values: Sequence[Any]) -> Any:
             return coded(values, column.values)
         except KeyError as unknown:
             raise BadPack(f"{table.jsonl}: {unknown.args[0]!r:.40} is not a value of {column.name}.") from None
-    if column.type == "number":
-        return floats(values)
     if table.name not in LARGE or column.type in ("string", "datetime"):
         return values
+    if column.type == "number":
+        return np.array(values, FLOAT)
     if column.type == "boolean":
         return np.array(values, dtype=np.bool_)
-    return whole([value or 0 for value in values] if (table.name, column.name) == ("draws", "rank") else values)
+    is_rank = (table.name, column.name) == ("draws", "rank")
+    return np.array([value or 0 for value in values] if is_rank else values, WHOLE)
 
 
 def _derive_from_harvested(rows: dict[str, dict[str, Any]]) -> None:

@@ -8,8 +8,6 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from kgharvest.statistics.cell_rates import VerdictSample
-from kgharvest.statistics.sides import Pair
 from scipy import stats
 
 from annotation.models import Round
@@ -34,7 +32,8 @@ from kgharvest.statistics.arrays import (
     Flags,
     Floats,
 )
-from kgharvest.statistics.rates import SIGNIFICANCE, Rate, macro_interval
+from kgharvest.statistics.paired_tests import Pair
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate, VerdictSample, macro_interval
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.statistics.verdicts import majority
 
@@ -286,7 +285,7 @@ def _run(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> 
         cells=rates,
         these=[macro_of_these([cells[n] for n in numbers]) for numbers in of_sides],
         others=[macro_interval(accuracies[numbers].tolist()) for numbers in of_sides],
-        accepted=drawn.of_draws(ACCEPTED),
+        accepted=drawn.accepted,
         alpha=None if np.isnan(alpha) else float(alpha),
         undecided=float(np.mean(simulated.verdict == UNDECIDED)),
         wrong_verdicts=float(np.mean(simulated.verdict == np.where(truth.is_true, REJECTED, ACCEPTED))),

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from kgharvest.statistics.sides import CellKey
-
 from annotation.judges.labels import judge_labels
 from annotation.models import Draw, Judgment, Round
 from evaluation.evidence.rows import OWN_SCORE, ROWS_AT_ONCE, cells_with_strata
@@ -19,6 +17,7 @@ from kgharvest.errors import DomainError
 from kgharvest.knowledge.models import KnowledgeTuple
 from kgharvest.pages.number_format import counted
 from kgharvest.statistics.arrays import LABELS, VERDICTS
+from kgharvest.statistics.paired_tests import CellKey
 
 MOST_ROWS = 100_000  # draws; 12 MB with three labels a statement, which browsers show in half a second
 INCOMPLETE = VERDICTS[-1]

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from kgharvest.statistics.sides import CellKey
 
 from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.scores.facts import ScoredRelation
@@ -15,6 +14,7 @@ from evaluation.scores.negative_sampling import Entities, Sample, with_negatives
 from evaluation.scores.rankings import average_precision, precision_recall_curve
 from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
 from kgharvest.errors import DomainError
+from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.statistics.rates import macro_average
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from kgharvest.statistics.sides import CellKey
 
 from evaluation.evidence.evidence import Draws, Evidence, Judgments, StratumKey
 from kgharvest.statistics.arrays import INCOMPLETE
+from kgharvest.statistics.paired_tests import CellKey
 
 # What three annotators said, by turns, for each verdict: accepted, rejected, undecided, incomplete.
 LABELS = {0: [(0, 0, 0), (0, 0, 1), (0, 0, 2)], 1: [(1, 1, 1), (1, 0, 1)], 2: [(0, 1, 2)], 3: [()]}

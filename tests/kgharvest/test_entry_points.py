@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from django.test import RequestFactory
-from kgharvest.statistics.sides import CellKey
 
 from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.report_sections import sections_of
 from kgharvest.entry_points import Registry, entry_points
 from kgharvest.pages.panels import panels_of
+from kgharvest.statistics.paired_tests import CellKey
 from tests.evaluation.evidence_factory import make_evidence
 from tests.kgharvest.test_settings import run_python
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from kgharvest.statistics.sides import Pair, Side, is_planned, pairs_of_sides, relations_of_sides
 
 from evaluation.evidence.cells import DrawnVerdicts, SharedTasks, shared_between, shared_tasks
 from evaluation.evidence.evidence import Evidence
@@ -27,7 +26,15 @@ from kgharvest.statistics.judge_assisted import (
     prediction_powered_mean,
 )
 from kgharvest.statistics.judge_quality import judge_errors
-from kgharvest.statistics.paired_tests import PairedDifference, holm_by_family
+from kgharvest.statistics.paired_tests import (
+    Pair,
+    PairedDifference,
+    Side,
+    holm_by_family,
+    is_planned,
+    pairs_of_sides,
+    relations_of_sides,
+)
 from kgharvest.statistics.rates import Rate, difference_interval
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
@@ -52,11 +59,9 @@ KEYS = ("accuracy", "accuracy_low", "accuracy_high")
 
 
 def with_assisted_rates(
-    entries: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata | None
+    entries: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
 ) -> list[dict[str, Any]]:
-    """Return the entries of cells, in their order, with `judge`; as they are where there is no judge."""
-    if judged is None:
-        return list(entries)
+    """Return the entries of cells, in their order, with `judge`."""
     return [
         {**entry, "judge": _cell_entry(strata, evidence, judged)}
         for entry, strata in zip(entries, evidence.strata_of_cells, strict=True)
@@ -119,11 +124,9 @@ def _prediction_powered(
 
 
 def with_assisted_averages(
-    totals: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata | None
+    totals: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
 ) -> list[dict[str, Any]]:
     """Return the entries of LMs and settings with `judge`: the mean over relations, and of all tuples alike."""
-    if judged is None:
-        return list(totals)
     entries = []
     for total in totals:
         side = Side(total["model"], total["setting"])
@@ -159,9 +162,9 @@ def macro_weights(cells: Sequence[Codes], evidence: Evidence) -> Floats:
     return np.concatenate([*(size / size.sum() / len(cells) for size in sizes), np.zeros(0)])
 
 
-def assisted_point(judged: JudgedStrata | None, strata: Codes, last_rank: Codes) -> dict[str, Any]:
-    """Return `judge` of a cut or of a point of a curve; nothing where there is no judge."""
-    return {} if judged is None else {"judge": _rate(judged.rate(strata, last_rank))}
+def assisted_point(judged: JudgedStrata, strata: Codes, last_rank: Codes) -> dict[str, Any]:
+    """Return `judge` of a cut or of a point of a curve."""
+    return {"judge": _rate(judged.rate(strata, last_rank))}
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -317,7 +320,7 @@ def _differences(
     tasks: SharedTasks,
 ) -> tuple[StatementDifference | None, StatementDifference | None]:
     """Return the difference with the judge, and by people alone."""
-    group, accepted = judged.tuples.group_of_draw, drawn.of_draws(ACCEPTED)
+    group, accepted = judged.tuples.group_of_draw, drawn.accepted
     in_groups = tasks._replace(
         stratum_a=tasks.stratum_a * N_GROUPS + group[tasks.draw_a],
         stratum_b=tasks.stratum_b * N_GROUPS + group[tasks.draw_b],

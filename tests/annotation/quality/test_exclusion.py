@@ -4,7 +4,6 @@ import random
 
 import pytest
 from django.utils import timezone
-from kgharvest.statistics.cell_rates import EMPTY_STRATUM
 
 from annotation.exchange.judgment_import import import_judgments
 from annotation.judging.assignment import next_batch
@@ -14,6 +13,7 @@ from annotation.quality import exclusion
 from annotation.quality.exclusion import exclude_annotator, exclusion_effect, reinstate_annotator
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
+from kgharvest.statistics.rates import EMPTY_STRATUM
 from tests.factories import judge, judge_all, make_annotators, make_harvest, make_round
 from tests.refusals import refused
 

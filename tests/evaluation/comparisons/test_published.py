@@ -1,10 +1,10 @@
 """The paper's Table 5 as it ships: the numbers agree with each other and with the tests that reports use."""
 
 import pytest
-from kgharvest.statistics.sides import Side
 
 from evaluation.comparisons.report_comparison import load_table5
 from evaluation.reports.sections.comparisons import compare_sides
+from kgharvest.statistics.paired_tests import Side
 from kgharvest.statistics.rates import macro_average
 
 TABLE = load_table5()

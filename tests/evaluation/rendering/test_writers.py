@@ -12,7 +12,6 @@ import numpy as np
 import openpyxl
 import pytest
 from django.core.management import CommandError, call_command
-from kgharvest.statistics.sides import CellKey
 
 from evaluation.evidence.evidence import Judgments
 from evaluation.models import Report
@@ -20,6 +19,7 @@ from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.sections.rates import relation_table
 from kgharvest.audit.models import AuditEntry
+from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.tables.formats import csv_text
 from kgharvest.tables.latex import latex_text, parts_of
 from kgharvest.tables.table import Column, Row, Table, split_rates, without_empty_columns

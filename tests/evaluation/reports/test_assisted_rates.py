@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
-from evaluation.reports.sections.judges.assisted_rates import assisted_comparison_entries, with_assisted_rates
-from kgharvest.statistics.cell_rates import simple_interval
 
 from annotation.judges.labels import SeveralJudges
 from annotation.rounds.services import open_round
@@ -19,10 +17,12 @@ from evaluation.evidence.judges import JudgedStrata, judged_tuples_of_rows
 from evaluation.evidence.rows import gather_evidence, rows_of_round
 from evaluation.models import Report
 from evaluation.reports.sections import curves
+from evaluation.reports.sections.assisted_rates import assisted_comparison_entries, with_assisted_rates
 from evaluation.reports.services import compute_report
 from kgharvest.errors import DomainError
 from kgharvest.models import KnowledgeTuple
 from kgharvest.statistics.judge_assisted import PEOPLE_ALONE, POST_STRATIFIED, posterior_interval
+from kgharvest.statistics.rates import simple_interval
 from tests import factories
 
 pytestmark = pytest.mark.django_db

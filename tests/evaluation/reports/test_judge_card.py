@@ -5,14 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from django.template.loader import render_to_string
-from evaluation.reports.sections.judges.card import (
-    ASKED_ONCE,
-    NO_PROBABILITY,
-    NO_VERDICTS,
-    card_entry,
-    effect_table,
-    score_table,
-)
 
 from annotation.judges.labels import SeveralJudges
 from annotation.judges.models import JudgeKind
@@ -21,6 +13,14 @@ from evaluation.evidence.judges import judge_answers_of_rows, statement_weights
 from evaluation.evidence.rows import gather_evidence, rows_of_round
 from evaluation.panels import judge_card
 from evaluation.reports.document import report_tables
+from evaluation.reports.sections.judge_card import (
+    ASKED_ONCE,
+    NO_PROBABILITY,
+    NO_VERDICTS,
+    card_entry,
+    effect_table,
+    score_table,
+)
 from evaluation.reports.services import compute_report, create_report
 from kgharvest.statistics.sequential import SeenStrata, anytime_interval
 from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run, make_round

@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from kgharvest.statistics.cell_rates import population_rate
 from scipy import sparse
 from scipy.special import betaln, logsumexp
 
@@ -26,6 +25,7 @@ from kgharvest.statistics.annotator_errors import (
     why_unidentified,
 )
 from kgharvest.statistics.annotator_models import Judged, fit_dawid_skene
+from kgharvest.statistics.rates import population_rate
 
 T, F = 0, 1
 NO_GOLD = np.zeros(0, dtype=np.int64)

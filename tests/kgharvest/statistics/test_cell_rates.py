@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kgharvest.statistics.cell_rates import (
+from scipy.stats import binom, hypergeom
+
+from kgharvest.statistics.rates import (
     EMPTY_STRATUM,
     NOTHING_COUNTED,
     UNKNOWN_POPULATION,
@@ -16,7 +18,6 @@ from kgharvest.statistics.cell_rates import (
     population_rate,
     simple_interval,
 )
-from scipy.stats import binom, hypergeom
 
 
 def acceptability(probabilities: np.ndarray, observed: int) -> float:

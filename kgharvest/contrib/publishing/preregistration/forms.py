@@ -16,11 +16,11 @@ from kgharvest.contrib.publishing.preregistration.plan import (
     HypothesisSerializer,
     PlanSerializer,
 )
-from kgharvest.statistics.sides import Pair, Side
+from kgharvest.statistics.paired_tests import Pair, Side
 
 MOST_ROWS = 60  # more comparisons are planned through the API
 NO_HYPOTHESIS = ("", "no hypothesis")
-NO_LIMITS = "none"  # as annotation.quality.limits.limits_sentence has it
+NO_LIMITS = "none"  # as annotation.models.Limits.sentence has it
 
 
 def first_words(round: Round, limits: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from evaluation.rendering.documents import lm_and_setting
 from kgharvest.api.input import FiniteField, StrictSerializer
 from kgharvest.errors import DomainError
 from kgharvest.names import UnresolvedName, resolve_name
-from kgharvest.statistics.sides import FEWEST_RELATIONS, CellKey, Pair, Side, compared_cells
+from kgharvest.statistics.paired_tests import FEWEST_RELATIONS, CellKey, Pair, Side, compared_cells
 
 MOST = 100  # hypotheses, and comparisons
 LONGEST_TEXT = 5_000

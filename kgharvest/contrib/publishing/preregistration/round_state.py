@@ -23,7 +23,7 @@ from evaluation.evidence.rows import cells_of_strata, harvest_entry
 from evaluation.reports.document import METHOD
 from kgharvest import code_version
 from kgharvest.audit.tables import canonical_json, sha256
-from kgharvest.statistics.sides import CellKey
+from kgharvest.statistics.paired_tests import CellKey
 
 STATEMENTS_AT_ONCE = 2000
 

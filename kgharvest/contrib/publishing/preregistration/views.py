@@ -8,7 +8,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
 from annotation.models import Round
-from annotation.quality.limits import limits_sentence
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, researcher_required
 from kgharvest.audit.tables import canonical_json
@@ -40,7 +39,7 @@ def preregister(request: HttpRequest, path: str) -> HttpResponse:
         messages.error(request, str(refusal))
         return redirect(round)
     last = round.preregistrations.order_by("-version").first()
-    words = first_words(round, limits_sentence(parts.limits))
+    words = first_words(round, parts.limits.sentence)
     if last:
         words |= {name: last.document["plan"][name] for name in TEXTS}
     form = PlanForm(request.POST or None, pairs=pairs_compared(parts.cells), initial=words)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from django.utils import timezone
-from kgharvest.statistics.sides import CellKey, Pair, Side
 
 from annotation.judging.judgments import Judgment
 from annotation.quality.exclusion import exclude_annotator
@@ -16,7 +15,7 @@ from evaluation.reports.services import create_report
 from kgharvest.contrib.publishing.preregistration.deviations import Deviation, deviations, differences
 from kgharvest.contrib.publishing.preregistration.report_section import METHOD as PREREGISTERED
 from kgharvest.contrib.publishing.preregistration.report_section import SECTION, deviation_table, hypothesis_outcome
-from kgharvest.statistics.paired_tests import holm, holm_by_family
+from kgharvest.statistics.paired_tests import CellKey, Pair, Side, holm, holm_by_family
 from tests.factories import judge_all
 from tests.kgharvest.contrib.publishing.preregistration.planning import SIDES, freeze, make_draft, planned
 
