@@ -104,7 +104,7 @@ def test_no_address_of_a_paraphraser_is_in_a_pack():
     job = make_harvest([("head", "tail")], payload={"spec": {"setting": "multi", "paraphraser": asked}})
     round = open_round({"name": "one", "cells": [{"job": job.pk, "n": None}]}, None, job.project)
 
-    [harvest] = rows_of_round(round)["harvests"]["parameters"]
+    [harvest] = rows_of_round(round, for_files=True)["harvests"]["parameters"]
 
     assert json.loads(harvest) == {"spec": {"setting": "multi", "paraphraser": {"kind": "chat", "model": "some-lm"}}}
 
