@@ -16,8 +16,8 @@ from django.test import Client
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from annotation.models import Submission as OwnSubmission
 from kgharvest.contrib.recruiting.models import Panel, PayEntry, Platform, PlatformCommand
+from kgharvest.contrib.recruiting.models import Submission as OwnSubmission
 from kgharvest.contrib.recruiting.panels.publishing import create_panel
 from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus
 from kgharvest.contrib.recruiting.pay.commands import ask

@@ -1,7 +1,6 @@
-"""What a platform can do by itself: one class a platform, named in PLATFORMS.
+"""Operations of recruiting platforms: one class for each platform with an API, named in PLATFORMS.
 
-A class is instantiated with a panel. What a platform lacks, people do there by hand: `can` says what it has. All calls
-go over the network: never make one in a transaction.
+All calls go over the network: never make one in a transaction.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from django.utils.module_loading import import_string
 
@@ -18,23 +16,8 @@ from kgharvest.contrib.recruiting.panels.models import Panel, Platform, Submissi
 from kgharvest.contrib.recruiting.pay.models import PlatformCommand
 from kgharvest.errors import DomainError
 
-PLATFORMS = {
-    Platform.LINK: "kgharvest.contrib.recruiting.platforms.ByHand",
-    Platform.CONNECT: "kgharvest.contrib.recruiting.platforms.ByHand",
-    Platform.SONA: "kgharvest.contrib.recruiting.platforms.ByHand",
-    Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.platform.Prolific",
-    Platform.MTURK: "kgharvest.contrib.recruiting.platforms.ByHand",
-}
-
-# What checks the entry links of a platform: functions of (panel, parameters of the link) that raise EntryRefused.
-ENTRY_CHECKS = {
-    Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.entry_token.check_entry",
-}
-
-# What checks panel.platform_options: functions of a panel that yield what is wrong, in a sentence each.
-OPTION_CHECKS = {
-    Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.study.option_problems",
-}
+# Platforms with an API. On all others, people do everything by hand.
+PLATFORMS = {Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.platform.Prolific"}
 
 
 class PlatformRefused(DomainError):
@@ -102,80 +85,35 @@ class RemoteSubmission:
     reward_paid: int | None = None
 
 
-class RecruitingPlatform(Protocol):
-    can: frozenset[Can]
+class RecruitingPlatform:
+    """One panel on its platform. This class serves platforms on which people do everything by hand.
 
-    def __init__(self, panel: Panel): ...
-
-    def cost(self) -> Cost | None:
-        """Return what publishing will cost, None where nobody says. Raises the errors above, as all do."""
-
-    def publish(self) -> str:
-        """Create the study if there is none and let people in; return its external id. Twice is once."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def submissions(self) -> Iterator[RemoteSubmission]:
-        """Yield every submission of the panel, as the platform has it now."""
-
-    def status(self) -> str | None:
-        """Return the Panel.Status that the study has there, None where that says nothing; only asked if it can."""
-
-    def execute(self, command: PlatformCommand) -> None:
-        """Do what the command says, once. A bonus is set up, stored in the command, then paid.
-
-        Raises PlatformRefused, PlatformUnavailable, OutcomeUnknown (bonuses only).
-        """
-
-    def approve_all(self, submissions: Sequence[Submission]) -> None:
-        """Have it approve many by itself, when it comes to that; only asked if it can."""
-
-
-def check_entry(panel: Panel, parameters: Mapping[str, str]) -> bool:
-    """Return True if the platform has signed the parameters of the entry link, False if there is no signature.
-
-    May use the network: never call it in a transaction. Raises EntryRefused if the signature is invalid or missing
-    although required, PlatformUnavailable.
+    can: operations that the platform does by itself. All methods raise the errors above.
     """
-    check = ENTRY_CHECKS.get(Platform(panel.platform))
-    return check is not None and import_string(check)(panel, parameters)
-
-
-def check_not_closed(panel: Panel) -> None:
-    """Raise PlatformRefused if the panel's platform no longer exists."""
-    if panel.is_platform_closed:
-        name = Platform(panel.platform).product_name
-        raise PlatformRefused(f"{name} closed on 30 September 2026. Choose another platform for new panels.")
-
-
-def option_problems(panel: Panel) -> Iterator[str]:
-    """Yield what is wrong with what only the panel's platform takes, in a sentence each."""
-    check = OPTION_CHECKS.get(Platform(panel.platform))
-    if check is not None:
-        yield from import_string(check)(panel)
-
-
-def platform_of(panel: Panel) -> RecruitingPlatform:
-    return import_string(PLATFORMS[Platform(panel.platform)])(panel)
-
-
-class ByHand:
-    """Implements kgharvest.contrib.recruiting.platforms.RecruitingPlatform; nothing outside changes."""
 
     can: frozenset[Can] = frozenset()
 
     def __init__(self, panel: Panel):
         self.panel = panel
 
+    def check_entry(self, parameters: Mapping[str, str]) -> bool:
+        """Return True if the platform has signed the parameters of the entry link, False if there is no signature.
+
+        Raises EntryRefused if the signature is invalid or missing although required.
+        """
+        return False
+
+    def option_problems(self) -> Iterator[str]:
+        """Yield what is wrong with panel.platform_options, in a sentence each."""
+        return iter(())
+
     def cost(self) -> Cost | None:
+        """Return the cost of publishing, None if the platform does not state it."""
         check_not_closed(self.panel)
         return None
 
     def publish(self) -> str:
+        """Create the study if there is none and let people in; return its external id. Twice is once."""
         return self.panel.external_id
 
     def pause(self) -> None: ...
@@ -185,8 +123,36 @@ class ByHand:
     def stop(self) -> None: ...
 
     def submissions(self) -> Iterator[RemoteSubmission]:
+        """Yield every submission of the panel, as the platform has it now."""
         return iter(())
 
+    def status(self) -> str | None:
+        """Return the Panel.Status of the study, None if its state at the platform is no such status."""
+        return None
+
     def execute(self, command: PlatformCommand) -> None:
-        """Do nothing: a researcher does it at the platform. Raises PlatformRefused if the platform is closed."""
+        """Do what the command says, once. A bonus is set up, stored in the command, then paid.
+
+        Raises PlatformRefused, PlatformUnavailable, OutcomeUnknown (bonuses only).
+        """
         check_not_closed(self.panel)
+
+    def approve_all(self, submissions: Sequence[Submission]) -> None:
+        """Start the approval of many submissions at once. Only called if `can` has APPROVE_ALL."""
+        raise NotImplementedError
+
+
+def check_not_closed(panel: Panel) -> None:
+    """Raise PlatformRefused if the panel's platform no longer exists."""
+    if panel.is_platform_closed:
+        name = Platform(panel.platform).product_name
+        raise PlatformRefused(f"{name} closed on 30 September 2026. Choose another platform for new panels.")
+
+
+def platform_class(platform: str) -> type[RecruitingPlatform]:
+    path = PLATFORMS.get(Platform(platform))
+    return import_string(path) if path else RecruitingPlatform
+
+
+def platform_of(panel: Panel) -> RecruitingPlatform:
+    return platform_class(panel.platform)(panel)

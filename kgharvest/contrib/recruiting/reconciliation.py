@@ -14,16 +14,15 @@ from datetime import datetime, timedelta
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
-from kgharvest.contrib.recruiting.models import Panel, PanelEvent, Platform, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.models import Panel, PanelEvent, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.identifiers import digest, encrypted, forgotten
 from kgharvest.contrib.recruiting.panels.services import holds_another_place, leave, move
 from kgharvest.contrib.recruiting.pay import ledger as pay
 from kgharvest.contrib.recruiting.pay.commands import settle
-from kgharvest.contrib.recruiting.platforms import PLATFORMS, Can, RemoteSubmission, platform_of
+from kgharvest.contrib.recruiting.platforms import Can, RemoteSubmission, platform_class, platform_of
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
@@ -250,7 +249,7 @@ def due_panels(now: datetime) -> QuerySet[Panel]:
 def _with_platform(panels: QuerySet[Panel]) -> QuerySet[Panel]:
     panels = panels.exclude(external_id="")
     used = panels.order_by().values_list("platform", flat=True).distinct()
-    asked = [name for name in used if Can.RECONCILE in import_string(PLATFORMS[Platform(name)]).can]
+    asked = [name for name in used if Can.RECONCILE in platform_class(name).can]
     return panels.filter(platform__in=asked)
 
 

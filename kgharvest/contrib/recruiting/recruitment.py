@@ -80,8 +80,13 @@ def _still_needed(submission: Submission) -> str:
 
 
 def _forget_submission(submission: Submission) -> None:
-    with suppress(Unreadable):  # what nobody can read tells nothing
-        _forget_events(submission)
+    """Erase the platform's ids, also from stored messages of the platform that name the person."""
+    with suppress(Unreadable):  # ids that nobody can read cannot be searched for
+        names = [name for name in (submission.participant_id, submission.session_id) if name]
+        events = PanelEvent.objects.filter(platform=submission.panel.platform, received_at__gte=submission.entered_at)
+        for event in events.exclude(handled_at=None).iterator(chunk_size=500):
+            if any(name in event.text for name in names):
+                PanelEvent.objects.filter(pk=event.pk).update(body=encrypted(""))
     Submission.objects.filter(pk=submission.pk).update(
         participant="",
         participant_digest=forgotten(submission.participant_digest),
@@ -89,15 +94,6 @@ def _forget_submission(submission: Submission) -> None:
         session_digest=forgotten(submission.session_digest),
         browser_digest="",
     )
-
-
-def _forget_events(submission: Submission) -> None:
-    """Empty the platform's messages that name the person. Raises Unreadable."""
-    names = [name for name in (submission.participant_id, submission.session_id) if name]
-    handled = PanelEvent.objects.filter(platform=submission.panel.platform, received_at__gte=submission.entered_at)
-    for event in handled.exclude(handled_at=None).iterator(chunk_size=500):
-        if any(name in event.text for name in names):
-            PanelEvent.objects.filter(pk=event.pk).update(body=encrypted(""))
 
 
 def forget_settled_submissions(now: datetime) -> None:

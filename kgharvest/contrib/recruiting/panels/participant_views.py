@@ -34,7 +34,7 @@ from kgharvest.contrib.recruiting.panels.services import (
     join,
     leave,
 )
-from kgharvest.contrib.recruiting.platforms import EntryRefused, PlatformUnavailable, check_entry
+from kgharvest.contrib.recruiting.platforms import EntryRefused, PlatformUnavailable, platform_of
 from kgharvest.errors import DomainError
 from kgharvest.pages.refusals import refusal_in_form
 
@@ -120,7 +120,7 @@ def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
     sent = digest(f"{panel.pk} {entry.participant} {entry.session}")
     if request.session.get(SENT_BY_PLATFORM) == sent:
         return True
-    if not check_entry(panel, request.GET):
+    if not platform_of(panel).check_entry(request.GET):
         return False
     request.session[SENT_BY_PLATFORM] = sent
     return True

@@ -85,7 +85,8 @@ def what_platform_adds(panel: Panel) -> str:
 def usual_options(round: Round, platform: str) -> dict[str, Any]:
     """Return options for a panel that gets the round what it still wants, in places of a quarter of an hour."""
     seconds = measured_pace() or ASSUMED_SECONDS
-    n = usual_statements(round, seconds)
+    tens = max(10, int(USUAL_MINUTES * 60 / seconds) // 10 * 10)
+    n = max(1, min(tens, round.most_by_one))  # statements, gold among them
     minutes = READING_MINUTES + ceil((n + round.training_size) * seconds / 60)
     taken = set(round.panels.values_list("name", flat=True))
     return {
@@ -98,12 +99,6 @@ def usual_options(round: Round, platform: str) -> dict[str, Any]:
         "screen_out_code": new_code(),
         **parameters_of(platform),
     }
-
-
-def usual_statements(round: Round, seconds: float) -> int:
-    """Return how many statements, gold among them, somebody judges in USUAL_MINUTES: tens, or all that there are."""
-    n = max(10, int(USUAL_MINUTES * 60 / seconds) // 10 * 10)
-    return max(1, min(n, round.most_by_one))
 
 
 def places_for(round: Round, statements_per_place: int) -> int:

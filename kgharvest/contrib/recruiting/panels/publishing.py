@@ -17,7 +17,7 @@ from kgharvest.audit.trail import record
 from kgharvest.contrib.recruiting.models import Panel
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.presets import usual_options
-from kgharvest.contrib.recruiting.platforms import Can, Cost, check_not_closed, option_problems, platform_of
+from kgharvest.contrib.recruiting.platforms import Can, Cost, check_not_closed, platform_of
 from kgharvest.errors import DomainError
 from kgharvest.pages.number_format import counted
 
@@ -82,7 +82,7 @@ def check_options(panel: Panel) -> None:
     except ValidationError as error:
         name, [reason, *_] = next(iter(error.message_dict.items()))
         raise DomainError("BadPanel", f"{name}: {reason}") from None
-    for problem in option_problems(panel):
+    for problem in platform_of(panel).option_problems():
         raise DomainError("BadPanel", problem)
     for is_wrong, sentence in RULES:
         if is_wrong(panel):

@@ -227,11 +227,6 @@ def has_judged_all(annotator: Annotator, now: datetime) -> bool:
         return False
 
 
-def has_judged_here(submission: Submission) -> bool:
-    """Return whether its person, who has joined, has judged anything in this taking part."""
-    return submission.annotator.judgments.filter(judged_at__gte=submission.entered_at).exists()
-
-
 def finish(submission: Submission, now: datetime) -> bool:
     """End a submission whose person has nothing left to judge; free the place if they judged nothing.
 
@@ -242,7 +237,7 @@ def finish(submission: Submission, now: datetime) -> bool:
     annotator = submission.annotator
     if annotator is None or not has_judged_all(annotator, now):
         return False
-    if has_judged_here(submission):
+    if annotator.judgments.filter(judged_at__gte=submission.entered_at).exists():
         complete(submission, now)
     else:
         leave(submission, Status.RETURNED, now)

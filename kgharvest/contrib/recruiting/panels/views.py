@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any
 
 from django import forms
@@ -52,6 +53,19 @@ PARTICIPANT_COLUMNS: dict[str, Callable[[ParticipantRow], Any]] = {
     "owed": lambda row: row["owed"],
     "paid": lambda row: row["paid"],
 }
+
+
+def for_panel(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Call a view with the panel that the address names, for members who work in its project."""
+
+    @never_cache
+    @researcher_required
+    @wraps(view)
+    def view_of_panel(request: HttpRequest, path: str, name: str, **arguments: Any) -> HttpResponse:
+        panels = managed_round(request, path).panels.select_related("round__project")
+        return view(request, get_object_or_404(panels, name=name), **arguments)
+
+    return view_of_panel
 
 
 class PanelForm(forms.ModelForm):
@@ -145,10 +159,8 @@ def panel_new(request: HttpRequest, path: str) -> HttpResponse:
     return render(request, "recruiting/panels/panel_form.html", context, status=status)
 
 
-@never_cache
-@researcher_required
-def panel_edit(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+@for_panel
+def panel_edit(request: HttpRequest, panel: Panel) -> HttpResponse:
     form = PanelForm(request.POST or None, panel=panel)
     if form.is_valid():
         with refusal_in_form(form):
@@ -158,30 +170,23 @@ def panel_edit(request: HttpRequest, path: str, name: str) -> HttpResponse:
     return render(request, "recruiting/panels/panel_form.html", context, status=status)
 
 
-def managed_panel(request: HttpRequest, path: str, name: str) -> Panel:
-    """Return the panel that an address names, for who works in its project. Raises Http404, NotAllowed."""
-    round = managed_round(request, path)
-    return get_object_or_404(round.panels.select_related("round__project"), name=name)
-
-
-@never_cache
-@researcher_required
+@for_panel
 @require_GET
-def panel(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+def panel(request: HttpRequest, panel: Panel) -> HttpResponse:
     filters = {name: request.GET.get(name, "").strip() for name in ("q", "status")}
     sort = sort_key(request, PARTICIPANT_COLUMNS, "-entered")
     rows = participant_rows(panel)
-    shown = sorted_participants(filtered_participants(rows, **filters), sort)
-    page = page_of(request, shown)
+    order, is_descending = PARTICIPANT_COLUMNS[sort.removeprefix("-")], sort.startswith("-")
+    page = page_of(request, sorted(filtered_participants(rows, **filters), key=order, reverse=is_descending))
     for row in page:
         row["owed_in_words"] = money(row["owed"], panel.currency)
         row["paid_in_words"] = money(row["paid"], panel.currency)
     can = platform_of(panel).can
+    address = reverse("recruiting:panel_enter", args=[panel.token])
     context = {
         "round": panel.round,
         "panel": panel,
-        "entry_link": entry_link(panel, entry_address(request, panel)),
+        "entry_link": entry_link(panel, request.build_absolute_uri(address)),
         "what_platform_adds": what_platform_adds(panel),
         "places": places_of(panel),
         "reward": money(panel.reward, panel.currency),
@@ -197,10 +202,6 @@ def panel(request: HttpRequest, path: str, name: str) -> HttpResponse:
     return render(request, "recruiting/panels/panel.html", context)
 
 
-def entry_address(request: HttpRequest, panel: Panel) -> str:
-    return request.build_absolute_uri(reverse("recruiting:panel_enter", args=[panel.token]))
-
-
 def filtered_participants(rows: Sequence[ParticipantRow], q: str, status: str) -> list[ParticipantRow]:
     """Return the people whose id, session or annotator's code contains `q`."""
     return [
@@ -211,47 +212,37 @@ def filtered_participants(rows: Sequence[ParticipantRow], q: str, status: str) -
     ]
 
 
-def sorted_participants(rows: Sequence[ParticipantRow], sort: str) -> list[ParticipantRow]:
-    return sorted(rows, key=PARTICIPANT_COLUMNS[sort.removeprefix("-")], reverse=sort.startswith("-"))
-
-
-@never_cache
-@researcher_required
+@for_panel
 @require_GET
-def participants_csv(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+def participants_csv(request: HttpRequest, panel: Panel) -> HttpResponse:
     table = table_of_records(CSV_COLUMNS, csv_rows(panel))
     return download(csv_lines(table), f"{panel.round.name}-{panel.name}-participants.csv")
 
 
-@never_cache
-@researcher_required
-def panel_publish(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+@for_panel
+def panel_publish(request: HttpRequest, panel: Panel) -> HttpResponse:
     if request.method == "POST":
         return _changed(request, panel, publish_panel)
     if panel.platform == Platform.PROLIFIC and panel.status == Panel.Status.DRAFT:  # which asks for more
-        return redirect("recruiting:prolific_study", path, name)
+        return redirect("recruiting:prolific_study", panel.round.path, panel.name)
     context = {"round": panel.round, "panel": panel, "cost": cost_in_words(panel)}
     context["is_by_hand"] = Can.PUBLISH not in platform_of(panel).can
     return render(request, "recruiting/panels/panel_publish.html", context)
 
 
-@never_cache
-@researcher_required
-def panel_stop(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+@for_panel
+def panel_stop(request: HttpRequest, panel: Panel) -> HttpResponse:
     if request.method == "POST":
         return _changed(request, panel, stop_panel)
     context = {"round": panel.round, "panel": panel, "places": places_of(panel)}
     return render(request, "recruiting/panels/panel_stop.html", context)
 
 
-@researcher_required
+@for_panel
 @require_POST
-def panel_change(request: HttpRequest, path: str, name: str, change: Callable[..., None]) -> HttpResponse:
+def panel_change(request: HttpRequest, panel: Panel, change: Callable[..., None]) -> HttpResponse:
     """Pause or resume: `change` is the service's function."""
-    return _changed(request, managed_panel(request, path, name), change)
+    return _changed(request, panel, change)
 
 
 def _changed(request: HttpRequest, panel: Panel, change: Callable[..., None]) -> HttpResponse:
@@ -260,21 +251,19 @@ def _changed(request: HttpRequest, panel: Panel, change: Callable[..., None]) ->
     return redirect(panel)
 
 
-@researcher_required
+@for_panel
 @require_POST
-def panel_delete(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+def panel_delete(request: HttpRequest, panel: Panel) -> HttpResponse:
     with refusal_as_message(request):
         delete_panel(panel, request.user)
         messages.success(request, f"The draft {panel.name} is deleted.")
-        return redirect("recruiting:panel_list", path)
+        return redirect("recruiting:panel_list", panel.round.path)
     return redirect(panel)
 
 
-@researcher_required
+@for_panel
 @require_POST
-def panel_free(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+def panel_free(request: HttpRequest, panel: Panel) -> HttpResponse:
     submission = get_object_or_404(panel.submissions, pk=number_in(request.POST.get("submission")))
     with refusal_as_message(request):
         if free_place(submission, timezone.now(), request.user):

@@ -39,7 +39,8 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
     if not reason:
         raise DomainError("BadReason", "Say what the bonus is for: the person reads it, and the ledger keeps it.")
     Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
-    key = key or next_key(submission)
+    n = submission.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).count()
+    key = key or f"{KEY}{n + 1}"
     if Can.BONUS in platform_of(panel).can:
         commands.ask(submission, PlatformCommand.Kind.BONUS, key, amount=amount, message=reason, by=by)
     else:
@@ -48,11 +49,6 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
             facts = {"submission": submission.pk, "panel": panel.name, "amount": money(amount, panel.currency)}
             record("bonus.granted", submission, by, panel.project.pk, **facts)
     return submission.pay_entries.get(side=Side.OWED, key=key)
-
-
-def next_key(submission: Submission) -> str:
-    """Return the key of another bonus, such as bonus:2."""
-    return f"{KEY}{submission.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).count() + 1}"
 
 
 @dataclass

@@ -13,16 +13,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from annotation.invites.services import return_code
-from annotation.models import Annotator
-from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import number_in, page_of
 from kgharvest.contrib.recruiting.models import Panel, PayEntry, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.money import BadMoney, decimal_money, money, parse_money
-from kgharvest.contrib.recruiting.panels.views import managed_panel
+from kgharvest.contrib.recruiting.panels.views import for_panel
 from kgharvest.contrib.recruiting.pay import bonuses, commands, floor, ledger
 from kgharvest.contrib.recruiting.pay.hourly import HourlyPay, Work, hourly_pay, pay_picture
 from kgharvest.contrib.recruiting.pay.models import LONGEST_MESSAGE
@@ -46,10 +43,8 @@ WHAT_TO_DO = {
 }
 
 
-@never_cache
-@researcher_required
-def panel_pay(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+@for_panel
+def panel_pay(request: HttpRequest, panel: Panel) -> HttpResponse:
     pay = hourly_pay(panel)
     people = panel.submissions.filter(Q(pay_entries__isnull=False) | Q(commands__isnull=False)).distinct()
     page = page_of(request, people.select_related("annotator").order_by("-pk"))
@@ -149,10 +144,8 @@ class BonusForm(forms.Form):
     )
 
 
-@never_cache
-@researcher_required
-def panel_pay_person(request: HttpRequest, path: str, name: str, pk: int) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+@for_panel
+def panel_pay_person(request: HttpRequest, panel: Panel, pk: int) -> HttpResponse:
     submissions = panel.submissions.select_related("annotator", "panel__round__project")
     submission = get_object_or_404(submissions, pk=pk)
     posted = request.POST if request.method == "POST" else None
@@ -160,7 +153,7 @@ def panel_pay_person(request: HttpRequest, path: str, name: str, pk: int) -> Htt
     rejection = RejectionForm(posted if verb == Kind.REJECT else None)
     bonus = BonusForm(posted if verb == Kind.BONUS else None)
     if posted and _is_done(request, submission, verb, rejection, bonus):
-        return redirect("recruiting:panel_pay_person", path, name, pk)
+        return redirect("recruiting:panel_pay_person", panel.round.path, panel.name, pk)
     return render(request, "recruiting/pay/panel_pay_person.html", _person(request, submission, rejection, bonus))
 
 
@@ -198,6 +191,10 @@ def _person(request: HttpRequest, submission: Submission, rejection: RejectionFo
     decided = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED)
     askable = [kind.value for kind, states in commands.ASKED_OF.items() if submission.status in states]
     asked = submission.commands.select_related("submission__panel", "created_by").order_by("-pk")
+    annotator, return_link = submission.annotator, ""
+    if annotator is not None and annotator.erased_at is None:
+        address = reverse("annotation:return_by_code", args=[return_code(annotator)])
+        return_link = request.build_absolute_uri(address)  # for another browser
     return {
         "round": panel.round,
         "panel": panel,
@@ -210,15 +207,8 @@ def _person(request: HttpRequest, submission: Submission, rejection: RejectionFo
         "bonus": bonus,
         "pays_by_itself": Can.BONUS in platform_of(panel).can,
         "is_by_hand": _is_by_hand(panel),
-        "return_link": _return_link(request, submission.annotator),
+        "return_link": return_link,
     }
-
-
-def _return_link(request: HttpRequest, annotator: Annotator | None) -> str:
-    """Return the link with which the participant continues in another browser, empty if they have not joined."""
-    if annotator is None or annotator.erased_at:
-        return ""
-    return request.build_absolute_uri(reverse("annotation:return_by_code", args=[return_code(annotator)]))
 
 
 def _is_by_hand(panel: Panel) -> bool:
@@ -232,17 +222,15 @@ def _what_follows(panel: Panel) -> str:
     return "; the platform is told within seconds."
 
 
-@never_cache
-@researcher_required
-def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse:
+@for_panel
+def panel_pay_review(request: HttpRequest, panel: Panel) -> HttpResponse:
     """What waits for review, with when the platform approves it by itself; approve the ticked, or all."""
-    panel = managed_panel(request, path, name)
     if request.method == "POST":
         ticked = [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
         with refusal_as_message(request):
             n = commands.approve(panel, None if "all" in request.POST else ticked, request.user)
             messages.success(request, f"{counted(n, 'submission')} approved{_what_follows(panel)}")
-        return redirect("recruiting:panel_pay_review", path, name)
+        return redirect("recruiting:panel_pay_review", panel.round.path, panel.name)
     waiting = commands.to_review(panel)
     page = page_of(request, waiting)
     context = {
@@ -258,21 +246,19 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
     return render(request, "recruiting/pay/panel_pay_review.html", context)
 
 
-@researcher_required
+@for_panel
 @require_POST
-def panel_pay_floor(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+def panel_pay_floor(request: HttpRequest, panel: Panel) -> HttpResponse:
     with refusal_as_message(request):
         total = floor.make_good(panel, request.user)
         messages.success(request, f"Bonuses of {money(total, panel.currency)} in all are granted.")
-    return redirect("recruiting:panel_pay", path, name)
+    return redirect("recruiting:panel_pay", panel.round.path, panel.name)
 
 
-@researcher_required
+@for_panel
 @require_POST
-def panel_pay_command(request: HttpRequest, path: str, name: str, pk: int) -> HttpResponse:
+def panel_pay_command(request: HttpRequest, panel: Panel, pk: int) -> HttpResponse:
     """Send a command again that failed, or say of an uncertain one whether it was done."""
-    panel = managed_panel(request, path, name)
     unsettled = PlatformCommand.objects.filter(submission__panel=panel).select_related("submission__panel__round")
     command = get_object_or_404(unsettled, pk=pk)
     with refusal_as_message(request):
@@ -282,45 +268,40 @@ def panel_pay_command(request: HttpRequest, path: str, name: str, pk: int) -> Ht
         else:
             commands.settle_by_hand(command, "was_done" in request.POST, request.user)
             messages.success(request, "Noted.")
-    return redirect("recruiting:panel_pay", path, name)
+    return redirect("recruiting:panel_pay", panel.round.path, panel.name)
 
 
-@researcher_required
+@for_panel
 @require_POST
-def panel_pay_noted(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+def panel_pay_noted(request: HttpRequest, panel: Panel) -> HttpResponse:
     paid = [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
     total = number_in(request.POST.get("total")) or 0
     with refusal_as_message(request):
         n = bonuses.note_paid(panel, paid, total, request.user)
         messages.success(request, f"Noted as paid: {money(total, panel.currency)} to {counted(n, 'person', 'people')}.")
-    return redirect("recruiting:panel_pay", path, name)
+    return redirect("recruiting:panel_pay", panel.round.path, panel.name)
 
 
-@never_cache
-@researcher_required
-def panel_pay_bonus_file(request: HttpRequest, path: str, name: str, layout: str) -> HttpResponse:
+@for_panel
+def panel_pay_bonus_file(request: HttpRequest, panel: Panel, layout: str) -> HttpResponse:
     """The open bonuses, as Prolific takes them in bulk or as a table. Participants' ids are in both.
 
     `?total=`: of the page that the link is on, with which what was paid is noted later; no file has other bonuses.
     """
-    panel = managed_panel(request, path, name)
     unpaid = bonuses.open_bonuses(panel)
     total = number_in(request.GET.get("total"))
     if total is not None and total != sum(bonus.amount for bonus in unpaid):
         messages.error(request, "Something was granted or paid meanwhile; this is what is open now.")
-        return redirect("recruiting:panel_pay", path, name)
+        return redirect("recruiting:panel_pay", panel.round.path, panel.name)
     if layout == "table":
         return download(bonuses.table_lines(unpaid), f"{panel.name}-bonuses.csv")
     with refusal_as_message(request):
         return download([bonuses.bulk_lines(unpaid)], f"{panel.name}-bulk-bonuses.csv")
-    return redirect("recruiting:panel_pay", path, name)
+    return redirect("recruiting:panel_pay", panel.round.path, panel.name)
 
 
-@never_cache
-@researcher_required
-def panel_pay_ledger(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    panel = managed_panel(request, path, name)
+@for_panel
+def panel_pay_ledger(request: HttpRequest, panel: Panel) -> HttpResponse:
     return download(ledger_csv(panel), f"{panel.name}-ledger.csv")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,9 +12,17 @@ from django.utils.dateparse import parse_datetime
 from kgharvest.contrib.recruiting.models import Panel, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.pay.commands import SHORTEST_REJECTION
-from kgharvest.contrib.recruiting.platforms import Can, Cost, PlatformRefused, PlatformUnavailable, RemoteSubmission
+from kgharvest.contrib.recruiting.platforms import (
+    Can,
+    Cost,
+    PlatformRefused,
+    PlatformUnavailable,
+    RecruitingPlatform,
+    RemoteSubmission,
+)
 from kgharvest.contrib.recruiting.prolific.client import Client
-from kgharvest.contrib.recruiting.prolific.study import check_ready, internal_name, study_document
+from kgharvest.contrib.recruiting.prolific.entry_token import check_entry
+from kgharvest.contrib.recruiting.prolific.study import check_ready, internal_name, option_problems, study_document
 
 APPROVES_ITSELF_AFTER = timedelta(days=21)  # of waiting for review
 REJECTION_CATEGORIES = (
@@ -47,13 +55,11 @@ SHOWS_WITHIN = timedelta(minutes=1)  # who has come to us is in Prolific's API b
 GONE = "GONE"  # what we write of a submission that Prolific does not know
 
 
-class Prolific:
-    """Implements kgharvest.contrib.recruiting.platforms.RecruitingPlatform."""
-
+class Prolific(RecruitingPlatform):
     can = frozenset(Can)
 
     def __init__(self, panel: Panel, client: Client | None = None):
-        self.panel = panel
+        super().__init__(panel)
         self._given_client = client
 
     @property
@@ -61,6 +67,12 @@ class Prolific:
         if self._given_client is None:
             self._given_client = Client()
         return self._given_client
+
+    def check_entry(self, parameters: Mapping[str, str]) -> bool:
+        return check_entry(self.panel, parameters)
+
+    def option_problems(self) -> Iterator[str]:
+        return option_problems(self.panel)
 
     def cost(self) -> Cost:
         """Return what the places cost by Prolific's calculator. Paid screen-outs and bonuses come on top."""

@@ -73,16 +73,16 @@ def filter_problems(filters: Any) -> Iterator[str]:
             continue
         values, bounds = filter_.get("selected_values"), filter_.get("selected_range")
         is_choice = isinstance(values, list) and values and all(isinstance(value, str) for value in values)
-        is_range = isinstance(bounds, dict) and bounds and all(map(_is_bound, bounds.items()))
+        is_range = (
+            isinstance(bounds, dict)
+            and bounds
+            and all(name in ("lower", "upper") and type(bound) in (int, float) for name, bound in bounds.items())
+        )
         if bool(is_choice) == bool(is_range) or len(filter_) != 2:
             yield (
                 f"Filter {number} ({filter_['filter_id']:.40}) needs either selected_values, a list of texts, or "
                 "selected_range with lower, upper or both, as numbers."
             )
-
-
-def _is_bound(bound: tuple[str, Any]) -> bool:
-    return bound[0] in ("lower", "upper") and isinstance(bound[1], int | float) and not isinstance(bound[1], bool)
 
 
 class Code(NamedTuple):

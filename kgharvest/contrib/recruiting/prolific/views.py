@@ -14,17 +14,15 @@ from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, RawPostDataException
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
-from kgharvest.access import researcher_required
 from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
 from kgharvest.contrib.recruiting.events.inbox import store
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, Platform
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.publishing import Status, cost_in_words, edit_panel, publish_panel
-from kgharvest.contrib.recruiting.panels.views import managed_panel
+from kgharvest.contrib.recruiting.panels.views import for_panel
 from kgharvest.contrib.recruiting.platforms import Can, platform_of
 from kgharvest.contrib.recruiting.prolific.events import event_id, event_type, is_genuine
 from kgharvest.contrib.recruiting.prolific.study import (
@@ -67,12 +65,10 @@ def take_event(request: HttpRequest) -> HttpResponse:
     return HttpResponse(status=204)
 
 
-@never_cache
-@researcher_required
+@for_panel
 @require_http_methods(["GET", "POST"])
-def study(request: HttpRequest, path: str, name: str) -> HttpResponse:
+def study(request: HttpRequest, panel: Panel) -> HttpResponse:
     """The study as participants will see it, what it costs, and the button that publishes it."""
-    panel = managed_panel(request, path, name)
     if panel.platform != Platform.PROLIFIC:
         raise Http404
     if panel.status != Status.DRAFT:
@@ -111,11 +107,10 @@ def _context(panel: Panel, form: StudyForm) -> dict:
     }
 
 
-@researcher_required
+@for_panel
 @require_POST
-def panel_reconcile(request: HttpRequest, path: str, name: str) -> HttpResponse:
+def panel_reconcile(request: HttpRequest, panel: Panel) -> HttpResponse:
     """Have a worker compare the panel with what its platform has."""
-    panel = managed_panel(request, path, name)
     with refusal_as_message(request):
         ask_reconciliation(panel, request.user)
         messages.success(request, "A worker compares it with the platform within seconds; reload the page then.")

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 Status = Panel.Status
 
 
-class StudyPlatform(platforms.ByHand):
+class StudyPlatform(platforms.RecruitingPlatform):
     """A platform with studies of its own, which is away when told to be."""
 
     can = frozenset({Can.PUBLISH, Can.PAUSE, Can.STOP})
@@ -51,7 +51,7 @@ class StudyPlatform(platforms.ByHand):
 
 @pytest.fixture
 def platform(monkeypatch):
-    monkeypatch.setattr(platforms, "ByHand", StudyPlatform)
+    monkeypatch.setattr(platforms, "RecruitingPlatform", StudyPlatform)
     monkeypatch.setattr(StudyPlatform, "is_away", False)
     return StudyPlatform
 

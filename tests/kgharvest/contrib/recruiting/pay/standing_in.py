@@ -18,21 +18,18 @@ from annotation.models import Annotator
 from kgharvest.contrib.recruiting import platforms
 from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.services import complete, enter
-from kgharvest.contrib.recruiting.platforms import Can
+from kgharvest.contrib.recruiting.platforms import Can, RecruitingPlatform
 
 DONE_AT = "KGHARVEST_TEST_PLATFORM"  # names the file
 DIES = "KGHARVEST_TEST_PLATFORM_DIES"  # "before" or "after": the process that sends is killed then
 
 
-class StandIn:
+class StandIn(RecruitingPlatform):
     """Does whatever it is asked, once for each time that it is asked. trouble: raised, in turn, instead."""
 
     can = frozenset(Can)
     trouble: list[Exception] = []
     paused: list[int] = []
-
-    def __init__(self, panel: Panel):
-        self.panel = panel
 
     def execute(self, command: PlatformCommand) -> None:
         if self.trouble:

@@ -21,7 +21,6 @@ from kgharvest.contrib.recruiting.platforms import (
     EntryRefused,
     PlatformRefused,
     PlatformUnavailable,
-    check_entry,
     platform_of,
 )
 from kgharvest.contrib.recruiting.prolific.client import Client, wait_asked_for
@@ -494,7 +493,7 @@ def test_prolifics_signature_on_an_entry_link_is_checked(fake):
     theirs, address = fake.arrive(panel.external_id)
     link = parameters_of(address)
 
-    check_entry(panel, link)
+    platform_of(panel).check_entry(link)
 
     other = {"participant": "another", "study": theirs.study_id, "session": theirs.id}
     forged = [
@@ -515,7 +514,7 @@ def test_prolifics_signature_on_an_entry_link_is_checked(fake):
     ]
     for parameters in forged:
         with pytest.raises(EntryRefused):
-            check_entry(panel, parameters)
+            platform_of(panel).check_entry(parameters)
 
 
 def test_unsigned_algorithms_are_no_signature(fake, panel):
@@ -525,14 +524,14 @@ def test_unsigned_algorithms_are_no_signature(fake, panel):
     parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)]
 
     with pytest.raises(EntryRefused):
-        check_entry(panel, parameters_of(address) | {"prolific_token": ".".join([*parts, ""])})
+        platform_of(panel).check_entry(parameters_of(address) | {"prolific_token": ".".join([*parts, ""])})
 
 
 def test_other_links_are_not_checked(fake, panel):
     published(panel)
     _, address = fake.arrive(panel.external_id)
 
-    check_entry(panel, parameters_of(address))
+    platform_of(panel).check_entry(parameters_of(address))
 
     assert "prolific_token" not in address
 
