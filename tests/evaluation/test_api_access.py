@@ -23,10 +23,8 @@ from annotation.rounds.services import create_draft
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import share_report
-from kgharvest.contrib.recruiting.panels.services import enter
 from tests import factories
 from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
-from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 
 pytestmark = pytest.mark.django_db
 
@@ -57,31 +55,6 @@ TABLE: dict[str, str] = {
     "GET rounds/{open}/invites/":                             "401 403 403 403 200 200 200 404",
     "POST rounds/{open}/invites/":                            "401 403 403 403 201 201 201 404",
     "DELETE rounds/{open}/invites/{invite}/":                 "401 403 403 403 204 204 204 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/": "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/floor/": "401 403 403 403 409 409 409 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/approve/": "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/bonuses/": "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/bonuses/": "401 403 403 403 201 201 201 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/bonuses/paid/": "401 403 403 403 409 409 409 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/entries/": "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/entries.csv": "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/commands/": "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/commands/": "401 403 403 403 201 201 201 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/commands/{command}/resend/": "401 403 403 403 409 409 409 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/commands/{command}/settle/": "401 403 403 403 409 409 409 404",
-    "GET rounds/{open}/panels/":                              "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/":                             "401 403 403 403 201 201 201 404",
-    "GET rounds/{open}/panels/{draft_panel}/":                "401 403 403 403 200 200 200 404",
-    "PATCH rounds/{open}/panels/{draft_panel}/":              "401 403 403 403 200 200 200 404",
-    "DELETE rounds/{open}/panels/{draft_panel}/":             "401 403 403 403 204 204 204 404",
-    "GET rounds/{open}/panels/{draft_panel}/cost/":           "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{draft_panel}/publish/":       "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/pause/":          "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{draft_panel}/resume/":        "401 403 403 403 409 409 409 404",
-    "POST rounds/{open}/panels/{open_panel}/stop/":           "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/participants/":    "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/reconciliation/":  "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/reconciliation/": "401 403 403 403 409 409 409 404",
     "GET rounds/{done}/tasks/":                               "401 403 200 200 200 200 200 404",
     "GET rounds/{done}/tasks/{task}/":                        "401 403 200 200 200 200 200 404",
     "POST rounds/{done}/tasks/{task}/adjudications/":         "401 403 403 201 201 201 201 404",
@@ -164,12 +137,6 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
         "POST rounds/{open}/judge-runs/import/": {
             "file": SimpleUploadedFile("answers.jsonl", answer.encode()), "name": "imported",
         },
-        "POST rounds/{open}/panels/{open_panel}/pay/bonuses/": {
-            "submission": made["submission"], "amount": 10, "reason": "Thanks.",
-        },
-        "POST rounds/{open}/panels/{open_panel}/pay/bonuses/paid/": {"submissions": [made["submission"]], "total": 1},
-        "POST rounds/{open}/panels/{open_panel}/pay/commands/": {"submission": made["submission"], "kind": "return"},
-        "POST rounds/{open}/panels/{open_panel}/pay/commands/{command}/settle/": {"was_done": True},
         "POST rounds/": spec,
         "POST rounds/plan/": spec,
         "PUT rounds/{draft}/": spec,
@@ -228,7 +195,6 @@ def made(db) -> dict[str, Any]:
     )  # fmt: skip
     report = create_report(done)
     draft = create_draft(spec | {"name": "draft"}, None, project)
-    submission = enter(make_panel(opened), "person", "", timezone.now())
     return {
         "project": project,
         "slug": project.slug,
@@ -243,10 +209,6 @@ def made(db) -> dict[str, Any]:
         "draft": draft.pk,
         "link": opened.join_token,
         "invite": make_invites(opened, 1, timezone.now() + timedelta(days=1))[0].pk,
-        "draft_panel": make_panel(opened, "draft").name,
-        "open_panel": submission.panel.name,
-        "submission": submission.pk,
-        "command": submission.commands.create(kind="bonus", key="bonus:0", amount=10).pk,
         "task": done.tasks.first().pk,
         "code": judge.code,
         "token": annotator.token_of(task.pk),

@@ -67,7 +67,7 @@ def _end_active(annotator: Annotator, to: Submission.Status, now: datetime) -> N
 
 
 def _still_needed(submission: Submission) -> str:
-    """Return why the platform's ids are needed in one sentence, or nothing."""
+    """Return the reason why the platform's ids are still needed, one sentence; empty if they are not."""
     panel = submission.panel
     where = f"The platform's id in the panel {panel.name} is kept for now"
     if submission.status not in Submission.ENDED:
@@ -97,7 +97,7 @@ def _forget_submission(submission: Submission) -> None:
 
 
 def forget_settled_submissions(now: datetime) -> None:
-    """Erase the ids of people who were erased before everything was paid, and are paid now. A periodic task."""
+    """Erase the ids of annotators who were erased before they were paid, once they are paid. A periodic task."""
     unfinished = PlatformCommand.objects.unfinished().filter(submission=OuterRef("pk"))
     waiting = Submission.objects.filter(annotator__erased_at__isnull=False, status__in=Submission.ENDED)
     waiting = waiting.exclude(participant="").filter(~Exists(unfinished))
