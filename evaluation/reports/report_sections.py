@@ -25,12 +25,12 @@ class ReportSection:
     key: of the section's entry in the report's document; a report without the section lacks the key. title: of the
     section on the page. method: sentences that the report's method ends with. tables: functions of the document; each
     returns a table, without rows if the document lacks the key. template: of the section on the page, with the context
-    of _report_body.html.
+    of _report_body.html; the default shows the tables.
     """
 
     key: str
     title: str
-    template: str
+    template: str = "evaluation/reports/_added_section.html"
     method: str = ""
     tables: Sequence[Callable[[Document], Table]] = ()
 

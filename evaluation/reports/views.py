@@ -25,7 +25,7 @@ from evaluation.rendering.documents import Document, tuples_query
 from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
 from evaluation.reports.comparison_matrix import matrices_of
-from evaluation.reports.document import finding, report_tables, tables_to_read
+from evaluation.reports.document import finding, report_tables, tables_of, tables_to_read
 from evaluation.reports.drawn_tuples import (
     OUTCOMES,
     SORTED_BY,
@@ -120,7 +120,14 @@ def render_body(report: Report, everything: bool) -> SafeString:
         "report": report,
         "document": document,
         "finding": finding(document),
-        "sections": [(section, section.badge(document[section.key])) for section in sections_of(document)],
+        "sections": [
+            {
+                "section": section,
+                "badge": section.badge(document[section.key]),
+                "tables": [shortened(without_empty_columns(table)) for table in tables_of(section.tables, document)],
+            }
+            for section in sections_of(document)
+        ],
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "latex_tables": [(table.name, table.title) for table in tables],
         "csv_tables": [*((table.name, table.title) for table in tables), *lists],

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from django.test import RequestFactory
 
-from evaluation.reports.document import build_document, report_tables
-from evaluation.reports.report_sections import sections_of
+from evaluation.reports.document import report_tables
+from evaluation.reports.services import create_report
+from evaluation.reports.views import render_body
 from kgharvest.entry_points import Registry, entry_points
 from kgharvest.pages.panels import panels_of
-from kgharvest.statistics.paired_tests import CellKey
-from tests.evaluation.evidence_factory import make_evidence
+from tests import factories
 from tests.kgharvest.test_settings import run_python
 
 MODULE = """
@@ -46,7 +48,10 @@ def acme_table(document):
 
 
 class AcmeSection(ReportSection):
-    key, title, template, method, tables = "acme", "Acme", "acme.html", "Acme counts twice.", (acme_table,)
+    key, title, method, tables = "acme", "Acme section", "Acme counts twice.", (acme_table,)
+
+    def gather(self, round):
+        return {"factor": 2}
 
     def entry(self, document, facts):
         return {"n": facts["factor"] * document["n_tasks"]}
@@ -80,22 +85,33 @@ def write_distribution(folder: Path, name: str, groups: dict[str, dict[str, str]
 def install(tmp_path, monkeypatch) -> Iterator[Callable[..., None]]:
     """Return a function that installs a distribution for one test."""
     monkeypatch.syspath_prepend(tmp_path)
+
+    def install(*distribution) -> None:
+        write_distribution(tmp_path, *distribution)
+        importlib.invalidate_caches()
+        entry_points.cache_clear()
+
+    yield install
     entry_points.cache_clear()
-    yield lambda *distribution: write_distribution(tmp_path, *distribution)
-    entry_points.cache_clear()
+    for name in ("acme", "other", "broken"):
+        sys.modules.pop(name, None)
 
 
+@pytest.mark.django_db
 def test_report_sections_of_a_distribution_are_used(install):
+    round = factories.make_round(3, judgments_per_task=1)
+    factories.judge_all(round, ["true", "false", "true"])
+    before = create_report(round)
     install("acme", ENTRY_POINTS)
 
-    evidence = make_evidence({CellKey("r", "lm", "multi"): (3, 1)})
+    report = create_report(round)
 
-    document = build_document(evidence, section_facts={"acme": {"factor": 2}})
-
-    assert document["acme"] == {"n": 8}
-    assert [section.title for section in sections_of(document)] == ["Acme"]
-    assert "acme" in {table.name for table in report_tables(document)}
-    assert "acme" not in build_document(evidence)
+    assert report.document["acme"] == {"n": 6}
+    assert report.method == f"{before.method} Acme counts twice."
+    assert [table.name for table in report_tables(report.document)].count("acme") == 1
+    assert '<section class="stack" id="acme">' in render_body(report, everything=False)
+    assert "acme" not in before.document
+    assert "Acme section" not in render_body(before, everything=False)
 
 
 def test_a_panel_is_added_to_the_region_that_its_name_begins_with(install, monkeypatch, settings):

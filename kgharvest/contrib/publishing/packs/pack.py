@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from annotation.judges.models import JudgeRun
 from evaluation.evidence.rows import rows_of_round
@@ -40,15 +40,6 @@ STAGES = ("reading the rows", "drawing tables and figures", "computing the repor
 ABOUT_FACTS = "Rules, dates and log of the round, which no row tells."
 
 
-class PackSource(NamedTuple):
-    """What a pack is made from. document: the frozen report's, names and mail addresses taken out of its texts."""
-
-    report: Report
-    document: dict[str, Any]
-    rows: Rows
-    facts: dict[str, Any]
-
-
 def pack_files(
     report: Report, licence: str = "", authors: Sequence[str] = (), on_progress: OnProgress = ignore
 ) -> list[PackFile]:
@@ -58,16 +49,16 @@ def pack_files(
     """
     on_progress(Progress(STAGES[0], 0))
     scrub = scrubber(report.round, report)
-    source = _source(report, scrub)
+    document, rows, facts = _scrubbed_source(report, scrub)
     on_progress(Progress(STAGES[1], 0))
     files = [
-        PackFile(REPORT, json_text(source.document).encode(), "application/json", "The frozen report."),
-        *rendered_tables(source.document),
-        *rendered_figures(source.document),
-        *row_files(source.rows),
-        PackFile(round_facts.PATH, json_text(source.facts).encode(), "application/json", ABOUT_FACTS),
-        *round_facts.preregistration_files(source.facts),
-        *audit_files(report.round, source.document["audit"], scrub),
+        PackFile(REPORT, json_text(document).encode(), "application/json", "The frozen report."),
+        *rendered_tables(document),
+        *rendered_figures(document),
+        *row_files(rows),
+        PackFile(round_facts.PATH, json_text(facts).encode(), "application/json", ABOUT_FACTS),
+        *round_facts.preregistration_files(facts),
+        *audit_files(report.round, document["audit"], scrub),
     ]
     on_progress(Progress(STAGES[2], 0))
     check_unchanged(report, files)
@@ -79,7 +70,8 @@ def pack_files(
     return [*files, sums_of(files)]
 
 
-def _source(report: Report, scrub: Scrub) -> PackSource:
+def _scrubbed_source(report: Report, scrub: Scrub) -> tuple[dict[str, Any], Rows, dict[str, Any]]:
+    """Return the report's document without names and mail addresses, its raw rows, and the facts about the round."""
     document, round = report.document, report.round
     if missing := {"conduct", "audit", "equivalence_margin"} - {
         name for name in document if document[name] is not None
@@ -94,7 +86,7 @@ def _source(report: Report, scrub: Scrub) -> PackSource:
         facts = round_facts.round_facts(round, document)
         rows = values_of_files(rows_of_round(round, _judge_of(report), for_files=True))
     facts |= {"round": scrub(facts["round"]), "conduct": scrubbed_texts(facts["conduct"], scrub)}
-    return PackSource(report, document, rows, facts)
+    return document, rows, facts
 
 
 def _judge_of(report: Report) -> JudgeRun | None:

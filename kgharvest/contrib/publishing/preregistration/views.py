@@ -7,7 +7,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
-from annotation.models import Round
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, researcher_required
 from kgharvest.audit.tables import canonical_json
@@ -45,21 +44,16 @@ def preregister(request: HttpRequest, path: str) -> HttpResponse:
     form = PlanForm(request.POST or None, pairs=pairs_compared(parts.cells), initial=words)
     if form.is_valid():
         try:
-            frozen = freeze(form, round, request)
+            plan = PlanSerializer(data=form.document())
+            if not plan.is_valid():
+                raise DomainError("BadPlan", f"The plan cannot be read: {plan.errors}")
+            frozen = freeze_preregistration(round, plan.validated_data, timezone.now(), request.user)
         except DomainError as refusal:
             form.add_error(None, str(refusal))
         else:
             messages.success(request, "Frozen. Quote its SHA-256 where you announce the study.")
             return redirect(frozen)
     return render(request, "publishing/preregistration/preregister.html", {"round": round, "form": form, "last": last})
-
-
-def freeze(form: PlanForm, round: Round, request: HttpRequest) -> Preregistration:
-    """Raises as freeze_preregistration does."""
-    plan = PlanSerializer(data=form.document())
-    if not plan.is_valid():
-        raise DomainError("BadPlan", f"The plan cannot be read: {plan.errors}")
-    return freeze_preregistration(round, plan.validated_data, timezone.now(), request.user)
 
 
 def find_preregistration(request: HttpRequest, path: str, version: int) -> Preregistration:
