@@ -4,7 +4,7 @@ from annotation.gold.models import GoldDecision
 from annotation.invites.models import Invite
 from annotation.judges.models import JudgeAnswer, JudgeKind, JudgeRun
 from annotation.judging.models import LONGEST_COMMENT, Annotator, Assignment, Judgment, Label, StatementReport
-from annotation.quality.models import Adjudication, Exclusion, Limits, RoundEvent
+from annotation.quality.models import Adjudication, Exclusion, Limits
 from annotation.questionnaire.models import CheckTry, WhoAnswers, Withdrawal
 from annotation.rounds.models import Draw, JudgmentTask, Layout, Round, Snapshot, Stratum
 from annotation.training.models import Training, TrainingStatement

@@ -3,9 +3,9 @@
 from kgharvest.accounts.models import ApiToken, Attempts, Project, ProjectInvite, ProjectMember, Role
 from kgharvest.accounts.sign_in.models import GroupMembership, OpenIDIdentity, RecoveryCode, SecondFactor
 from kgharvest.api.models import KeyedAnswer
-from kgharvest.audit.models import Actor, AuditEntry, AuditHead
 from kgharvest.chat_models.models import ChatAnswer
 from kgharvest.entities.models import EntityName, EntityTable
+from kgharvest.events.models import Actor, AuditHead, Event
 from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, LanguageModel, Launch, Prompt
 from kgharvest.harvests.parts.models import HarvestPart
 from kgharvest.jobs.models import Job, Worker

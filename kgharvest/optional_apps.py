@@ -36,6 +36,7 @@ class OptionalApp(AppConfig):
     metrics: Sequence[str] = ()
     report_sections: Sequence[str] = ()
     draft_deleted: Sequence[str] = ()
+    event_types: Sequence[str] = ()
 
     def ready(self) -> None:
         for region, functions in self.panels.items():
@@ -50,6 +51,7 @@ class OptionalApp(AppConfig):
         settings.METRICS.extend(self.metrics)
         settings.REPORT_SECTIONS.extend(self.report_sections)
         settings.DRAFT_DELETED.extend(self.draft_deleted)
+        settings.EVENT_TYPES.extend(self.event_types)
 
 
 def optional_apps() -> Iterator[OptionalApp]:

@@ -63,8 +63,8 @@ HOOKS = {
     # -> heads of the audit trail that reports name, each with the report's name
     "audit_heads": "evaluation.reports.services.reported_heads",
     # ids of jobs that have ended, however; called in the transaction that ends them
-    "jobs_ended": "kgharvest.harvests.launches.tell_webhooks",
-    # seal what the audit trail does not speak for yet -> how many rows that were
+    "jobs_ended": "kgharvest.harvests.launches.record_ended_jobs",
+    # seal judgments that no event speaks for yet -> their number
     "seal": "annotation.judging.sealing.seal_judgments",
     # -> annotation.invites.recruitment.Recruitment; the app `recruiting` replaces it
     "recruitment": "annotation.invites.recruitment.Recruitment",
@@ -105,6 +105,7 @@ PERIODIC_TASKS = [
     "annotation.rounds.services.note_complete_rounds",
     "annotation.rounds.services.close_due_rounds",
     "annotation.judging.sealing.seal_due_judgments",
+    "kgharvest.events.chain.seal_due_events",
     "annotation.questionnaire.withdrawal.finish_withdrawals",
     "kgharvest.jobs.outbox.enqueue_due_outboxes",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
@@ -123,6 +124,9 @@ AUDITED = {
     "curation": "kgharvest.knowledge.curation.CURATIONS",
     "report": "evaluation.reports.services.REPORTS",
 }
+
+# Event types of optional apps: sequences of kgharvest.events.types.EventType
+EVENT_TYPES: list[str] = []
 
 # What is measured at each scrape: functions of the time that return operations.metrics.Readings.
 METRICS = [

@@ -38,6 +38,7 @@ from kgharvest.operations.logs import without_addresses
 from kgharvest.registries import (  # noqa: F401 they are settings
     AUDITED,
     DRAFT_DELETED,
+    EVENT_TYPES,
     HOOKS,
     JOB_RUNNERS,
     LM_JOBS,

@@ -27,7 +27,7 @@ URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
 NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 ROOMS = {
-    "kgharvest": "accounts api audit bulk chat_models client contrib embedded_lm engine entities harvests jobs"
+    "kgharvest": "accounts api audit bulk chat_models client contrib embedded_lm engine entities events harvests jobs"
     " knowledge operations pages relations sqlite statistics tables webhooks",
     "kgharvest/harvests": "parts",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",

@@ -8,11 +8,11 @@ from django.utils import timezone
 
 from annotation.invites.recruitment import recruitment
 from annotation.judging.assignment import release_leases
-from annotation.models import Adjudication, Annotator, Invite, RoundEvent, WhoAnswers
+from annotation.models import Adjudication, Annotator, Invite, WhoAnswers
 from annotation.monitoring.progress import delete_snapshots
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import actor_code, append, record
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import actor_code, record
 from kgharvest.models import Project, ProjectMember, Role
 from kgharvest.optional_apps import uninstalled_rows_kept
 
@@ -46,8 +46,7 @@ def erase_annotator(annotator: Annotator, by=None) -> list[str]:
     check_may(by, Action.MANAGE, annotator.round.project)
     recruitment().lock(annotator)
     annotator = Annotator.objects.lock(annotator.pk)
-    if forget(annotator, by):
-        _record_erased(annotator, by)
+    forget(annotator, by)
     return recruitment().forget(annotator)
 
 
@@ -60,16 +59,11 @@ def forget(annotator: Annotator, by) -> bool:
     Invite.objects.filter(annotator=annotator).delete()
     WhoAnswers.objects.filter(annotator=annotator).delete()
     if annotator.user_id:
-        RoundEvent.objects.filter(annotator=annotator, by=annotator.user_id).update(by=None)
+        annotator.round.events.filter(annotator=annotator.code, by=annotator.user_id).update(by=None)
     release_leases(annotator.assignments.all())
     delete_snapshots(annotator.round)  # statistics in them name people
-    annotator.round.events.record("erased", by=by, annotator=annotator)
+    record("annotator.erased", annotator, by, round=annotator.round, annotator=annotator)
     return True
-
-
-def _record_erased(annotator: Annotator, by) -> None:
-    round = annotator.round
-    record("annotator.erased", annotator, by, round.project_id, annotator=annotator.code, round=round.name)
 
 
 @uninstalled_rows_kept()
@@ -89,13 +83,12 @@ def erase_account(user, by=None) -> int:
     for annotator in user.annotators.order_by("pk"):
         recruitment().lock(annotator)
     annotators = [Annotator.objects.lock(pk) for pk in user.annotators.order_by("pk").values_list("pk", flat=True)]
-    erased = [annotator for annotator in annotators if forget(annotator, by)]
+    for annotator in annotators:
+        forget(annotator, by)
     Adjudication.objects.filter(by=user).update(by=None)
     person, pk = actor_code(user), user.pk
     user.delete()
     for annotator in annotators:
         recruitment().forget(annotator)
-    for annotator in erased:  # the chain's head is locked last
-        _record_erased(annotator, by)
-    append("account.erased", ("user", pk), by, None, [], {"person": person})
+    record("account.erased", ("user", pk), by, person=person)
     return len(annotators)

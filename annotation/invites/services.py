@@ -25,6 +25,7 @@ from annotation.rounds.models import RoundNotOpen
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.throttle import check_attempt
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 
 LONGEST_NAME = Annotator._meta.get_field("name").max_length  # letters, once they are in one form of Unicode
 MIXED_UP = {"LATIN", "CYRILLIC", "GREEK"}  # alphabets many of whose letters look alike
@@ -124,7 +125,7 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None, plac
             )
             if invite is not None:
                 use_invite(invite, annotator, timezone.now())
-            round.events.record("joined", by=user, annotator=annotator)
+            record("annotator.joined", annotator, user, round=round, annotator=annotator)
             return annotator
     except IntegrityError:
         if user is not None:  # the same account at the same moment

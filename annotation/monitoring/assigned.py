@@ -12,8 +12,8 @@ from django.db.models import Count, Exists, Max, OuterRef
 from annotation.judging.assignment import LEASE, release_leases
 from annotation.models import Annotator, Assignment, Round
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import record
 from kgharvest.errors import NotFound
+from kgharvest.events.recording import record
 
 LEASED = Assignment.Status.LEASED
 
@@ -58,8 +58,5 @@ def release_assigned(round: Round, codes: Collection[str] | None = None, by=None
     n_of = {annotator: release_leases(Assignment.objects.filter(annotator=annotator)) for annotator in locked}
     released = {annotator: n for annotator, n in n_of.items() if n}  # the rest answered while this waited for them
     for annotator, n in released.items():
-        round.events.record("given_back", by=by, annotator=annotator, n=n)
-    for annotator, n in released.items():
-        facts = {"annotator": annotator.code, "round": round.name, "n": n}
-        record("annotator.released", annotator, by, round.project_id, **facts)
+        record("annotator.released", annotator, by, round=round, annotator=annotator, n=n)
     return sum(released.values())

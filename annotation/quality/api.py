@@ -23,7 +23,6 @@ from annotation.models import (
     JudgmentTask,
     Label,
     Limits,
-    RoundEvent,
     StatementReport,
 )
 from annotation.monitoring.cells import round_cells
@@ -39,6 +38,8 @@ from annotation.rounds.serializers import LimitsSerializer
 from kgharvest.access import Action
 from kgharvest.api.input import Filters, IdField, StrictSerializer
 from kgharvest.api.views import PagedList, RetrieveMixin, operation
+from kgharvest.events.models import Event
+from kgharvest.events.types import history_sentences
 
 # Progress
 
@@ -305,18 +306,18 @@ class EventSerializer(serializers.ModelSerializer):
     """A line of a round's log. by: null for the system and the operator."""
 
     by = serializers.CharField(source="by.username", allow_null=True)
-    annotator = serializers.CharField(source="annotator.code", allow_null=True)
+    annotator = serializers.CharField(allow_null=True)
     details = serializers.DictField(help_text="What the sentence rests on, by kind.")
-    sentence = serializers.CharField()
+    sentence = serializers.CharField(source="history_sentence")
 
     class Meta:
-        model = RoundEvent
+        model = Event
         fields = ["id", "at", "kind", "by", "annotator", "details", "sentence"]
 
 
 class EventFilters(Filters):
-    kind = serializers.ChoiceField(list(RoundEvent.SENTENCES), required=False)
-    annotator = serializers.SlugField(source="annotator__code", required=False)
+    kind = serializers.ChoiceField(list(history_sentences()), required=False)
+    annotator = serializers.SlugField(required=False)
 
 
 class EventViewSet(PagedList, RoundPartViewSet):
@@ -326,7 +327,7 @@ class EventViewSet(PagedList, RoundPartViewSet):
     filters = EventFilters
 
     def get_queryset(self) -> QuerySet:
-        return self.round().events.select_related("by", "annotator")
+        return self.round().events
 
 
 # Statements

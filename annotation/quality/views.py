@@ -104,7 +104,7 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
         "reports": annotator.reports.select_related("task")[:N_COMMENTS],
         "withdrawal": Withdrawal.objects.filter(annotator=annotator).first(),
         "exclusions": annotator.exclusions.select_related("excluded_by", "reinstated_by"),
-        "events": round.events.filter(annotator=annotator).select_related("by")[:N_COMMENTS],
+        "events": round.events.filter(annotator=annotator.code)[:N_COMMENTS],
         "may": allowed_actions(request.user, round.project),
     }
     return render(request, "annotation/quality/annotator_detail.html", context)

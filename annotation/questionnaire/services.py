@@ -17,6 +17,7 @@ from annotation.models import Annotator, CheckTry, Round, WhoAnswers
 from annotation.questionnaire.models import MOST_TRIES
 from annotation.questionnaire.questions import Question, check_questions, complaint_about, who_questions
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 
 
 class Stage(StrEnum):
@@ -92,7 +93,7 @@ def take_check(annotator: Annotator, sent: Mapping[str, str], now: datetime) -> 
     if taken.is_passed:
         _go_on(annotator)
     elif taken.number == MOST_TRIES:
-        round.events.record("check_failed", annotator=annotator)
+        record("annotator.check_failed", annotator, None, round=round, annotator=annotator)
         recruitment().screen_out(annotator, now)
     return taken
 

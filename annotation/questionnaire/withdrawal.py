@@ -18,7 +18,7 @@ from annotation.quality.exclusion import BeingReinstated, exclude_annotator, rei
 from annotation.questionnaire.questions import OnWithdrawal
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.audit.trail import record
+from kgharvest.events.recording import record
 
 WITHDRAWALS = AuditedTable(Withdrawal, "annotator__code", "on_withdrawal", "at")
 REASON = "Withdrew their consent."
@@ -63,9 +63,8 @@ def _decide(annotator: Annotator, now: datetime, by) -> Withdrawal:
     if is_new:
         what = OnWithdrawal(withdrawal.on_withdrawal).label
         Annotator.objects.filter(pk=annotator.pk).update(has_questions_left=True)  # nothing more is handed out
-        round.events.record("withdrawn" if by else "withdrew", by=by, annotator=annotator, what=what)
-        facts = {"annotator": annotator.code, "round": round.name, "what": what}
-        record("annotator.withdrew", withdrawal, by, round.project_id, **facts)
+        action = "annotator.withdrawn" if by else "annotator.withdrew"
+        record(action, withdrawal, by, round=round, annotator=annotator, what=what)
     return withdrawal
 
 

@@ -18,6 +18,7 @@ from annotation.rounds.instructions import statement_parts
 from kgharvest.access import visible
 from kgharvest.accounts.models import person_or_null
 from kgharvest.errors import DomainError
+from kgharvest.events.models import Event, EventQuerySet
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Project, Relation
 from kgharvest.names import shortest_names
 
@@ -253,6 +254,11 @@ class Round(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("annotation:round", args=[self.path])
+
+    @property
+    def events(self) -> EventQuerySet:
+        """History of the round, newest event first."""
+        return Event.objects.history(self.pk)
 
     @property
     def path(self) -> str:

@@ -29,13 +29,12 @@ from annotation.rounds.models import OPTIONS
 from annotation.rounds.serializers import round_from_spec
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
-from kgharvest.audit.trail import record
 from kgharvest.bulk.insert import insert_rows
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.models import Project, Relation
 from kgharvest.names import resolve_name
 from kgharvest.optional_apps import uninstalled_rows_kept
-from kgharvest.webhooks.outbox import emit
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +83,7 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
         _save(draft)
         draft.judge_runs.update(project=draft.project)  # who may see the round sees them, and nobody else
         if _wording(draft) != before:
-            _record("instructions_edited", draft, by)
+            record("round.instructions_edited", draft, by, round=draft)
         return draft
 
 
@@ -144,10 +143,9 @@ def open_draft(round: Round, by=None) -> Round:
         round.relation_instructions = frozen.relation_instructions
         round.status, round.opened_at = Round.Status.OPEN, timezone.now()
         round.save()
-        round.events.record("opened", by=by, n_tasks=round.n_tasks)
+        record("round.opened", round, by, round=round, n_tasks=round.n_tasks)
         if limits := round.spec.get("limits"):
             set_limits(round, by, **limits)
-        _record("opened", round, by, n_tasks=round.n_tasks)
         return round
 
 
@@ -224,8 +222,7 @@ def pause_round(round: Round, by=None) -> None:
     """Stop handing out and taking judgments until the round is reopened. Raises NotAllowed, WrongStatus."""
     check_may(by, Action.WORK, round.project)
     _move(round, [Round.Status.OPEN], Round.Status.PAUSED)
-    round.events.record("paused", by=by)
-    _record("paused", round, by)
+    record("round.paused", round, by, round=round)
 
 
 @transaction.atomic
@@ -238,8 +235,7 @@ def reopen_round(round: Round, by=None) -> None:
     no_rule = {"closes_when": Round.ClosesWhen.MANUAL, "closes_at": None, "closes_at_half_width": None}
     rule = no_rule if round.closed_at else {}
     _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, closed_at=None, **rule)
-    round.events.record("reopened", by=by)
-    _record("reopened", round, by)
+    record("round.reopened", round, by, round=round)
 
 
 @transaction.atomic
@@ -252,15 +248,10 @@ def close_round(round: Round, by=None) -> int:
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
     n_released = release_leases(Assignment.objects.filter(annotator__round=round))
     n_incomplete = round.tasks.without_gold().filter(verdict="").count()
-    round.events.record("closed", by=by, n_incomplete=n_incomplete)
+    record("round.closed", round, by, round=round, n_incomplete=n_incomplete)
     if n_released:
-        round.events.record("given_back", by=by, n=n_released)
-    _record("closed", round, by, n_incomplete=n_incomplete)
+        record("round.released", round, by, round=round, n=n_released)
     return n_released
-
-
-def _record(verb: str, round: Round, by, **facts: int) -> None:
-    record(f"round.{verb}", round, by, round.project_id, round=round.name, **facts)
 
 
 def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> None:
@@ -283,8 +274,7 @@ def note_complete_rounds(now: datetime) -> None:
     for round in judged.filter(completed_at=None):
         with transaction.atomic():
             if Round.objects.filter(pk=round.pk, completed_at=None).update(completed_at=now):
-                facts = {"round": round.name, "n_statements": round.n_tasks - round.n_gold}
-                emit(round.project_id, "round.complete", round.get_absolute_url(), facts)
+                record("round.complete", round, None, round=round, n_statements=round.n_tasks - round.n_gold)
 
 
 def close_due_rounds(now: datetime) -> None:

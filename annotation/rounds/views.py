@@ -118,7 +118,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "holders": holders(round),
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),
         "n_reported": StatementReport.objects.filter(task__round=round).values("task").distinct().count(),
-        "events": round.events.select_related("by", "annotator")[:N_EVENTS],
+        "events": round.events[:N_EVENTS],
         "may": may,
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
         "invites_now": round.is_open and round.source == Round.Source.PEOPLE and not n_annotators and may["work"],
@@ -146,7 +146,7 @@ def round_progress(request: HttpRequest, path: str) -> JsonResponse:
 @researcher_required
 def round_events(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path)
-    page = page_of(request, round.events.select_related("by", "annotator"))
+    page = page_of(request, round.events)
     return render(request, "annotation/quality/round_events.html", {"round": round, "page_obj": page})
 
 

@@ -518,7 +518,7 @@ def rules_of_round(round: Round) -> dict[str, Any]:
 
 def conduct_facts(round: Round) -> dict[str, Any]:
     """Return the part of the block `conduct` (docs/report-json.md) that no row contains: rules, dates and the log."""
-    events = list(round.events.exclude(kind__in=NOT_IN_TIMELINE).select_related("annotator").order_by("at", "pk"))
+    events = list(round.events.exclude(kind__in=NOT_IN_TIMELINE).order_by("at", "pk"))
     exclusions = list(Exclusion.objects.filter(annotator__round=round).select_related("annotator").order_by("pk"))
     decided = (user for each in exclusions for user in (each.excluded_by_id, each.reinstated_by_id))
     users = {user for user in (*(event.by_id for event in events), *decided) if user is not None}
@@ -597,8 +597,8 @@ def conduct_facts(round: Round) -> dict[str, Any]:
                 "at": _iso(event.at),
                 "kind": event.kind,
                 "by": roles[event.by_id],
-                "annotator": event.annotator.code if event.annotator else None,
-                "what": event.sentence,
+                "annotator": event.annotator,
+                "what": event.history_sentence,
             }
             for event in events
         ],

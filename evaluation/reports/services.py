@@ -21,9 +21,9 @@ from evaluation.reports.report_sections import gather_sections, sections_of
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.audit.trail import Head, head, record
+from kgharvest.events.chain import Head, head, seal_events
+from kgharvest.events.recording import record
 from kgharvest.statistics.paired_tests import MARGIN
-from kgharvest.webhooks.outbox import emit
 
 REPORTS = AuditedTable(Report, "round_id", "document", "method", "code_version", "created_at")
 
@@ -40,6 +40,7 @@ def prepare_report(round: Round, by=None, **options: Any) -> Report:
     """
     check_may(by, Action.WORK, round.project)
     seal_judgments(round)
+    seal_events()
     return compute_report(round, by=by, **options)
 
 
@@ -49,9 +50,7 @@ def store_report(report: Report, by=None) -> Report:
     round = report.round
     check_may(by, Action.WORK, round.project)
     report.save()
-    facts = {"report": report.pk, "round": round.name}
-    emit(round.project_id, "report.made", report.get_absolute_url(), facts)
-    record("report.made", report, by, round.project_id, round=round.name)
+    record("report.made", report, by, round=round, report=report.pk)
     return report
 
 

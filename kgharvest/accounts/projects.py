@@ -12,8 +12,8 @@ from django.forms import ModelForm
 from django.utils.text import slugify
 
 from kgharvest.access import MAY, Action, NotAllowed, bound_to, check_may, check_may_anywhere
-from kgharvest.audit.trail import actor_code, record
 from kgharvest.errors import DomainError, NotFound
+from kgharvest.events.recording import actor_code, record
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
 from kgharvest.names import check_name
 

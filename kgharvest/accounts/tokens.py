@@ -15,8 +15,8 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Q
 
-from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.models import ApiToken, Project
 from kgharvest.names import check_name
 

@@ -10,7 +10,8 @@ from kgharvest.access import Action, check_may
 from kgharvest.accounts.project_api import ProjectPartViewSet
 from kgharvest.api.input import Filters
 from kgharvest.api.views import ApiViewSet, PagedList
-from kgharvest.audit.models import LONGEST_NAME, SENTENCES, Actor, AuditEntry
+from kgharvest.events.models import LONGEST_NAME, Actor, Event
+from kgharvest.events.types import event_types
 from kgharvest.models import Project
 
 ENTRY = {
@@ -40,12 +41,12 @@ class EntrySerializer(serializers.ModelSerializer):
     facts = serializers.DictField(source="known_facts")
 
     class Meta:
-        model = AuditEntry
+        model = Event
         fields = [*ENTRY]
 
 
 class EntryFilters(Filters):
-    action = serializers.ChoiceField(list(SENTENCES), required=False)
+    action = serializers.ChoiceField(list(event_types()), required=False)
     who = serializers.CharField(
         required=False, max_length=LONGEST_NAME, help_text='An account\'s name, its code, or "system".'
     )
@@ -63,14 +64,14 @@ class TrailViewSet(PagedList, ApiViewSet):
     filters = EntryFilters
     order = ("-number",)
 
-    def entries(self) -> QuerySet[AuditEntry]:
+    def entries(self) -> QuerySet[Event]:
         check_may(self.request.user, Action.MANAGE, None)
-        return AuditEntry.objects.all()
+        return Event.objects.all()
 
-    def get_queryset(self) -> QuerySet[AuditEntry]:
+    def get_queryset(self) -> QuerySet[Event]:
         slug = Project.objects.filter(pk=OuterRef("project_id")).values("slug")
         name = Actor.objects.filter(code=OuterRef("actor")).values("user__username")
-        return self.entries().annotate(slug=Subquery(slug), who=Subquery(name)).for_list()
+        return self.entries().sealed().annotate(slug=Subquery(slug), who=Subquery(name)).defer("row_hashes")
 
 
 @extend_schema_view(list=extend_schema(operation_id="project_audit_list"))
@@ -79,5 +80,5 @@ class ProjectTrailViewSet(TrailViewSet, ProjectPartViewSet):
 
     access = Action.MANAGE
 
-    def entries(self) -> QuerySet[AuditEntry]:
-        return AuditEntry.objects.filter(project_id=self.project.pk)
+    def entries(self) -> QuerySet[Event]:
+        return Event.objects.filter(project_id=self.project.pk)

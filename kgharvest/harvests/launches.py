@@ -21,6 +21,7 @@ from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, 
 from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.engine.types import MIN_CANDIDATES, EngineError, HarvestParams
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import language_model_for_pages, name_language_model
 from kgharvest.harvests.runner import (
     CellUnderWay,
@@ -32,9 +33,8 @@ from kgharvest.harvests.runner import (
     unique_key_of,
 )
 from kgharvest.jobs import ledger, workers
-from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Relation, Webhook
+from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Relation
 from kgharvest.pages.number_format import counted
-from kgharvest.webhooks.outbox import emit
 
 JOBS_FOR_A_MEDIAN = 50  # the latest ones
 JOBS_FOR_A_PACE = 20
@@ -359,25 +359,23 @@ def retry_cancelled(launch: Launch, by=None) -> int:
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.CANCELLED))
 
 
-# -- telling -----------------------------------------------------------------------------------------------------------
+# -- events ------------------------------------------------------------------------------------------------------------
 
 
-def tell_webhooks(job_ids: Sequence[int]) -> None:
-    """Tell webhooks which of these jobs, of any kind, have succeeded or failed, and which launches end with them.
+def record_ended_jobs(job_ids: Sequence[int]) -> None:
+    """Record which of these jobs of projects have succeeded or failed, and which launches end with them.
 
-    Within the transaction that ends the jobs. Launches are locked, so that of the last jobs of one, ending at the same
-    moment, one is the last.
+    Within the transaction that ends the jobs. Launches are locked, so that exactly one of the jobs that end at the same
+    moment is the last one of its launch.
     """
-    if not Webhook.objects.enabled().exists():
-        return
-    ended = Job.objects.whole().filter(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
+    ended = Job.objects.whole().exclude(project=None).filter(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
     launch_ids: set[int] = set()
     for some in batched(job_ids, ledger.JOBS_AT_ONCE):
         for job in ended.filter(pk__in=some).select_related("harvestjob").order_by("pk"):
-            facts = {"job": job.pk, "kind": job.kind, "status": job.status, "error": job.error}
+            facts = {"job": job.pk, "kind": job.kind, "status": job.status}
             harvest = getattr(job, "harvestjob", None)
-            path = harvest.get_absolute_url() if harvest else reverse("home")
-            emit(job.project_id, "job.finished", path, facts)
+            path, texts = "" if harvest else reverse("home"), {"error": job.error}
+            record("job.finished", harvest or job, None, job.project_id, texts=texts, path=path, **facts)
         launched = HarvestJob.objects.filter(pk__in=some, launch__isnull=False).order_by()
         launch_ids.update(launched.values_list("launch", flat=True).distinct())
     launches = Launch.objects.filter(pk__in=launch_ids)
@@ -387,4 +385,4 @@ def tell_webhooks(job_ids: Sequence[int]) -> None:
             continue
         statuses = (Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED)
         facts = {"launch": launch.pk, **{f"n_{status.value}": counts[status] for status in statuses}}
-        emit(launch.project_id, "launch.finished", launch.get_absolute_url(), facts)
+        record("launch.finished", launch, None, launch.project_id, **facts)

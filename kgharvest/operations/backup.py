@@ -27,9 +27,9 @@ from django.utils import timezone
 from kgharvest import VERSION
 from kgharvest.environment import restoring_key
 from kgharvest.errors import DomainError
+from kgharvest.events.chain import seal_all
 from kgharvest.operations import database_copies
 from kgharvest.optional_apps import uninstalled_apps
-from kgharvest.registries import hook
 
 FORMAT = 1
 MANIFEST, DATABASE, SECRET_KEY = "manifest.json", "database", "secret_key"
@@ -65,7 +65,7 @@ def back_up(path: Path) -> Manifest:
     """
     if path.exists():
         raise DomainError("BackupRefused", f"{path} is there already; name a new file.")
-    hook("seal")()  # into the audit trail
+    seal_all()
     with _workplace(path.parent) as folder:
         rows = database_copies.copy_to(folder / DATABASE)
         files = {DATABASE: folder / DATABASE}

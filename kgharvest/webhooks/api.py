@@ -13,10 +13,10 @@ from kgharvest.access import Action
 from kgharvest.accounts.project_api import ProjectPartViewSet
 from kgharvest.api.input import Filters, StrictSerializer
 from kgharvest.api.views import PagedList, RetrieveMixin, operation
+from kgharvest.events.types import TOPICS
 from kgharvest.models import Delivery, Webhook
 from kgharvest.webhooks import outbox
 from kgharvest.webhooks.addresses import LONGEST_URL
-from kgharvest.webhooks.models import EVENTS
 
 WEBHOOK = {
     "id": 3,
@@ -45,7 +45,7 @@ DELIVERY = {
 class WebhookSerializer(serializers.ModelSerializer):
     """failing_since: null while the last event arrived. disabled_at: since when nothing is sent; null: it is sent."""
 
-    events = serializers.ListField(child=serializers.ChoiceField(list(EVENTS)))
+    events = serializers.ListField(child=serializers.ChoiceField(list(TOPICS)))
 
     class Meta:
         model = Webhook
@@ -64,7 +64,7 @@ class NewWebhookSerializer(WebhookSerializer):
 
 class WebhookInput(StrictSerializer):
     url = serializers.CharField(max_length=LONGEST_URL, help_text="https, of the internet.")
-    events = serializers.ListField(child=serializers.ChoiceField(list(EVENTS)), allow_empty=False)
+    events = serializers.ListField(child=serializers.ChoiceField(list(TOPICS)), allow_empty=False)
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A delivery", DELIVERY, response_only=True)])
@@ -78,7 +78,7 @@ class DeliverySerializer(serializers.ModelSerializer):
 
 class DeliveryFilters(Filters):
     state = serializers.ChoiceField(Delivery.State.choices, required=False)
-    event = serializers.ChoiceField([*EVENTS, "test"], required=False)
+    event = serializers.ChoiceField([*TOPICS, "test"], required=False)
 
 
 @extend_schema_view(list=extend_schema(operation_id="webhooks_list"))

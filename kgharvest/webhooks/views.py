@@ -18,13 +18,13 @@ from kgharvest.access import Action, researcher_required
 from kgharvest.accounts.models import Project
 from kgharvest.accounts.project_views import find_visible
 from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, keyset_page
+from kgharvest.events.types import TOPICS
 from kgharvest.models import Delivery, Webhook
 from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.webhooks import outbox
 from kgharvest.webhooks.addresses import LONGEST_URL
-from kgharvest.webhooks.models import EVENTS
 
-CHOICES = [(name, f"{name}: {says[0].lower()}{says[1:]}") for name, says in EVENTS.items()]
+CHOICES = [(name, f"{name}: {says[0].lower()}{says[1:]}") for name, says in TOPICS.items()]
 
 
 class WebhookForm(forms.Form):
@@ -43,12 +43,12 @@ class WebhookForm(forms.Form):
 def webhook_list(request: HttpRequest, slug: str) -> HttpResponse:
     """The webhooks of a project, and the form that makes one, whose secret the answer shows."""
     project = find_visible(request, slug, Action.MANAGE)
-    form = WebhookForm(request.POST or None, initial={"events": list(EVENTS)})
+    form = WebhookForm(request.POST or None, initial={"events": list(TOPICS)})
     new: outbox.NewSecret | None = None
     if form.is_valid():
         with refusal_in_form(form):
             new = outbox.create_webhook(project.pk, by=request.user, **form.cleaned_data)
-            form = WebhookForm(initial={"events": list(EVENTS)})
+            form = WebhookForm(initial={"events": list(TOPICS)})
     webhooks = Webhook.objects.filter(project_id=project.pk)
     context = {"project": project, "form": form, "new": new, "webhooks": webhooks}
     return render(request, "kgharvest/webhooks/webhook_list.html", context)

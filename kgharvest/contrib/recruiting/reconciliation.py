@@ -16,7 +16,6 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import record
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.identifiers import digest, encrypted, forgotten
 from kgharvest.contrib.recruiting.panels.services import holds_another_place, leave, move
@@ -25,6 +24,7 @@ from kgharvest.contrib.recruiting.pay.commands import settle
 from kgharvest.contrib.recruiting.platforms import Can, RemoteSubmission, platform_class, platform_of
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 
@@ -61,8 +61,7 @@ def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: P
     _note_pay(submission, remote, at, event)
     if moved:
         facts = {"submission": submission.pk, "panel": panel.name, "status": submission.status}
-        panel.round.events.record("submission_moved", annotator=submission.annotator, **facts)
-        record("submission.moved", submission, None, panel.round.project_id, round=panel.round.name, **facts)
+        record("submission.moved", submission, None, round=panel.round, annotator=submission.annotator, **facts)
     return moved or before[1] != remote.platform_status or submission.pay_entries.count() != n_lines
 
 
@@ -212,8 +211,7 @@ def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
     before, reason = became[Panel.Status(status)]
     if not Panel.objects.filter(pk=panel.pk, status__in=before).update(status=status, ended_reason=reason):
         return False
-    panel.round.events.record("panel_moved", panel=panel.name, status=str(status), why=reason)
-    record("panel.moved", panel, None, panel.round.project_id, panel=panel.name, round=panel.round.name, status=status)
+    record("panel.moved", panel, None, round=panel.round, panel=panel.name, status=str(status), why=reason)
     return True
 
 

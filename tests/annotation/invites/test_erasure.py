@@ -4,19 +4,27 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from annotation.recruiting.erasure import erase_account, erase_annotator
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from annotation.invites.erasure import erase_account, erase_annotator
 from annotation.invites.services import BadReturnCode, find_by_return_code, join_round, make_invites, return_code
 from annotation.judging.assignment import next_batch
-from annotation.models import Annotator, Assignment, Judgment, Round, RoundEvent
+from annotation.models import Annotator, Assignment, Judgment, Round
 from kgharvest.accounts.projects import create_project, set_role
 from kgharvest.audit.verification import Verification
-from kgharvest.models import Role
-from tests.factories import judge, judging_page, make_member, make_project, make_researcher, make_round, make_user
+from kgharvest.models import Event, Role
+from tests.factories import (
+    judge,
+    judging_page,
+    make_member,
+    make_project,
+    make_researcher,
+    make_round,
+    make_user,
+)
 from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -45,7 +53,7 @@ def test_statistics_that_name_somebody_are_forgotten_too(round):
 
 def everything_stored() -> str:
     """Return all rows of the tables that could name somebody."""
-    models = (Annotator, RoundEvent, Judgment, get_user_model())
+    models = (Annotator, Event, Judgment, get_user_model())
     return "\n".join(str(list(model.objects.values())) for model in models)
 
 
@@ -66,7 +74,7 @@ def test_a_guest_is_forgotten_and_the_judgments_stay(round, researcher, research
     with pytest.raises(BadReturnCode):
         find_by_return_code(code)
     assert browser.get(judging_page()).status_code == 302
-    assert RoundEvent.objects.get(kind="erased").by == researcher
+    assert Event.objects.get(kind="erased").by == researcher
 
 
 def test_an_invite_leads_nobody_back(round):
@@ -84,7 +92,7 @@ def test_erasing_twice_is_erasing_once(round):
     for _ in range(2):
         erase_annotator(guest)
 
-    assert RoundEvent.objects.filter(kind="erased").count() == 1
+    assert Event.objects.filter(kind="erased").count() == 1
 
 
 def test_who_does_not_manage_the_round_erases_nobody(round):

@@ -10,9 +10,9 @@ from annotation.models import Annotator, JudgmentTask, Limits
 from annotation.quality import limits
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
-from kgharvest.audit.models import AuditEntry
-from kgharvest.audit.trail import actor_code
 from kgharvest.audit.verification import Verification
+from kgharvest.events.chain import actor_code
+from kgharvest.events.models import Event
 from tests.factories import judge, make_annotators, make_gold, make_round
 from tests.refusals import refused
 
@@ -139,7 +139,7 @@ def test_pausing_by_hand_and_resuming_are_in_the_audit_trail(annotator, research
     pause_annotator(annotator, researcher)
     resume_annotator(annotator)
 
-    entries = AuditEntry.objects.filter(action__startswith="annotator.")
+    entries = Event.objects.filter(action__startswith="annotator.")
     project = annotator.round.project_id
     assert [(entry.action, entry.project_id, entry.actor) for entry in entries] == [
         ("annotator.paused", project, actor_code(researcher)),

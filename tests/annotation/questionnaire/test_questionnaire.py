@@ -212,7 +212,7 @@ def test_whoever_fails_twice_cannot_judge(checked):
     with refused("NotAskedNow"):
         take_check(checked, RIGHT, now())
     assert CheckTry.objects.count() == 2
-    assert checked.round.events.filter(kind="check_failed", annotator=checked).count() == 1
+    assert checked.round.events.filter(kind="check_failed", annotator=checked.code).count() == 1
 
 
 def test_what_cannot_be_an_answer_is_no_try(checked):

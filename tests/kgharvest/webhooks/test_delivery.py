@@ -24,7 +24,7 @@ from django.utils.crypto import salted_hmac
 from standardwebhooks.webhooks import Webhook as StandardWebhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from kgharvest.audit.models import AuditEntry
+from kgharvest.events.models import Event
 from kgharvest.jobs import ledger, messages
 from kgharvest.jobs import outbox as jobs_outbox
 from kgharvest.jobs.outbox import wait_after
@@ -194,7 +194,7 @@ def test_what_failed_for_two_days_is_given_up_and_its_webhook_disabled():
     assert set(Delivery.objects.values_list("state", flat=True)) == {"failed"}
     assert "There was no answer: " in Delivery.objects.first().error
     assert hook.is_disabled_by_failures
-    assert AuditEntry.objects.last().sentence == f"disabled the webhook {hook.pk}"
+    assert Event.objects.last().sentence == f"disabled the webhook {hook.pk}"
     emit(PROJECT, EVENT, "/reports/3/", {})
     assert Delivery.objects.count() == 2
     for resend in (lambda: send_test(hook), lambda: send_again(Delivery.objects.select_related("webhook").first())):
@@ -260,7 +260,7 @@ def test_deleting_a_webhook_ends_what_waits():
     delete_webhook(hook)
 
     assert not Delivery.objects.exists()
-    assert AuditEntry.objects.last().subject_id == str(hook.pk)
+    assert Event.objects.last().subject_id == str(hook.pk)
 
 
 def test_deleting_a_webhook_while_it_is_sent_to_troubles_no_other():

@@ -13,12 +13,12 @@ from typing import Any
 
 from annotation.models import Round
 from evaluation.paper.files import PackFile
-from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.tables import sha256
-from kgharvest.audit.trail import hashed_text
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.contrib.publishing.datasheets.facts import Scrub
 from kgharvest.errors import DomainError
+from kgharvest.events.chain import hashed_text
+from kgharvest.events.models import Event
 
 PATH = "audit.jsonl"
 ACTIONS = ("judgments.sealed", "round.opened", "round.imported", "round.closed", "round.reopened")
@@ -28,20 +28,20 @@ def audit_files(round: Round, head: Mapping[str, Any], scrub: Scrub) -> list[Pac
     """Return the file of the chain; none for a report from before there was a trail. Raises OtherTrail."""
     if not head["number"]:
         return []
-    last = AuditEntry.objects.filter(number=head["number"]).first()
+    last = Event.objects.filter(number=head["number"]).first()
     if last is None or last.hash != head["hash"]:
         raise DomainError(
             "OtherTrail",
             f"The audit trail has no entry {head['number']} with the hash that the report names; run "
             "python manage.py audit verify to see what was altered.",
         )
-    about = AuditEntry.objects.filter(project_id=round.project_id, action__in=ACTIONS, number__lt=last.number)
+    about = Event.objects.sealed().filter(project_id=round.project_id, action__in=ACTIONS, number__lt=last.number)
     own = [entry for entry in about.iterator() if entry.known_facts.get("round") == round.name]
     lines = "".join(json.dumps(_line(entry, scrub), ensure_ascii=False) + "\n" for entry in (*own, last))
     return [PackFile(PATH, lines.encode(), "application/jsonl", "Hashes of the audit trail up to the report's head.")]
 
 
-def _line(entry: AuditEntry, scrub: Scrub) -> dict[str, Any]:
+def _line(entry: Event, scrub: Scrub) -> dict[str, Any]:
     text = hashed_text(entry)
     names_nobody = entry.action in ACTIONS and not entry.actor and scrub(text) == text
     chain = {"number": entry.number, "previous_hash": entry.previous_hash, "hash": entry.hash}

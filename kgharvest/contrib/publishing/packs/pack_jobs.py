@@ -20,11 +20,11 @@ from django.db import transaction
 from evaluation.models import Report
 from evaluation.paper.files import PackFile
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import record
 from kgharvest.contrib.publishing.models import PaperPack
 from kgharvest.contrib.publishing.packs.archive import write_pack, zipped
 from kgharvest.contrib.publishing.packs.pack import pack_files
 from kgharvest.errors import NotFound
+from kgharvest.events.recording import record
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from kgharvest.operations.files import FilesUnavailable, keep, kept_files, new_connection
@@ -76,8 +76,7 @@ def pack_now(report: Report, output: Path, files: Sequence[PackFile]) -> None:
 
 
 def record_packed(report: Report, digest: str, by) -> None:
-    facts = {"round": report.round.name, "report": report.pk, "sha256": digest}
-    record("report.packed", report, by, report.round.project_id, **facts)
+    record("report.packed", report, by, round=report.round, report=report.pk, sha256=digest)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

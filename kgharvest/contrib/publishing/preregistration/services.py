@@ -15,13 +15,13 @@ from annotation.models import Adjudication, Judgment, Round
 from annotation.rounds.builder import freeze_round
 from evaluation.reports.document import METHOD
 from kgharvest.access import Action, User, check_may
-from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.tables import AuditedTable, canonical_json, sha256
-from kgharvest.audit.trail import record
 from kgharvest.contrib.publishing.models import Preregistration
 from kgharvest.contrib.publishing.preregistration.plan import completed_plan, pairs_compared
 from kgharvest.contrib.publishing.preregistration.round_state import RoundParts, draft_parts, state_of, stored_parts
 from kgharvest.errors import DomainError
+from kgharvest.events.models import Event
+from kgharvest.events.recording import record
 from kgharvest.models import ProjectMember
 
 FORMAT = "kgharvest preregistration 1"
@@ -34,7 +34,7 @@ class PreregistrationTable(AuditedTable):
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
         there = super().are_as_recorded(recorded, number)
-        gone = AuditEntry.objects.filter(action="preregistration.deleted", subject_id__in=set(recorded) - set(there))
+        gone = Event.objects.filter(action="preregistration.deleted", subject_id__in=set(recorded) - set(there))
         return there | dict.fromkeys(gone.values_list("subject_id", flat=True), True)
 
 
@@ -82,8 +82,7 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
             created_by=by,
             frozen_at=now,
         )
-        facts = {"round": round.name, "version": frozen.version, "sha256": frozen.sha256}
-        record("preregistration.frozen", frozen, by, round.project_id, **facts)
+        record("preregistration.frozen", frozen, by, round=round, version=frozen.version, sha256=frozen.sha256)
         return frozen
 
 
@@ -125,5 +124,4 @@ def role_in_words(round: Round, by: User) -> str:
 def note_deletion(draft: Round, by: User) -> None:
     """Record that the draft's preregistrations go with it (registries.DRAFT_DELETED)."""
     for frozen in draft.preregistrations.order_by("version"):
-        facts = {"round": draft.name, "version": frozen.version, "sha256": frozen.sha256}
-        record("preregistration.deleted", frozen, by, draft.project_id, **facts)
+        record("preregistration.deleted", frozen, by, round=draft, version=frozen.version, sha256=frozen.sha256)

@@ -11,10 +11,10 @@ from annotation.models import Round
 from annotation.questionnaire.groups import in_words, questionnaire_groups
 from evaluation.models import Report
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import record
 from kgharvest.contrib.publishing.models import PaperStatement
 from kgharvest.contrib.publishing.statements.questions import BY_KEY, QUESTIONS, Question, complaint_about, missing
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 
 
 class BadStatement(DomainError):
@@ -70,5 +70,5 @@ def save_statements(round: Round, answers: Mapping[str, str], by=None) -> list[s
         else:
             PaperStatement.objects.filter(round=round, key=key).delete()
     if changed:
-        record("paper.stated", round, by, round.project_id, round=round.name, n_statements=len(changed), keys=changed)
+        record("paper.stated", round, by, round=round, n_statements=len(changed), keys=changed)
     return changed

@@ -13,12 +13,12 @@ from django.db import IntegrityError, transaction
 
 from annotation.models import Round
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import record
 from kgharvest.contrib.recruiting.models import Panel
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.presets import usual_options
 from kgharvest.contrib.recruiting.platforms import Can, Cost, check_not_closed, platform_of
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.pages.number_format import counted
 
 Status = Panel.Status
@@ -39,7 +39,7 @@ def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
     check_options(panel)
     with transaction.atomic():
         _save(panel)
-        round.events.record("panel_made", by=by, panel=panel.name, places=panel.places)
+        record("panel.made", panel, by, round=round, panel=panel.name, places=panel.places)
     return panel
 
 
@@ -60,7 +60,7 @@ def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
         check_options(panel)
         _save(panel, update_fields=changed)
         if changed:
-            panel.round.events.record("panel_changed", by=by, panel=panel.name)
+            record("panel.changed", panel, by, round=panel.round, panel=panel.name)
     return panel
 
 
@@ -129,7 +129,7 @@ def delete_panel(panel: Panel, by=None) -> None:
     with transaction.atomic():
         if not Panel.objects.filter(pk=panel.pk, status=Status.DRAFT).delete()[0]:
             raise DomainError("WrongPanelStatus", f"{panel.name} is not a draft. Stop it instead; its data stay.")
-        panel.round.events.record("panel_deleted", by=by, panel=panel.name)
+        record("panel.deleted", panel, by, round=panel.round, panel=panel.name)
 
 
 def cost_in_words(panel: Panel) -> str:
@@ -222,11 +222,8 @@ def _change(
         raise
     panel.refresh_from_db()
     verb = VERBS.get(to) or ("resumed" if was[0] == Status.PAUSED else "published")
-    if reason:
-        facts["reason"] = reason
-    with transaction.atomic():
-        panel.round.events.record(f"panel_{verb}", by=by, panel=panel.name, **facts)
-        record(f"panel.{verb}", panel, by, panel.round.project_id, panel=panel.name, round=panel.round.name, **facts)
+    texts = {"reason": reason} if reason else None
+    record(f"panel.{verb}", panel, by, round=panel.round, texts=texts, panel=panel.name, **facts)
 
 
 def _move(panel: Panel, before: Sequence[str], to: str, reason: str) -> bool:

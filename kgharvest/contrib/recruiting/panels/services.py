@@ -25,6 +25,7 @@ from kgharvest.contrib.recruiting.panels.identifiers import digest, encrypted
 from kgharvest.contrib.recruiting.pay.ledger import owe_in_all
 from kgharvest.contrib.recruiting.platforms import Can, platform_of
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 
 Status = Submission.Status
 LEAST_HELD = timedelta(hours=1)  # a place, after the last answer, where no platform says that somebody is gone
@@ -260,7 +261,8 @@ def complete(submission: Submission, now: datetime) -> bool:
     submission.refresh_from_db()
     panel = submission.panel
     owe_in_all(submission, PayEntry.Purpose.REWARD, panel.reward, OWED_REASONS[Status.COMPLETED])
-    panel.round.events.record("place_completed", annotator=submission.annotator, panel=panel.name)
+    annotator = submission.annotator
+    record("place.completed", submission, None, round=panel.round, annotator=annotator, panel=panel.name)
     return True
 
 
@@ -283,7 +285,7 @@ def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
     if to == Status.SCREENED_OUT:
         owe_in_all(submission, PayEntry.Purpose.SCREEN_OUT, panel.screen_out_reward, OWED_REASONS[to])
     facts = {"panel": panel.name, "status": submission.get_status_display()}
-    panel.round.events.record("place_left", annotator=submission.annotator, **facts)
+    record("place.left", submission, None, round=panel.round, annotator=submission.annotator, **facts)
     return True
 
 

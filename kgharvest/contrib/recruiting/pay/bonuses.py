@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from django.db import transaction
 
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import record
 from kgharvest.contrib.recruiting.models import Panel, PayEntry, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.money import decimal_money, money
 from kgharvest.contrib.recruiting.pay import commands, ledger
 from kgharvest.contrib.recruiting.platforms import Can, check_not_closed, platform_of
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records
 

@@ -18,7 +18,6 @@ from django.db.models import Count, Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import record
 from kgharvest.contrib.recruiting.models import Panel, PayEntry, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.identifiers import Unreadable
 from kgharvest.contrib.recruiting.panels.models import MOST_MONEY
@@ -35,6 +34,7 @@ from kgharvest.contrib.recruiting.platforms import (
     platform_of,
 )
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.jobs.outbox import Outbox, Outcome, Result, wait_after
 
 logger = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from django.db import transaction
 from django.db.models import Q, QuerySet, Sum
 
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.audit.trail import record
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, PayEntry, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.money import money
+from kgharvest.events.recording import record
 
 REWARD, SCREEN_OUT = "reward", "screen_out"  # the keys of the lines that follow from a submission's status
 Purpose, Side = PayEntry.Purpose, PayEntry.Side
@@ -44,10 +44,7 @@ def owe(submission: Submission, purpose: str, key: str, amount: int, reason: str
 def record_paid(
     submission: Submission, purpose: str, key: str, amount: int, reason: str, **told: Unpack[ToldBy]
 ) -> bool:
-    """Note that the person was paid; return False where a line of this key is there already, whoever wrote it.
-
-    Call it as the last act of a transaction: it appends to the audit trail.
-    """
+    """Note that the person was paid; return False if there is a line with this key already, whoever wrote it."""
     line, is_new = _add(submission, Side.PAID, purpose, key, amount, reason, **told)
     if is_new:
         panel = submission.panel

@@ -25,9 +25,9 @@ from kgharvest.contrib.recruiting.pay.commands import ask
 from kgharvest.contrib.recruiting.pay.commands import outbox as commands
 from kgharvest.contrib.recruiting.platforms import platform_of
 from kgharvest.contrib.recruiting.reconciliation import reconcile
+from kgharvest.events.types import TOPICS
 from kgharvest.jobs import ledger
 from kgharvest.models import Role
-from kgharvest.webhooks.models import EVENTS
 from kgharvest.webhooks.outbox import create_webhook
 from tests import factories
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
@@ -116,7 +116,7 @@ def study(owner, prolific, enqueued, settings, tmp_path, monkeypatch) -> Study:
     files = {"BACKEND": "kgharvest.operations.files.DataFolder", "OPTIONS": {"location": tmp_path}}
     settings.STORAGES = settings.STORAGES | {"files": files}
     round = factories.make_round(9, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
-    create_webhook(round.project_id, "https://1.1.1.1/hook", list(EVENTS), owner)
+    create_webhook(round.project_id, "https://1.1.1.1/hook", list(TOPICS), owner)
     panel = make_panel(
         round, name="people", places=2, statements_per_place=3, reward=120, completion_code=CODES["completion"],
         screen_out_code=CODES["screen-out"], quota_full_code=CODES["quota full"], study_parameter="study",

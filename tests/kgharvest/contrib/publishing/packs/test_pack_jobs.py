@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from kgharvest.audit.models import AuditEntry
 from kgharvest.contrib.publishing.models import PaperPack
 from kgharvest.contrib.publishing.packs import pack_jobs
 from kgharvest.contrib.publishing.packs.pack_jobs import delete_files_without_report, name_of, queue_pack
 from kgharvest.contrib.publishing.packs.verification import verify_pack
 from kgharvest.contrib.publishing.statements.services import save_statements
+from kgharvest.events.models import Event
 from kgharvest.jobs import ledger
 from tests.kgharvest.contrib.publishing.packs.studies import STUDIES
 
@@ -57,7 +57,7 @@ def test_a_pack_is_made_by_a_worker_and_downloaded(client, researcher, report, e
         assert b'license: "cc-by-4.0"' in archive.read("README.md")
         assert b'family-names: "Doe"' in archive.read("CITATION.cff")
     assert list(verify_pack(tmp_path / name_of(pack.pk, pack.sha256)).problems) == []
-    entry = AuditEntry.objects.get(action="report.packed")
+    entry = Event.objects.get(action="report.packed")
     assert entry.known_facts == {"round": report.round.name, "report": report.pk, "sha256": pack.sha256}
 
 

@@ -8,12 +8,12 @@ from django.utils import timezone
 
 from annotation.rounds.services import close_round, delete_draft, edit_draft, open_draft
 from kgharvest.accounts.projects import default_project
-from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.tables import canonical_json
 from kgharvest.audit.verification import Verification
 from kgharvest.contrib.publishing.models import Preregistration
 from kgharvest.contrib.publishing.preregistration.plan import PlanSerializer
 from kgharvest.contrib.publishing.preregistration.services import freeze_preregistration, role_in_words
+from kgharvest.events.models import Event
 from kgharvest.models import Role
 from tests.factories import judge, make_annotators, make_member, next_batch
 from tests.kgharvest.contrib.publishing.preregistration.planning import PLAN, SIDES, freeze, make_draft, planned
@@ -36,7 +36,7 @@ def test_the_hash_is_that_of_the_canonical_document():
 def test_the_audit_trail_dates_the_hash():
     frozen = freeze(make_draft())
 
-    entry = AuditEntry.objects.get(action="preregistration.frozen")
+    entry = Event.objects.get(action="preregistration.frozen")
 
     assert entry.known_facts["sha256"] == frozen.sha256
     assert f"preregistration {frozen.pk} " in entry.row_hashes
@@ -181,7 +181,7 @@ def test_it_goes_with_its_draft_and_the_trail_says_so():
     delete_draft(draft)
 
     assert not Preregistration.objects.exists()
-    assert AuditEntry.objects.get(action="preregistration.deleted").known_facts["sha256"] == sha256
+    assert Event.objects.get(action="preregistration.deleted").known_facts["sha256"] == sha256
     assert list(Verification()) == []
 
 

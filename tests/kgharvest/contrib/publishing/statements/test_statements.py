@@ -6,11 +6,11 @@ import pytest
 
 from evaluation.reports.services import create_report
 from kgharvest.access import NotAllowed
-from kgharvest.audit.models import AuditEntry
 from kgharvest.contrib.publishing.datasheets.heds import BY_NUMBER
 from kgharvest.contrib.publishing.models import PaperStatement
 from kgharvest.contrib.publishing.statements.questions import BY_KEY, QUESTIONS, authors_of, complaint_about, missing
 from kgharvest.contrib.publishing.statements.services import BadStatement, save_statements, statements_on
+from kgharvest.events.models import Event
 from tests.api import client_of
 from tests.factories import make_member, make_round
 from tests.kgharvest.contrib.publishing.study import SAID
@@ -53,7 +53,7 @@ def test_what_changed_is_in_the_audit_trail_without_its_text(report):
     save_statements(report.round, {"title": "Secret title", "pay": "no"})
     save_statements(report.round, {"pay": "no"})
 
-    [entry] = AuditEntry.objects.filter(action="paper.stated")
+    [entry] = Event.objects.filter(action="paper.stated")
     assert entry.sentence == "changed 2 of the statements about the round pilot for a paper"
     assert entry.known_facts["keys"] == ["pay", "title"]
     assert "Secret" not in entry.facts

@@ -18,7 +18,7 @@ from kgharvest.contrib.recruiting.panels.publishing import (
     stop_panel,
 )
 from kgharvest.contrib.recruiting.platforms import Can, Cost, PlatformUnavailable
-from kgharvest.models import AuditEntry
+from kgharvest.models import Event
 from tests.factories import judge_all, make_gold, make_round
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 from tests.refusals import refused
@@ -212,7 +212,7 @@ def test_a_panel_is_published_paused_resumed_and_stopped(platform):
 
     kinds = list(panel.round.events.order_by("pk").values_list("kind", flat=True))
     assert kinds[-4:] == ["panel_published", "panel_paused", "panel_resumed", "panel_stopped"]
-    actions = list(AuditEntry.objects.order_by("number").values_list("action", flat=True))
+    actions = list(Event.objects.order_by("pk").values_list("action", flat=True))
     assert actions[-4:] == ["panel.published", "panel.paused", "panel.resumed", "panel.stopped"]
 
 

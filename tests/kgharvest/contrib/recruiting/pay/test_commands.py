@@ -10,7 +10,6 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-from kgharvest.audit.models import AuditEntry
 from kgharvest.contrib.recruiting.models import PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.identifiers import Unreadable
 from kgharvest.contrib.recruiting.panels.services import leave
@@ -28,6 +27,7 @@ from kgharvest.contrib.recruiting.pay.commands import (
 )
 from kgharvest.contrib.recruiting.pay.ledger import Balance, submission_balance
 from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefused, PlatformUnavailable
+from kgharvest.events.models import Event
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from tests.kgharvest.contrib.recruiting.pay.standing_in import DIES, StandIn, complete_place, done, payments
@@ -85,7 +85,7 @@ def test_an_approved_submission_is_paid_and_its_status_follows(submission, resea
     assert submission.ended_at is not None
     assert submission_balance(submission) == Balance(200, 200)
     assert submission.pay_entries.get(side="paid").command == command
-    sentences = [entry.sentence for entry in AuditEntry.objects.order_by("number")][-2:]
+    sentences = [entry.sentence for entry in Event.objects.order_by("pk")][-2:]
     assert sentences == [
         f"asked for this about submission {submission.pk} of the panel panel: Approve",
         f"noted that submission {submission.pk} of the panel panel was paid USD 2.00 as reward",

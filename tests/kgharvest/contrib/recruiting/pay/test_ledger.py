@@ -10,7 +10,6 @@ from django.db import DatabaseError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.verification import Verification
 from kgharvest.contrib.recruiting.models import PayEntry
 from kgharvest.contrib.recruiting.pay.ledger import (
@@ -22,6 +21,7 @@ from kgharvest.contrib.recruiting.pay.ledger import (
     record_paid,
     submission_balance,
 )
+from kgharvest.events.models import Event
 from tests.factories import make_user
 from tests.kgharvest.contrib.recruiting.pay.standing_in import complete_place
 
@@ -124,7 +124,7 @@ def test_who_wrote_a_line_can_be_forgotten_and_not_replaced(panel, refused_chang
 def test_payments_are_in_the_audit_trail_which_finds_what_was_altered(panel):
     submission = complete_place(panel)
     record_paid(submission, "reward", "reward", 200, "Approved.")
-    entry = AuditEntry.objects.get(action="pay.paid")
+    entry = Event.objects.get(action="pay.paid")
 
     assert entry.sentence == f"noted that submission {submission.pk} of the panel panel was paid USD 2.00 as reward"
     assert entry.project_id == panel.project.pk

@@ -13,7 +13,7 @@ from kgharvest.contrib.recruiting.models import Panel, PanelEvent
 from kgharvest.contrib.recruiting.panels.publishing import edit_panel, publish_panel
 from kgharvest.contrib.recruiting.prolific.views import StudyForm, read_filters
 from kgharvest.jobs import ledger
-from kgharvest.models import AuditEntry, Job
+from kgharvest.models import Event, Job
 from tests import factories
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 from tests.kgharvest.contrib.recruiting.prolific.fake_prolific import SECRET, TOKEN, FakeProlific, serving
@@ -85,7 +85,7 @@ def test_one_click_publishes_what_the_form_says(researcher_client, researcher, f
         {"filter_id": "age", "selected_range": {"lower": 18}},
         {"filter_id": "approval_rate", "selected_range": {"lower": 95, "upper": 100}},
     ]
-    assert AuditEntry.objects.last().action == "panel.published"
+    assert Event.objects.last().action == "panel.published"
     assert "could not be" not in researcher_client.get(panel.get_absolute_url()).content.decode()
 
 
