@@ -207,7 +207,7 @@ WRITE_NOTHING = {
 }  # fmt: skip
 FOR_EVERYBODY = {"remove"}  # one's own second factor
 WITHIN_SERVICES = {  # the audit trail; with a draft; erasing and withdrawing
-    "record", "append", "record_run", "delete_runs", "note_deletion", "record_packed", "forget",
+    "record", "record_run", "delete_runs", "note_deletion", "record_packed", "forget",
 }  # fmt: skip
 APPS = ("kgharvest", "annotation", "evaluation")
 DOORS = ("api", "views", "forms", "management", "migrations", "engine", "embedded_lm", "web_worker", "demo")
