@@ -18,7 +18,7 @@ INSERT INTO kgharvest_auditentry (
     round_id, kind, annotator, by_id, texts
 )
 SELECT line.at, round.project_id, '', 'round_log.' || line.kind, 'round', CAST(line.round_id AS varchar(40)), '{}', '',
-    '', '', line.round_id, line.kind, COALESCE(annotator.code, ''), line.by_id, line.details
+    '', '', line.round_id, line.kind, annotator.code, line.by_id, line.details
 FROM annotation_roundevent AS line
 JOIN annotation_round AS round ON round.id = line.round_id
 LEFT JOIN annotation_annotator AS annotator ON annotator.id = line.annotator_id

@@ -77,7 +77,7 @@ class EventQuerySet(models.QuerySet):
                 "at": event.at.isoformat(),
                 "kind": event.kind,
                 "by": event.by.get_username() if event.by else None,
-                "annotator": event.annotator or None,
+                "annotator": event.annotator,
                 **event.details,
             }
             yield json.dumps(line, ensure_ascii=False) + "\n"
@@ -111,7 +111,7 @@ class Event(models.Model):
     hash = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001 - None: not sealed yet
     round_id = models.BigIntegerField(null=True)
     kind = models.CharField(max_length=30, blank=True, db_default="")
-    annotator = models.CharField(max_length=12, blank=True, db_default="")
+    annotator = models.CharField(max_length=12, null=True, blank=True)  # noqa: DJ001 - None: about no annotator
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     texts = models.JSONField(null=True, blank=True)
 

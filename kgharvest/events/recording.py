@@ -6,7 +6,7 @@ hashes later (kgharvest.events.chain), so that recording waits for no lock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -61,7 +61,7 @@ def record(
         row_hashes="\n".join(lines_of([*rows] if isinstance(subject, tuple) else [subject, *rows])),
         round_id=round.pk if round is not None else None,
         kind=event_type.kind,
-        annotator=annotator.code if annotator is not None else "",
+        annotator=annotator.code if annotator is not None else None,
         by=by,
         texts=texts,
     )
@@ -77,7 +77,7 @@ def actor_code(user: Any) -> str:
     return Actor.objects.get_or_create(user=user, defaults={"code": new_actor_code()})[0].code
 
 
-def _enqueue_deliveries(event: Event, topic: str, path: Any) -> None:
+def _enqueue_deliveries(event: Event, topic: str, path: Callable[[], str]) -> None:
     """Create a delivery for each webhook of the project that subscribes to the topic. One query if there is none."""
     webhooks = [hook for hook in Webhook.objects.enabled().filter(project_id=event.project_id) if topic in hook.events]
     if webhooks:

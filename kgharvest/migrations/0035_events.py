@@ -126,7 +126,7 @@ class Migration(migrations.Migration):
                 ("hash", models.CharField(editable=False, max_length=64, null=True)),
                 ("round_id", models.BigIntegerField(null=True)),
                 ("kind", models.CharField(blank=True, db_default="", max_length=30)),
-                ("annotator", models.CharField(blank=True, db_default="", max_length=12)),
+                ("annotator", models.CharField(blank=True, max_length=12, null=True)),
                 ("texts", models.JSONField(blank=True, null=True)),
                 (
                     "by",

@@ -288,6 +288,32 @@ def test_events_wait_for_their_sealer_as_long_as_it_takes():
 
 
 @in_transactions
+def test_a_sealer_that_dies_leaves_the_chain_as_it_was(monkeypatch):
+    round = make_round(1)
+    seal_events()
+    before = head()
+    pause_round(round)
+    reopen_round(round)
+    n_hashed = []
+
+    def entry_hash(entry):
+        if n_hashed:
+            raise KeyboardInterrupt
+        n_hashed.append(entry)
+        return chain.sha256(chain.hashed_text(entry))
+
+    monkeypatch.setattr(chain, "entry_hash", entry_hash)
+    with pytest.raises(KeyboardInterrupt):
+        seal_events()
+    monkeypatch.undo()
+
+    assert head() == before
+    assert Event.objects.unsealed().count() == 2
+    assert seal_events() == 2
+    assert list(Verification()) == []
+
+
+@in_transactions
 def test_recording_waits_for_no_lock_of_the_head():
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has one writer at a time")

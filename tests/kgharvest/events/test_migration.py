@@ -130,7 +130,7 @@ def export_of(entries) -> str:
 def log_of(round_events) -> list[tuple]:
     rows = round_events.order_by("pk").select_related("by", "annotator")
     return [
-        (row.kind, row.at, row.by and row.by.username, row.annotator.code if row.annotator else "", row.details)
+        (row.kind, row.at, row.by and row.by.username, row.annotator and row.annotator.code, row.details)
         for row in rows
     ]
 
