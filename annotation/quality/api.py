@@ -305,6 +305,7 @@ class RoundQualityViewSet(RoundOperations):
 class EventSerializer(serializers.ModelSerializer):
     """A line of a round's log. by: null for the system and the operator."""
 
+    kind = serializers.CharField(max_length=30)
     by = serializers.CharField(source="by.username", allow_null=True)
     annotator = serializers.CharField(allow_null=True)
     details = serializers.DictField(help_text="What the sentence rests on, by kind.")

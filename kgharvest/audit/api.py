@@ -10,6 +10,7 @@ from kgharvest.access import Action, check_may
 from kgharvest.accounts.project_api import ProjectPartViewSet
 from kgharvest.api.input import Filters
 from kgharvest.api.views import ApiViewSet, PagedList
+from kgharvest.bulk.pagination import LARGEST_ID
 from kgharvest.events.models import LONGEST_NAME, Actor, Event
 from kgharvest.events.types import event_types
 from kgharvest.models import Project
@@ -34,11 +35,14 @@ ENTRY = {
 class EntrySerializer(serializers.ModelSerializer):
     """An entry. What its hash covers is in the file of the command `audit export`."""
 
+    number = serializers.IntegerField(min_value=0, max_value=LARGEST_ID)
     project = serializers.CharField(source="slug", allow_null=True, help_text="Null for what is the installation's.")
     actor = serializers.CharField(allow_blank=True, help_text="A code; empty for a worker and for the operator.")
     who = serializers.CharField(allow_null=True, help_text="The account with this code, while it is there.")
     sentence = serializers.CharField(help_text="What was done, without who did it.")
     facts = serializers.DictField(source="known_facts")
+    previous_hash = serializers.CharField(max_length=64)
+    hash = serializers.CharField(max_length=64)
 
     class Meta:
         model = Event
