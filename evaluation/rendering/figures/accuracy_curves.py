@@ -6,27 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evaluation.rendering.documents import Document, side_name, side_numbers, tuples_query
-from evaluation.rendering.figures.drawing import (
-    DASHES,
-    LINE,
-    Drawing,
-    Off,
-    Panel,
-    Shape,
-    Sheet,
-    circle,
-    clipped,
-    grid,
-    hue,
-    legend,
-    line,
-    mark,
-    paper_width,
-    polygon,
-    sample_line,
-    target,
-    text,
-)
+from evaluation.rendering.figures import drawing
+from evaluation.rendering.figures.drawing import DASHES, LINE, Drawing, Off, Panel, Shape, Sheet, hue, text
 from evaluation.reports.sections.curves import calibration_curves, calibration_left_out, side_curves
 from kgharvest.pages.number_format import count, number, percent, share_tick, share_with_interval
 
@@ -37,7 +18,6 @@ CUTS = {  # titles of the paper's cuts, and the corners of their marks
 }
 MOST_BANDS = 4  # in one panel; more of them hide each other, and each gets a panel of its own
 SCORE_AXIS = "score (nats, higher is better)"
-HEAD = LINE + 6  # pixels of the name of the y-axis
 
 Rate = Mapping[str, Any]  # accuracy, low, high, n
 
@@ -110,38 +90,38 @@ def draw_size_curves(document: Document, width: float | None = None, off: Off = 
     """
     every, is_counted = size_curves(document)
     curves = [curve for curve in every if curve.number not in set(off)]
-    is_file, width = width is None, width or paper_width(7.2)
+    is_file, width = width is None, width or drawing.paper_width(7.2)
     is_together = len(curves) <= MOST_BANDS
     groups = [curves] if is_together else [[curve] for curve in curves]
     least, height = (width, min(320, 0.6 * width)) if is_together else (240, 150)
-    panels, height = grid(len(groups), width, least=least, height=height, n_lines=0 if is_together else 1, top=HEAD)
-    samples = [(curve.name, sample_line(hue(curve.number), _dash(curve))) for curve in curves]
+    panels, height = drawing.grid(len(groups), width, least=least, height=height, n_lines=0 if is_together else 1)
+    samples = [(curve.name, drawing.sample_line(hue(curve.number), _dash(curve))) for curve in curves]
     keys = {key for curve in curves for key, _ in curve.cuts}
     cuts = [
-        (title, lambda x, y, corners=corners: _moved(corners, x + 12, y, "soft"))
+        (title, lambda x, y, corners=corners: _moved(corners, x + 12, y, "ink-soft"))
         for key, (title, corners) in CUTS.items()
         if key in keys
     ]
-    key, key_height = legend([*(samples if is_file and is_together else []), *cuts], width, height)
+    key, bottom = drawing.legend([*(samples if is_file and is_together else []), *cuts], width, height)
     x_domain = 0, max((curve.points[-1].x for curve in curves if curve.points), default=1)
     axis = "tuples kept, best first" if is_counted else "share of each harvest kept, best first"
 
     def shapes() -> Iterator[Shape]:
-        yield text(0, LINE - 4, "accuracy", fill="soft")
+        yield text(0, LINE - 4, "accuracy", fill="ink-soft")
         row = 0
         for panel, group in zip((panel._replace(x_domain=x_domain) for panel in panels), groups, strict=True):
             if not is_together:
-                yield text(panel.left, panel.top - 7, clipped(group[0].name, panel.width + 20))
-            yield from panel.x_axis(count_tick if is_counted else share_tick, clipped(axis, panel.width + 20))
+                yield text(panel.left, panel.top - 7, drawing.clipped(group[0].name, panel.width + 20))
+            yield from panel.x_axis(count_tick if is_counted else share_tick, drawing.clipped(axis, panel.width + 20))
             yield panel.y_axis()
             if not is_together:
-                yield from (line(_points(panel, other), "grid") for other in curves)
+                yield from (drawing.line(_points(panel, other), "line") for other in curves)
             for curve in group:
                 yield from _drawn(panel, curve, row)
                 row += 1
         yield from key
 
-    return [Sheet(width, height + key_height, shapes())]
+    return [Sheet(width, bottom, shapes())]
 
 
 def count_tick(size: float) -> str:
@@ -157,20 +137,22 @@ def _points(panel: Panel, curve: SizeCurve, key: str = "accuracy") -> list[tuple
 
 
 def _moved(corners: Sequence[tuple[float, float]], x: float, y: float, fill: str) -> Shape:
-    return polygon([(x + right, y + down) for right, down in corners], fill, stroke="ground")
+    return drawing.polygon([(x + right, y + down) for right, down in corners], fill, stroke="paper")
 
 
 def _drawn(panel: Panel, curve: SizeCurve, row: int) -> Iterator[Shape]:
     color = hue(curve.number)
     band = [*_points(panel, curve, "low"), *reversed(_points(panel, curve, "high"))]
     if len(band) > 2:
-        yield polygon(band, color, 0.13)
-        yield line(_points(panel, curve), color, 2, _dash(curve))
+        yield drawing.polygon(band, color, 0.13)
+        yield drawing.line(_points(panel, curve), color, 2, _dash(curve))
     points = [*((None, point) for point in curve.points), *curve.cuts]
     for column, (cut, point) in enumerate(points):
         x, y = panel.x(point.x), panel.y(point.rate["accuracy"])
-        shape = circle(x, y, 3, color) if cut is None else _moved(CUTS[cut][1], x, y, color)
-        yield mark((row, column), point.name, point.words, point.address, target(x - 9, y - 9, 18, 18), shape)
+        shape = drawing.circle(x, y, 3, color) if cut is None else _moved(CUTS[cut][1], x, y, color)
+        yield drawing.mark(
+            (row, column), point.name, point.words, point.address, drawing.target(x - 9, y - 9, 18, 18), shape
+        )
 
 
 # Accuracy by score
@@ -180,17 +162,17 @@ def draw_calibration(document: Document, width: float | None = None, off: Off = 
     """Draw a panel per cell: accuracy and its interval in bins of equally many judged tuples."""
     numbers = side_numbers(document)
     curves = [curve for curve in calibration_curves(document) if numbers[_side(curve)] not in set(off)]
-    is_file, width = width is None, width or paper_width(7.2)
-    panels, height = grid(len(curves), width, least=215, height=110, n_lines=2, top=HEAD)
+    is_file, width = width is None, width or drawing.paper_width(7.2)
+    panels, height = drawing.grid(len(curves), width, least=215, height=110, n_lines=2)
     notes = " · ".join(filter(None, [SCORE_AXIS, calibration_left_out(document) if is_file else ""]))
 
     def shapes() -> Iterator[Shape]:
-        yield text(0, LINE - 4, "accuracy", fill="soft")
+        yield text(0, LINE - 4, "accuracy", fill="ink-soft")
         for row, (panel, curve) in enumerate(zip(panels, curves, strict=True)):
             for place, words in enumerate((curve["relation"], side_name(curve))):
-                yield text(panel.left, panel.top - 24 + LINE * place, clipped(words, panel.width + 16))
+                yield text(panel.left, panel.top - 24 + LINE * place, drawing.clipped(words, panel.width + 16))
             yield from _calibration(panel, curve, row, hue(numbers[_side(curve)]))
-        yield text(0, height + 4, clipped(notes, width), fill="soft")
+        yield text(0, height + 4, drawing.clipped(notes, width), fill="ink-soft")
 
     return [Sheet(width, height + 12, shapes())]
 
@@ -202,15 +184,23 @@ def _calibration(panel: Panel, curve: Mapping[str, Any], row: int, color: str) -
     yield from panel.x_axis(number)
     yield panel.y_axis()
     if cut := curve.get("precision_cut"):
-        yield line([(panel.x(cut["score"]), panel.top), (panel.x(cut["score"]), panel.bottom)], "soft", 1.2, "5 3")
+        yield drawing.line(
+            [(panel.x(cut["score"]), panel.top), (panel.x(cut["score"]), panel.bottom)], "ink-soft", 1.2, "5 3"
+        )
     for column, point in enumerate(curve["scores"]):
         low, high = point["score_low"], point["score_high"]
         x, y = panel.x((low + high) / 2), panel.y(point["accuracy"])
         name = f"{curve['relation']}, {side_name(curve)}, scores {number(low)} to {number(high)}"
         address = f"tuples/?{tuples_query(curve, score_from=low, score_to=high)}"
         bars = [(x, panel.y(point["low"])), (x, panel.y(point["high"]))], [(panel.x(low), y), (panel.x(high), y)]
-        area = target(x - 8, panel.top, 16, panel.height)
-        lines = (line(bar, color, 1.8) for bar in bars)
-        yield mark(
-            (row, column), name, Point(x, point, name, address).words, address, area, *lines, circle(x, y, 4, color)
+        area = drawing.target(x - 8, panel.top, 16, panel.height)
+        lines = (drawing.line(bar, color, 1.8) for bar in bars)
+        yield drawing.mark(
+            (row, column),
+            name,
+            Point(x, point, name, address).words,
+            address,
+            area,
+            *lines,
+            drawing.circle(x, y, 4, color),
         )

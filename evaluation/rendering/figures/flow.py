@@ -7,23 +7,13 @@ from textwrap import wrap
 from typing import Any
 
 from evaluation.rendering.documents import Document
-from evaluation.rendering.figures.drawing import (
-    CENTER,
-    Drawing,
-    Off,
-    Shape,
-    Sheet,
-    line,
-    paper_width,
-    polygon,
-    rect,
-    text,
-)
+from evaluation.rendering.figures import drawing
+from evaluation.rendering.figures.drawing import CENTER, Drawing, Off, Shape, Sheet, text
 from evaluation.reports.sections.conduct import Step, flow_steps
 from kgharvest.pages.number_format import count
 
 COLUMNS = (("tuples", "statements"), ("people",), ("judgments",))
-WIDTH, HEIGHT = paper_width(2.7), paper_width(0.95)  # of a column and of a step, its arrow included
+WIDTH, HEIGHT = drawing.paper_width(2.7), drawing.paper_width(0.95)  # of a column and of a step, its arrow included
 BOX_WIDTH, BOX_HEIGHT = 148, 58
 LETTERS = 21  # of a line in a box, and beside an arrow
 SMALL, SMALL_LINE = 11.5, 14.5  # pixels: font size and line height
@@ -69,15 +59,15 @@ def _step(left: float, top: float, step: Step, parts: Sequence[Step], *, is_firs
     x, y = left + BOX_WIDTH / 2, top + HEIGHT / 2
     if not is_first:
         tip = top + gap
-        yield line([(x, top - gap), (x, tip - 6)], "soft", 1.2)
-        yield polygon([(x, tip), (x - 4, tip - 8), (x + 4, tip - 8)], "soft")
+        yield drawing.line([(x, top - gap), (x, tip - 6)], "ink-soft", 1.2)
+        yield drawing.polygon([(x, tip), (x - 4, tip - 8), (x + 4, tip - 8)], "ink-soft")
         if step.left_out:
             lines = wrap(f"− {count(step.left_out)} {step.because}", LETTERS + 6)
-            yield from _lines(x + 12, top, lines, fill="soft")
-    yield rect(left, top + gap, BOX_WIDTH, BOX_HEIGHT, fill="none", stroke="soft")
+            yield from _lines(x + 12, top, lines, fill="ink-soft")
+    yield drawing.rect(left, top + gap, BOX_WIDTH, BOX_HEIGHT, fill="none", stroke="ink-soft")
     yield from _lines(x, y, [count(step.n), *wrap(f"{step.of} {step.name}", LETTERS)], **CENTER)
     told = [words for part in parts for words in wrap(f"{count(part.n)} {part.name}", LETTERS)]
-    yield from _lines(left + BOX_WIDTH + 10, y, told, fill="soft")
+    yield from _lines(left + BOX_WIDTH + 10, y, told, fill="ink-soft")
 
 
 def _lines(x: float, y: float, lines: Sequence[str], **look: Any) -> Iterator[Shape]:

@@ -6,27 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from evaluation.rendering.documents import Document, short_model, side_name, side_numbers, tuples_query
-from evaluation.rendering.figures.drawing import (
-    FOOT,
-    LINE,
-    MIDDLE,
-    RIGHT,
-    Drawing,
-    Off,
-    Panel,
-    Shape,
-    Sheet,
-    circle,
-    clipped,
-    hue,
-    line,
-    mark,
-    paper_width,
-    target,
-    text,
-    text_width,
-    widest,
-)
+from evaluation.rendering.figures import drawing
+from evaluation.rendering.figures.drawing import FOOT, LINE, MIDDLE, RIGHT, Drawing, Off, Panel, Shape, Sheet, hue, text
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.rates import interval_of_average
 from kgharvest.pages.number_format import (
@@ -115,47 +96,47 @@ def draw(
     line_below: int = 0,
 ) -> Drawing:
     """Draw a row per estimate, the first one on top, with its text. line_below: number of rows above a line."""
-    width = width or paper_width(7.2)
+    width = width or drawing.paper_width(7.2)
     shown = [estimate for estimate in estimates if not set(off) & set(estimate.series)]
     is_narrow = width < NARROW
     step = 46 if is_narrow else 30
     left, right = 10.0, width - 16
     if not is_narrow:
-        left = min(0.4 * width, GAP + widest(estimate.name for estimate in estimates))
-        right = width - GAP - widest(estimate.text for estimate in estimates)
+        left = min(0.4 * width, GAP + drawing.widest(estimate.name for estimate in estimates))
+        right = width - GAP - drawing.widest(estimate.text for estimate in estimates)
     domain = _domain(estimates) if is_difference else (0.0, 1.0)
     panel = Panel(left, 0, right - left, step * len(shown), domain)
 
-    titles = [axis] if text_width(axis) <= width else axis.split("; ")
+    titles = [axis] if drawing.text_width(axis) <= width else axis.split("; ")
 
     def shapes() -> Iterator[Shape]:
         yield from panel.x_axis(points_tick if is_difference else share_tick)
-        start = left if text_width(axis) <= width - left else 0
+        start = left if drawing.text_width(axis) <= width - left else 0
         for place, words in enumerate(titles):
-            yield text(start, panel.bottom + FOOT - 8 + LINE * place, clipped(words, width), fill="soft")
+            yield text(start, panel.bottom + FOOT - 8 + LINE * place, drawing.clipped(words, width), fill="ink-soft")
         if is_difference:
-            yield line([(panel.x(0), 0), (panel.x(0), panel.bottom)], "ink")
+            yield drawing.line([(panel.x(0), 0), (panel.x(0), panel.bottom)], "ink")
         if line_below:
-            yield line([(0, step * line_below), (width, step * line_below)], "soft")
+            yield drawing.line([(0, step * line_below), (width, step * line_below)], "ink-soft")
         for row, estimate in enumerate(shown):
             y = step * (row + (0.7 if is_narrow else 0.5))
             if is_narrow:
-                yield text(0, y - 14, clipped(estimate.name, width))
+                yield text(0, y - 14, drawing.clipped(estimate.name, width))
             else:
-                yield text(left - GAP, y + MIDDLE, clipped(estimate.name, left - GAP), **RIGHT)
+                yield text(left - GAP, y + MIDDLE, drawing.clipped(estimate.name, left - GAP), **RIGHT)
                 yield text(right + GAP, y + MIDDLE, estimate.text)
             words = ", ".join(filter(None, (estimate.text, estimate.basis)))
-            yield mark((row, 0), estimate.name, words, estimate.address, *_dot(estimate, panel, y))
+            yield drawing.mark((row, 0), estimate.name, words, estimate.address, *_dot(estimate, panel, y))
 
     return [Sheet(width, panel.height + FOOT + LINE * (len(titles) - 1), shapes())]
 
 
 def _dot(estimate: Estimate, panel: Panel, y: float) -> Iterator[Shape]:
     color = hue(estimate.series[0] if len(estimate.series) == 1 else 0)
-    yield target(panel.left, y - LINE + 3, panel.width, 2 * LINE - 6)
+    yield drawing.target(panel.left, y - LINE + 3, panel.width, 2 * LINE - 6)
     if estimate.low is not None and estimate.high is not None:
-        yield line([(panel.x(estimate.low), y), (panel.x(estimate.high), y)], color, 2)
-    yield circle(panel.x(estimate.value), y, 5, color, None if estimate.is_firm else "ground")
+        yield drawing.line([(panel.x(estimate.low), y), (panel.x(estimate.high), y)], color, 2)
+    yield drawing.circle(panel.x(estimate.value), y, 5, color, None if estimate.is_firm else "paper")
 
 
 def _domain(estimates: Sequence[Estimate]) -> tuple[float, float]:

@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evaluation.rendering.figures.drawing import (
-    DASHES,
-    LINE,
-    N_HUES,
-    Drawing,
-    Off,
-    Shape,
-    Sheet,
-    circle,
-    grid,
-    hue,
-    legend,
-    line,
-    mark,
-    paper_width,
-    sample_line,
-    target,
-    text,
-)
+from evaluation.rendering.figures import drawing
+from evaluation.rendering.figures.drawing import DASHES, LINE, N_HUES, Drawing, Off, Shape, Sheet, hue, text
 from kgharvest.pages.number_format import share, share_tick
 
 MOST_POINTS = 60  # of a curve that are marks on a page
@@ -47,35 +30,32 @@ def draw(scores: Mapping[str, Any], width: float | None = None, off: Off = ()) -
 
     A point has no statements, so its mark leads to the table of scorers.
     """
-    is_file, width = width is None, width or paper_width(3.4)
-    numbers = [number for number in range(len(scores["scorers"])) if number not in set(off)]
-    [panel], height = grid(1, width, least=width, height=min(420, 0.7 * width), top=LINE + 6)
-    chance = scores["n_positive"] / (scores["n_positive"] + scores["n_negative"])
-    entries = [(names_of(scores)[number], sample_line(hue(number), _dash(number))) for number in numbers]
-    key, key_height = legend(entries if is_file else [], width, height + LINE)
+    is_file, width = width is None, width or drawing.paper_width(3.4)
+    scorers = [(number, scorer) for number, scorer in enumerate(scores["scorers"]) if number not in set(off)]
+    [panel], bottom = drawing.grid(1, width, least=width, height=min(420, 0.7 * width))
+    dashes = [DASHES[(number + number // N_HUES) % len(DASHES)] for number in range(len(scores["scorers"]))]
+    samples = (drawing.sample_line(hue(number), dash) for number, dash in enumerate(dashes))
+    entries = zip(names_of(scores), samples, strict=True) if is_file else ()
+    key, height = drawing.legend(entries, width, bottom + LINE)
 
     def shapes() -> Iterator[Shape]:
-        yield text(0, LINE - 4, "precision", fill="soft")
+        yield text(0, LINE - 4, "precision", fill="ink-soft")
         yield from panel.x_axis(share_tick, "recall")
         yield panel.y_axis()
-        y = panel.y(chance)
-        yield line([(panel.left, y), (panel.right, y)], "soft", 1.2, "2 3")
-        yield text(panel.left + 6, y + LINE - 2, f"random order {share(chance)}", fill="soft")
-        for row, number in enumerate(numbers):
-            scorer = scores["scorers"][number]
+        chance = scores["n_positive"] / (scores["n_positive"] + scores["n_negative"])
+        ends = [(panel.x(end), panel.y(chance)) for end in (0, 1)]
+        yield drawing.line(ends, "ink-soft", 1.2, "2 3")
+        yield text(panel.left + 6, panel.y(chance) + LINE - 2, f"random order {share(chance)}", fill="ink-soft")
+        for row, (number, scorer) in enumerate(scorers):
             places = [(panel.x(point["recall"]), panel.y(point["precision"])) for point in scorer["curve"]]
-            yield line(places, hue(number), 2, _dash(number))
+            yield drawing.line(places, hue(number), 2, dashes[number])
             for column, point in enumerate(() if is_file else thinned(scorer["curve"])):
                 x, y = panel.x(point["recall"]), panel.y(point["precision"])
                 words = f"recall {share(point['recall'])}, precision {share(point['precision'])}"
-                dot = target(x - 8, y - 8, 16, 16), circle(x, y, 2, hue(number))
-                yield mark((row, column), scorer["scorer"], words, "#scorers", *dot)
-        if key:
-            yield text(0, height + 8, "scores (average precision)", fill="soft")
+                dot = drawing.target(x - 8, y - 8, 16, 16), drawing.circle(x, y, 2, hue(number))
+                yield drawing.mark((row, column), scorer["scorer"], words, "#scorers", *dot)
+        if is_file:
+            yield text(0, bottom + 8, "scores (average precision)", fill="ink-soft")
         yield from key
 
-    return [Sheet(width, height + (LINE + key_height if key else 0), shapes())]
-
-
-def _dash(number: int) -> str | None:
-    return DASHES[(number + number // N_HUES) % len(DASHES)]
+    return [Sheet(width, height if is_file else bottom, shapes())]

@@ -68,8 +68,8 @@ class Figure {
   tell(mark) {
     this.tip.hidden = !mark;
     if (!mark) return;
-    const name = mark.dataset.name;
-    const lines = [name, mark.getAttribute("aria-label").slice(name.length + 2)];
+    const [label, end] = [mark.getAttribute("aria-label"), Number(mark.dataset.name)];
+    const lines = [label.slice(0, end), label.slice(end + 2)];
     this.tip.replaceChildren(...lines.map((words) => Object.assign(document.createElement("span"), { textContent: words })));
     const [own, box, tip] = [this.figure, mark, this.tip].map((node) => node.getBoundingClientRect());
     const left = Math.min(box.x + box.width / 2 - tip.width / 2, own.right - tip.width);
