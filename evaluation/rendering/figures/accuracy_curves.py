@@ -30,10 +30,9 @@ class Point(NamedTuple):
     name: str
     address: str
 
-    @property
-    def words(self) -> str:
+    def mark(self, row: int, column: int, *shapes: Shape) -> Shape:
         rate = share_with_interval(*(self.rate[key] for key in ("accuracy", "low", "high")))
-        return f"{rate}, n = {count(self.rate['n'])}"
+        return drawing.mark((row, column), self.name, f"{rate}, n = {count(self.rate['n'])}", self.address, *shapes)
 
 
 class SizeCurve(NamedTuple):
@@ -150,9 +149,7 @@ def _drawn(panel: Panel, curve: SizeCurve, row: int) -> Iterator[Shape]:
     for column, (cut, point) in enumerate(points):
         x, y = panel.x(point.x), panel.y(point.rate["accuracy"])
         shape = drawing.circle(x, y, 3, color) if cut is None else _moved(CUTS[cut][1], x, y, color)
-        yield drawing.mark(
-            (row, column), point.name, point.words, point.address, drawing.target(x - 9, y - 9, 18, 18), shape
-        )
+        yield point.mark(row, column, drawing.target(x - 9, y - 9, 18, 18), shape)
 
 
 # Accuracy by score
@@ -184,9 +181,8 @@ def _calibration(panel: Panel, curve: Mapping[str, Any], row: int, color: str) -
     yield from panel.x_axis(number)
     yield panel.y_axis()
     if cut := curve.get("precision_cut"):
-        yield drawing.line(
-            [(panel.x(cut["score"]), panel.top), (panel.x(cut["score"]), panel.bottom)], "ink-soft", 1.2, "5 3"
-        )
+        x = panel.x(cut["score"])
+        yield drawing.line([(x, panel.top), (x, panel.bottom)], "ink-soft", 1.2, "5 3")
     for column, point in enumerate(curve["scores"]):
         low, high = point["score_low"], point["score_high"]
         x, y = panel.x((low + high) / 2), panel.y(point["accuracy"])
@@ -195,12 +191,4 @@ def _calibration(panel: Panel, curve: Mapping[str, Any], row: int, color: str) -
         bars = [(x, panel.y(point["low"])), (x, panel.y(point["high"]))], [(panel.x(low), y), (panel.x(high), y)]
         area = drawing.target(x - 8, panel.top, 16, panel.height)
         lines = (drawing.line(bar, color, 1.8) for bar in bars)
-        yield drawing.mark(
-            (row, column),
-            name,
-            Point(x, point, name, address).words,
-            address,
-            area,
-            *lines,
-            drawing.circle(x, y, 4, color),
-        )
+        yield Point(x, point, name, address).mark(row, column, area, *lines, drawing.circle(x, y, 4, color))

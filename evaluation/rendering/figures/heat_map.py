@@ -135,7 +135,7 @@ class _Table(NamedTuple):
                 left, right = self.names + self.step * column, self.names + self.step * (column + 1) - 2
                 if cell := cells[number]:
                     corners = [(left, y), (right, y), (right, y + THIN_ROW), (left, y + THIN_ROW)]
-                    paths.setdefault(round(cell.accuracy, 1), []).append(drawing.path_of(corners))
+                    paths.setdefault(round(cell.accuracy, 2), []).append(drawing.path_of(corners))
         for accuracy, cells_of_color in paths.items():
             yield Shape("path", {"d": "".join(cells_of_color), **_color(accuracy)})
 
