@@ -1,7 +1,7 @@
-"""The `LanguageModel` protocol: fill-in-the-blank distributions, one position at a time, many at once.
+"""`LanguageModel` protocol: fill-in-the-blank distributions, one position per query, many queries per call.
 
-The search, the scoring and the prompt systems know LMs through `LanguageModel` only; each family is a module beside
-this one, and only these modules import transformers.
+Search, scoring, and prompt systems access LMs only through `LanguageModel`. Each LM family is a module in this package.
+Only this package imports transformers.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from kgharvest.engine.types import BadPrompt
 
 TokenIds = tuple[int, ...]
 Pattern = tuple[int, ...]  # tokens per entity, in slot-index order
-Tick = Callable[[], None]  # called between forwards, so that progress and cancellation never wait for long
+Tick = Callable[[], None]  # called between forward passes for progress and cancellation
 
 
 class EncodedPrompt(NamedTuple):
-    """A prompt in tokens. `segments`: ids of the n + 1 texts around slots; `slots`: entity index of each, in order."""
+    """A tokenized prompt. segments: ids of the n + 1 texts around slots. slots: entity indices, in textual order."""
 
     segments: tuple[TokenIds, ...]
     slots: tuple[int, ...]
 
 
 class Query(NamedTuple):
-    """ "What stands at `position` of `ids`?" Hashable: equal queries are asked once."""
+    """A query for the token at `position` of `ids`. Equal queries are evaluated once."""
 
     ids: TokenIds
     position: int
@@ -38,11 +38,11 @@ class Query(NamedTuple):
 class LanguageModel(Protocol):
     """A pretrained LM that fills in blanks.
 
-    starts_entity, continues_entity: bool (V,), the tokens that may come first, or later, in an entity. Special tokens
-    never may, word-continuation pieces never first.
-    entity_end: tokens that close every entity and count towards its probability: () for masked LMs, the line's end for
-    causal ones, a sentinel for those that fill in spans.
-    is_affine: whether the logits of a weighted mean of vectors are the weighted mean of their logits.
+    starts_entity, continues_entity: bool (V,), tokens allowed as the first or a later token of an entity. Both exclude
+        special tokens; starts_entity also excludes word-continuation pieces.
+    entity_end: tokens that terminate every entity and count towards its probability: () for masked LMs, the line break
+        for causal LMs, a sentinel for span-filling LMs.
+    is_affine: True if the logits of a weighted mean of vectors equal the weighted mean of their logits.
     """
 
     name: str
@@ -56,25 +56,26 @@ class LanguageModel(Protocol):
     is_affine: bool
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
-        """Return the token ids of the text around the slots, special tokens included."""
+        """Return the token ids of the texts around the slots, including special tokens."""
 
     def encode_entity(self, entity: str) -> TokenIds:
-        """Return the entity's canonical ids, the same in every prompt and place. Raises BadSeed if there are none."""
+        """Return the entity's canonical ids, independent of prompt and position. Raises BadSeed if there are none."""
 
     def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:
-        """Return the text of each token sequence, or None where the tokenizer writes that text with other ids."""
+        """Return the text of each token sequence, or None if the tokenizer encodes that text differently."""
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
-        """Return the question for the next token after `filled`.
+        """Return the query for the next token after `filled`. Raises BadPrompt if it is too long.
 
-        `filled` holds the tokens so far in slot-index order, each entity followed by `entity_end`; `pattern` says how
-        many tokens each entity has. What is filled is visible, the rest masked. Raises BadPrompt if it is too long.
+        filled: tokens so far in slot-index order, each entity followed by `entity_end`. They are visible, the rest is
+            masked.
+        pattern: number of tokens per entity.
         """
 
     def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
-        """Return (Q, d) float32: for each query the vector that `logits` projects. Equal queries are evaluated once.
+        """Return (Q, d) float32: the input of `logits` for each query. Equal queries are evaluated once.
 
-        Raises BrokenModel on NaN. Halves the batch when memory runs out.
+        Raises BrokenModel on NaN. Halves the batch if memory is exhausted.
         """
 
     def logits(self, vectors: torch.Tensor) -> torch.Tensor:
@@ -83,22 +84,22 @@ class LanguageModel(Protocol):
 
 @runtime_checkable
 class GivesLogprobs(Protocol):
-    """An LM behind a server, which gives log-probabilities of tokens in the place of `vectors` and `logits`."""
+    """An LM behind a server that returns token log-probabilities instead of `vectors` and `logits`."""
 
     def target_logprobs(self, queries: Sequence[Query], targets: Sequence[int], tick: Tick) -> NDArray[np.float64]:
-        """Return (Q,): the log-probability in nats of each target where its query asks."""
+        """Return (Q,): the log-probability of each target at the position of its query, in nats."""
 
     def ranker(self, prompts: Sequence[EncodedPrompt], weights: Sequence[float], batch_size: int) -> Any:
-        """Return what ranks next tokens as `ranking.TokenRanker` does."""
+        """Return an object with the interface of `ranking.TokenRanker`."""
 
 
 def filled_tokens(lm: LanguageModel, entities: Sequence[TokenIds]) -> TokenIds:
-    """Return what `query` takes as filled when `entities` stand in the first slots."""
+    """Return the `filled` argument of `query` for `entities` in the first slots."""
     return tuple(token for ids in entities for token in ids + lm.entity_end)
 
 
 def fits(lm: LanguageModel, prompt: EncodedPrompt, pattern: Pattern) -> bool:
-    """Return whether `lm` can take `prompt` with entities of so many tokens: no query of them is too long."""
+    """Return whether all queries for `prompt` with entities of the lengths in `pattern` fit into the LM's context."""
     all_but_the_last = sum(pattern) + len(pattern) * len(lm.entity_end) - 1
     try:
         lm.query(prompt, pattern, (0,) * all_but_the_last)

@@ -1,6 +1,6 @@
-"""What an LM can do for a harvest, told by its config and its tokenizer: it has a mask, fills in, or goes on.
+"""LM families by capability: LMs with a mask token, span-filling LMs, and causal LMs.
 
-No type of LM is named: transformers' tables say which head a type has, and the tokenizer says which blanks it knows.
+Detection uses the config, the tokenizer, and transformers' tables of model types, not a list of supported types.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kgharvest.entry_points import LM_FAMILIES, entry_points
 
 Family = Callable[..., LanguageModel]
 
-# Ends of the names of classes that answer with something else than words, whose language head is gone.
+# Name endings of classes whose head does not output words. Their LM head is missing.
 OTHER_HEADS = (
     *("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice"),
     *("ForImageClassification", "RewardModel", "ForTextEncoding"),
@@ -41,9 +41,9 @@ OTHER_HEADS = (
 
 
 def family_of(config: Any, tokenizer: Any, name: str) -> tuple[Any, Family]:
-    """Return the transformers class to load a model with, and the family of LMs for it. Raises UnsupportedModel.
+    """Return the transformers class and the family class for a model. Raises UnsupportedModel.
 
-    Families of installed distributions are asked first: functions of (config, tokenizer) that return both, or None.
+    Calls the families of installed distributions first: functions of (config, tokenizer) that return both, or None.
     """
     for find_family in entry_points(LM_FAMILIES).values():
         family: tuple[Any, Family] | None = find_family(config, tokenizer)
@@ -65,38 +65,36 @@ def family_of(config: Any, tokenizer: Any, name: str) -> tuple[Any, Family]:
     elif model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         return AutoModelForImageTextToText, CausalLM
     raise UnsupportedModel(
-        f"The model {name!r}, of type {model_type}, has no mask token, no sentinels for blanks and does not go on "
-        "with a text; use an LM that does one of these."
+        f"Model {name!r} of type {model_type} has no mask token, no sentinels for blanks, and no causal LM head. "
+        "Use an LM with one of these."
     )
 
 
 def check_head(config: Any, name: str) -> None:
-    """Raise UnsupportedModel for a checkpoint that was trained to answer with something else than words."""
+    """Raise UnsupportedModel if the checkpoint was trained with a head that does not output words."""
     architectures = getattr(config, "architectures", None) or ()
     if architectures and all(architecture.endswith(OTHER_HEADS) for architecture in architectures):
         raise UnsupportedModel(
-            f"The model {name!r} is a {architectures[0]}, which judges or labels texts and has lost the head that "
-            "writes words; use the checkpoint that was pretrained to fill in blanks or to go on with a text."
+            f"Model {name!r} is a {architectures[0]}, which labels texts and has no LM head. "
+            "Use the checkpoint that was pretrained to fill in blanks or to continue a text."
         )
 
 
 def check_tokenizer(tokenizer: Any, vocab_size: int, name: str) -> None:
-    """Raise UnsupportedModel unless the tokenizer is fast, belongs to the embeddings and tells words apart."""
+    """Raise UnsupportedModel unless the tokenizer is fast, matches the embeddings, and marks word boundaries."""
     if not getattr(tokenizer, "is_fast", False):
-        raise UnsupportedModel(
-            f"The tokenizer of {name!r} has no fast version (tokenizer.json); use a model that has one."
-        )
+        raise UnsupportedModel(f"The tokenizer of {name!r} has no fast version (tokenizer.json). Use another model.")
     backend = tokenizer.backend_tokenizer
     n_tokens = backend.get_vocab_size(with_added_tokens=False)
     if n_tokens > vocab_size:
         raise UnsupportedModel(
-            f"The tokenizer of {name!r} has {n_tokens:,} tokens and the model embeds {vocab_size:,}; "
-            "use the tokenizer that it was trained with."
+            f"The tokenizer of {name!r} has {n_tokens:,} tokens, but the model embeds {vocab_size:,}. "
+            "Use the tokenizer that the model was trained with."
         )
     pieces = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), vocab_size)))
     marks_words = word_start_mark(pieces) or any(piece and piece.startswith(CONTINUATION) for piece in pieces)
     if not marks_words and not isinstance(backend.model, WordLevel):
         raise UnsupportedModel(
-            f"The tokenizer of {name!r} does not show where words begin, as those of bytes and characters do; "
-            "use an LM whose tokens are words and their parts."
+            f"The tokenizer of {name!r} does not mark word boundaries (tokenizers of bytes or characters do not). "
+            "Use an LM with tokens that are words or parts of words."
         )

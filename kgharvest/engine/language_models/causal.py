@@ -1,4 +1,4 @@
-"""Causal LMs of any type: an instruction shows the prompt with numbered blanks, the LM fills them line by line.
+"""Causal LMs of any type: an instruction contains the prompt with numbered blanks, and the LM fills them line by line.
 
 Fill in the blanks so that the sentence is true.
 Sentence: (1) is the capital of (2) .
@@ -27,32 +27,27 @@ def instruction(prompt: PromptTemplate) -> str:
     return f"Fill in the blanks so that the sentence is true.\nSentence: {sentence}\n"
 
 
-def answer_label(slot: int) -> str:
-    """Return what stands before the entity of `slot` in its line."""
-    return f"({slot + 1}):"
-
-
 class LineByLine(TokenizedLM):
-    """How causal LMs are asked, wherever they are: `query` asks what follows all that is filled so far.
+    """Query format of causal LMs, local or behind a server: `query` asks for the token after all filled tokens.
 
-    An LM with a chat template (one trained on instructions) gets the instruction as its user's message.
+    If the LM has a chat template (instruction-tuned LMs), the instruction is the user message.
     """
 
     def end_entities_with_lines(self) -> None:
-        """Set what ends an entity, which cannot stand in one. Raises UnsupportedModel."""
+        """End entities with line breaks and exclude line breaks from entities. Raises UnsupportedModel."""
         self.entity_end = self.tokens.continuing("\n")
         line_breaks = self.tokens.containing("\n")
         if not self.entity_end or not line_breaks[list(self.entity_end)].all():
             raise UnsupportedModel(
-                f"The tokenizer of {self.name!r} has no line break; choose a causal LM that writes lines."
+                f"The tokenizer of {self.name!r} has no line break. Use a causal LM with line breaks."
             )
         self.starts_entity &= ~line_breaks
         self.continues_entity &= ~line_breaks
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
-        """Return the instruction with the first label, the other labels, and nothing after the last entity."""
+        """Return the instruction with the first label, the other labels, and an empty text."""
         self.tokens.check_text(prompt.text)
-        labels = [answer_label(slot) for slot in range(prompt.arity)]
+        labels = [f"({number}):" for number in range(1, prompt.arity + 1)]
         first = self.tokens.encode_instruction(instruction(prompt), labels[0])
         return EncodedPrompt((first, *map(self.tokens.continuing, labels[1:]), ()), tuple(range(prompt.arity)))
 
@@ -71,7 +66,7 @@ class CausalLM(LineByLine, PretrainedLM):
         self.end_entities_with_lines()
 
     def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
-        # In this order, queries about one prompt meet in one batch and share the cache of what they begin with.
+        # Sorting puts queries about one prompt into one batch, so they share the cache of their common prefix.
         order = sorted(range(len(queries)), key=lambda index: queries[index].ids)
         vectors = super().vectors([queries[index] for index in order], batch_size, tick)
         return torch.empty_like(vectors).index_copy_(0, torch.tensor(order, device=vectors.device), vectors)
@@ -82,11 +77,11 @@ class CausalLM(LineByLine, PretrainedLM):
     def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         if not self._shares_beginnings:
             return self._hidden(ids)[:, -1]
-        return torch.cat([self._last_hidden(rows, n_shared) for rows, n_shared in runs_that_share(ids)])
-
-    def _last_hidden(self, ids: torch.Tensor, n_shared: int) -> torch.Tensor:
-        """Return (B, d), the output at the last of `ids` (B, T); the first `n_shared` are the same."""
-        return after_shared(self._network, ids, n_shared) if n_shared else self._hidden(ids)[:, -1]
+        parts = [
+            after_shared(self._network, rows, n_shared) if n_shared else self._hidden(rows)[:, -1]
+            for rows, n_shared in runs_that_share(ids)
+        ]
+        return torch.cat(parts)
 
 
 def read_whole(network: Any, ids: torch.Tensor) -> torch.Tensor:
@@ -96,18 +91,18 @@ def read_whole(network: Any, ids: torch.Tensor) -> torch.Tensor:
 
 @torch.inference_mode()
 def shares_beginnings(network: Any) -> bool:
-    """Return whether what `network` has read of a text can be kept for several continuations, tried on a small one."""
+    """Return whether the cache of a common prefix can be reused for several continuations. Tests a short text."""
     ids = torch.arange(N_TOKENS, device=device_of(network)).repeat(2, 1)
     ids[1, -1] = 0
     try:
         hidden = after_shared(network, ids, N_TOKENS - 2)
-    except (AttributeError, TypeError, ValueError, RuntimeError):  # it keeps nothing, or keeps it otherwise
+    except (AttributeError, TypeError, ValueError, RuntimeError):  # no cache, or another cache interface
         return False
     return is_close(hidden.float(), network(input_ids=ids, use_cache=False).last_hidden_state[:, -1].float())
 
 
 def after_shared(network: Any, ids: torch.Tensor, n_shared: int) -> torch.Tensor:
-    """Return (B, d), the output at the last of `ids` (B, T); the first `n_shared` are the same, read once."""
+    """Return (B, d), the output at the last of `ids` (B, T). Evaluates the `n_shared` common first tokens once."""
     cache = network(input_ids=ids[:1, :n_shared], use_cache=True).past_key_values
     cache.batch_repeat_interleave(len(ids))
     hidden: torch.Tensor = network(input_ids=ids[:, n_shared:], past_key_values=cache).last_hidden_state
@@ -115,7 +110,7 @@ def after_shared(network: Any, ids: torch.Tensor, n_shared: int) -> torch.Tensor
 
 
 def written_so_far(prompt: EncodedPrompt, lines: list[int], filled: TokenIds) -> TokenIds:
-    """Return the instruction and the lines up to the next token. `lines`: length of each entity with its end."""
+    """Return the instruction and the lines up to the next token. `lines`: length of each entity including its end."""
     ids: TokenIds = ()
     for label, length in zip(prompt.segments, lines, strict=False):
         ids = ids + label + filled[:length]
@@ -126,9 +121,9 @@ def written_so_far(prompt: EncodedPrompt, lines: list[int], filled: TokenIds) ->
 
 
 def runs_that_share(ids: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
-    """Split sorted `ids` (B, T) into runs of rows that begin alike, with the number of tokens that each run shares.
+    """Split sorted `ids` (B, T) into runs of rows with a common prefix. Return each run with the prefix length.
 
-    Rows that share less than half go apart; a row alone shares nothing.
+    Runs end between rows that share less than half of their tokens. The prefix length of a single row is 0.
     """
     length = ids.shape[1]
     shared = (ids[1:] == ids[:-1]).cumprod(dim=1).sum(dim=1).clamp(max=length - 1)  # (B - 1,), with the row before

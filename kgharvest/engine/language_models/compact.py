@@ -1,7 +1,7 @@
-"""Small BERTs without transformers, whose import alone takes longer than their whole harvest.
+"""Small BERT implementation without transformers, which takes longer to import than a whole harvest of a small BERT.
 
-The network has the names of transformers' BertForMaskedLM, so that its weights load as they are and the masked family
-takes it for one. Only for what `train_embedded_lm` writes: one segment, no dropout, a WordPiece tokenizer.json.
+Attribute names equal those of transformers' BertForMaskedLM, so checkpoints load unchanged and `MaskedLM` accepts the
+network. Supports only the output of `train_embedded_lm`: one segment, no dropout, a WordPiece tokenizer.json.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from kgharvest.engine.language_models.networks.devices import (
 )
 from kgharvest.engine.language_models.networks.placement import AUTO
 
-CPU_TOKENS_AT_ONCE = 64  # in the feed-forward network, whose inner vectors are the longest
+CPU_TOKENS_AT_ONCE = 64  # in the feed-forward network, which has the largest intermediate vectors
 
 
 def load_compact(
     folder: Path, device: str = "cpu", dtype: str = "float32", random_seed: int | None = None, name: str | None = None
 ) -> MaskedLM:
-    """Return what `loading.load` returns for the embedded LM in `folder`, sooner.
+    """Return the embedded LM in `folder`. Equivalent to `loading.load`, but faster.
 
-    name: what messages call it, the folder if it has none. device: auto is one GPU, or the CPU. Raises EngineError for
-    a device or dtype that is not there.
+    device: "auto" uses one GPU if available, otherwise the CPU. name: shown in messages; default: the folder.
+    Raises EngineError if the device or dtype is unavailable.
     """
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -53,7 +53,7 @@ def load_compact(
 
 @dataclass(frozen=True)
 class Config:
-    """What config.json says of the network, under transformers' names."""
+    """Network fields of config.json, under transformers' names."""
 
     model_type: str
     vocab_size: int
@@ -66,12 +66,12 @@ class Config:
 
 
 def read_config(folder: Path) -> Config:
-    written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return Config(**{field.name: written[field.name] for field in fields(Config)})
+    values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return Config(**{field.name: values[field.name] for field in fields(Config)})
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Return the weights by name. The projection to the vocabulary is the word embeddings, stored once."""
+    """Return the weights by name. The projection to the vocabulary shares the word embeddings."""
     weights: dict[str, torch.Tensor] = load_file(folder / "model.safetensors")
     weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]
     weights["cls.predictions.decoder.bias"] = weights.pop("cls.predictions.bias")
@@ -79,7 +79,7 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 class CompactTokenizer:
-    """The little of a transformers tokenizer that `Tokens` asks for."""
+    """The subset of a transformers tokenizer that `Tokens` uses."""
 
     chat_template = None
 
@@ -108,7 +108,7 @@ class NamedIds(NamedTuple):
     input_ids: list[int]
 
 
-# -- the network -------------------------------------------------------------------------------------------------------
+# -- network -----------------------------------------------------------------------------------------------------------
 
 
 class Encoded(NamedTuple):
@@ -149,7 +149,7 @@ class Bert(nn.Module):
         return self.embeddings.word_embeddings
 
     def forward(self, input_ids: torch.Tensor | None = None, inputs_embeds: torch.Tensor | None = None) -> Encoded:
-        """`inputs_embeds` (B, T, d) stand for what `input_ids` (B, T) would be looked up as."""
+        """Return the hidden states for `input_ids` (B, T) or for embeddings `inputs_embeds` (B, T, d)."""
         words = self.embeddings.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         return Encoded(self.encoder(self.embeddings(words)))
 
@@ -190,7 +190,7 @@ class Layer(nn.Module):
         return self.feed_forward_chunk(self.attention(hidden))
 
     def feed_forward_chunk(self, attended: torch.Tensor) -> torch.Tensor:
-        """Return what `attended` (B, T, d) becomes, on a processor few tokens at a time, for little memory."""
+        """Apply the feed-forward network to `attended` (B, T, d), on a CPU in small chunks to save memory."""
         if attended.device.type != "cpu":
             return self._feed_forward(attended)
         parts = torch.split(attended.flatten(0, 1), CPU_TOKENS_AT_ONCE)
@@ -232,7 +232,7 @@ class SelfAttention(nn.Module):
 
 
 class AddAndNorm(nn.Module):
-    """The end of either half of a layer."""
+    """Projection, residual connection, and layer norm at the end of each half of a layer."""
 
     def __init__(self, n_inner: int, config: Config) -> None:
         super().__init__()
@@ -251,7 +251,7 @@ class Head(nn.Module):
 
 
 class Predictions(nn.Module):
-    """The LM head: its transform, and the projection to the vocabulary."""
+    """LM head: its transform and the projection to the vocabulary."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

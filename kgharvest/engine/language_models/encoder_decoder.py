@@ -1,6 +1,6 @@
-"""Encoder-decoders: those with a mask token (BART), for harvesting, and those that rewrite texts, for paraphrasing.
+"""Encoder-decoders: LMs with a mask token (BART), for harvesting, and text-to-text models, for paraphrasing.
 
-To fill in, the encoder reads the masked prompt and the decoder reads it one step behind.
+To fill in blanks, the encoder reads the masked prompt and the decoder reads it shifted by one position.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kgharvest.engine.language_models.networks.split import device_of
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 
-SPARE_TOKENS = 20  # that a rewritten text may have beyond twice those of the text
+SPARE_TOKENS = 20  # allowed output tokens beyond twice the number of input tokens
 TOP_P = 0.95
 
 
 class InfillingLM(PretrainedLM):
-    """An encoder-decoder behind the `LanguageModel` protocol, with one mask per missing token as for masked LMs."""
+    """An encoder-decoder behind the `LanguageModel` protocol, with one mask per missing token as in masked LMs."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
         head = head_on_hidden(model, lambda ids: read_both(network_of(model), ids, ids), name)
@@ -41,13 +41,13 @@ class InfillingLM(PretrainedLM):
 
 
 def read_both(network: Any, ids: torch.Tensor, decoder_ids: torch.Tensor) -> torch.Tensor:
-    """Return (B, T, d), what the decoder gives for `decoder_ids` (B, T) beside the encoder's `ids`."""
+    """Return (B, T, d), the decoder's output for `decoder_ids` (B, T) with `ids` as the encoder's input."""
     hidden: torch.Tensor = network(input_ids=ids, decoder_input_ids=decoder_ids, use_cache=False).last_hidden_state
     return hidden
 
 
 class Seq2SeqModel:
-    """A model that rewrites texts (T5, BART, PEGASUS), and its tokenizer."""
+    """A text-to-text model (T5, BART, PEGASUS) and its tokenizer."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         self.name = name
@@ -59,8 +59,8 @@ class Seq2SeqModel:
 
     @torch.inference_mode()
     def beam_with_logprobs(self, text: str, n: int) -> list[tuple[str, float]]:
-        """Return the outputs of a beam search with their log-probabilities, in nats, the likeliest first."""
-        outputs = self._beam(text, n)  # (n, T), a start token before each
+        """Return the outputs of a beam search with their log-probabilities in nats, most likely first."""
+        outputs = self._beam(text, n)  # (n, T), including the start token
         inputs = self._encoded(text)
         targets = outputs[:, 1:]
         logits = self._model(
@@ -70,12 +70,12 @@ class Seq2SeqModel:
         ).logits.float()  # (n, T - 1, V)
         logprobs = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
         ends = torch.isin(targets, torch.tensor(self._model.generation_config.eos_token_id, device=targets.device))
-        is_said = ends.cumsum(-1) - ends.long() == 0  # up to the first end, and that
-        totals = (logprobs * is_said).sum(-1).tolist()
+        is_output = ends.cumsum(-1) - ends.long() == 0  # up to and including the first end token
+        totals = (logprobs * is_output).sum(-1).tolist()
         return sorted(zip(self._read(outputs), totals, strict=True), key=lambda output: (-output[1], output[0]))
 
     def sample(self, text: str, n: int, seed: int) -> list[str]:
-        """Return `n` outputs drawn with `seed`; torch's own random state is left as it was."""
+        """Return `n` outputs drawn with `seed`. Does not change torch's global random state."""
         devices = [self._device] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)
@@ -85,22 +85,22 @@ class Seq2SeqModel:
         return self._generate(text, num_beams=n, num_return_sequences=n, do_sample=False)
 
     @torch.inference_mode()
-    def _generate(self, text: str, **how: Any) -> torch.Tensor:
+    def _generate(self, text: str, **options: Any) -> torch.Tensor:
         """Return (n, T) tokens."""
         inputs = self._encoded(text)
-        most = min(2 * inputs.input_ids.shape[1] + SPARE_TOKENS, self._n_positions - 1)
+        limit = min(2 * inputs.input_ids.shape[1] + SPARE_TOKENS, self._n_positions - 1)
         outputs: torch.Tensor = self._model.generate(
-            input_ids=inputs.input_ids, attention_mask=inputs.attention_mask, max_new_tokens=most, **how
+            input_ids=inputs.input_ids, attention_mask=inputs.attention_mask, max_new_tokens=limit, **options
         )
         return outputs
 
     def _encoded(self, text: str) -> Any:
-        most = min(self._tokenizer.model_max_length, self._n_positions)
-        return self._tokenizer(text, return_tensors="pt", truncation=True, max_length=most).to(self._device)
+        limit = min(self._tokenizer.model_max_length, self._n_positions)
+        return self._tokenizer(text, return_tensors="pt", truncation=True, max_length=limit).to(self._device)
 
     @property
     def _n_positions(self) -> int:
-        """Tokens that fit; T5's positions are relative and have no end."""
+        """Maximum number of tokens. T5's relative positions have no limit; 512 is used."""
         return getattr(self._model.config, "max_position_embeddings", None) or 512
 
     def _read(self, outputs: torch.Tensor) -> list[str]:

@@ -1,4 +1,4 @@
-"""Load an LM by hub id or local folder, as the family that its capabilities say; load models that rewrite texts."""
+"""Loading of LMs by hub id or local folder, with the family matching their capabilities, and of text-to-text models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from kgharvest.engine.types import HUB_ID, BrokenModel, EngineError, ModelNotFou
 PORTS = {"http": 80, "https": 443}
 HUB_PATIENCE_S = 5.0
 
-Files = dict[str, Any]  # options of all that reads files of a model: `files_of`
+Files = dict[str, Any]  # options for transformers' loaders, see `files_of`
 
 
 def load(
@@ -47,13 +47,13 @@ def load(
     dtype: str = "float32",
     random_seed: int | None = None,
 ) -> LanguageModel:
-    """Return the LM `name` (a hub id or a local folder) at `revision`, ready to be asked.
+    """Return the LM `name` (hub id or local folder) at `revision`, ready for queries.
 
-    device, dtype: as kgharvest.engine.language_models.networks.placement names them.
-    random_seed: of weights that take the place of its own, for a control that knows nothing.
+    device, dtype: names defined in kgharvest.engine.language_models.networks.placement.
+    random_seed: replace the weights by random weights, for a control without knowledge.
 
-    Raises ModelNotFound, UnsupportedModel, BrokenModel if it does not fit on the device, or EngineError for a device or
-    dtype that is not there.
+    Raises ModelNotFound, UnsupportedModel, BrokenModel if the LM does not fit on the device, or EngineError for an
+    unavailable device or dtype.
     """
     check_device(device)
     check_dtype(dtype, device)
@@ -62,7 +62,7 @@ def load(
         files = files_of(name, revision)
         config = load_config(name, files)
         tokenizer = AutoTokenizer.from_pretrained(name, **files)
-        if len(tokenizer) <= len(tokenizer.all_special_ids):  # its files lack, and transformers made one of these alone
+        if len(tokenizer) <= len(tokenizer.all_special_ids):  # files are missing; transformers creates an empty one
             raise not_found(name)
         auto_class, family = family_of(config, tokenizer, name)
         check_tokenizer(tokenizer, text_config(config).vocab_size, name)
@@ -76,16 +76,16 @@ def load(
 
 
 def silence_libraries() -> None:
-    """Keep the bars and warnings of what loads models off the terminal, where progress is shown."""
+    """Disable progress bars and warnings of transformers and the hub client."""
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
 def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> Any:
-    """Return the model with all its weights. Raises UnsupportedModel if some are not in the checkpoint.
+    """Return the model with all its weights. Raises UnsupportedModel if the checkpoint lacks some.
 
-    Microsoft's DeBERTa-v2 and -v3 checkpoints have another LM head than their config.json lets transformers expect.
+    Microsoft's DeBERTa-v2 and -v3 checkpoints have a different LM head than transformers infers from their config.json.
     """
     model, report = from_pretrained(auto_class, name, device, dtype, **which)
     if any(key.startswith("lm_predictions.") for key in report["unexpected_keys"]):
@@ -96,34 +96,30 @@ def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any
 
 
 def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") -> encoder_decoder.Seq2SeqModel:
-    """Return the text-to-text model `name` (a hub id or a local folder).
+    """Return the text-to-text model `name` (hub id or local folder).
 
-    Raises ModelNotFound, UnsupportedModel, BrokenModel if it does not fit on the device, or EngineError for a device
-    that is not there.
+    Raises ModelNotFound, UnsupportedModel, EngineError for an unavailable device, or BrokenModel if it does not fit.
     """
     check_device(device)
     silence_libraries()
     with damage_said(name):
-        return _load_seq2seq(name, files_of(name, revision), device)
-
-
-def _load_seq2seq(name: str, files: Files, device: str) -> encoder_decoder.Seq2SeqModel:
-    config = load_config(name, files)
-    if not config.is_encoder_decoder:
-        raise UnsupportedModel(
-            f"The model {name!r} is of type {config.model_type}, which does not rewrite texts; "
-            "name an encoder-decoder model trained to paraphrase (T5, BART, PEGASUS)."
-        )
-    tokenizer = AutoTokenizer.from_pretrained(name, **files)
-    model, _ = from_pretrained(AutoModelForSeq2SeqLM, name, device, "float32", **files)
+        files = files_of(name, revision)
+        config = load_config(name, files)
+        if not config.is_encoder_decoder:
+            raise UnsupportedModel(
+                f"Model {name!r} has type {config.model_type}, which is not an encoder-decoder. "
+                "Use an encoder-decoder trained to paraphrase (T5, BART, PEGASUS)."
+            )
+        tokenizer = AutoTokenizer.from_pretrained(name, **files)
+        model, _ = from_pretrained(AutoModelForSeq2SeqLM, name, device, "float32", **files)
     return encoder_decoder.Seq2SeqModel(model, tokenizer, name)
 
 
 def files_of(name: str, revision: str | None) -> Files:
-    """Return what tells transformers which files: of the hub's commit that `revision` is now, and whether to ask there.
+    """Return loader options: the hub commit that `revision` resolves to, and whether to use only local files.
 
-    So all files are of one state, and a harvest can name it. A local folder has no commit; what the caller says of it
-    stands. Where the hub cannot be reached the cache answers.
+    A fixed commit makes all files consistent and can be recorded with the harvest. A local folder has no commit, so
+    `revision` is returned unchanged. If the hub is unreachable, the cache is used.
     """
     is_local = Path(name).is_dir() or not hub_answers()
     config_file = cached_file(name, CONFIG_NAME, revision=revision, local_files_only=is_local)
@@ -131,12 +127,12 @@ def files_of(name: str, revision: str | None) -> Files:
 
 
 def hub_answers() -> bool:
-    """Return whether the hub takes a connection: its client would try for half a minute where none is to be had."""
+    """Return whether the hub accepts connections. Its client would retry for half a minute before failing."""
     hub = urlsplit(constants.ENDPOINT)
     if constants.HF_HUB_OFFLINE:
         return False
     if getproxies():
-        return True  # which only a proxy can tell
+        return True  # cannot be checked without the proxy
     try:
         socket.create_connection((hub.hostname, hub.port or PORTS[hub.scheme]), HUB_PATIENCE_S).close()
     except OSError:
@@ -151,22 +147,22 @@ def load_config(name: str, files: Files) -> Any:
         raise not_found(name)
     if fields.get("model_type") not in CONFIG_MAPPING:
         raise UnsupportedModel(
-            f"The config.json of {name!r} has no model_type that transformers knows; use a model of a known type."
+            f"The config.json of {name!r} has no model_type supported by transformers. Use another model."
         )
     return AutoConfig.from_pretrained(name, **files)
 
 
 def check_answers(lm: LanguageModel) -> None:
-    """Ask once: some odd sizes in a config, and tokenizers without an unknown token, fail only then."""
+    """Run one query. Some invalid sizes in configs, and tokenizers without an unknown token, fail only here."""
     prompt = lm.encode_prompt(PromptTemplate.parse("the <ENT0> is a <ENT1>"))
     lm.logits(lm.vectors([lm.query(prompt, (1, 1), ())], 1, lambda: None))
 
 
 @contextmanager
 def refusals_said(name: str, device: str, dtype: str) -> Iterator[None]:
-    """Raise UnsupportedModel for an LM that is asked in vain as it was loaded, and BrokenModel for one too large.
+    """Raise UnsupportedModel if the LM cannot compute as loaded, and BrokenModel if it is too large.
 
-    Mamba computes in float32 on a CPU, and DeBERTa-v2 on one device.
+    Examples: Mamba requires float32 on a CPU, DeBERTa-v2 requires a single device.
     """
     try:
         yield
@@ -176,15 +172,15 @@ def refusals_said(name: str, device: str, dtype: str) -> Iterator[None]:
         if (dtype, device) == ("float32", "cpu"):
             raise
         raise UnsupportedModel(
-            f"The model {name!r} does not compute in {dtype} on {device}; use float32 and one device."
+            f"Model {name!r} does not support {dtype} on {device}. Use float32 and one device."
         ) from error
 
 
 @contextmanager
 def damage_said(name: str) -> Iterator[None]:
-    """Raise ModelNotFound for whatever files that lack or are damaged make transformers, tokenizers or torch raise.
+    """Convert errors caused by missing or damaged files to ModelNotFound, and MemoryError to BrokenModel.
 
-    Tokenizers raises Exception itself, and odd values in a config or an index any of Python's.
+    Tokenizers raises Exception itself, and invalid values in a config or an index can raise any built-in exception.
     """
     check_not_hidden(name)
     try:
@@ -193,31 +189,31 @@ def damage_said(name: str) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise BrokenModel(
-            f"The model {name!r} does not fit into memory; use a smaller one, bfloat16, or the device "
-            f"{AUTO}, which leaves on the disk what does not fit."
+            f"Model {name!r} does not fit into memory. Use a smaller model, bfloat16, or the device "
+            f"{AUTO}, which stores excess weights on disk."
         ) from error
     except Exception as error:
         raise not_found(name) from error
 
 
 def check_not_hidden(name: str) -> None:
-    """Raise if transformers would take a folder here for the model of the hub that `name` is."""
+    """Raise ModelNotFound if a local folder has the same name as the hub id `name`."""
     if HUB_ID.fullmatch(str(name)) and Path(name).is_dir():
         raise ModelNotFound(
-            f"{name!r} is a model of the hub and a folder in {Path.cwd()}; write ./{name} for the folder, or start in "
-            "another one for the model of the hub."
+            f"{name!r} is a hub id and a folder in {Path.cwd()}. Use ./{name} for the folder, or start in another "
+            "folder to use the hub model."
         )
 
 
 def not_found(name: str) -> ModelNotFound:
     if name and Path(name).is_dir():
         return ModelNotFound(
-            f"The folder {name} holds no whole model; "
-            "name one made by save_pretrained, with config.json, tokenizer files and undamaged weights."
+            f"Folder {name} does not contain a complete model. "
+            "Use a folder written by save_pretrained, with config.json, tokenizer files, and undamaged weights."
         )
     return ModelNotFound(
-        f"The model {name!r} is neither a local folder nor a model that the hub gives out here; "
-        "check the name, the revision and the network, or download it and name its folder."
+        f"Model {name!r} is neither a local folder nor available from the hub. "
+        "Check the name, the revision, and the network, or download the model and use its folder."
     )
 
 
@@ -225,6 +221,6 @@ def check_complete(name: str, report: dict[str, Any]) -> None:
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
         raise UnsupportedModel(
-            f"The model {name!r} lacks {len(missing)} of its weights (first: {missing[0]}), probably its LM head; "
-            "use the checkpoint that was pretrained to fill in blanks."
+            f"Model {name!r} lacks {len(missing)} weights (first: {missing[0]}), probably its LM head. "
+            "Use the checkpoint that was pretrained to fill in blanks."
         )

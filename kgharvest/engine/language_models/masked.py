@@ -1,4 +1,4 @@
-"""Masked LMs: those with a mask token, of any type (BERT, RoBERTa, DeBERTa, ELECTRA, ...); soft words in prompts."""
+"""Masked LMs: any LM with a mask token (BERT, RoBERTa, DeBERTa, ELECTRA, ...); soft words in prompts."""
 
 from __future__ import annotations
 
@@ -23,60 +23,63 @@ class MaskedLM(PretrainedLM):
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
         self._is_split = is_split(model)
-        known = None if self._is_split else ARCHITECTURES.get(model.config.model_type)
-        network, head = (network_of(model), known.head(model)) if known else without_projection(model, name)
+        architecture = None if self._is_split else ARCHITECTURES.get(model.config.model_type)
+        if architecture:
+            network, head = network_of(model), architecture.head(model)
+        else:
+            network, head = without_projection(model, name)
         super().__init__(model, tokenizer, name, revision, head)
         self._network = network
         self.mask_id = self.tokens.mask_id
-        self._last_layer = split_last_layer(model) if known else None
+        self._last_layer = split_last_layer(model) if architecture else None
         self._soft_words: SoftWords | None = None
 
     @property
     def word_embeddings(self) -> torch.Tensor:
-        """(V, d): the vector of every token, as the network reads it. Raises UnsupportedModel if it is split."""
+        """(V, d): input embedding of every token. Raises UnsupportedModel if the LM is split over devices."""
         if self._is_split:
             raise UnsupportedModel(
-                f"{self.name} is on several devices, where no prompts are learned; use one device, or a setting that "
-                "learns none."
+                f"{self.name} is split over several devices, which does not support learned prompts. Use one device or "
+                "a setting that learns no prompts."
             )
         weights: torch.Tensor = self._network.get_input_embeddings().weight
         return weights[: self.vocab_size]
 
     @property
     def hidden_size(self) -> int:
-        """The width of what the network gives; that of the word embeddings may be another."""
-        is_known = self._network.config.model_type in ARCHITECTURES
-        return int(self._network.config.hidden_size if is_known else self.output_embeddings.shape[1])
+        """Size of the network's output, which can differ from the size of the word embeddings."""
+        config = self._network.config
+        return int(config.hidden_size if config.model_type in ARCHITECTURES else self.output_embeddings.shape[1])
 
     @property
     def output_embeddings(self) -> torch.Tensor:
-        """(V, d'): what the vectors of `vectors` are multiplied with, bias apart, to give a token's logit."""
+        """(V, d'): the matrix that maps `vectors` to logits, without the bias."""
         projection: Any = self._head.projection
         weights: torch.Tensor = projection.weight
         return weights[: self.vocab_size]
 
     @property
     def n_levels(self) -> int:
-        """How many levels of soft words can be perturbed: the embeddings and the output of every layer but the last."""
+        """Number of levels at which soft words can be perturbed: the embeddings and every layer but the last."""
         return len(perturbed_modules(self._network, self.name))
 
     def with_soft_words(self, soft_words: SoftWords) -> Self:
-        """Return the same LM, in whose prompts token V + i is soft word i. The network is shared."""
+        """Return a copy of the LM that reads token V + i as soft word i. The network is shared."""
         clone = copy(self)
         clone._soft_words = soft_words.to(self.device)
         return clone
 
     def logits_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return (B, V) for the `positions` (B,) of `ids` (B, T): what `logits(vectors(...))` is, with gradients.
+        """Return (B, V) for the `positions` (B,) of `ids` (B, T): `logits(vectors(...))` with gradients.
 
-        Gradients reach the soft words; the LM's own weights are frozen.
+        Gradients reach the soft words. The LM's weights are frozen.
         """
         return self.project(self._forward(ids, positions))
 
     def vectors_everywhere(self, words: torch.Tensor) -> torch.Tensor:
-        """Return (B, T, d'), what `project` takes, for vectors (B, T, d) read in place of word embeddings.
+        """Return (B, T, d'), the input of `project`, for `words` (B, T, d) in place of word embeddings.
 
-        Gradients reach those vectors.
+        Gradients reach `words`.
         """
         self.n_read["sequences"] += len(words)
         hidden = self._network(inputs_embeds=words.to(self.dtype)).last_hidden_state
@@ -86,15 +89,14 @@ class MaskedLM(PretrainedLM):
         return vectors
 
     def trainable_encoder(self) -> nn.Module:
-        """Return a copy in float32 of the layers below the last one, which reads `inputs_embeds` and may be trained.
+        """Return a trainable float32 copy of the layers below the last one, with `inputs_embeds` as input.
 
-        Steps as small as training takes are lost in formats with fewer digits. Raises UnsupportedModel where weights
-        are quantized.
+        Formats with fewer digits would lose the small training steps. Raises UnsupportedModel for quantized weights.
         """
         if not all(weights.is_floating_point() for weights in self._network.parameters()):
             raise UnsupportedModel(
-                f"The weights of {self.name} are quantized, and those of a copy of it are to be trained; use a float "
-                "dtype, or leave that method out."
+                f"The weights of {self.name} are quantized and cannot be trained. Use a float dtype or omit the "
+                "method that trains them."
             )
         encoder: nn.Module = deepcopy(self._network).float().requires_grad_()
         return encoder
@@ -114,13 +116,13 @@ class MaskedLM(PretrainedLM):
     def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         if self._last_layer is None:
             return super()._hidden_at(ids, positions)
-        whole = self._hidden(ids)  # (B, T, d), all layers but the last
-        here = whole[torch.arange(len(ids), device=ids.device), positions, None]  # (B, 1, d)
-        return self._last_layer(whole, here)[:, 0]
+        hidden = self._hidden(ids)  # (B, T, d), all layers but the last
+        queried = hidden[torch.arange(len(ids), device=ids.device), positions, None]  # (B, 1, d)
+        return self._last_layer(hidden, queried)[:, 0]
 
 
 def fill_and_mask(prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds, mask_id: int) -> tuple[TokenIds, int]:
-    """Return the prompt's ids with `filled` in place, masks elsewhere, and the position of the first mask to fill."""
+    """Return the prompt's ids with `filled` inserted and masks elsewhere, and the position of the next token."""
     tokens = filled + (mask_id,) * (sum(pattern) - len(filled))
     starts = [sum(pattern[:slot]) for slot in range(len(pattern))]
     ids = prompt.segments[0]

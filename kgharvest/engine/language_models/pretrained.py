@@ -1,4 +1,4 @@
-"""What the families of LMs share: a transformers model and its tokenizer, queried in batches at one position each."""
+"""Base classes of the LM families: a transformers model and its tokenizer, queried in batches."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kgharvest.engine.language_models.tokens import Tokens
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
 
-# Tokens that an LM takes whose config names no limit: there may be none, and prompts are short.
+# Fallback context length for configs that do not state one.
 MAX_TOKENS = 2048
 
 
 class TokenizedLM:
-    """The part of the `LanguageModel` protocol that a tokenizer answers."""
+    """The part of the `LanguageModel` protocol that depends only on the tokenizer."""
 
     entity_end: TokenIds = ()
     name: str
@@ -44,15 +44,15 @@ class TokenizedLM:
     def _checked_query(self, ids: TokenIds, position: int) -> Query:
         if len(ids) > self.max_tokens:
             raise BadPrompt(
-                f"A prompt of {len(ids)} tokens exceeds the {self.max_tokens} that {self.name} takes; shorten it."
+                f"A prompt of {len(ids)} tokens exceeds the maximum of {self.name} ({self.max_tokens}). Shorten it."
             )
         return Query(ids, position)
 
 
 class PretrainedLM(TokenizedLM, ABC):
-    """The half of the `LanguageModel` protocol in which the families agree.
+    """The part of the `LanguageModel` protocol that all families share.
 
-    n_read: "sequences" that the network has read, whoever asked.
+    n_read: n_read["sequences"] counts the sequences evaluated by the network.
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None, head: Head) -> None:
@@ -64,7 +64,7 @@ class PretrainedLM(TokenizedLM, ABC):
         self.is_cased = self.tokens.is_cased
         self.starts_entity, self.continues_entity = self.tokens.starts_entity, self.tokens.continues_entity
         self._network = network_of(model)
-        # Weights that come from elsewhere for every forward cost more than what is computed with them.
+        # Moving the weights of a split LM to the device costs more than the computation, so batches are not limited.
         self._tokens_at_once = sys.maxsize if is_split(model) else tokens_at_once(self.device, weights_per_token(model))
         self._head = head
         self.is_affine = head.is_affine
@@ -72,7 +72,7 @@ class PretrainedLM(TokenizedLM, ABC):
 
     @contextmanager
     def ticking(self, tick: Tick) -> Iterator[None]:
-        """Call `tick` before each forward of network and head, whoever asks; it can end long work by raising."""
+        """Call `tick` before each forward pass of network and head in this context. `tick` can raise to cancel."""
         parts: tuple[Any, Any] = (self._network, self._head.projection)
         with ExitStack() as hooks:
             for part in parts:
@@ -88,7 +88,7 @@ class PretrainedLM(TokenizedLM, ABC):
         return self.project(vectors)
 
     def project(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return (..., V) float32 for `vectors` (..., d'): what `logits` is, with gradients."""
+        """Return (..., V) float32 for `vectors` (..., d'): `logits` with gradients."""
         return self._head.projection(vectors.to(self.dtype)).float()
 
     @abstractmethod
@@ -99,10 +99,10 @@ class PretrainedLM(TokenizedLM, ABC):
 
     @abstractmethod
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return (B, T, d), the last layer's output for `ids` (B, T)."""
+        """Return the last layer's output (B, T, d) for `ids` (B, T)."""
 
     def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return (B, d), the last layer's output at `positions` (B,)."""
+        """Return the last layer's output (B, d) at `positions` (B,)."""
         return self._hidden(ids)[torch.arange(len(ids), device=ids.device), positions]
 
     def _forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -111,7 +111,7 @@ class PretrainedLM(TokenizedLM, ABC):
 
 
 def weights_per_token(model: Any) -> int:
-    """Return about how many weights of the network a token is multiplied with. ALBERT goes through a layer often."""
+    """Return the approximate number of weights used per token. ALBERT applies its layers repeatedly."""
     n_all = sum(weights.numel() for weights in network_of(model).parameters())
     n_inner = n_all - model.get_input_embeddings().weight.numel()
     n_groups = getattr(model.config, "num_hidden_groups", None)
@@ -119,7 +119,7 @@ def weights_per_token(model: Any) -> int:
 
 
 def longest_sequence(model: Any) -> int:
-    """Return how many tokens the LM takes. Where padding has a position of its own, as in RoBERTa, others follow it."""
+    """Return the maximum number of tokens. RoBERTa and similar models do not use positions up to the padding index."""
     config = text_config(model.config)
     limits = (getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len"))
     n_positions = next((limit for limit in limits if isinstance(limit, int) and limit > 0), MAX_TOKENS)

@@ -1,7 +1,7 @@
-"""Soft words: vectors that stand in prompts where words would (Qin & Eisner 2021).
+"""Soft words: vectors in place of words in prompts (Qin & Eisner 2021).
 
-In token sequences soft word i is the token V + i, beyond the vocabulary. So a prompt with soft words is a prompt like
-any other, and the search, the scoring and the batching need not know of them.
+In token sequences, soft word i is token V + i, beyond the vocabulary. Search, scoring, and batching therefore need no
+special cases for soft words.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from kgharvest.engine.types import UnsupportedModel
 
 @dataclass(frozen=True)
 class SoftWords:
-    """vectors: (S, d), read in place of word embeddings. deltas: (S, L, d) or None, added to what L levels give there.
+    """Soft words, in float32.
 
-    Level 0 is the output of the embeddings, after their normalisation; level l is that of layer l. All in float32.
+    vectors: (S, d), used in place of word embeddings.
+    deltas: (S, L, d) or None, added to the output of L levels. Level 0 is the normalized output of the embeddings;
+        level l is the output of layer l.
     """
 
     vectors: torch.Tensor
@@ -32,7 +34,7 @@ class SoftWords:
         return SoftWords(self.vectors.to(device), None if self.deltas is None else self.deltas.to(device))
 
     def read_by(self, network: Any, ids: torch.Tensor, word_embeddings: torch.Tensor) -> torch.Tensor:
-        """Return (B, T, d), what `network` gives for `ids` (B, T), some of which are soft words."""
+        """Return (B, T, d), the output of `network` for `ids` (B, T) with soft words."""
         soft = ids - len(word_embeddings)  # (B, T), negative for words
         words = word_embeddings[ids.clamp(max=len(word_embeddings) - 1)]  # (B, T, d)
         words = replaced(words, self.vectors, soft)
@@ -42,7 +44,7 @@ class SoftWords:
 
     @contextmanager
     def _perturbing(self, network: Any, soft: torch.Tensor) -> Iterator[None]:
-        """Let `network` add the deltas while it reads sequences whose soft words are `soft` (B, T)."""
+        """Add the deltas in the forward passes of `network` within this context. soft: (B, T) indices of soft words."""
         with ExitStack() as hooks:
             if self.deltas is not None:
                 modules = perturbed_modules(network, "this LM")
@@ -53,13 +55,13 @@ class SoftWords:
 
 
 def replaced(words: torch.Tensor, vectors: torch.Tensor, soft: torch.Tensor) -> torch.Tensor:
-    """Return `words` (B, T, d) with the soft words' `vectors` (S, d) where `soft` (B, T) is not negative."""
+    """Return `words` (B, T, d) with `vectors` (S, d) at the positions with non-negative `soft` (B, T)."""
     is_soft = soft >= 0
     return words.masked_scatter(is_soft[..., None], vectors[soft[is_soft]].to(words.dtype))
 
 
 def adding(delta: torch.Tensor, soft: torch.Tensor) -> Callable[..., Any]:
-    """Return a forward hook that adds `delta` (S, d) to the soft words of a module's output."""
+    """Return a forward hook that adds `delta` (S, d) to a module's output at the soft words."""
     is_soft = soft >= 0
 
     def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
@@ -71,15 +73,15 @@ def adding(delta: torch.Tensor, soft: torch.Tensor) -> Callable[..., Any]:
 
 
 def perturbed_modules(network: Any, name: str) -> list[nn.Module]:
-    """Return the modules of which deltas perturb the output. Raises UnsupportedModel.
+    """Return the modules with outputs that deltas can perturb. Raises UnsupportedModel.
 
-    The last layer is not among them: only the mask is read of what it gives.
+    Excludes the last layer because only its output at the mask is used.
     """
     layers = layers_below_the_last(network)
     if layers is None:
         supported = ", ".join(name for name, architecture in ARCHITECTURES.items() if architecture.stack)
         raise UnsupportedModel(
-            f"Soft prompts in all layers work with {supported}, and {name} is {network.config.model_type}; "
-            "use soft words in the first layer only."
+            f"Soft prompts in all layers require {supported}, but {name} is {network.config.model_type}. "
+            "Use soft words in the first layer only."
         )
     return [network.embeddings, *layers]

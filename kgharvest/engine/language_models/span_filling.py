@@ -1,10 +1,10 @@
-"""Encoder-decoders that fill in spans (T5, mT5, UL2): a sentinel stands for a blank, the decoder writes what is there.
+"""Span-filling encoder-decoders (T5, mT5, UL2): sentinels mark the blanks, and the decoder writes their contents.
 
 Encoder: <extra_id_0> is the capital of <extra_id_1> .      Encoder: Paris is the capital of <extra_id_0> .
 Decoder: <extra_id_0> Paris <extra_id_1>                    Decoder: <extra_id_0> France <extra_id_1>
 
-The blank that is asked about has the first sentinel, as where their pre-training begins, the later ones the next in the
-order in which they are asked. An entity ends with the next sentinel, which counts towards its probability.
+The current blank has the first sentinel, as in pre-training. Later blanks have the following sentinels in query order.
+An entity ends with the next sentinel, which counts towards its probability.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SENTINEL = re.compile(r"<extra_id_(\d+)>")
 
 
 def sentinels_in(vocabulary: Mapping[str, int]) -> list[int]:
-    """Return the ids of the sentinels 0, 1, ..., as far as there are any."""
+    """Return the ids of the sentinels 0, 1, ..., up to the first gap."""
     numbered = {int(match[1]): index for token, index in vocabulary.items() if (match := SENTINEL.fullmatch(token))}
     ids: list[int] = []
     while len(ids) in numbered:
@@ -36,8 +36,8 @@ def sentinels_in(vocabulary: Mapping[str, int]) -> list[int]:
 class SpanFillingLM(PretrainedLM):
     """An encoder-decoder with sentinels behind the `LanguageModel` protocol.
 
-    The ids of a query are the encoder's and then the decoder's; its position is where the latter begin. What is asked
-    is what the decoder writes next.
+    The ids of a query are the encoder's ids followed by the decoder's. Its position is the start of the decoder's ids.
+    The answer is the next token of the decoder.
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
@@ -50,18 +50,17 @@ class SpanFillingLM(PretrainedLM):
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
         if prompt.arity > len(self._sentinels):
-            raise BadPrompt(f"{self.name} fills in {len(self._sentinels)} blanks at most; ask with fewer slots.")
+            raise BadPrompt(f"{self.name} fills in at most {len(self._sentinels)} blanks. Use fewer slots.")
         return self.tokens.encode_prompt(prompt)
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
-        entities, begun = entities_so_far(pattern, filled, len(self.entity_end))
-        stands = dict(enumerate(entities))
-        for asked_later, slot in enumerate(range(len(entities), len(pattern))):
-            stands[slot] = (self._sentinels[asked_later],)
+        entities, partial = entities_so_far(pattern, filled, len(self.entity_end))
+        blanks = [(sentinel,) for sentinel in self._sentinels[: len(pattern) - len(entities)]]
+        contents = [*entities, *blanks]
         ids = prompt.segments[0]
         for slot, segment in zip(prompt.slots, prompt.segments[1:], strict=True):
-            ids = ids + stands[slot] + segment
-        return self._checked_query((*ids, self._start_id, self._sentinels[0], *begun), len(ids))
+            ids = ids + contents[slot] + segment
+        return self._checked_query((*ids, self._start_id, self._sentinels[0], *partial), len(ids))
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         return self._decoded(ids, self._encoded(ids))
@@ -73,7 +72,7 @@ class SpanFillingLM(PretrainedLM):
         return hidden.index_copy_(0, torch.cat(list(rows_of.values())), torch.cat(parts))
 
     def _next_hidden(self, ids: torch.Tensor, begin: int) -> torch.Tensor:
-        """Return (B, d), the decoder's last output; it reads the ids (B, T) from `begin`, each text is encoded once."""
+        """Return (B, d), the decoder's last output for `ids` (B, T) from `begin`. Encodes each distinct text once."""
         texts, text_of_row = torch.unique(ids[:, :begin], dim=0, return_inverse=True)
         return self._decoded(ids[:, begin:], self._encoded(texts)[text_of_row])[:, -1]
 
@@ -89,7 +88,7 @@ class SpanFillingLM(PretrainedLM):
 
 
 def entities_so_far(pattern: Pattern, filled: TokenIds, n_end: int) -> tuple[Sequence[TokenIds], TokenIds]:
-    """Return the complete entities of `filled`, without their ends, and the tokens of the one that is begun."""
+    """Return the complete entities of `filled`, without their ends, and the tokens of the partial entity."""
     entities: list[TokenIds] = []
     for length in pattern:
         if len(filled) < length + n_end:

@@ -1,4 +1,4 @@
-"""The tokenizer of an LM: ids of entities and of the text around slots, tokens that may stand in an entity."""
+"""Tokenizer wrapper: ids of entities and of the text around slots, and the tokens allowed in an entity."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt, BadSeed, BadText, UnsupportedModel
 
-# How vocabularies write the inside and the beginning of words.
+# Marks of word continuations and word starts in vocabularies.
 CONTINUATION = "##"  # WordPiece: "##ing" continues a word
-BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE = "Ġ", "▁"  # "Ġdog" and "▁dog" begin one
+BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE = "Ġ", "▁"  # "Ġdog" and "▁dog" start a word
 SPACE = re.compile(r"\s+")
-# Llama's templates write today's date otherwise, and Qwen's leave room for thoughts; others ignore these.
+# Prevents the current date in Llama's templates and thoughts in Qwen's. Other templates ignore these options.
 CHAT_OPTIONS = {"date_string": "1 Jan 2025", "enable_thinking": False}
 
 
 class Tokens:
-    """A tokenizer, seen as the engine needs it.
+    """A tokenizer with the operations that the engine needs.
 
-    prefix, suffix: the special tokens around a sequence.
+    prefix, suffix: special tokens around a sequence.
     starts_entity, continues_entity: bool (V,), see `LanguageModel`.
     """
 
     def __init__(self, tokenizer: Any, vocab_size: int) -> None:
         self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
-        # tokenizer.json may carry the padding and truncation of somebody's training run.
+        # tokenizer.json can contain padding and truncation settings from training.
         self._backend.no_padding()
         self._backend.no_truncation()
         pieces = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), vocab_size)))
@@ -47,23 +47,23 @@ class Tokens:
 
     @property
     def mask_id(self) -> int:
-        """Raises UnsupportedModel if there is no mask token."""
+        """Id of the mask token. Raises UnsupportedModel if there is none."""
         mask_id: int | None = self._tokenizer.mask_token_id
         if mask_id is None:
-            raise UnsupportedModel("The LM's tokenizer has no mask token; use the tokenizer that it was trained with.")
+            raise UnsupportedModel("The tokenizer has no mask token. Use the tokenizer that the LM was trained with.")
         return mask_id
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
-        """Encode the text around the slots, special tokens included. Raises BadPrompt if the text holds some."""
+        """Encode the texts around the slots, with special tokens. Raises BadPrompt if one contains special tokens."""
         self.check_text(prompt.text)
         # The space before a slot belongs to the entity.
-        first, *others = (SPACE.sub(" ", text).rstrip() for text in prompt.segments)
-        segments = [self.prefix + self._ids(first.lstrip()), *map(self.continuing, others)]
+        first, *rest = (SPACE.sub(" ", text).rstrip() for text in prompt.segments)
+        segments = [self.prefix + self._ids(first.lstrip()), *map(self.continuing, rest)]
         segments[-1] += self.suffix
         return EncodedPrompt(tuple(segments), prompt.slots)
 
     def encode_instruction(self, instruction: str, answer: str) -> TokenIds:
-        """Encode an instruction and the beginning of its answer, as a chat where the LM has a template for it."""
+        """Encode an instruction and the start of its answer, with the LM's chat template if it has one."""
         if not self._tokenizer.chat_template:
             return self.prefix + self._ids(instruction + answer)
         chat = [{"role": "user", "content": instruction}]
@@ -71,54 +71,54 @@ class Tokens:
         return self._ids(text + answer)
 
     def continuing(self, text: str) -> TokenIds:
-        """Return the ids of `text` right behind other text: a word begins only where `text` has a space."""
+        """Return the ids of `text` as a continuation: a word starts only after a space in `text`."""
         if not self._prepends_space:
             return self._ids(text)
         first, _, rest = text.partition(" ")
         return self._ids_without_space(first) + self._ids(rest)
 
     def containing(self, text: str) -> NDArray[np.bool_]:
-        """Return bool (V,): the tokens in whose text `text` occurs."""
+        """Return bool (V,): True for tokens with a text that contains `text`."""
         texts = self._backend.decode_batch([[index] for index in range(len(self.starts_entity))])
         return np.array([text in token for token in texts])
 
     def texts(self) -> list[str]:
-        """Return (V,): the text of each token alone, without spaces around it; "" for special tokens."""
+        """Return (V,): the stripped text of each token; "" for special tokens."""
         texts = self._backend.decode_batch([[index] for index in range(len(self.starts_entity))])
         return [text.strip() for text in texts]
 
     def check_text(self, text: str) -> None:
-        """Raise BadPrompt if the tokenizer would read special tokens out of `text`."""
+        """Raise BadPrompt if the tokenizer would read special tokens in `text`."""
         special = self._control_ids & set(self._ids(text))
         if special:
             raise BadPrompt(
-                f"The prompt {text!r} contains {self._piece(min(special))}, which means something else to this LM; "
-                "leave it out."
+                f"The prompt {text!r} contains {self._piece(min(special))}, which is a special token of this LM. "
+                "Remove it."
             )
 
     def encode_entity(self, entity: str) -> TokenIds:
-        """Return the ids of `entity` alone, space-prefixed where the vocabulary marks word starts.
+        """Return the ids of `entity` alone, with a leading space if the vocabulary marks word starts.
 
         Raises BadSeed if the vocabulary cannot write it.
         """
         ids = self._ids(self._word_prefix + " ".join(entity.split()))
         if not ids or set(ids) & (self._control_ids | {self._tokenizer.unk_token_id}):
-            raise BadSeed(f"The entity {entity!r} cannot be written in this LM's vocabulary; use another one.")
+            raise BadSeed(f"The vocabulary of this LM cannot write the entity {entity!r}. Use another entity.")
         return ids
 
     def encode_text(self, text: str) -> TokenIds:
-        """Return the ids of running text, whose words may be unknown. Raises BadText if it holds special tokens."""
+        """Return the ids of running text, including unknown words. Raises BadText if it contains special tokens."""
         ids = self._ids(self._word_prefix + " ".join(text.split()))
         if special := set(ids) & self._control_ids:
             raise BadText(
-                f"The text {text!r:.100} contains {self._piece(min(special))}, which means something else to this LM; "
-                "leave it out."
+                f"The text {text!r:.100} contains {self._piece(min(special))}, which is a special token of this LM. "
+                "Remove it."
             )
         return ids
 
     def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:
-        """Return the text of each sequence, or None where the tokenizer writes that text with other ids."""
-        # One by one: batches of short texts cost more in thread pools than they save.
+        """Return the text of each sequence, or None if the tokenizer encodes that text differently."""
+        # For short texts, the thread pool of batch decoding costs more than it saves.
         texts = [" ".join(self._backend.decode(list(ids)).split()) for ids in sequences]
         return [
             text if text and self._ids(self._word_prefix + text) == ids else None
@@ -126,7 +126,7 @@ class Tokens:
         ]
 
     def _piece(self, index: int) -> str | None:
-        """Return how the vocabulary writes a token."""
+        """Return the vocabulary entry of a token."""
         piece: str | None = self._tokenizer.convert_ids_to_tokens([index])[0]
         return piece
 
@@ -134,7 +134,7 @@ class Tokens:
         return tuple(self._backend.encode(text, add_special_tokens=False).ids)
 
     def _ids_without_space(self, text: str) -> TokenIds:
-        """Return the ids of `text` without the space that this tokenizer would prepend."""
+        """Return the ids of `text` without the space that the tokenizer would prepend."""
         normalizer, model = self._backend.normalizer, self._backend.model
         if normalizer:
             text = normalizer.normalize_str(text).removeprefix(self._word_start)
@@ -165,10 +165,10 @@ class Tokens:
 
 
 def word_start_mark(pieces: Sequence[str]) -> str:
-    """Return the mark that this vocabulary puts before words, or "" (WordPiece marks continuations instead)."""
+    """Return the vocabulary's mark of word starts, or "" (WordPiece marks continuations instead)."""
     counts = {
         mark: sum(piece.startswith(mark) for piece in pieces)
         for mark in (CONTINUATION, BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE)
     }
-    most = max(counts, key=lambda mark: counts[mark])
-    return most if counts[most] and most != CONTINUATION else ""
+    mark = max(counts, key=lambda mark: counts[mark])
+    return mark if counts[mark] and mark != CONTINUATION else ""

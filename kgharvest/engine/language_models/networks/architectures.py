@@ -1,7 +1,7 @@
-"""Architectures of masked LMs that are known in detail: their LM head, and their last layer at a single position.
+"""LM heads of supported masked LM architectures, and evaluation of their last layer at a single position.
 
-Nothing reads the last layer's output at any other position; in small LMs that is half the work. Only the post-norm
-encoders (BERT, RoBERTa, XLM-R, DistilBERT) are split so; all others run their last layer whole.
+Only the queried position of the last layer's output is used; in small LMs, this saves half of the work. Supported for
+post-norm encoders (BERT, RoBERTa, XLM-R, DistilBERT). Other architectures run their last layer in full.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from kgharvest.engine.language_models.networks.heads import Head, WordProjection
 
-# (hidden (B, T, d), queried (B, 1, d)) -> (B, 1, d): the layer's output where `queried` stands, attending to `hidden`.
+# (hidden (B, T, d), queried (B, 1, d)) -> (B, 1, d): the layer's output at `queried`, attending to `hidden`.
 LastLayer = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -43,7 +43,7 @@ def modernbert_head(model: Any) -> Head:
 
 
 def deberta_head(model: Any) -> Head:
-    """DeBERTa-v3 projects with its word embeddings, older checkpoints with weights of their own."""
+    """Return the DeBERTa head. DeBERTa-v3 projects with its word embeddings, older checkpoints with other weights."""
     if model.legacy:
         return bert_head(model)
     head, words = model.lm_predictions.lm_head, model.deberta.embeddings.word_embeddings
@@ -84,10 +84,10 @@ def distilbert_layer(layer: Any) -> LastLayer:
 
 
 class Architecture(NamedTuple):
-    """How to take the LM head from a transformers model, and how to run the last layer at a single position.
+    """Access to the LM head of a transformers model and to its last layer at a single position.
 
-    stack: the attribute of the network that holds the layers; it and `last_layer` are None where the last one runs
-    whole.
+    stack: attribute of the network that contains the layers. It and `last_layer` are None if the last layer runs in
+        full.
     """
 
     head: Callable[[Any], Head]
@@ -95,7 +95,7 @@ class Architecture(NamedTuple):
     last_layer: Callable[[Any], LastLayer] | None = None
 
 
-# By `config.model_type`. Masked LMs of other types are taken as they are (`heads.without_projection`).
+# By `config.model_type`. Other masked LMs use `heads.without_projection`.
 ARCHITECTURES = {
     "bert": Architecture(bert_head, "encoder", bert_layer),
     "roberta": Architecture(roberta_head, "encoder", bert_layer),
@@ -109,7 +109,7 @@ ARCHITECTURES = {
 
 
 def split_last_layer(model: Any) -> LastLayer | None:
-    """Take the last layer off the encoder of `model` and return it, or None for architectures that keep it."""
+    """Remove and return the last layer of the encoder of `model`, or return None for unsupported architectures."""
     architecture = ARCHITECTURES.get(model.config.model_type)
     if architecture is None or architecture.stack is None or architecture.last_layer is None:
         return None
@@ -122,7 +122,7 @@ def split_last_layer(model: Any) -> LastLayer | None:
 
 
 def layers_below_the_last(network: Any) -> list[torch.nn.Module] | None:
-    """Return the layers of a network whose last one is split off, or None for architectures that keep it."""
+    """Return the layers of a network without its last layer, or None for unsupported architectures."""
     architecture = ARCHITECTURES.get(network.config.model_type)
     return list(getattr(network, architecture.stack).layer) if architecture and architecture.stack else None
 

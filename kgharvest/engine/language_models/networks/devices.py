@@ -1,4 +1,4 @@
-"""Devices, dtypes and weights: check them, say how weights are loaded, place a model, draw its weights anew."""
+"""Devices, dtypes, and weights: checks, loading options, placement, and randomization."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from kgharvest.engine.language_models.networks.placement import (
 from kgharvest.engine.language_models.networks.split import is_split, join_parts
 from kgharvest.engine.types import BrokenModel, EngineError, UnsupportedModel
 
-QUANTIZED_DTYPE = torch.bfloat16  # of what is not quantized: embeddings, norms, activations
-SPILLS = "dispatched on the CPU or the disk"  # what transformers says of quantized weights that the GPUs do not hold
+QUANTIZED_DTYPE = torch.bfloat16  # for parts that are not quantized: embeddings, norms, activations
+SPILLS = "dispatched on the CPU or the disk"  # transformers' error if quantized weights exceed the GPU memory
 
 
 def dtype_named(name: str) -> torch.dtype:
-    """Raises EngineError unless `name` is one of FLOATS."""
+    """Return the torch dtype. Raises EngineError unless `name` is in FLOATS."""
     if name not in FLOATS:
-        raise EngineError(f"Unknown dtype {name!r}; choose one of {', '.join(FLOATS)}.")
+        raise EngineError(f"Unknown dtype {name!r}. Choose one of {', '.join(FLOATS)}.")
     dtype: torch.dtype = getattr(torch, name)
     return dtype
 
@@ -43,13 +43,13 @@ def check_device(device: str) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # AssertionError: a torch without CUDA
         raise EngineError(
-            f"The device {device!r} is not there; use cpu, cuda on a machine with an NVIDIA GPU, or mps on a Mac with "
+            f"Device {device!r} is not available. Use cpu, cuda on a machine with an NVIDIA GPU, or mps on a Mac with "
             "Apple silicon."
         ) from error
 
 
 def check_dtype(dtype: str, device: str) -> None:
-    """Raise EngineError unless LMs can be loaded in `dtype` on `device` here."""
+    """Raise EngineError unless this machine can load LMs in `dtype` on `device`."""
     check_placement(device, dtype)
     if dtype not in QUANTIZED:
         return
@@ -60,21 +60,21 @@ def check_dtype(dtype: str, device: str) -> None:
 
 
 def check_installed(package: str, what: str) -> None:
-    """Raise EngineError unless `package`, which `what` needs, is there: none of requirements.lock."""
+    """Raise EngineError unless the optional `package`, required by `what`, is installed."""
     if find_spec(package) is None:
         raise EngineError(
-            f"{what} needs {package}, which is not installed; install it: pip install -r requirements-large.txt"
+            f"{what} requires {package}, which is not installed. Run: pip install -r requirements-large.txt"
         )
 
 
 def loading_options(device: str, dtype: str) -> dict[str, Any]:
-    """Return what `from_pretrained` is told of weights. Raises EngineError for what is unknown or not there."""
+    """Return options for `from_pretrained`. Raises EngineError for an unknown or unavailable device or dtype."""
     check_device(device)
     check_dtype(dtype, device)
-    where = {"device_map": device} if device == AUTO else {"device_map": {"": device}}
     if dtype in QUANTIZED:
-        return {"dtype": QUANTIZED_DTYPE, "quantization_config": quantization(dtype), **where}
-    return {"dtype": dtype_named(dtype), **(where if device == AUTO else {})}
+        device_map = device if device == AUTO else {"": device}
+        return {"dtype": QUANTIZED_DTYPE, "quantization_config": quantization(dtype), "device_map": device_map}
+    return {"dtype": dtype_named(dtype), **({"device_map": device} if device == AUTO else {})}
 
 
 def quantization(dtype: str) -> Any:
@@ -89,13 +89,13 @@ def quantization(dtype: str) -> Any:
 def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> tuple[Any, dict[str, Any]]:
     """Return the model in `dtype` on `device`, frozen, and transformers' report on its weights.
 
-    which: its revision and config. Raises EngineError for what is not there, BrokenModel if the model does not fit,
-    UnsupportedModel if it cannot be split or is saved as nothing here reads it.
+    which: revision and config. Raises EngineError for an unavailable device or dtype, BrokenModel if the model does not
+        fit, UnsupportedModel if it cannot be split or its weight format is not supported.
     """
     options = loading_options(device, dtype)
     if device != AUTO:
         spilled = None
-    else:  # for weights that fit nowhere else and are not saved as they are computed with; it goes with the model
+    else:  # for weights that exceed the memory and are saved in another dtype; deleted together with the model
         spilled = TemporaryDirectory(prefix="kgharvest-lm-")
         options["offload_folder"] = spilled.name
     try:
@@ -106,24 +106,24 @@ def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which
         raise too_large(name, device, dtype) from error
     except ImportError as error:
         raise UnsupportedModel(
-            f"The model {name!r} is saved quantized, which needs more packages than kgharvest; name the model "
-            "that it was made from, in int8 or nf4 if it is too large."
+            f"Model {name!r} is saved in a quantized format that requires additional packages. Use the original "
+            "model, in int8 or nf4 if it is too large."
         ) from error
-    except IndexError as error:  # transformers 5.23, of BERT's and RoBERTa's tied biases
+    except IndexError as error:  # raised by transformers 5.23 for the tied biases of BERT and RoBERTa
         if device != AUTO:
             raise
-        raise UnsupportedModel(f"The model {name!r} cannot be split over devices; name one of them.") from error
+        raise UnsupportedModel(f"Model {name!r} cannot be split over devices. Choose one device.") from error
     model = model.eval().requires_grad_(False)
     if "device_map" not in options:
         model = move_to_device(model, device, name)
     elif is_split(model):
         join_parts(model, network_of(model))
-        network_of(model).spilled_weights = spilled  # which every LM holds
+        network_of(model).spilled_weights = spilled  # keeps the folder as long as the network
     return model, report
 
 
 def move_to_device(model: Any, device: str, name: str) -> Any:
-    """Raises BrokenModel if the model does not fit there."""
+    """Move the model. Raises BrokenModel if it does not fit."""
     try:
         return model.to(device)
     except torch.OutOfMemoryError as error:
@@ -133,8 +133,8 @@ def move_to_device(model: Any, device: str, name: str) -> Any:
 def too_large(name: str, device: str, dtype: str = "float32") -> BrokenModel:
     smaller = "" if dtype in QUANTIZED else "bfloat16, int8 or nf4, "
     return BrokenModel(
-        f"The model {name!r} in {dtype} does not fit into the memory of "
-        f"{'the GPUs' if device == AUTO else device}; use a smaller one, {smaller}the device {AUTO}, or cpu."
+        f"Model {name!r} in {dtype} does not fit into the memory of "
+        f"{'the GPUs' if device == AUTO else device}. Use a smaller model, {smaller}the device {AUTO}, or cpu."
     )
 
 
@@ -142,15 +142,15 @@ def too_large(name: str, device: str, dtype: str = "float32") -> BrokenModel:
 
 
 def randomize_weights(model: Any, seed: int) -> None:
-    """Give `model` weights that know nothing, as before any training: the control of what an LM knows.
+    """Replace the weights of `model` by random values, as a control without knowledge.
 
-    Matrices from N(0, 0.02^2), as in BERT; biases zero, normalisations one. Raises EngineError where they are not to be
-    written: quantized, or on the disk.
+    Matrices are drawn from N(0, 0.02^2), as in BERT; biases are 0, normalization weights 1. Raises EngineError if the
+    weights are read-only (quantized or on disk).
     """
     if any(weights.is_meta or not weights.is_floating_point() for weights in model.parameters()):
         raise EngineError(
-            "Random weights, the control, are drawn neither quantized nor beyond the memory of the GPUs; use a float "
-            "dtype and one device, or leave the control out."
+            "Random weights (the control) do not support quantized weights or weights on disk. Use a float dtype and "
+            "one device, or omit the control."
         )
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -162,7 +162,7 @@ def randomize_weights(model: Any, seed: int) -> None:
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Return what names the weights in a local folder, which has no commit: the start of their SHA-256."""
+    """Return the start of the SHA-256 digest of the weights in a local folder, which has no commit as identifier."""
     digest = hashlib.sha256()
     for file in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
         with file.open("rb") as weights:

@@ -1,7 +1,7 @@
-"""From hidden states to logits, found by trying: what of an LM's head averages, and what comes after it.
+"""LM heads, detected by testing: a projection to the vocabulary, and optional steps after it.
 
-Types of LM differ in what they do beside the projection to the vocabulary. A small text is read twice, once with logits
-so large that caps on them bend, and whichever of a few forms gives the model's own logits is taken.
+LM types differ in the steps after the projection. A short text is evaluated twice, the second time with enlarged logits
+so that logit caps become visible. The first known form that reproduces the model's logits is used.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kgharvest.engine.types import UnsupportedModel
 
 Layer = Callable[[torch.Tensor], torch.Tensor]
 
-N_TOKENS = 4  # of the text that is read
-LARGE = 1000.0  # times usual logits
-TOLERANCE = 0.01  # of the largest logit; half precision rounds
+N_TOKENS = 4  # length of the test text
+LARGE = 1000.0  # factor on normal logits
+TOLERANCE = 0.01  # relative to the largest logit; allows for half-precision rounding
 
 
 class Head(NamedTuple):
-    """An LM head in two parts, so that it runs at one position only and projects averaged vectors.
+    """An LM head in two parts, so that it can run at one position and project averaged vectors.
 
-    transform: (B, d) -> (B, d'), all of the head but its projection.
+    transform: (B, d) -> (B, d'), the head without its projection.
     projection: (B, d') -> (B, V).
-    is_affine: whether the projection of a weighted mean is the weighted mean of projections.
+    is_affine: True if the projection of a weighted mean equals the weighted mean of projections.
     """
 
     transform: Layer
@@ -38,7 +38,7 @@ class Head(NamedTuple):
 
 
 class Projection(nn.Module):
-    """Output embeddings, and what the model does to their logits."""
+    """Output embeddings followed by the model's operations on their logits."""
 
     def __init__(self, embeddings: nn.Module, after: Layer) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Projection(nn.Module):
 
 
 class WordProjection(nn.Module):
-    """The projection to the vocabulary by the word embeddings themselves."""
+    """Projection to the vocabulary by the word embeddings."""
 
     def __init__(self, words: nn.Embedding, bias: torch.Tensor) -> None:
         super().__init__()
@@ -63,15 +63,15 @@ class Hidden(NamedTuple):
     last_hidden_state: torch.Tensor  # (B, T, d)
 
 
-# -- what follows the last hidden state --------------------------------------------------------------------------------
+# -- steps after the last hidden state ---------------------------------------------------------------------------------
 
 
 @torch.inference_mode()
 def head_on_hidden(model: Any, read: Callable[[torch.Tensor], torch.Tensor], name: str) -> Head:
-    """Return the head of a model whose output embeddings project its last hidden state.
+    """Return the head of a model with output embeddings that project its last hidden state.
 
-    read: ids (B, T) -> (B, T, d), the last hidden state. Raises UnsupportedModel if its logits are neither those
-    projections nor scaled, shifted or capped ones.
+    read: ids (B, T) -> (B, T, d), the last hidden state. Raises UnsupportedModel unless the logits are those
+        projections, possibly scaled, shifted, or capped.
     """
     ids = trial_ids(model)
     projection = model.get_output_embeddings()
@@ -82,12 +82,12 @@ def head_on_hidden(model: Any, read: Callable[[torch.Tensor], torch.Tensor], nam
         if plain.is_explained_by(after) and large.is_explained_by(after):
             return Head(nn.Identity(), Projection(projection, after), is_affine)
     raise UnsupportedModel(
-        f"The logits of {name!r} follow from its last hidden state in a way that is not known here; use another LM."
+        f"The logits of {name!r} cannot be derived from its last hidden state in a supported way. Use another LM."
     )
 
 
 class Trial(NamedTuple):
-    """What the output embeddings make of a text, and the model's logits: (B, T, V) both."""
+    """Projection of a text by the output embeddings, and the model's logits; both (B, T, V)."""
 
     projected: torch.Tensor
     logits: torch.Tensor
@@ -97,13 +97,13 @@ class Trial(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Return the number times which `projected` comes nearest to the logits."""
+        """Least-squares factor that maps `projected` to the logits."""
         projected, logits = self.projected.cpu().double(), self.logits.cpu().double()
         return float((projected * logits).sum() / projected.square().sum())
 
 
 def what_may_follow(model: Any, trial: Trial) -> Iterator[tuple[Layer, bool]]:
-    """Yield what models do after their projection, and whether it is affine."""
+    """Yield possible steps after the projection, and whether each is affine."""
     yield nn.Identity(), True
     bias = getattr(model, "final_logits_bias", None)  # BART, mBART, PEGASUS
     if bias is not None:
@@ -128,7 +128,7 @@ def enlarged(projection: nn.Module) -> Iterator[None]:
 
 
 class Headless(nn.Module):
-    """A model whose projection to the vocabulary is taken off: it gives what that would project."""
+    """A model without its projection to the vocabulary. It returns the input of that projection."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -147,9 +147,9 @@ class Headless(nn.Module):
 
 @torch.inference_mode()
 def without_projection(model: Any, name: str) -> tuple[Headless, Head]:
-    """Take the output embeddings off `model`; return what is left and the head that they are.
+    """Remove the output embeddings from `model`. Return the remaining network and the head.
 
-    Raises UnsupportedModel if they are not the last that the model does.
+    Raises UnsupportedModel if they are not the model's last step.
     """
     ids = trial_ids(model)
     logits = model_logits(model, ids)
@@ -162,11 +162,11 @@ def without_projection(model: Any, name: str) -> tuple[Headless, Head]:
         if vectors.shape[-1] == projection.weight.shape[-1] and is_close(projection(vectors).float(), logits.float()):
             return Headless(model), Head(nn.Identity(), projection)
     raise UnsupportedModel(
-        f"The logits of {name!r} are not what its output embeddings give; use a masked LM of another type."
+        f"The logits of {name!r} are not the output of its output embeddings. Use a masked LM of another type."
     )
 
 
-# -- trying ------------------------------------------------------------------------------------------------------------
+# -- tests -------------------------------------------------------------------------------------------------------------
 
 
 def trial_ids(model: Any) -> torch.Tensor:
@@ -174,18 +174,18 @@ def trial_ids(model: Any) -> torch.Tensor:
 
 
 def model_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """Return (B, T, V). The decoder of an encoder-decoder reads `ids`, too."""
-    more = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
-    logits: torch.Tensor = model(input_ids=ids, **more).logits
+    """Return (B, T, V). In an encoder-decoder, the decoder also reads `ids`."""
+    decoder_inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    logits: torch.Tensor = model(input_ids=ids, **decoder_inputs).logits
     return logits
 
 
-def is_close(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    return bool((found - expected).abs().max() <= TOLERANCE * expected.abs().max())
+def is_close(actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    return bool((actual - expected).abs().max() <= TOLERANCE * expected.abs().max())
 
 
 def text_config(config: Any) -> Any:
-    """Return the part of a config that describes the LM; models that see or hear have others, too."""
+    """Return the LM part of a config. Multimodal models have other parts as well."""
     return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 

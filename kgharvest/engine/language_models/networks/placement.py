@@ -1,6 +1,6 @@
-"""Where an LM's weights are and in which number format, by name: for commands, queues and the engine.
+"""Names of devices and dtypes for LM weights, shared by commands, queues, and the engine.
 
-Imports no torch. What this machine has of them, kgharvest.engine.language_models.networks.devices tells.
+This module must not import torch. kgharvest.engine.language_models.networks.devices checks availability.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kgharvest.engine.types import EngineError
 
 DEFAULT_DEVICE, DEFAULT_DTYPE = "cpu", "float32"
 
-AUTO = "auto"  # as much as fits on the GPUs, then in memory, then on the disk
+AUTO = "auto"  # fills the GPUs first, then memory, then disk
 DEVICE = re.compile(rf"cpu|mps|cuda(:\d{{1,3}})?|{AUTO}")
 DEVICE_HELP = f"cpu, cuda, cuda:N, mps, or {AUTO}: all GPUs, and memory and disk for what they do not hold"
 
@@ -22,28 +22,28 @@ DTYPE_HELP = "number format of the LM's weights; int8 and nf4 (4 bits) on an NVI
 
 
 def device_named(name: str) -> str:
-    """Raises EngineError unless `name` names a device, which this machine need not have."""
+    """Return `name`. Raises EngineError unless it is a valid device name. Does not check availability."""
     if not DEVICE.fullmatch(name):
-        raise EngineError(f"There is no device {name!r:.40}; name one of {DEVICE_HELP}.")
+        raise EngineError(f"Unknown device {name!r:.40}. Choose one of {DEVICE_HELP}.")
     return name
 
 
 def check_placement(device: str, dtype: str) -> None:
-    """Raise EngineError unless some machine has LMs in `dtype` on `device`."""
+    """Raise EngineError unless the combination of `device` and `dtype` is valid on some machine."""
     device_named(device)
     if dtype not in DTYPES:
-        raise EngineError(f"Unknown dtype {dtype!r:.40}; choose one of {', '.join(DTYPES)}.")
+        raise EngineError(f"Unknown dtype {dtype!r:.40}. Choose one of {', '.join(DTYPES)}.")
     if dtype in QUANTIZED and not wants_gpu(device):
         raise needs_gpu(dtype, device)
 
 
 def needs_gpu(dtype: str, device: str) -> EngineError:
     return EngineError(
-        f"Weights in {dtype} need an NVIDIA GPU; use the device cuda or {AUTO} on a machine that has one, or bfloat16 "
+        f"Weights in {dtype} require an NVIDIA GPU. Use the device cuda or {AUTO} on a machine with a GPU, or bfloat16 "
         f"on {device}."
     )
 
 
 def wants_gpu(device: str) -> bool:
-    """Return whether a job for `device` is for a machine with an NVIDIA GPU. Nothing tells machines with mps apart."""
+    """Return whether a job for `device` requires a machine with an NVIDIA GPU. MPS machines are not distinguished."""
     return device == AUTO or device.startswith("cuda")

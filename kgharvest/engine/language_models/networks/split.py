@@ -1,4 +1,4 @@
-"""Models over several devices, as accelerate places them: where they are asked, and how parts of them are called."""
+"""Models split over several devices by accelerate: input device, and calls to parts of the model."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import torch
 
 
 def is_split(model: Any) -> bool:
-    """Return whether the weights are on several devices, or come to one from memory or disk when they are needed."""
+    """Return whether the weights are on several devices, or are moved to a device on demand."""
     devices = {weights.device for weights in model.parameters()}
     return len(devices) > 1 or torch.device("meta") in devices
 
 
 def device_of(model: Any) -> torch.device:
-    """Return where `model` is asked: where it is or, of one that is split, where its first weights are."""
+    """Return the input device of `model`: its device or, for a split model, the device of its first weights."""
     devices = (weights.device for weights in model.parameters())
     return next((device for device in devices if device.type != "meta"), torch.device("cpu"))
 
 
 def join_parts(model: Any, network: Any) -> None:
-    """Have the parts of a split model that are called alone take tensors from any device, and return them on its own.
+    """Let separately called parts of a split model accept tensors from any device, with output on the input device.
 
-    Inside of them accelerate moves what has to be moved. network: the part below the LM head.
+    Within a part, accelerate moves the tensors. network: the part below the LM head.
     """
     halves = (model.get_encoder(), model.get_decoder()) if model.config.is_encoder_decoder else ()
     for part in {network, model.get_output_embeddings(), *halves}:
@@ -31,10 +31,10 @@ def join_parts(model: Any, network: Any) -> None:
         part.register_forward_hook(partial(move_output, device=device_of(model)))
 
 
-def move_inputs(part: Any, inputs: Any, named: Any) -> Any:
+def move_inputs(part: Any, inputs: Any, kwargs: Any) -> Any:
     from accelerate.utils import send_to_device
 
-    return send_to_device((inputs, named), device_of(part))
+    return send_to_device((inputs, kwargs), device_of(part))
 
 
 def move_output(part: Any, inputs: Any, output: Any, device: torch.device) -> Any:

@@ -1,7 +1,7 @@
-"""Ask a completions endpoint for log-probabilities: vLLM, and servers that speak as it does.
+"""Client for log-probabilities from completions endpoints: vLLM and compatible servers.
 
-Prompts are token ids. Of the next token the endpoint gives its few likeliest, named by id
-(`return_tokens_as_token_ids`); of a text the log-probability of each token, by `prompt_logprobs` or by `echo`.
+Prompts are token ids. The endpoint returns a short list of the most likely next tokens, identified by id
+(`return_tokens_as_token_ids`), and the log-probability of each token of a text, through `prompt_logprobs` or `echo`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kgharvest.engine.chat_completions import OTHER_SHAPE, ChatClient, ChatFaile
 from kgharvest.engine.language_models.base import Tick, TokenIds
 
 PROMPTS_AT_ONCE = 64
-FEWER = (20, 5)  # what servers allow where they do not say: vLLM's usual number, and OpenAI's
+FEWER = (20, 5)  # limits to try if the server does not state one: the defaults of vLLM and OpenAI
 LIMIT = re.compile(r"(?:allowed|maximum|most|exceed)\D{0,40}(\d+)")
 TOKEN = re.compile(r"token_id:(\d+)")
 
@@ -24,25 +24,25 @@ Ranked = dict[int, float]  # log-probability by token
 
 
 class ServerFailed(ChatFailed):
-    """A server of an LM that cannot be reached, refuses, or does not give log-probabilities."""
+    """An LM server that is unreachable, rejects the request, or returns no log-probabilities."""
 
 
 class CompletionsClient(ChatClient):
-    """A client of `/completions`. n_ranked: next tokens that are asked for; fewer once the server allows fewer."""
+    """Client for `/completions`. n_ranked: number of next tokens to request, reduced to the server's limit."""
 
     path = "/completions"
     asks_for = "completions"
     largest_reply = 64 << 20
 
     n_ranked = 100
-    _echoes = False  # instead of giving prompt_logprobs
+    _echoes = False  # True if the server supports echo instead of prompt_logprobs
 
     def next_tokens(self, prompts: Sequence[TokenIds], tick: Tick) -> list[Ranked]:
-        """Return, for each prompt, its likeliest next tokens, the best first. Raises ServerFailed."""
+        """Return the most likely next tokens of each prompt, best first. Raises ServerFailed."""
         return self._in_batches(prompts, self._next_tokens, tick)
 
     def token_logprobs(self, texts: Sequence[TokenIds], tick: Tick) -> list[list[float]]:
-        """Return, for each text, the log-probability of each token but the first, in nats. Raises ServerFailed."""
+        """Return the log-probability of each token but the first of each text, in nats. Raises ServerFailed."""
         return self._in_batches(texts, self._token_logprobs, tick)
 
     def _in_batches(self, prompts: Sequence[TokenIds], ask: Callable[..., list[Any]], tick: Tick) -> list[Any]:
@@ -66,8 +66,8 @@ class CompletionsClient(ChatClient):
         tokens = {name: TOKEN.fullmatch(name) for name in top}
         if not all(tokens.values()):
             raise self.failure(
-                f"{self.who} at {self.host} names tokens by their text, which several share; use one that knows "
-                "return_tokens_as_token_ids, as vLLM does."
+                f"{self.who} at {self.host} identifies tokens by text, which is ambiguous. Use a server that supports "
+                "return_tokens_as_token_ids, such as vLLM."
             )
         ranked = {int(tokens[name][1]): logprob_in(value) for name, value in top.items()}  # type: ignore[index]
         if not ranked:
@@ -81,7 +81,7 @@ class CompletionsClient(ChatClient):
             if reply.status == 200 and "prompt_logprobs" in reply.text:
                 return self._read(reply, texts, prompt_logprobs_in)
             if reply.status not in (200, 400, 422):
-                raise self._refusal(reply)  # as for other questions: of the key, or of a model that is away
+                raise self._refusal(reply)  # not about log-probabilities, for example an invalid key
             self._echoes = True
         reply = self._ask(texts, max_tokens=1, echo=True, logprobs=1)
         if reply.status == 200 and "token_logprobs" not in reply.text:
@@ -96,8 +96,8 @@ class CompletionsClient(ChatClient):
 
     def _gives_no_logprobs(self) -> ChatFailed:
         return self.failure(
-            f"{self.who} at {self.host} gives no log-probabilities of a prompt's tokens (neither prompt_logprobs nor "
-            "echo); use one that does, as vLLM."
+            f"{self.who} at {self.host} returns no log-probabilities of prompt tokens (neither prompt_logprobs nor "
+            "echo). Use a server that supports one of them, such as vLLM."
         )
 
     def _ask(self, prompts: Sequence[TokenIds], **options: Any) -> Reply:
@@ -107,7 +107,7 @@ class CompletionsClient(ChatClient):
     def _read(
         self, reply: Reply, prompts: Sequence[TokenIds], read: Callable[[dict[str, Any], TokenIds], Any]
     ) -> list[Any]:
-        """Return what `read` finds in each prompt's choice. Raises ServerFailed."""
+        """Return the result of `read` for each prompt's choice. Raises ServerFailed."""
         if reply.status != 200:
             raise self._refusal(reply)
         try:
@@ -115,18 +115,18 @@ class CompletionsClient(ChatClient):
             return [read(choice, ids) for choice, ids in zip(choices, prompts, strict=True)]
         except OTHER_SHAPE:
             raise self.failure(
-                f"{self.who} at {self.host} answers, but not with log-probabilities of completions; check its address."
+                f"{self.who} at {self.host} did not return log-probabilities of completions. Check its address."
             ) from None
 
 
 def prompt_logprobs_in(choice: dict[str, Any], text: TokenIds) -> list[float]:
-    """Return the log-probability of each token but the first. Raises ValueError, LookupError or TypeError."""
-    _, *given = choice["prompt_logprobs"]
-    return [logprob_in(by_token[str(token)]["logprob"]) for token, by_token in zip(text[1:], given, strict=True)]
+    """Return the log-probability of each token but the first. Raises ValueError, LookupError, or TypeError."""
+    _, *logprobs = choice["prompt_logprobs"]
+    return [logprob_in(by_token[str(token)]["logprob"]) for token, by_token in zip(text[1:], logprobs, strict=True)]
 
 
 def logprob_in(value: Any) -> float:
-    """Raises ValueError or TypeError unless `value` is a log-probability."""
+    """Return `value` as a log-probability (<= 0). Raises ValueError or TypeError if it is not one."""
     logprob = float(value)
     if math.isnan(logprob) or logprob > 1e-3:
         raise ValueError(value)
@@ -134,9 +134,9 @@ def logprob_in(value: Any) -> float:
 
 
 def fewer_ranked(reply: Reply, asked: int) -> int | None:
-    """Return how many next tokens to ask for instead, if a server refused `asked` as too many."""
+    """Return a smaller number of next tokens to request if the server rejected `asked` as too many, otherwise None."""
     if reply.status not in (400, 422) or "logprobs" not in reply.text:
         return None
-    said = [int(number) for number in LIMIT.findall(said_in(reply.text) or reply.text)]
-    fewer = [number for number in said if 0 < number < asked] or [number for number in FEWER if number < asked]
+    limits = [int(number) for number in LIMIT.findall(said_in(reply.text) or reply.text)]
+    fewer = [number for number in limits if 0 < number < asked] or [number for number in FEWER if number < asked]
     return max(fewer, default=None)

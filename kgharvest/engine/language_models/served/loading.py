@@ -1,4 +1,4 @@
-"""Reach an LM behind a server: its tokenizer from the hub or a folder, the server by one question."""
+"""Connection to an LM server: load its tokenizer from the hub or a folder, and check the server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kgharvest.engine.scoring import entity_logprobs
 from kgharvest.engine.types import ModelNotFound
 
 TIMEOUT_S = 120.0
-SAME_WITHIN = 0.3  # nats; what bfloat16 and another order of summation make of one logit is below a tenth
+SAME_WITHIN = 0.3  # nats; rounding and summation order in bfloat16 change a logit by less than 0.1
 TRIAL = PromptTemplate.parse("the <ENT0> is a <ENT1>")
 
 
 def load_served(served: ServedName, name: str, revision: str | None, key_variable: str) -> ServedLM:
-    """Return the LM behind a server, ready to be asked. revision: of the tokenizer; which weights it has, it knows.
+    """Return the LM behind a server, ready for queries. revision: of the tokenizer; the server determines the weights.
 
     Raises ModelNotFound for the tokenizer, UnsupportedModel, or ServerFailed.
     """
@@ -40,9 +40,9 @@ def load_served(served: ServedName, name: str, revision: str | None, key_variabl
             check_tokenizer(tokenizer, max(tokenizer.get_vocab().values()) + 1, served.tokenizer)
     except ModelNotFound as error:
         raise ModelNotFound(
-            f"The tokenizer {served.tokenizer!r} of the LM {served.model!r} behind a server is neither a folder with "
-            "a whole one nor on the hub, as far as that can be asked from here; name it after @, by a hub id or a "
-            f"folder, as in {served.base_url}#{served.model}@TOKENIZER."
+            f"The tokenizer {served.tokenizer!r} of the served LM {served.model!r} is neither a complete local folder "
+            "nor available from the hub. Add its hub id or folder after @, for example "
+            f"{served.base_url}#{served.model}@TOKENIZER."
         ) from error
     client = CompletionsClient(
         "The LM's server",
@@ -60,9 +60,9 @@ def load_served(served: ServedName, name: str, revision: str | None, key_variabl
 
 
 def check_gives_logprobs(lm: ServedLM) -> None:
-    """Ask once for both that the engine needs, and whether they are of one distribution. Raises ServerFailed.
+    """Check that the server returns both kinds of log-probabilities, from the same distribution. Raises ServerFailed.
 
-    What a server says after it has cut off or sharpened a distribution proves nothing of the tokens that it leaves out.
+    A truncated or sharpened distribution gives no bound on the tokens that it omits.
     """
     prompt = lm.encode_prompt(TRIAL)
     entity = next((int(token),) for token in lm.starts_entity.nonzero()[0])
@@ -73,7 +73,7 @@ def check_gives_logprobs(lm: ServedLM) -> None:
     [as_scored] = lm.target_logprobs([query], [token], lambda: None)
     if abs(logprob - as_scored) > SAME_WITHIN:
         raise ServerFailed(
-            f"The server of {lm.name} gives the same token {logprob:.2f} nats when it ranks what comes next and "
-            f"{as_scored:.2f} when it scores a text; have it give log-probabilities as they were before sampling "
+            f"The server of {lm.name} returns inconsistent log-probabilities for the same token: {logprob:.2f} nats "
+            f"as next token, {as_scored:.2f} nats in a text. Configure it to return log-probabilities before sampling "
             "(vLLM: --logprobs-mode raw_logprobs)."
         )

@@ -1,4 +1,4 @@
-"""Names of LMs behind servers: `http://host:8000/v1#MODEL`, or `#MODEL@TOKENIZER` where these differ."""
+"""Names of served LMs: `http://host:8000/v1#MODEL`, or `#MODEL@TOKENIZER` if the two names differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SERVER = re.compile(r"(?P<base_url>https?://[^#\s]+)#(?P<model>[^@\s]+)(@(?P<tok
 
 
 class ServedName(NamedTuple):
-    """base_url: up to and without `/completions`. tokenizer: a hub id or folder, read on this machine."""
+    """base_url: URL without `/completions`. tokenizer: hub id or local folder."""
 
     base_url: str
     model: str
@@ -21,7 +21,7 @@ class ServedName(NamedTuple):
 
 
 def served_name(name: str) -> ServedName | None:
-    """Return what `name` says of a server; None if it names none."""
+    """Parse `name`. Returns None unless it names a served LM."""
     match = SERVER.fullmatch(name)
     if match is None:
         return None

@@ -1,14 +1,13 @@
-"""An LM behind a log-probability server: its tokenizer is here, its weights are not.
+"""LM behind a log-probability server: local tokenizer, remote weights.
 
-It gives no vectors: tuples are scored by the log-probabilities of their tokens, and searched for among the few
-likeliest next tokens that the server names. What it does not name is at most as likely as the last that it does.
+The server returns no vectors. Tuples are scored by token log-probabilities, and the search uses the server's list of
+most likely next tokens. Tokens outside the list are at most as likely as the last token in the list.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,11 @@ from kgharvest.engine.ranking import UNNAMED, RankedToken, State, Step, TokenRan
 from kgharvest.engine.types import UnsupportedModel
 
 KEPT_ANSWERS = 50_000  # lists of next tokens
-EXACT_AT_ONCE = 16  # tokens that a server names for some prompts only
+EXACT_AT_ONCE = 16  # exact queries per batch, for tokens listed for some prompts only
 
 
 class ServedLM(LineByLine, TokenizedLM):
-    """A causal LM behind a server, asked as causal LMs are here."""
+    """A causal LM behind a server, with the query format of local causal LMs."""
 
     is_affine = True
 
@@ -50,29 +49,29 @@ class ServedLM(LineByLine, TokenizedLM):
 
     def _no_distributions(self) -> UnsupportedModel:
         return UnsupportedModel(
-            f"{self.name} is behind a server that gives log-probabilities of few tokens, and this needs whole "
-            "distributions; load the LM here for it."
+            f"{self.name} is behind a server that returns log-probabilities of few tokens, but this requires complete "
+            "distributions. Load the LM locally."
         )
 
     def target_logprobs(self, queries: Sequence[Query], targets: Sequence[int], tick: Tick) -> NDArray[np.float64]:
-        """Return (Q,): the log-probability of each target where its query asks. Each text is sent once."""
-        asked = [(*query.ids, target) for query, target in zip(queries, targets, strict=True)]
-        in_order = sorted(set(asked))
-        # A text that another one goes on with is answered by that.
+        """Return (Q,): the log-probability of each target at the position of its query. Each text is sent once."""
+        texts = [(*query.ids, target) for query, target in zip(queries, targets, strict=True)]
+        in_order = sorted(set(texts))
+        # The answer for a text includes those for its prefixes, so prefixes are not sent.
         longest = [ids for ids, after in zip(in_order, [*in_order[1:], ()], strict=True) if after[: len(ids)] != ids]
         answers = dict(zip(longest, self.client.token_logprobs(longest, tick), strict=True))
-        holds: dict[TokenIds, TokenIds] = {}
-        whole: TokenIds = ()
+        longest_of: dict[TokenIds, TokenIds] = {}
+        extension: TokenIds = ()
         for ids in reversed(in_order):
-            whole = ids if ids in answers else whole
-            holds[ids] = whole
-        return np.array([answers[holds[ids]][len(ids) - 2] for ids in asked])
+            extension = ids if ids in answers else extension
+            longest_of[ids] = extension
+        return np.array([answers[longest_of[ids]][len(ids) - 2] for ids in texts])
 
     def ranker(self, prompts: Sequence[EncodedPrompt], weights: Sequence[float], batch_size: int) -> TokenRanker:
         return ServedRanker(self, prompts, weights, batch_size)
 
     def next_tokens(self, texts: Sequence[TokenIds], tick: Tick) -> list[Ranked]:
-        """Return the likeliest next tokens of each text, the best first; each text is asked about once."""
+        """Return the most likely next tokens of each text, best first. Each distinct text is sent once."""
         if len(self._answers) > KEPT_ANSWERS:
             self._answers.clear()
         new = [ids for ids in dict.fromkeys(texts) if ids not in self._answers]
@@ -81,10 +80,10 @@ class ServedLM(LineByLine, TokenizedLM):
 
 
 class ServedRanker(TokenRanker):
-    """Ranks next tokens by the weighted mean of the prompts' log-probabilities, which is not normalised again.
+    """Ranks next tokens by the weighted mean of the prompts' log-probabilities, without renormalization.
 
-    With one prompt this is its log-probability. A token that some of the prompts' lists lack is asked for; what no list
-    has is UNNAMED, and costs at least what is said with it.
+    With one prompt, this is the log-probability. Tokens missing from some of the prompts' lists are queried exactly.
+    UNNAMED stands for the tokens in no list, with a lower bound on their cost.
     """
 
     lm: ServedLM
@@ -95,7 +94,7 @@ class ServedRanker(TokenRanker):
         super().__init__(lm, prompts, weights, batch_size)
         self.states_at_once = max(1, min(batch_size, PROMPTS_AT_ONCE // len(prompts)))
         self._prompt_weights = tuple(weights)
-        self._exact: dict[tuple[TokenIds, int], float] = {}  # of tokens that a list lacks
+        self._exact: dict[tuple[TokenIds, int], float] = {}  # log-probabilities of unlisted tokens
 
     def rank(self, states: Sequence[State], tick: Tick) -> list[Iterator[RankedToken]]:
         self.n_states += len(states)
@@ -103,48 +102,48 @@ class ServedRanker(TokenRanker):
             [self.lm.query(prompt, state.pattern, state.filled).ids for prompt in self._prompts] for state in states
         ]
         lists = self.lm.next_tokens([ids for row in texts for ids in row], tick)
-        named = dict(zip((ids for row in texts for ids in row), lists, strict=True))
+        list_of = dict(zip((ids for row in texts for ids in row), lists, strict=True))
         forced = [(ids, state.step.forced) for state, row in zip(states, texts, strict=True) for ids in row]
-        self._ask([(ids, token) for ids, token in forced if token is not None and token not in named[ids]], tick)
+        self._ask([(ids, token) for ids, token in forced if token is not None and token not in list_of[ids]], tick)
         return [self._ranked(state.step, row, tick) for state, row in zip(states, texts, strict=True)]
 
     def _ranked(self, step: Step, texts: Sequence[TokenIds], tick: Tick) -> Iterator[RankedToken]:
         lists = self.lm.next_tokens(texts, tick)
-        # What a list lacks is at most as likely as its last, and nothing if the list is the whole vocabulary.
-        last = [min(named.values()) if len(named) < self.lm.vocab_size else -np.inf for named in lists]
+        # Upper bound on the log-probability of unlisted tokens; minus infinity if the whole vocabulary is listed.
+        last = [min(ranked.values()) if len(ranked) < self.lm.vocab_size else -np.inf for ranked in lists]
         if step.forced is not None:
             yield step.forced, self._costs(texts, lists, [step.forced], tick)[0]
             return
-        may_stand = self.lm.starts_entity if step.starts_entity else self.lm.continues_entity
-        named = {token for ranked in lists for token in ranked if token < len(may_stand) and may_stand[token]}
+        admissible = self.lm.starts_entity if step.starts_entity else self.lm.continues_entity
+        listed = {token for ranked in lists for token in ranked if token < len(admissible) and admissible[token]}
         least = {
             token: self._cost([ranked.get(token, worst) for ranked, worst in zip(lists, last, strict=True)])
-            for token in named
+            for token in listed
         }
-        waiting = [(cost, any(token not in ranked for ranked in lists), token) for token, cost in least.items()]
-        heapq.heapify(waiting)
+        queue = [(cost, any(token not in ranked for ranked in lists), token) for token, cost in least.items()]
+        heapq.heapify(queue)
         unnamed = self._cost(last)
         has_unnamed = bool(np.isfinite(unnamed))
-        while waiting:
-            cost, is_bound, token = heapq.heappop(waiting)
+        while queue:
+            cost, is_bound, token = heapq.heappop(queue)
             if has_unnamed and cost >= unnamed:
                 yield UNNAMED, unnamed
                 has_unnamed = False
             if not is_bound:
                 yield token, cost
                 continue
-            bounds = [token, *(other for _, bound, other in sorted(waiting) if bound)]
-            exact = list(islice(bounds, EXACT_AT_ONCE))
-            waiting = [entry for entry in waiting if entry[2] not in exact]
-            waiting += zip(self._costs(texts, lists, exact, tick), [False] * len(exact), exact, strict=True)
-            heapq.heapify(waiting)
+            bounds = [token, *(other for _, is_bound, other in sorted(queue) if is_bound)]
+            exact = bounds[:EXACT_AT_ONCE]
+            queue = [entry for entry in queue if entry[2] not in exact]
+            queue += zip(self._costs(texts, lists, exact, tick), [False] * len(exact), exact, strict=True)
+            heapq.heapify(queue)
         if has_unnamed:
             yield UNNAMED, unnamed
 
     def _costs(
         self, texts: Sequence[TokenIds], lists: Sequence[Ranked], tokens: Sequence[int], tick: Tick
     ) -> list[float]:
-        """Return what each token costs after `texts`; the server is asked for what its lists lack."""
+        """Return the cost of each token after `texts`. Queries the server for tokens missing from its lists."""
         pairs = list(zip(texts, lists, strict=True))
         self._ask([(ids, token) for token in tokens for ids, ranked in pairs if token not in ranked], tick)
         return [
@@ -153,7 +152,7 @@ class ServedRanker(TokenRanker):
         ]
 
     def _ask(self, pairs: Sequence[tuple[TokenIds, int]], tick: Tick) -> None:
-        """Have the server say the log-probability of a token after a text, for each pair of which it is unknown."""
+        """Query and cache the log-probability of a token after a text, for each pair not cached yet."""
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._exact]
         answers = self.lm.client.token_logprobs([(*ids, token) for ids, token in new], tick)
         self._exact |= {pair: logprobs[-1] for pair, logprobs in zip(new, answers, strict=True)}
