@@ -36,15 +36,16 @@ LETTERS_A_TOKEN = 1.5  # maximum average for a word that the tokenizer spells ou
 BY_THE_LETTER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 SHORTEST_WORD = 3  # letters; shorter words are few tokens in any tokenizer
 MOST_NAMED = 5  # unknown words in a warning
-WHAT_TO_DO = "word the prompts otherwise, give seed tuples that fit them, or use another LM."
+WHAT_TO_DO = "Reword the prompts, use seed tuples that fit them, or use another LM."
 
 
 @dataclass(frozen=True)
 class Comprehension:
     """Measurements before the search.
 
-    unknown_words: of the initial prompts. gain: result of `gain_of_wording`. seed_score: median consistency of the seed
-    tuples, scored like the harvested tuples; None if the LM cannot score any.
+    unknown_words: of the initial prompts. gain: result of `gain_of_wording`.
+    seed_score: median consistency of the seed tuples, scored like the harvested tuples; None if the LM cannot score
+        any.
     """
 
     unknown_words: tuple[str, ...]
@@ -56,22 +57,22 @@ def warning_about(lm_name: str, shown: Comprehension, tuples: Sequence[ScoredTup
     """Return a warning that few of the harvested `tuples` (best first) may be true, with the reasons, or None."""
     sentences = []
     if words := shown.unknown_words:
-        named = ", ".join(words[:MOST_NAMED]) + (", ..." if len(words) > MOST_NAMED else "")
-        sentences.append(f"{lm_name} does not know these words of the prompts: {named}; use more common ones.")
+        word_list = ", ".join(words[:MOST_NAMED]) + (", ..." if len(words) > MOST_NAMED else "")
+        sentences.append(f"{lm_name} does not know these words of the prompts: {word_list}. Use more common words.")
     scores = ""
     if tuples and shown.seed_score is not None and shown.seed_score > LEAST_NAMED:
         in_list = median(scored.score for scored in tuples[:BEST])
         if in_list - shown.seed_score > MAX_GAP:
-            scores = f"their median score is {shown.seed_score:.1f} nats, that of its best tuples {in_list:.1f}"
+            scores = f"median scores: seed tuples {shown.seed_score:.1f} nats, best tuples {in_list:.1f} nats"
     if shown.gain < MIN_GAIN:
         sentences.append(
-            f"{lm_name} hardly finds the seed tuples likelier in these prompts than in a bare list of entities"
-            f"{f' ({scores})' if scores else ''}, so few of the harvested tuples may be true; {WHAT_TO_DO}"
+            f"For {lm_name}, the seed tuples are hardly more likely in these prompts than in a bare list of entities"
+            f"{f' ({scores})' if scores else ''}. Few of the harvested tuples may be true. {WHAT_TO_DO}"
         )
     elif scores:
         sentences.append(
-            f"{lm_name} finds the seed tuples far less likely in these prompts than the tuples it lists ({scores}), so "
-            f"these may be of another relation; {WHAT_TO_DO}"
+            f"For {lm_name}, the seed tuples are far less likely in these prompts than the harvested tuples "
+            f"({scores}). The harvested tuples may belong to another relation. {WHAT_TO_DO}"
         )
     return " ".join(sentences) or None
 

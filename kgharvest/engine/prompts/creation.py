@@ -20,7 +20,7 @@ from kgharvest.engine.types import OnProgress, Progress, ignore
 STAGE = "prompts"
 MAX_SIMILARITY = 0.75
 FRAMED_SHARE = 5  # at most 1 of 5 prompts is an initial prompt in a frame ("it is well known that ...")
-TRIES_PER_PROMPT = 3  # seed tuples to fill a prompt with until one gives new paraphrases
+TRIES_PER_PROMPT = 3  # maximum number of seed tuples tried per prompt until one yields new paraphrases
 TICK_S = 0.5
 GAP_AT_END = re.compile(r"\s+(?=[.?!]$)")
 
@@ -35,18 +35,18 @@ def create_prompts(
     on_progress: OnProgress = ignore,
     n_prompts: int = 10,
 ) -> list[PromptTemplate]:
-    """Return `initial` and paraphrases of them, `n_prompts` in total, or fewer if there are no more new ones.
+    """Return `initial` and paraphrases of them, `n_prompts` in total, or fewer if no more new ones can be created.
 
     Each prompt is filled with a random seed tuple and paraphrased. A paraphrase that differs enough from all prompts so
     far is accepted and paraphrased later. If there are too few, up to a fifth are initial prompts in a frame. The same
     `rng` state gives the same prompts if the paraphraser is deterministic.
-    `on_progress` receives the number of prompts every half second; an exception that it raises ends the work.
+    `on_progress` receives the number of prompts every half second; its exceptions end the work.
     """
-    kept = list(dict.fromkeys(initial))
-    pending = deque(kept)
+    prompts = list(dict.fromkeys(initial))
+    pending = deque(prompts)
 
     def report() -> None:
-        on_progress(Progress(STAGE, min(len(kept), n_prompts), n_prompts))
+        on_progress(Progress(STAGE, min(len(prompts), n_prompts), n_prompts))
 
     def in_other_words(prompt: PromptTemplate, reword: Reword, n_missing: int) -> list[PromptTemplate]:
         def reword_with_ticks(sentence: str, entities: Sequence[str]) -> list[str]:
@@ -56,17 +56,17 @@ def create_prompts(
                 report()
             return future.result()
 
-        return new_prompts(prompt, seed_tuples, kept, reword_with_ticks, rng)[:n_missing]
+        return new_prompts(prompt, seed_tuples, prompts, reword_with_ticks, rng)[:n_missing]
 
-    while pending and len(kept) < n_prompts:
-        new = in_other_words(pending.popleft(), paraphraser.paraphrase, n_prompts - len(kept))
-        kept += new
+    while pending and len(prompts) < n_prompts:
+        new = in_other_words(pending.popleft(), paraphraser.paraphrase, n_prompts - len(prompts))
+        prompts += new
         pending += new
-    n_most = min(n_prompts, len(kept) + len(kept) // (FRAMED_SHARE - 1))
-    for prompt in initial if n_most > len(kept) else ():
-        kept += in_other_words(prompt, paraphraser.frame, n_most - len(kept))
+    n_most = min(n_prompts, len(prompts) + len(prompts) // (FRAMED_SHARE - 1))
+    for prompt in initial if n_most > len(prompts) else ():
+        prompts += in_other_words(prompt, paraphraser.frame, n_most - len(prompts))
     report()
-    return kept
+    return prompts
 
 
 def new_prompts(

@@ -1,8 +1,8 @@
-"""Prompt mining from sentences that name both entities of a known fact (LPAQA: Jiang et al. 2020, section 3.1).
+"""Prompt mining from sentences with both entities of a known fact (LPAQA: Jiang et al. 2020, section 3.1).
 
 Middle words: the words between the two entities. "Obama was born in Hawaii" gives "[X] was born in [Y] .".
-Dependency paths: the words from the leftmost to the rightmost of the shortest path between the two in the sentence's
-tree. This method also finds "capital of [X] is [Y] ." in "The capital of France is Paris".
+Dependency paths: the words from the leftmost to the rightmost word of the shortest path between the entities in the
+    sentence's tree. This method also finds "capital of [X] is [Y] ." in "The capital of France is Paris".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kgharvest.engine.filters import STOP_WORDS
 from kgharvest.engine.types import EngineError
 
 TOKEN = re.compile(r"\w+(?:[-.]\w+)*|['’]\w+|[^\w\s]")  # "France's" is France and 's
-MOST_WORDS = 10  # of a prompt, as in the paper
+MOST_WORDS = 10  # per prompt, as in the paper
 LONGEST_SENTENCE = 200  # words; longer texts are not sentences
 HEAD, TAIL = "[X]", "[Y]"
 ROOT = -1
@@ -74,14 +74,17 @@ def sentences_of_conllu(lines: Iterable[str]) -> Iterator[Sentence]:
         if columns == [""]:
             if words and max(heads) > len(words):
                 raise EngineError(
-                    f"The sentence of line {start} has {len(words)} words and one that depends on {max(heads)}."
+                    f"The sentence at line {start} has {len(words)} words, but a word depends on number {max(heads)}."
                 )
             if words:
                 yield Sentence(tuple(words), tuple(head - 1 for head in heads))
             words, heads, start = [], [], number + 1
         elif not line.startswith("#") and not re.fullmatch(r"\d+[-.]\d+", columns[0]):  # not multiword or empty tokens
             if len(columns) != 10 or columns[0] != str(len(words) + 1) or not columns[6].isdecimal():
-                raise EngineError(f"Line {number} is no word of CoNLL-U: ten columns, numbered from 1, HEAD a number.")
+                raise EngineError(
+                    f"Line {number} is not a CoNLL-U word. It requires ten columns, a word number counted from 1, and "
+                    "a numeric HEAD."
+                )
             words.append(columns[1])
             heads.append(int(columns[6]))
 
@@ -92,18 +95,18 @@ def sentences_of_conllu(lines: Iterable[str]) -> Iterator[Sentence]:
 def mine_prompts(
     sentences: Iterable[Sentence], facts: Mapping[str, Iterable[Pair]], how: How = "middle", most: int = 40
 ) -> dict[str, list[MinedPrompt]]:
-    """Return up to `most` prompts of each relation, by falling frequency; ties in the order of their text.
+    """Return up to `most` prompts of each relation, by decreasing frequency, then by text.
 
-    facts: (head, tail) pairs by relation; case does not matter. Prompts of more than MOST_WORDS words and prompts of
-    stop words and punctuation only are discarded.
+    facts: (head, tail) pairs by relation, case-insensitive. Prompts of more than MOST_WORDS words and prompts that
+        consist only of stop words and punctuation are discarded.
     """
     relations: dict[Pair, list[str]] = defaultdict(list)
     for relation, pairs in facts.items():
         for pair in {(_folded(head), _folded(tail)) for head, tail in pairs}:
             relations[pair].append(relation)
     index = EntityIndex(chain.from_iterable(relations))
-    n_found: dict[str, Counter[str]] = {relation: Counter() for relation in facts}
-    found_by: dict[tuple[str, str], set[Pair]] = defaultdict(set)
+    counts: dict[str, Counter[str]] = {relation: Counter() for relation in facts}
+    pairs_of: dict[tuple[str, str], set[Pair]] = defaultdict(set)
     for sentence in sentences:
         for head, tail in permutations(index.find(sentence.words), 2):
             pair = (head.entity, tail.entity)
@@ -111,14 +114,14 @@ def mine_prompts(
             if template is None:
                 continue
             for relation in relations[pair]:
-                n_found[relation][template] += 1
-                found_by[relation, template].add(pair)
+                counts[relation][template] += 1
+                pairs_of[relation, template].add(pair)
     return {
         relation: [
-            MinedPrompt(template, n, len(found_by[relation, template]))
-            for template, n in sorted(counted.items(), key=lambda row: (-row[1], row[0]))[:most]
+            MinedPrompt(template, n, len(pairs_of[relation, template]))
+            for template, n in sorted(templates.items(), key=lambda row: (-row[1], row[0]))[:most]
         ]
-        for relation, counted in n_found.items()
+        for relation, templates in counts.items()
     }
 
 
@@ -127,7 +130,7 @@ def _folded(entity: str) -> str:
 
 
 class EntityIndex:
-    """Entities by their first word, so that `find` needs one lookup for each word of a sentence."""
+    """Index of entities by first word: `find` performs one lookup per word of a sentence."""
 
     def __init__(self, entities: Iterable[str]):
         self._by_first: dict[str, list[tuple[str, ...]]] = defaultdict(list)
@@ -167,9 +170,9 @@ def _template(sentence: Sentence, head: Found, tail: Found, how: How) -> str | N
         slots[1],
         *sentence.words[second.end : end],
     )
-    others = [word for word in words if word not in (HEAD, TAIL)]
-    has_content = any(word.casefold() not in STOP_WORDS and word[0].isalnum() for word in others)
-    return written(words) if has_content and len(others) <= MOST_WORDS else None
+    text_words = [word for word in words if word not in (HEAD, TAIL)]
+    has_content = any(word.casefold() not in STOP_WORDS and word[0].isalnum() for word in text_words)
+    return written(words) if has_content and len(text_words) <= MOST_WORDS else None
 
 
 def dependency_path(parents: Sequence[int], head: Found, tail: Found) -> list[int]:

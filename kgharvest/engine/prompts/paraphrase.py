@@ -1,4 +1,4 @@
-"""Paraphrasers: their interface, their kinds, and those based on encoder-decoder models."""
+"""Paraphrasers: their interface, registry, and the implementations based on encoder-decoder models."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ class Paraphraser(Protocol):
     name: str
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return other sentences of the same meaning, best first, that should contain each of `entities` once.
+        """Return other sentences of the same meaning, best first.
 
-        The caller drops sentences that do not. Raises EngineError if the paraphraser cannot work.
+        Each should contain each of `entities` once; the caller discards other sentences. Raises EngineError if the
+        paraphraser fails.
         """
 
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return sentences that contain this one unchanged, best first, for use if there are too few paraphrases."""
+        """Return sentences that contain this one unchanged, best first. Used if there are too few paraphrases."""
 
 
 class Seq2SeqParaphraser:
-    """Rewrites with an encoder-decoder model, by hub id or folder, loaded at the first call.
+    """Paraphraser based on an encoder-decoder model, given by hub id or folder and loaded at the first call.
 
     prefix: text that the model expects before the sentence, such as "paraphrase: " for T5 paraphrasers.
-    seed: seed of the samples, which are the same for the same sentence; None uses the best results of a beam search.
+    seed: sampling seed; equal sentences get equal samples. None: the best results of a beam search.
     """
 
     def __init__(
@@ -73,10 +74,10 @@ class Seq2SeqParaphraser:
 
 
 class TranslationParaphraser:
-    """Translates a sentence to another language and back (LPAQA: Jiang et al. 2020, section 3.2).
+    """Paraphraser that translates a sentence to another language and back (LPAQA: Jiang et al. 2020, section 3.2).
 
-    models: hub ids or folders of two encoder-decoders, OUT,BACK, loaded at the first call. Each of BEAM translations
-    is translated back in BEAM ways; the likeliest round trips come first.
+    models: hub ids or folders of two encoder-decoders, OUT,BACK, loaded at the first call. Each of BEAM translations is
+        translated back in BEAM ways. The most likely round trips come first.
     """
 
     BEAM = 7  # as in LPAQA's code
@@ -84,7 +85,7 @@ class TranslationParaphraser:
     def __init__(self, models: str, device: str = "cpu") -> None:
         there, _, back = (name.strip() for name in models.partition(","))
         if not there or not back:
-            raise EngineError(f"The translation paraphraser needs two models, as OUT,BACK; {models!r:.80} names one.")
+            raise EngineError(f"The translation paraphraser requires two models, OUT,BACK, but got {models!r:.80}.")
         self.name = f"translation:{there},{back}"
         self._names, self._device = (there, back), device
 
@@ -120,7 +121,7 @@ PARAPHRASERS: dict[ParaphraserKind, Callable[[ParaphraserSettings, LanguageModel
 def make_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
     """Return the paraphraser of `settings`. Raises EngineError for an unknown kind or a missing model."""
     if settings.kind not in PARAPHRASERS:
-        raise EngineError(f"There is no paraphraser {settings.kind!r}; choose one of {', '.join(PARAPHRASERS)}.")
+        raise EngineError(f"Unknown paraphraser {settings.kind!r}. Choose one of {', '.join(PARAPHRASERS)}.")
     if settings.kind != "offline" and not settings.model:
-        raise EngineError(f"The {settings.kind} paraphraser needs a model; name one in its settings.")
+        raise EngineError(f"The {settings.kind} paraphraser requires a model. Set it in the paraphraser settings.")
     return PARAPHRASERS[settings.kind](settings, lm)

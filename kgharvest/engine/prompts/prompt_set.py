@@ -1,7 +1,7 @@
-"""Prompt sets: prompts of one relation that are asked together, and how their answers combine.
+"""Prompt sets: prompts of one relation that are asked together, and the combination of their answers.
 
-A prompt system learns a prompt set: the prompts (words, trigger tokens, soft words), their weights, and the way to
-combine them. Code that asks for P(tail | head) or for the next token of an entity uses a prompt set.
+A prompt system learns a prompt set: the prompts (words, trigger tokens, soft words), their weights, and the
+combination. Code that asks for P(tail | head) or for the next token of an entity uses a prompt set.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Combine = Literal["mixture", "product", "mean_score"]
 class PromptSet:
     """Prompts with weights.
 
-    prompts: tokens of one LM and soft words. weights: (K,), not negative, of sum 1. temperature: None, or T of a
-    data-dependent mixture, in which the weight of a prompt is proportional to p(t) p(head | t)^(1/T) (Qin & Eisner
-    2021, section 3.4).
+    prompts: token ids of one LM and soft words. weights: (K,), non-negative, of sum 1.
+    temperature: None, or T of a data-dependent mixture with prompt weights proportional to p(t) p(head | t)^(1/T) (Qin
+        & Eisner 2021, section 3.4).
     """
 
     prompts: tuple[EncodedPrompt, ...]
@@ -43,7 +43,7 @@ class PromptSet:
         if self.soft_words is None:
             return lm
         if not isinstance(lm, MaskedLM):
-            raise UnsupportedModel(f"{lm.name} is no masked LM and reads no soft prompts; use a masked one.")
+            raise UnsupportedModel(f"{lm.name} does not support soft prompts. Use a masked LM.")
         return lm.with_soft_words(self.soft_words)
 
 
@@ -83,7 +83,7 @@ def prompt_vectors(
 
 @dataclass(frozen=True)
 class PromptSetAnswerer:
-    """Answers a prompt set with tails of one token."""
+    """Answerer for a prompt set and tails of one token."""
 
     lm: LanguageModel
     prompt_set: PromptSet

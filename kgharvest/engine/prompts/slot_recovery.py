@@ -1,8 +1,8 @@
 """Slot recovery: from "A bird can fly." and ("bird", "fly") back to `A <ENT0> can <ENT1>.` (BertNet, section 3.1).
 
 Paraphrasers inflect: "exercise" becomes "exercising", "virus" "viruses", "the exam" "exams". Entities are recognized as
-whole words in any of these forms. Entities are arbitrary text, so the forms follow from their endings: a dictionary
-relates "thing" to "the" and "being" to "is".
+whole words in any of these forms. Entities are arbitrary text, so the forms are derived from word endings: a dictionary
+would relate "thing" to "the" and "being" to "is".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 ARTICLES = ("a", "an", "the")
 SUFFIXES = ("s", "es", "ing", "ed")
 VOWELS = "aeiouy"
-SHORTEST_BASE = 3  # "bus" is no plural of "bu", "king" no form of "k"
+SHORTEST_BASE = 3  # "bus" is not a plural of "bu", "king" not a form of "k"
 BASE_ENDINGS = {
     "ies": ("y",),
     "ied": ("y",),
@@ -32,7 +32,7 @@ _SOME_ARTICLE = rf"(?:(?:{'|'.join(ARTICLES)})\s+)?"
 
 
 class Occurrence(NamedTuple):
-    """The position of an entity in a sentence, and the suffix of it that stays outside the slot."""
+    """Position of an entity in a sentence, with its suffix outside the slot."""
 
     slot: int
     start: int
@@ -47,9 +47,9 @@ class Occurrence(NamedTuple):
 def recover_slots(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
     """Return the template that `sentence` fills, or None unless each entity occurs exactly once as whole words.
 
-    A plain suffix (s, es, ing, ed) on an otherwise unchanged entity stays as text behind the slot: "viruses" becomes
-    `<ENT1>es`. Any other inflection ("swimming" for "swim", "pass an exam" for "pass exam") disappears into the slot.
-    Words of a longer entity of the tuple do not count for a shorter one: "fried rice" is no occurrence of "rice".
+    A plain suffix (s, es, ing, ed) on an otherwise unchanged entity remains as text after the slot: "viruses" becomes
+    `<ENT1>es`. Any other inflection ("swimming" for "swim", "pass an exam" for "pass exam") becomes part of the slot.
+    Words of a longer entity of the tuple do not count for a shorter one: "fried rice" is not an occurrence of "rice".
     """
     if SLOT.search(sentence):
         return None
@@ -75,7 +75,7 @@ def as_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
 
 
 def claim_words(sentence: str, entities: Sequence[str]) -> list[Occurrence]:
-    """Return the occurrences of all entities. Of two that overlap, the exact one or else the longer one stays."""
+    """Return the occurrences of all entities. If two overlap, the exact or otherwise the longer one wins."""
     candidates = [
         occurrence for slot, entity in enumerate(entities) for occurrence in occurrences(sentence, slot, entity)
     ]
@@ -99,9 +99,9 @@ def occurrences(sentence: str, slot: int, entity: str) -> list[Occurrence]:
 
 @lru_cache(maxsize=1024)
 def entity_pattern(entity: str) -> re.Pattern[str]:
-    """Return a pattern for `entity` as whole words: each word inflected, articles dropped or added before later words.
+    """Return a pattern for `entity` as whole words: each word inflected, articles optional before later words.
 
-    An article that the entity itself starts with may be dropped or exchanged; any other article before it stays text.
+    An article at the start of the entity can be missing or different. Any other article before it is not matched.
     """
     words = entity.split()
     content = [word for word in words if word.lower() not in ARTICLES] or words
@@ -122,7 +122,7 @@ def word_forms(word: str) -> set[str]:
 
 
 def inflections(stem: str) -> set[str]:
-    """Return the regular -s, -ing and -ed forms, right and wrong ("studies" and "studys"), of `stem`."""
+    """Return the regular -s, -ing, and -ed forms of `stem`, correct or not ("studies" and "studys")."""
     forms = {stem + suffix for suffix in SUFFIXES}
     if stem.endswith("ie"):
         forms |= {stem[:-2] + "ying", stem + "d"}
@@ -136,7 +136,7 @@ def inflections(stem: str) -> set[str]:
 
 
 def bases(word: str) -> set[str]:
-    """Return possible stems of `word`, by its ending; some of them are not words."""
+    """Return possible stems of `word`, by its ending. Some are not words."""
     candidates: set[str] = set()
     if word.endswith("ss"):
         return candidates

@@ -1,6 +1,6 @@
-"""Prompt strategies: how each setting obtains the prompts of a harvest and their weights.
+"""Prompt strategies: the prompts and weights of a harvest, by setting.
 
-`kgharvest.engine.settings` lists the settings and names their functions here.
+`kgharvest.engine.settings` lists the settings and names their functions in this module.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ SOFT_EPOCHS, SOFT_LEARNING_RATE = 16, 1e-2
 class ChosenPrompts:
     """The prompts of a harvest.
 
-    prompt_set: the prompts in tokens. weighted: their texts and weights for display. templates: prompts whose words are
-    not entities. notice: why prompts were discarded, in one sentence.
+    prompt_set: tokenized prompts. weighted: their texts and weights for display.
+    templates: prompts with words that are not entities. notice: reason for discarded prompts, in one sentence.
     """
 
     prompt_set: PromptSet
@@ -60,7 +60,7 @@ class ChosenPrompts:
 
 @dataclass(frozen=True)
 class PromptSource:
-    """Input of a strategy. paraphraser: replaces the one that `spec` describes."""
+    """Input of a strategy. paraphraser: replaces the paraphraser in `spec`."""
 
     spec: HarvestSpec
     lm: LanguageModel
@@ -70,7 +70,7 @@ class PromptSource:
 
     @property
     def longest_pattern(self) -> Pattern:
-        """Number of tokens of each entity in the longest tuple to fill the prompts with."""
+        """Number of tokens of each entity in the longest tuple that must fit into the prompts."""
         seeds = [tuple(map(len, seed)) for seed in self.seeds]
         return max([(self.spec.params.max_entity_tokens,) * len(self.seeds[0]), *seeds], key=sum)
 
@@ -78,24 +78,23 @@ class PromptSource:
     def trained_lm(self) -> PretrainedLM:
         if not isinstance(self.lm, PretrainedLM):
             raise UnsupportedModel(
-                f"The setting {self.spec.setting} needs the LM itself, and {self.lm.name} is asked over a network; "
-                f"use one of the settings {', '.join(WITHOUT_LEARNING)}."
+                f"Setting {self.spec.setting} requires a local LM, but {self.lm.name} is behind a server. "
+                f"Use one of the settings {', '.join(WITHOUT_LEARNING)}."
             )
         return self.lm
 
     @property
     def masked_lm(self) -> MaskedLM:
         if not isinstance(self.lm, MaskedLM):
-            *some, last = WITHOUT_LEARNING
             raise UnsupportedModel(
-                f"The setting {self.spec.setting} learns prompts on a masked LM, and {self.lm.name} is none; "
-                f"use a masked LM, or one of the settings {', '.join(some)} and {last}."
+                f"Setting {self.spec.setting} requires a masked LM, but {self.lm.name} is not one. "
+                f"Use a masked LM, or one of the settings {', '.join(WITHOUT_LEARNING)}."
             )
         return self.lm
 
 
 def choose_prompts(source: PromptSource) -> ChosenPrompts:
-    """Return the prompts of the setting. Raises an EngineError; UnsupportedModel if this LM cannot learn them."""
+    """Return the prompts of the setting. Raises EngineError, or UnsupportedModel if the LM cannot learn them."""
     chosen: ChosenPrompts = resolve_name(find_setting(source.spec.setting).strategy)(source)
     return chosen
 
@@ -108,19 +107,18 @@ def initial_prompts(source: PromptSource) -> ChosenPrompts:
 
 
 def all_prompts(source: PromptSource) -> ChosenPrompts:
-    """Return the ready prompts, or paraphrases of the initial ones."""
+    """Return the existing prompts of the relation, or paraphrases of its initial prompts."""
     return weigh_by_compatibility(source, all_templates(source))
 
 
 def best_prompt(source: PromptSource) -> ChosenPrompts:
-    """Return the prompt with the largest weight."""
-    every = all_prompts(source)
-    best = max(range(len(every.weighted)), key=lambda index: every.weighted[index].weight)
+    chosen = all_prompts(source)
+    best = max(range(len(chosen.weighted)), key=lambda index: chosen.weighted[index].weight)
     return ChosenPrompts(
-        PromptSet((every.prompt_set.prompts[best],), (1.0,)),
-        (replace(every.weighted[best], weight=1.0),),
-        (every.templates[best],),
-        every.notice,
+        PromptSet((chosen.prompt_set.prompts[best],), (1.0,)),
+        (replace(chosen.weighted[best], weight=1.0),),
+        (chosen.templates[best],),
+        chosen.notice,
     )
 
 
@@ -133,7 +131,7 @@ def initial_templates(source: PromptSource) -> list[PromptTemplate]:
 
 
 def all_templates(source: PromptSource) -> list[PromptTemplate]:
-    """Return the ready prompts, or paraphrases of the initial ones, that fit the LM.
+    """Return the existing prompts, or paraphrases of the initial prompts, that fit the LM.
 
     A prompt must fit with the longest entities of the search and of the seeds. Raises BadPrompt if none fits.
     """
@@ -152,7 +150,7 @@ def all_templates(source: PromptSource) -> list[PromptTemplate]:
 
 
 def weigh_by_compatibility(source: PromptSource, templates: Sequence[PromptTemplate]) -> ChosenPrompts:
-    """Weigh the prompts by the softmax of their mean compatibility with the seed tuples."""
+    """Weight the prompts by the softmax of their mean compatibility with the seed tuples."""
     weighted = weigh_prompts(source.lm, templates, source.seeds, source.spec.params, source.on_progress)
     encoded = tuple(source.lm.encode_prompt(template) for template in templates)
     prompt_set = PromptSet(encoded, tuple(prompt.weight for prompt in weighted))
@@ -190,27 +188,27 @@ def mean_compatibilities(
 
 
 def check_fits(lm: LanguageModel, template: PromptTemplate, pattern: Pattern) -> None:
-    """Raise BadPrompt if `lm` cannot take the prompt with entities of so many tokens."""
+    """Raise BadPrompt if the prompt is too long for `lm` with entities of the lengths in `pattern`."""
     if not fits(lm, lm.encode_prompt(template), pattern):
         raise BadPrompt(
-            f"The prompt {template.text!r} with {sum(pattern)} tokens of entities exceeds the {lm.max_tokens} tokens "
-            "that this LM takes; shorten it."
+            f"The prompt {template.text!r} with {sum(pattern)} entity tokens exceeds the LM's maximum of "
+            f"{lm.max_tokens} tokens. Shorten it."
         )
 
 
 def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:
-    """Return a notice that ready prompts were too long for the LM or that there are no paraphrases, or None."""
+    """Return a notice if existing prompts are too long for the LM or if there are no paraphrases, otherwise None."""
     if not SETTINGS[spec.setting].takes_ready_prompts:
         return None
     n_ready = len(set(spec.prompts))
     if n_ready > len(templates):
-        return f"{n_ready - len(templates)} of {n_ready} ready prompts were left out: they are too long for this LM."
+        return f"{n_ready - len(templates)} of {n_ready} existing prompts were skipped: they are too long for this LM."
     if not n_ready and {template.text for template in templates} <= {
         PromptTemplate.parse(text).text for text in spec.initial_prompts
     }:
         return (
-            "No paraphrase of the initial prompts was found, so these alone were asked; give more prompts, or choose "
-            "another paraphraser."
+            "No paraphrases of the initial prompts were found, so only the initial prompts were used. Add more "
+            "prompts or choose another paraphraser."
         )
     return None
 
@@ -219,11 +217,11 @@ def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) ->
 
 
 def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
-    """LPAQA: all prompts, with the weights under which their product makes the seed tuples likeliest."""
+    """LPAQA: all prompts, with weights that maximize the likelihood of the seed tuples under the weighted product."""
     lm, templates = source.trained_lm, all_templates(source)
     prompts = tuple(lm.encode_prompt(template) for template in templates)
     tick = partial(Reporter(source.on_progress, "weights", len(prompts)), 0)
-    asked = [
+    questions = [
         [
             question
             for seed in source.seeds
@@ -231,18 +229,18 @@ def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
         ]
         for prompt in prompts
     ]  # (K, Q)
-    queries = [question.query for questions in zip(*asked, strict=True) for question in questions]
+    queries = [question.query for same_step in zip(*questions, strict=True) for question in same_step]
     vectors = lm.vectors(queries, source.spec.params.batch_size, tick)
-    vectors = vectors.view(len(asked[0]), len(prompts), -1)  # (Q, K, d)
-    targets = torch.tensor([question.targets[0] for question in asked[0]])
+    vectors = vectors.view(len(questions[0]), len(prompts), -1)  # (Q, K, d)
+    targets = torch.tensor([question.targets[0] for question in questions[0]])
     prompt_set = PromptSet(prompts, lpaqa.optimised_weights(lm, vectors, targets, tick))
     return with_compatibilities(source, prompt_set, [template.text for template in templates], templates)
 
 
 def learned_triggers(source: PromptSource) -> ChosenPrompts:
-    """AutoPrompt as adapted by BertNet: the best trigger tokens for the compatibility of the seed tuples.
+    """AutoPrompt as adapted by BertNet: trigger tokens that maximize the compatibility of the seed tuples.
 
-    Searches start from masks between the entities and from the words of each initial prompt.
+    The search starts from masks between the entities and from the words of each initial prompt.
     """
     lm, seeds = source.masked_lm, source.seeds
     gaps = ((TRIGGER,) * N_TRIGGERS,) * (len(seeds[0]) - 1)
@@ -258,7 +256,7 @@ def learned_triggers(source: PromptSource) -> ChosenPrompts:
             starts.append((TriggerTemplate(segments, prompt.slots), words))
     examples = [Example(seed) for seed in seeds]
     allowed = autoprompt.allowed_triggers(lm, {token for seed in seeds for entity in seed for token in entity})
-    # Seed tuples are too few for a dev set.
+    # There are too few seed tuples for a dev set.
     task = TriggerTask(Compatibility(source.spec.params.alpha), examples, examples, allowed)
     params = replace(TRIGGER_SEARCH, seed=source.spec.params.seed)
     searches = [
@@ -270,7 +268,7 @@ def learned_triggers(source: PromptSource) -> ChosenPrompts:
 
 
 def learned_soft_prompts(source: PromptSource) -> ChosenPrompts:
-    """Soft prompts, initialized with all prompts, whose mixture maximizes the likelihood of the seed tuples."""
+    """Soft prompts, initialized with all prompts, with a mixture that maximizes the likelihood of the seed tuples."""
     lm, templates = source.masked_lm, all_templates(source)
     softened, vectors = soft_prompts.soften(lm, [lm.encode_prompt(template) for template in templates])
     params = soft_prompts.SoftPromptParams(

@@ -10,7 +10,7 @@ from kgharvest.engine.types import BadPrompt
 
 SLOT = re.compile(r"<ENT(\d+)>", re.ASCII)
 MAX_SLOT_DIGITS = 3
-# Prompts have a space before the final mark: "<ENT0> prevents <ENT1> .". Text for people does not.
+# Prompts have a space before the final mark: "<ENT0> prevents <ENT1> .". Displayed text does not.
 SPACE_BEFORE_END = re.compile(r"\s+(?=[.?!]$)")
 
 
@@ -28,10 +28,10 @@ class PromptTemplate:
 
     @classmethod
     def parse(cls, text: str) -> PromptTemplate:
-        """Return the template of `text`. Raises BadPrompt unless the slots are `<ENT0>` .. `<ENTn-1>`, each once."""
+        """Parse a template. Raises BadPrompt unless the slots are `<ENT0>` .. `<ENTn-1>`, each once."""
         pieces = SLOT.split(text)
         if any(len(index) > MAX_SLOT_DIGITS for index in pieces[1::2]):
-            raise BadPrompt(f"{text!r} has a slot with too large a number; number the slots from 0 without gaps.")
+            raise BadPrompt(f"{text!r} has a slot number that is too large. Number the slots from 0 without gaps.")
         slots = tuple(int(index) for index in pieces[1::2])
         check_slots(text, slots)
         return cls(text, tuple(pieces[0::2]), slots)
@@ -41,32 +41,31 @@ class PromptTemplate:
         return len(self.slots)
 
     def fill(self, entities: Sequence[str]) -> str:
-        """Return the sentence with `entities` in their slots."""
         return SLOT.sub(lambda slot: entities[int(slot.group(1))], self.text)
 
 
 def check_slots(text: str, slots: Sequence[int]) -> None:
     if not slots:
-        raise BadPrompt(f"{text!r} has no slot; write <ENT0>, <ENT1>, ... where the entities go.")
+        raise BadPrompt(f"{text!r} has no slot. Use <ENT0>, <ENT1>, ... in place of the entities.")
     for slot in slots:
         if slots.count(slot) > 1:
-            raise BadPrompt(f"{text!r} has the slot <ENT{slot}> twice; use each slot once.")
+            raise BadPrompt(f"{text!r} contains the slot <ENT{slot}> twice. Use each slot once.")
     missing = set(range(max(slots) + 1)) - set(slots)
     if missing:
-        raise BadPrompt(f"{text!r} lacks the slot <ENT{min(missing)}>; number the slots from 0 without gaps.")
+        raise BadPrompt(f"{text!r} lacks the slot <ENT{min(missing)}>. Number the slots from 0 without gaps.")
 
 
 def parse_prompts(texts: Sequence[str], arity: int) -> list[PromptTemplate]:
     """Parse `texts` without duplicates. Raises BadPrompt if there are none or one does not have `arity` slots."""
     if not texts:
         raise BadPrompt(
-            "The relation has no initial prompt; give at least one, such as '<ENT0> is the place for <ENT1> .'"
+            "The relation has no initial prompt. Add at least one, for example '<ENT0> is the place for <ENT1> .'"
         )
     templates = [PromptTemplate.parse(text) for text in dict.fromkeys(texts)]
     for template in templates:
         if template.arity != arity:
             raise BadPrompt(
-                f"The prompt {template.text!r} has {template.arity} slots but the seed tuples have {arity} entities; "
-                "give every prompt one slot per entity."
+                f"The prompt {template.text!r} has {template.arity} slots but the seed tuples have {arity} entities. "
+                "Use one slot per entity in every prompt."
             )
     return templates

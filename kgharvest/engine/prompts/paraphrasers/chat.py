@@ -1,4 +1,4 @@
-"""A paraphraser behind an OpenAI-compatible chat endpoint."""
+"""Paraphraser based on an OpenAI-compatible chat endpoint."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from kgharvest.engine.chat_completions import ChatClient, ChatFailed, NoCompleti
 API_KEY_VARIABLE = "KGHARVEST_PARAPHRASER_API_KEY"
 PARAPHRASES_PER_CALL = 10
 REPLY_TOKENS = 1000
-CHARACTERS_PER_TOKEN = 4  # for endpoints that do not say what they used
-MOST_WORDS = 60  # of a paraphrase; longer ones wander off and may exceed what the LM takes
+CHARACTERS_PER_TOKEN = 4  # estimate for endpoints that do not report token counts
+MOST_WORDS = 60  # per paraphrase; longer ones lose the meaning and may exceed the LM's context length
 
 
 class ParaphraserFailed(ChatFailed):
-    """A paraphraser that cannot be reached, refuses, answers nonsense, or has reached its spend cap."""
+    """A paraphraser that is unreachable, rejects the request, exceeds its spending cap, or returns invalid text."""
 
 
 @dataclass(frozen=True)
 class ChatEndpoint:
-    """Where to ask and how much.
+    """Address and limits of a chat endpoint.
 
-    base_url: up to and without `/chat/completions`, as in `https://api.openai.com/v1`.
-    max_attempts: requests for one answer; between them is a wait of 1, 2, 4 .. s, or what the endpoint asks for.
-    max_calls, max_tokens: the spend cap of one paraphraser: requests, and tokens of questions and answers together.
+    base_url: URL without the final `/chat/completions`, for example `https://api.openai.com/v1`.
+    max_attempts: requests per answer. Waits of 1, 2, 4 .. s, or as long as the endpoint asks, separate them.
+    max_calls, max_tokens: spending cap per paraphraser: requests, and tokens of questions and answers together.
     """
 
     base_url: str
@@ -40,7 +40,7 @@ class ChatEndpoint:
 
 
 class ChatParaphraser:
-    """Asks a chat model. The key is read from KGHARVEST_PARAPHRASER_API_KEY; without one, none is sent."""
+    """Chat model as paraphraser. The key is read from KGHARVEST_PARAPHRASER_API_KEY; if unset, no key is sent."""
 
     def __init__(
         self, endpoint: ChatEndpoint, transport: httpx.BaseTransport | None = None, sleep: Sleep = time.sleep
@@ -81,24 +81,24 @@ class ChatParaphraser:
         if self.n_calls >= endpoint.max_calls or self.n_tokens + REPLY_TOKENS > endpoint.max_tokens:
             raise ParaphraserFailed(
                 f"The paraphraser has used {self.n_calls} of {endpoint.max_calls} calls and {self.n_tokens} of "
-                f"{endpoint.max_tokens} tokens; raise its spend cap or use fewer initial prompts."
+                f"{endpoint.max_tokens} tokens. Increase its spending cap or use fewer initial prompts."
             )
         self.n_calls += 1
 
 
 def instruction(sentence: str, entities: Sequence[str]) -> str:
-    kept = ", ".join(f'"{entity}"' for entity in entities)
+    expressions = ", ".join(f'"{entity}"' for entity in entities)
     return (
         f"Write {PARAPHRASES_PER_CALL} paraphrases of the sentence below, as different from each other as you can, but "
         "of the same meaning and in plain English.\n"
-        f"Each one must contain each of these expressions exactly once, unchanged: {kept}.\n"
+        f"Each one must contain each of these expressions exactly once, unchanged: {expressions}.\n"
         "Write one paraphrase a line and nothing else: no numbers, no quotation marks, no comments.\n\n"
         f"Sentence: {sentence}"
     )
 
 
 def sentences_of(answer: str) -> list[str]:
-    """Return the lines of `answer` without thoughts, list marks and quotation marks; overlong ones are left out."""
+    """Return the lines of `answer` without thoughts, list marks, quotation marks, and lines over MOST_WORDS."""
     lines = re.sub(r"<think>.*?</think>", "", answer, flags=re.DOTALL).splitlines()
     unmarked = (re.sub(r"^\s*(?:[-*•]|\(?\d+[.):])\s*", "", line).strip() for line in lines)
     sentences = (re.sub(r'^["“](.*)["”]$', r"\1", line).strip() for line in unmarked)

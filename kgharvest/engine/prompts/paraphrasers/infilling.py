@@ -1,6 +1,6 @@
-"""Paraphrases by in-filling: the LM replaces one or two words between the slots.
+"""Paraphrases by infilling: the LM replaces one or two words between the slots.
 
-The blank is an additional slot, so that any `LanguageModel` can fill it.
+The blank is an additional slot, so any `LanguageModel` can fill it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILLERS_OF_ONE_WORD = 8
 FILLERS_OF_TWO_WORDS = 4
 LEAST_OVERLAP = 0.95
 MOST_VARIANTS = 4
-SHORTEST_FILLER = 3  # letters; shorter texts are pieces of words
+SHORTEST_FILLER = 3  # letters; shorter texts are word pieces
 NEGATIONS = frozenset({"no", "not", "nor", "neither", "never", "hardly", "rarely", "seldom", "without", "cannot"})
 ENDINGS = ("ing", "ed", "s")
 
@@ -31,14 +31,14 @@ _WORD = re.compile(r"(?<![\w<’'-])[A-Za-z][\w’'-]*(?![\w<])")
 
 
 class Blank(NamedTuple):
-    """One or two adjacent words of a prompt's text that other words can replace."""
+    """One or two adjacent words of a prompt's text that can be replaced."""
 
     start: int
     end: int
     words: tuple[str, ...]
 
     def fill(self, text: str, filler: str) -> str:
-        """Return `text` with `filler` in the blank, after the matching "a" or "an"."""
+        """Return `text` with `filler` in the blank, and the matching "a" or "an" before it."""
         return with_article(text[: self.start], filler) + text[self.end :]
 
 
@@ -52,8 +52,8 @@ class Filler(NamedTuple):
 def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -> list[PromptTemplate]:
     """Return up to MOST_VARIANTS variants of `prompt` with one blank replaced, the closest in meaning first.
 
-    Closeness is the overlap of the LM's distributions for an entity, given the others, before and after. The list is
-    empty for an LM behind a server, which returns no distributions.
+    Closeness is the overlap of the LM's distributions for an entity, given the other entities, before and after the
+    replacement. Returns [] for an LM behind a server, which returns no distributions.
     """
     if isinstance(lm, GivesLogprobs):
         return []
@@ -83,9 +83,9 @@ def blanks(prompt: PromptTemplate) -> list[Blank]:
 
 
 def is_apt(text: str, words: Sequence[str]) -> bool:
-    """Return whether `text` can replace `words`: stop words replace stop words, other words differ but end alike.
+    """Return whether `text` can replace `words`.
 
-    A negation is not apt.
+    Stop words replace stop words. Other words must be different, with equal endings. Negations are not allowed.
     """
     fillers = text.lower().split()
     if len(fillers) != len(words):
@@ -100,7 +100,7 @@ def is_apt(text: str, words: Sequence[str]) -> bool:
 
 
 def repeats(filler: str, prompt: PromptTemplate) -> bool:
-    """Return whether `filler` has a content word of the prompt: "the colour colour"."""
+    """Return whether `filler` contains a content word of the prompt: "the colour colour"."""
     prompt_words = {word.lower() for word in _WORD.findall(prompt.text)}
     return not (prompt_words - STOP_WORDS).isdisjoint(filler.lower().split())
 
@@ -113,10 +113,10 @@ def ending(word: str) -> str:
 
 
 def likely_fillers(lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds]) -> list[Filler]:
-    """Return the LM's likeliest fillers of every blank, one token for each word of the blank."""
-    begun = [Filler(blank, ()) for blank in blanks(prompt)]
-    one_word = [filler for filler in begun if len(filler.blank.words) == 1]
-    two_words = [filler for filler in begun if len(filler.blank.words) == 2]
+    """Return the LM's most likely fillers of every blank, with one token per word of the blank."""
+    empty = [Filler(blank, ()) for blank in blanks(prompt)]
+    one_word = [filler for filler in empty if len(filler.blank.words) == 1]
+    two_words = [filler for filler in empty if len(filler.blank.words) == 2]
     first_words = extend(lm, prompt, encoded, two_words, FILLERS_OF_TWO_WORDS)
     return [
         *extend(lm, prompt, encoded, one_word, FILLERS_OF_ONE_WORD),
@@ -127,7 +127,7 @@ def likely_fillers(lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[
 def extend(
     lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds], fillers: Sequence[Filler], n_best: int
 ) -> list[Filler]:
-    """Return every filler with each of its `n_best` likeliest next tokens."""
+    """Return every filler with each of its `n_best` most likely next tokens."""
     if not fillers:
         return []
     queries = []
@@ -148,7 +148,7 @@ def extend(
 def meaning_overlaps(
     lm: LanguageModel, prompt: PromptTemplate, variants: Sequence[PromptTemplate], entities: Sequence[str]
 ) -> list[float]:
-    """Return for each variant the smallest overlap of its slots with those of `prompt`, in [0, 1].
+    """Return the smallest slot overlap of each variant with `prompt`, in [0, 1].
 
     The overlap of a slot is the Bhattacharyya coefficient of the two distributions of its entity's first token, given
     the other entities: the sum over the vocabulary of sqrt(P * Q).

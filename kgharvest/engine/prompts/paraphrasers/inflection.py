@@ -1,4 +1,4 @@
-"""English verb and noun forms, by the dictionary and rules of lemminflect."""
+"""English verb and noun forms, from the dictionary and rules of lemminflect."""
 
 from __future__ import annotations
 

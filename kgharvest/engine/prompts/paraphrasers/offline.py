@@ -1,4 +1,4 @@
-"""The offline paraphraser: rewrites by rule, words filled in by the LM, and frames around the clause."""
+"""Offline paraphraser: rule-based rewrites, words filled in by the LM, and frames around the clause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH_SIZE = 64
 
 
 class OfflineParaphraser:
-    """Rewrites by rule, without a network. The LM fills in words and ranks the wordings."""
+    """Rule-based paraphraser without network access. The LM fills in words and ranks the wordings."""
 
     name = "offline"
 
@@ -25,9 +25,9 @@ class OfflineParaphraser:
         self._lm = lm
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return rewrites and fillings in turn, two rewrites to one filling.
+        """Return rewrites and fillings in turn, two rewrites per filling.
 
-        An entity with digits is a year or another number: no rewrite makes it a place unless the sentence does.
+        An entity with digits is a year or another number, so no rewrite turns it into a place unless the sentence does.
         """
         prompt = statement_prompt(sentence, entities)
         if prompt is None:
@@ -49,7 +49,7 @@ class OfflineParaphraser:
         return [as_sentence(template, entities) for template in frames]
 
     def _best_first(self, templates: Sequence[PromptTemplate], entities: Sequence[str]) -> list[PromptTemplate]:
-        """Return the templates within the LM's context length, by falling likelihood of `entities` in them."""
+        """Return the templates within the LM's context length, by decreasing likelihood of `entities` in them."""
         encoded = tuple(self._lm.encode_entity(entity) for entity in entities)
         pattern = tuple(map(len, encoded))
         both = [(template, self._lm.encode_prompt(template)) for template in templates]

@@ -1,8 +1,8 @@
-"""Paraphrase rules: the data files of this folder, and the wordings that they give a prompt.
+"""Paraphrase rules: the data files in this folder and the rewording of prompts.
 
-grammar.toml is the vocabulary of the patterns; rewrites.txt and general_rewrites.txt alternate syntax; synonyms.toml
-exchanges words; relation_wordings.txt and fact_wordings.txt list wordings of common relations. Each file explains its
-format at its head. Files are read at the first use.
+grammar.toml contains the vocabulary of the patterns; rewrites.txt and general_rewrites.txt alternate syntax;
+synonyms.toml replaces words; relation_wordings.txt and fact_wordings.txt list wordings of common relations. Each file
+explains its format at the top. Files are read at first use.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from kgharvest.engine.prompts.template import PromptTemplate
 FOLDER = Path(__file__).parent
 WORDING_FILES = ("relation_wordings.txt", "fact_wordings.txt")
 ONLY_SAID, ONLY_RECOGNIZED = "> ", "< "
-MAX_REWRITES = 60  # wordings of one prompt; the LM has to score each
+MAX_REWRITES = 60  # per prompt; the LM scores every rewrite
 NEVER = r"(?!)"
 
 
 def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
-    """Return up to MAX_REWRITES different wordings of `prompt`; a frame around it is dropped.
+    """Return up to MAX_REWRITES different wordings of `prompt`, without a frame around it.
 
     Order: wordings of known relations, rewrites.txt, synonyms, general_rewrites.txt, synonyms in the results of the
-    first two. A clause with an emphasized part gets no further emphasis, and no wording ends in a preposition unless
+    first two. A clause with an emphasized part gets no further emphasis. A wording ends in a preposition only if
     `prompt` does.
     """
     clause = expanded(bare_clause(prompt))
     adverbial, main = without_adverbial(clause)
-    known = [*relation_wordings(clause), *(adverbial + text for text in relation_wordings(main))]
+    wordings = [*relation_wordings(clause), *(adverbial + text for text in relation_wordings(main))]
     rewrites = read_rewrites("rewrites.txt")
     ordinary = [*(adverbial + text for text in (*applied(rewrites, main), main)), *applied(rewrites, clause)]
     general = list(applied(read_rewrites("general_rewrites.txt"), clause))
     if named_pattern("emphasis").search(clause) or is_imperative(clause):
         ordinary, general = [text for text in ordinary if not named_pattern("emphasis").search(text)], []
     synonymous = list(with_synonyms(clause))
-    mixed = [text for made in known + ordinary for text in islice(with_synonyms(made), 1)]
-    texts = dict.fromkeys([clause, *known, *ordinary, *synonymous, *general, *mixed])
+    mixed = [text for rewrite in wordings + ordinary for text in islice(with_synonyms(rewrite), 1)]
+    texts = dict.fromkeys([clause, *wordings, *ordinary, *synonymous, *general, *mixed])
     original = expanded(clause_of(prompt))
     strands = named_pattern("stranded_preposition").fullmatch
-    kept = [text for text in texts if text != original and (strands(original) or not strands(text))]
-    return [prompt_of(text) for text in kept][:MAX_REWRITES]
+    new_texts = [text for text in texts if text != original and (strands(original) or not strands(text))]
+    return [prompt_of(text) for text in new_texts][:MAX_REWRITES]
 
 
 def framed(prompt: PromptTemplate) -> list[PromptTemplate]:
-    """Return the clause of `prompt` in each frame; an imperative fits in none."""
+    """Return the clause of `prompt` in each frame. Returns [] for an imperative, which fits in no frame."""
     clause = bare_clause(prompt)
     return [] if is_imperative(clause) else [prompt_of(frame.format(clause=clause)) for frame in frames()]
 
@@ -78,14 +78,14 @@ def read_blocks(name: str) -> tuple[tuple[str, ...], ...]:
 
 
 def words_in(name: str) -> list[str]:
-    """Return a list of words of grammar.toml."""
+    """Return a word list of grammar.toml."""
     words: list[str] = read_toml("grammar.toml")[name].split()
     return words
 
 
 def frames() -> list[str]:
-    found: list[str] = read_toml("grammar.toml")["frames"]
-    return found
+    templates: list[str] = read_toml("grammar.toml")["frames"]
+    return templates
 
 
 @cache
@@ -95,32 +95,32 @@ def frame_patterns() -> list[re.Pattern[str]]:
 
 @cache
 def irregular_pasts() -> frozenset[str]:
-    """Return the pasts and participles of irregular verbs, without those that equal an infinitive."""
+    """Return the past forms and participles of irregular verbs, except those that equal an infinitive."""
     verbs = words_in("irregular_verbs")
     return frozenset(inflected(verb, form) for verb in verbs for form in ("past", "participle")).difference(verbs)
 
 
 @cache
 def fragments() -> dict[str, str]:
-    """Return the patterns that {:name} stands for."""
+    """Return the patterns of {:name} references."""
     grammar = read_toml("grammar.toml")
     verbs = words_in("irregular_verbs")
-    made = {
+    forms = {
         "irregular_past": {inflected(verb, "past") for verb in verbs}.difference(words_in("ambiguous_pasts")),
         "irregular_participle": {inflected(verb, "participle") for verb in verbs},
     }
     for form, lists in grammar["verb_forms"].items():
         tags = ("VB", "VBZ", "VBD", "VBN") if form == "any" else (VERB_TAGS[form],)
         for name, bases in lists.items():
-            made[name] = {spelling for base in bases.split() for tag in tags for spelling in spellings(base, tag)}
-    written = grammar["parts"] | grammar["fragments"] | read_toml("synonyms.toml")["fragments"]
+            forms[name] = {spelling for base in bases.split() for tag in tags for spelling in spellings(base, tag)}
+    patterns = grammar["parts"] | grammar["fragments"] | read_toml("synonyms.toml")["fragments"]
     return {
-        name: value if isinstance(value, str) else "|".join(sorted(value)) for name, value in (written | made).items()
+        name: value if isinstance(value, str) else "|".join(sorted(value)) for name, value in (patterns | forms).items()
     }
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern: {name} is a part that wordings can use, {:name} a part or fragment that is only matched."""
+    """Compile a pattern. {name} is a part that wordings can use; {:name} is a part or fragment without a group."""
 
     def expand(reference: re.Match[str]) -> str:
         group = "(?:" if reference[1] else f"(?P<{reference[2]}>"
@@ -139,7 +139,7 @@ def named_pattern(name: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A rule: a clause that matches `pattern` as a whole can be replaced by each of `wordings`."""
+    """A rule: a clause that matches `pattern` completely can be replaced by any of `wordings`."""
 
     name: str
     pattern: str
@@ -176,20 +176,20 @@ def relation_rewrites() -> tuple[Rewrite, ...]:
 def wording_rules(block: Iterable[str]) -> Iterator[Rewrite]:
     """Yield a rule for each recognized line of a block of wordings."""
     lines = list(block)
-    said = [line.removeprefix(ONLY_SAID) for line in lines if not line.startswith(ONLY_RECOGNIZED)]
+    outputs = [line.removeprefix(ONLY_SAID) for line in lines if not line.startswith(ONLY_RECOGNIZED)]
     for line in lines:
         if not line.startswith(ONLY_SAID):
             wording = line.removeprefix(ONLY_RECOGNIZED)
-            # Slots are tags while synonyms are replaced, because guards of synonyms look for tags.
+            # Slots must be tags during synonym replacement because the guards of synonyms match tags.
             tagged = re.sub(r"\{([ABC])(?::bare)?\}", lambda part: f"<ENT{'ABC'.index(part[1])}>", wording)
             pattern = re.sub(r"<ENT(\d)>", lambda slot: f"{{{'ABC'[int(slot[1])]}}}", with_heads(tagged))
             pattern = re.sub(r",? (?=\{)", lambda gap: ",? " if "," in gap[0] else " ", pattern)
             pattern = re.sub(r"\bpeople\b", "{:anybody}", pattern)
-            yield Rewrite(line, pattern, tuple(other for other in said if other != wording))
+            yield Rewrite(line, pattern, tuple(output for output in outputs if output != wording))
 
 
 def relation_wordings(clause: str) -> Iterator[str]:
-    """Yield the wordings of a known relation, with and without a class noun before its slots ("the city of <ENT0>")."""
+    """Yield the wordings of a known relation, with and without class nouns before the slots ("the city of <ENT0>")."""
     heads = with_heads(clause)
     unclassified = named_pattern("classifier").sub("", heads)
     return chain.from_iterable(applied(relation_rewrites(), text) for text in dict.fromkeys((heads, unclassified)))
@@ -208,7 +208,7 @@ class Synonyms(NamedTuple):
 
 @cache
 def synonyms() -> dict[str, list[Synonyms]]:
-    """Return the groups of each word."""
+    """Return the synonym groups of each word."""
     data = read_toml("synonyms.toml")
     forms: dict[str, dict[str, Callable[[str], str]]] = {
         "verbs": {form: partial(inflected, form=form) for form in ("base", *VERB_TAGS)},
@@ -234,7 +234,7 @@ def synonym_pattern() -> re.Pattern[str]:
 
 
 def with_synonyms(clause: str) -> Iterator[str]:
-    """Yield `clause` with one word replaced, for each word with synonyms in its context and for each synonym."""
+    """Yield `clause` with a single word replaced, for each word with synonyms in its context and for each synonym."""
     for match in synonym_pattern().finditer(clause):
         for word in choices(match):
             if word != match.group():
@@ -247,7 +247,7 @@ def with_heads(clause: str) -> str:
 
 
 def with_article(before: str, word: str) -> str:
-    """Return `before` and `word`; a final "a" or "an" of `before` agrees with `word`."""
+    """Return `before` followed by `word`. A final "a" or "an" of `before` is adapted to `word`."""
     article = r"\1n " if named_pattern("vowel_sound").match(word) else r"\1 "
     return re.sub(r"\b([Aa])n? $", article, before) + word
 
@@ -273,10 +273,10 @@ def bare_clause(prompt: PromptTemplate) -> str:
 
 
 def clause_of(prompt: PromptTemplate) -> str:
-    """Return the text of `prompt` without its full stop, its first word in lower case unless it is a name.
+    """Return the text of `prompt` without its full stop, with the first word in lower case unless it is a name.
 
-    Names are acronyms, words that are not common ("France"), words with a capital elsewhere in the prompt, and words
-    before another word with a capital ("Marie Curie").
+    Names are acronyms, uncommon words ("France"), words capitalized elsewhere in the prompt, and words before another
+    capitalized word ("Marie Curie").
     """
     text = prompt.text.rstrip(" .")
     first = re.match(r"[^\W\d_]+(?:['’][a-z]+)?", text)
@@ -322,7 +322,7 @@ def expanded(clause: str) -> str:
 
 
 def without_adverbial(clause: str) -> tuple[str, str]:
-    """Return an adverbial of `clause` with a comma, as a sentence begins with it, or "", and the rest of `clause`."""
+    """Return an adverbial of `clause`, formatted for the start of a sentence, or "", and the rest of `clause`."""
     if match := named_pattern("leading_adverbial").fullmatch(clause):
         return match["adverbial"], match["main"]
     if match := named_pattern("inner_adverb").fullmatch(clause):
@@ -333,7 +333,7 @@ def without_adverbial(clause: str) -> tuple[str, str]:
 
 
 def prompt_of(clause: str) -> PromptTemplate:
-    """Return `clause` as a prompt: first letter in upper case, verbs in agreement with plural slots, a full stop."""
+    """Return `clause` as a prompt: capitalized, with verbs in agreement with plural slots and a full stop."""
 
     def agreeing(match: re.Match[str]) -> str:
         return f"{match[1]} {({'is': 'are', 'was': 'were'}).get(match[2]) or base_form(match[2])}"
