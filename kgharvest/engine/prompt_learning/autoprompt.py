@@ -1,7 +1,7 @@
 """AutoPrompt: gradient-guided search of trigger tokens (Shin et al. 2020), for any objective.
 
-The likelihood of a tail makes it retrieve facts, the likelihood of a label's tokens classifies texts, and the
-compatibility of a relation's seed tuples is the baseline of BertNet.
+Objectives: the likelihood of a tail retrieves facts, the likelihood of label tokens classifies texts, and the
+compatibility of a relation's seed tuples is the BertNet baseline.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ class TriggerTemplate:
 
 @dataclass(frozen=True)
 class AutoPromptParams:
-    """Parameters of the search; the defaults are those of Shin et al.'s code.
+    """Search parameters. The defaults are those of Shin et al.'s code.
 
-    n_candidates: replacements tried per iteration. batch_size: examples per gradient and per comparison. patience:
-    iterations without a better dev score before the search ends. restarts: additional searches of `search_from_masks`.
+    n_candidates: replacements tried per iteration. batch_size: examples per gradient and per comparison.
+    patience: iterations without a better dev score before the search ends.
+    restarts: additional searches of `search_from_masks`.
     """
 
     n_candidates: int = 10
@@ -61,17 +62,17 @@ class AutoPromptParams:
     def check(self, n_triggers: int, n_masks: int) -> None:
         """Raise EngineError if there is no trigger, or if the iterations cannot fill `n_masks` triggers."""
         if not n_triggers:
-            raise EngineError("The template has no place for a trigger to be found; write [T] once or more in it.")
+            raise EngineError("The template has no trigger. Add at least one [T].")
         if n_masks > self.iterations:
-            raise EngineError(f"{self.iterations} iterations cannot fill {n_masks} triggers; allow more iterations.")
+            raise EngineError(f"{self.iterations} iterations cannot fill {n_masks} triggers. Increase the iterations.")
 
 
 @dataclass(frozen=True)
 class TriggerTask:
     """Objective and data of a search. Raises EngineError without training or dev examples.
 
-    allowed: bool (V,), the tokens allowed as triggers. baselines: prompts that the triggers must beat on dev, such as
-    handwritten ones.
+    allowed: bool (V,), the tokens allowed as triggers.
+    baselines: prompts that the triggers must beat on dev, for example handwritten prompts.
     """
 
     objective: Objective
@@ -82,16 +83,16 @@ class TriggerTask:
 
     def __post_init__(self) -> None:
         if not self.train or not self.dev:
-            raise EngineError("A trigger is learned from training and dev examples; give at least one of each.")
+            raise EngineError("Triggers require at least one training example and one dev example.")
 
 
 @dataclass(frozen=True)
 class LearnedTrigger:
     """The best prompt on dev.
 
-    prompt: contains `trigger`, or is a baseline if `trigger` is empty. dev_score: mean score, in nats. history: the
-    best score of a trigger so far, at the start and after each iteration; minus infinity while it contains masks.
-    n_forwards, n_gradients: sequences that the LM read without and with gradients.
+    prompt: contains `trigger`, or is a baseline if `trigger` is empty. dev_score: mean score, in nats.
+    history: best dev score at the start and after each iteration; minus infinity while the trigger contains masks.
+    n_forwards, n_gradients: sequences evaluated by the LM without and with gradients.
     """
 
     prompt: EncodedPrompt
@@ -110,11 +111,11 @@ def search_trigger(
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
 ) -> LearnedTrigger:
-    """Return the best of all current triggers (including `start`) and baselines, by mean score on the dev examples.
+    """Return the best of all current triggers (including `start`) and baselines, by mean score on dev.
 
     Each iteration ranks replacements of single tokens by a first-order estimate of their gain (HotFlip; Shin et al.,
-    Eq. 2), tries the best ones on other examples, and continues with the best one if it improves the score there. Masks
-    in `start` are replaced first, one per iteration. Raises EngineError as `AutoPromptParams.check`.
+    Eq. 2), tries the best replacements on other examples, and continues with the best trigger if it improves the score
+    there. Masks in `start` are replaced first, one per iteration. Raises EngineError as `AutoPromptParams.check`.
     """
     search = _TriggerSearch(lm, template, task, params, random.Random(params.seed))
     current = tuple(start)
@@ -124,10 +125,10 @@ def search_trigger(
     n_without_gain = 0
     while len(history) <= params.iterations and n_without_gain < params.patience:
         on_progress(Progress("triggers", len(history) - 1, params.iterations))
-        following = search.step(current)
+        next_trigger = search.step(current)
         n_without_gain += 1
-        if following != current:
-            current, learned = following, search.evaluate(following)
+        if next_trigger != current:
+            current, learned = next_trigger, search.evaluate(next_trigger)
             if learned.dev_score > best.dev_score:
                 best, n_without_gain = learned, 0
         history.append(best.dev_score)
@@ -180,14 +181,14 @@ class _TriggerSearch:
         return LearnedTrigger(prompt, trigger, float(self._mean_scores([prompt], self._task.dev)[0]))
 
     def step(self, current: TokenIds) -> TokenIds:
-        """Return the next trigger: the best of the candidates and, if it has no masks, `current`."""
+        """Return the next trigger: the best candidate, or `current` if it is better and has no masks."""
         candidates = self._candidates(current)
         contenders = candidates if self._lm.mask_id in current else [current, *candidates]
         prompts = [self._template.fill(trigger) for trigger in contenders]
         return contenders[int(self._mean_scores(prompts, self._batch()).argmax())]
 
     def _candidates(self, current: TokenIds) -> list[TokenIds]:
-        """Return `current` with one token replaced, for the replacements with the largest estimated gain on a batch."""
+        """Return `current` with one token replaced, for the replacements with the largest estimated gains."""
         gains = self._first_order_gains(current)  # (n, V)
         best = gains.flatten().topk(min(self._params.n_candidates, int((gains > -torch.inf).sum()))).indices
         positions, tokens = best // gains.shape[1], best % gains.shape[1]
@@ -197,7 +198,7 @@ class _TriggerSearch:
         ]
 
     def _first_order_gains(self, current: TokenIds) -> torch.Tensor:
-        """Return (n, V): the estimated gain, in nats, of each token at each position; -inf where not allowed."""
+        """Return (n, V): the estimated gain, in nats, of each token at each position; -inf for forbidden tokens."""
         gradient = self.gradient(current, self._batch())  # (n, d)
         words = self._lm.word_embeddings.float()  # (V, d)
         now = torch.tensor(current, device=words.device)
@@ -218,7 +219,7 @@ class _TriggerSearch:
         return torch.autograd.grad(score, vectors)[0]
 
     def _mean_scores(self, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]) -> torch.Tensor:
-        """Return (C,): the mean score of each prompt, all of them in the same forwards."""
+        """Return (C,): the mean score of each prompt, evaluated in shared forward passes."""
         self.n_forwards += len(prompts) * len(examples)
         return scores(self._lm, self._task.objective, prompts, examples, lambda: None).mean(dim=1)
 

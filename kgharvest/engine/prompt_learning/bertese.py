@@ -1,8 +1,8 @@
 """BERTese: a rewriter that learns to reword questions so that the LM answers correctly (Haviv et al. 2021).
 
-One rewriter for all relations. Its input is a question, a filled prompt with one mask; its output is a vector for each
-token. The frozen LM reads the nearest words (as in the paper) or the vectors (as in the paper's code) and answers at
-the mask.
+A single rewriter serves all relations. Its input is a question, a filled prompt with one mask; its output is a vector
+per token. The frozen LM reads the nearest words (as in the paper) or the vectors (as in the paper's code) and answers
+at the mask.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import EngineError
 
-DISTANCES_AT_ONCE = 1 << 25  # of vectors from words; 128 MB
+DISTANCES_AT_ONCE = 1 << 25  # distances between vectors and words; 128 MB
 
 
 class AnsweredQuestion(NamedTuple):
-    """tail: the right token."""
+    """A question with its correct token `tail`."""
 
     query: Query
     tail: int
@@ -35,12 +35,12 @@ class AnsweredQuestion(NamedTuple):
 
 @dataclass(frozen=True)
 class BerteseParams:
-    """Parameters of the training.
+    """Training parameters. The defaults suit small LMs and few facts.
 
-    reads_words: whether the LM reads words (in training too) or vectors. distance_weight, mask_weight: lambda 1 and 2
-    of the losses; 0.3 and 0.5 in the paper. learning_rate and batch_size suit small LMs and few facts; the paper uses
-    1e-5 and 64 for BERT-base and 40,000 facts. If the LM reads words, a large rate or a small distance weight changes
-    many words at once, most for the worse; vectors can learn faster.
+    reads_words: True if the LM reads words (also in training), False for vectors.
+    distance_weight, mask_weight: lambda 1 and 2 of the losses; 0.3 and 0.5 in the paper.
+    learning_rate, batch_size: 1e-5 and 64 in the paper, for BERT-base and 40,000 facts. If the LM reads words, a large
+        rate or a small distance weight changes many words at once, mostly for the worse; vectors allow faster learning.
     """
 
     reads_words: bool = True
@@ -54,8 +54,12 @@ class BerteseParams:
 
 @dataclass(frozen=True)
 class Losses:
-    """answer: cross-entropy at the mask, nats. distance: mean squared distance to the nearest word (f1).
-    mask: minus the largest share that one position has of the mask (f2), in [-1, 0)."""
+    """Training losses.
+
+    answer: cross-entropy at the mask, in nats.
+    distance: mean squared distance to the nearest word (f1).
+    mask: negative of the largest mask share of any position (f2), in [-1, 0).
+    """
 
     answer: torch.Tensor
     distance: torch.Tensor
@@ -63,8 +67,12 @@ class Losses:
 
 
 class Rewrites(NamedTuple):
-    """embeddings: (B, T, d), what the LM reads. words: (B, T), the nearest to the rewriter's vectors. distances:
-    (B, T), squared, to them. mask_shares: (B, T), how much of the mask each position has, of sum 1 in each row."""
+    """Rewritten questions.
+
+    embeddings: (B, T, d), input of the LM.
+    words: (B, T), words nearest to the rewriter's vectors. distances: (B, T), squared distances to these words.
+    mask_shares: (B, T), share of the mask at each position; each row sums to 1.
+    """
 
     embeddings: torch.Tensor
     words: torch.Tensor
@@ -73,10 +81,10 @@ class Rewrites(NamedTuple):
 
 
 class Rewriter(nn.Module):
-    """A copy of the LM's layers whose projected output is added to the word embeddings.
+    """A copy of the LM's layers with its projected output added to the word embeddings.
 
     The projection starts at zero, so an untrained rewriter returns every question unchanged. Special tokens at the
-    start and end stay unchanged. reads_words: whether the LM reads words.
+    start and end are never changed. reads_words: True if the LM reads words.
     """
 
     _words: torch.Tensor  # (V, d)
@@ -84,7 +92,7 @@ class Rewriter(nn.Module):
     def __init__(self, lm: MaskedLM, reads_words: bool = True) -> None:
         super().__init__()
         self._encoder = lm.trainable_encoder()
-        shape = (lm.hidden_size, lm.word_embeddings.shape[1])  # ALBERT's differ
+        shape = (lm.hidden_size, lm.word_embeddings.shape[1])  # different in ALBERT
         self.projection = nn.Parameter(torch.zeros(shape, device=lm.device))
         self.log_sharpness = nn.Parameter(torch.zeros((), device=lm.device))  # log beta
         self._n_kept = len(lm.tokens.prefix), len(lm.tokens.suffix)
@@ -92,7 +100,7 @@ class Rewriter(nn.Module):
         self._mask_id, self._reads_words = lm.mask_id, reads_words
 
     def forward(self, ids: torch.Tensor) -> Rewrites:
-        """Rewrite `ids` (B, T), all with the special tokens of a sequence around them."""
+        """Rewrite `ids` (B, T), which start and end with special tokens."""
         words = self._words[ids]
         change = self._encoder(inputs_embeds=words).last_hidden_state.float() @ self.projection
         positions = torch.arange(ids.shape[1], device=ids.device)
@@ -107,9 +115,9 @@ class Rewriter(nn.Module):
 
 
 def nearest_words(vectors: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (B, T) squared distances of `vectors` (B, T, d) to the nearest of `words` (V, d), and the nearest tokens.
+    """Return the squared distances of `vectors` (B, T, d) to the nearest of `words` (V, d), and the nearest tokens.
 
-    The distances have gradients for the vectors; the choice of the nearest word has none.
+    Both have shape (B, T). The distances have gradients for the vectors; the choice of the nearest word has none.
     """
     flat = vectors.detach().flatten(0, 1)
     norms = words.square().sum(1)
@@ -125,7 +133,7 @@ def straight_through(soft: torch.Tensor, hard: torch.Tensor) -> torch.Tensor:
 
 
 def losses(lm: MaskedLM, rewriter: Rewriter, ids: torch.Tensor, tails: torch.Tensor) -> Losses:
-    """Return the losses of questions `ids` (B, T) whose answers are `tails` (B,)."""
+    """Return the losses of questions `ids` (B, T) with answers `tails` (B,)."""
     rewrites = rewriter(ids)
     logits = lm.project(lm.vectors_everywhere(rewrites.embeddings))  # (B, T, V)
     everywhere = tails[:, None].expand(ids.shape)
@@ -156,9 +164,9 @@ def learn_rewriter(
     dev: Sequence[AnsweredQuestion],
     params: BerteseParams,
 ) -> LearnedRewriter:
-    """Return the rewriter that was best on dev; the one that changes nothing is a candidate. Raises EngineError."""
+    """Return the best rewriter on dev, including the initial rewriter, which changes nothing. Raises EngineError."""
     if not train or not dev:
-        raise EngineError("A rewriter is learned from training and dev facts; give at least one of each.")
+        raise EngineError("A rewriter requires at least one training fact and one dev fact.")
     rewriter = Rewriter(lm, params.reads_words)
     best, history, rng = deepcopy(rewriter), [accuracy(lm, rewriter, dev)], random.Random(params.seed)
     optimiser = torch.optim.AdamW(rewriter.parameters(), lr=params.learning_rate)
@@ -186,7 +194,7 @@ def step(optimiser: torch.optim.Optimizer, rewriter: Rewriter, loss: torch.Tenso
 def shuffled_batches(
     questions: Sequence[AnsweredQuestion], batch_size: int, rng: random.Random
 ) -> list[list[AnsweredQuestion]]:
-    """Return batches of questions of one length, in random order."""
+    """Return batches of questions of equal length, in random order."""
     order = rng.sample(range(len(questions)), len(questions))
     shuffled = [questions[index] for index in order]
     batches = list(same_length_batches([question.query for question in shuffled], batch_size, 1 << 30))
@@ -202,22 +210,22 @@ def as_tensors(lm: MaskedLM, batch: Sequence[AnsweredQuestion]) -> tuple[torch.T
 
 @torch.no_grad()
 def accuracy(lm: MaskedLM, rewriter: Rewriter, questions: Sequence[AnsweredQuestion]) -> float:
-    right = 0
+    n_correct = 0
     for batch in shuffled_batches(questions, 256, random.Random(0)):
         ids, tails = as_tensors(lm, batch)
-        right += int((lm.logits(mask_vectors(lm, rewriter(ids))).argmax(1) == tails).sum())
-    return right / len(questions)
+        n_correct += int((lm.logits(mask_vectors(lm, rewriter(ids))).argmax(1) == tails).sum())
+    return n_correct / len(questions)
 
 
 def mask_vectors(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
-    """Return (B, d'): what `lm.logits` projects, at the position that is most of a mask."""
+    """Return (B, d'), the input of `lm.logits` at the position with the largest mask share."""
     vectors = lm.vectors_everywhere(rewrites.embeddings)
     return vectors[torch.arange(len(vectors), device=vectors.device), rewrites.mask_shares.argmax(1)]
 
 
 @dataclass(frozen=True)
 class BerteseAnswerer:
-    """A prompt whose questions are rewritten."""
+    """Answerer for a prompt with rewritten questions."""
 
     lm: MaskedLM
     rewriter: Rewriter
@@ -240,7 +248,7 @@ class BerteseAnswerer:
 
 @torch.no_grad()
 def rewritten(lm: MaskedLM, rewriter: Rewriter, queries: Sequence[Query]) -> list[tuple[str, str]]:
-    """Return each question and what it becomes, in words, so that a person can read what was learned."""
+    """Return each question and its rewrite as readable text."""
     texts = lm.tokens.texts()
     frame = set(lm.tokens.prefix) | set(lm.tokens.suffix)
 

@@ -31,7 +31,7 @@ N_REWRITES = 5  # example questions to store with their rewrites
 
 @dataclass(frozen=True)
 class ProbeTask:
-    """One relation, encoded for one LM. manual: the handwritten prompt; given: this prompt and others."""
+    """A relation, encoded for an LM. manual: the handwritten prompt; given: this prompt and further prompts."""
 
     relation: str
     manual: EncodedPrompt
@@ -43,7 +43,7 @@ class ProbeTask:
 
 @dataclass(frozen=True)
 class Learned:
-    """Result of a method for a task. rewrites: texts of example questions and of their rewrites."""
+    """Result of a method for a task. rewrites: example questions and their rewrites."""
 
     answerer: Answerer
     weights: tuple[float, ...] = ()
@@ -52,28 +52,28 @@ class Learned:
 
     @property
     def effective_prompts(self) -> float:
-        """exp of the weights' entropy: the equivalent number of equally weighted prompts."""
+        """Exponential of the weights' entropy: the equivalent number of equally weighted prompts."""
         return math.exp(-sum(weight * math.log(weight) for weight in self.weights if weight > 0))
 
 
 def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: LearningBudget) -> list[Learned]:
     """Return the result of `method` for each task. Raises EngineError with the name of the relation."""
     if method not in METHODS:
-        raise EngineError(f"There is no method {method!r}; choose from {', '.join(METHODS)}.")
+        raise EngineError(f"Unknown method {method!r}. Choose from {', '.join(METHODS)}.")
     entry = METHODS[method]
     learner, options = entry.load_learner(), {**entry.options, **budget.of(entry)}
+    results: list[Learned] = []
     if entry.is_joint:
-        learned: list[Learned] = learner(lm, tasks, **options)
-        return learned
-    learned = []
+        results += learner(lm, tasks, **options)
+        return results
     for task in tasks:
         try:
-            learned.append(learner(lm, task, **options))
+            results.append(learner(lm, task, **options))
         except Cancelled:
             raise
         except EngineError as error:
             raise type(error)(f"{task.relation}, {method}: {error}") from error
-    return learned
+    return results
 
 
 def prompt_set_learned(lm: MaskedLM, prompt_set: PromptSet, n_parameters: int = 0) -> Learned:
@@ -112,7 +112,7 @@ def lpaqa_weights(lm: MaskedLM, task: ProbeTask, learning_rate: float) -> Learne
 def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, triggers: int, **options: Any) -> Learned:
     """AutoPrompt: head, triggers, tail, or the manual prompt if no trigger is better on dev.
 
-    Correct answers of train, dev and test are not allowed as triggers. options: of AutoPromptParams.
+    Correct answers of train, dev, and test are not allowed as triggers. options: of AutoPromptParams.
     """
     gold = {fact.tail for facts in (task.train, task.dev, task.test) for fact in facts.facts}
     train, dev = ([Example((fact.head,), (fact.tail,)) for fact in facts.facts] for facts in (task.train, task.dev))
@@ -128,7 +128,7 @@ def soft(
     start: Literal["given", "manual", "random"] = "given",
     **options: Any,
 ) -> Learned:
-    """Soft prompts, initialized with the given prompts, the manual prompt, or random vectors in the given shapes.
+    """Soft prompts, initialized with the given prompts, the manual prompt, or random vectors.
 
     options: of SoftPromptParams.
     """

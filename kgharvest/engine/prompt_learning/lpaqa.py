@@ -1,4 +1,4 @@
-"""LPAQA: selection and weights of given prompts (Jiang et al. 2020, section 4)."""
+"""LPAQA: selection and weighting of existing prompts (Jiang et al. 2020, section 4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kgharvest.engine.types import EngineError
 LEARNING_RATE = 0.1
 BATCH_SIZE = 256
 MAX_EPOCHS = 500
-PATIENCE, LEAST_GAIN = 30, 1e-3  # stop after so many epochs without this decrease of the loss, in nats
+PATIENCE, LEAST_GAIN = 30, 1e-3  # stop after PATIENCE epochs in which the loss decreases by less than LEAST_GAIN nats
 
 
 def ranked_by_accuracy(
@@ -36,7 +36,7 @@ def top1(lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts)
 
 
 def rank_ensemble(lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, n_prompts: int) -> PromptSet:
-    """Return the `n_prompts` most accurate prompts, to average their log-probabilities."""
+    """Return the `n_prompts` most accurate prompts, combined by averaging their log-probabilities."""
     best = [prompt for _, prompt in ranked_by_accuracy(lm, prompts, train)[:n_prompts]]
     return uniform(best, "mean_score")
 
@@ -44,7 +44,7 @@ def rank_ensemble(lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: Usa
 def optimised_ensemble(
     lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, learning_rate: float = LEARNING_RATE
 ) -> PromptSet:
-    """Return all prompts with the weights that make the training facts likeliest under their product of experts."""
+    """Return all prompts, weighted to maximize the likelihood of the training facts under the product of experts."""
     check_trainable(train)
     vectors = prompt_vectors(lm, prompts, train.heads, BATCH_SIZE, lambda: None)
     weights = optimised_weights(lm, vectors, train.tails, learning_rate=learning_rate)
@@ -58,21 +58,21 @@ def optimised_weights(
     tick: Tick = lambda: None,
     learning_rate: float = LEARNING_RATE,
 ) -> tuple[float, ...]:
-    """Return the weights (K,) that make `targets` (N,) likeliest; `vectors` (N, K, d) are the answers of the prompts.
+    """Return the weights (K,) that maximize the likelihood of `targets` (N,) for the prompts' `vectors` (N, K, d).
 
     The loss is convex in the weights, so the result does not depend on the start. The product is normalized over the
-    whole vocabulary; the log-probabilities of the gold objects alone are linear in the weights and select one prompt.
+    whole vocabulary; unnormalized, the loss would be linear in the weights and select a single prompt.
     """
-    vectors = vectors.clone()  # out of inference mode
+    vectors = vectors.clone()  # inference-mode tensors do not support gradients
     theta = torch.zeros(vectors.shape[1], device=vectors.device, requires_grad=True)
     optimiser = torch.optim.Adam([theta], lr=learning_rate)
-    least, best, waited = float("inf"), theta.detach().softmax(0), 0
+    least, best, n_without_gain = float("inf"), theta.detach().softmax(0), 0
     for _ in range(MAX_EPOCHS):
         loss = product_nll(lm, vectors, theta.softmax(0), targets)
-        waited = 0 if loss.item() < least - LEAST_GAIN else waited + 1
+        n_without_gain = 0 if loss.item() < least - LEAST_GAIN else n_without_gain + 1
         if loss.item() < least:
             least, best = loss.item(), theta.detach().softmax(0)
-        if waited > PATIENCE:
+        if n_without_gain > PATIENCE:
             break
         theta.grad = torch.autograd.grad(loss, theta)[0]
         optimiser.step()
@@ -95,8 +95,8 @@ def product_nll(lm: PretrainedLM, vectors: torch.Tensor, weights: torch.Tensor, 
 def check_trainable(train: UsableFacts) -> None:
     """Raise EngineError if there are no training facts."""
     if not train.facts:
-        reasons = reasons_text(train.left_out) or "none were given"
+        reasons = reasons_text(train.left_out) or "no facts"
         raise EngineError(
-            f"There is no training fact that this LM can be asked for ({reasons}); "
-            "give facts whose objects are single tokens of the LM, or use the manual prompt."
+            f"No training fact is usable with this LM ({reasons}). "
+            "Add facts with objects that are single tokens of the LM, or use the manual prompt."
         )

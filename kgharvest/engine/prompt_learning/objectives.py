@@ -1,7 +1,7 @@
-"""Objectives of prompt learning: questions to an LM, and a score of its answers in nats; higher is better.
+"""Objectives of prompt learning: questions to an LM, and scores of its answers in nats (higher is better).
 
-Facts, labeled texts, and seed tuples are all examples: texts for the slots of a prompt. Objectives differ in the
-tokens that they ask for and in the way that log-probabilities become one score.
+Facts, labeled texts, and seed tuples are all examples: texts for the slots of a prompt. Objectives differ in the tokens
+that they ask for and in the way that log-probabilities become a score.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUERIES_AT_ONCE = 256
 
 
 class Example(NamedTuple):
-    """The tokens in the slots 0, 1, ... and, if the next slot is asked for, its correct tokens."""
+    """The tokens in the slots 0, 1, ... and, if the next slot is queried, its correct tokens."""
 
     parts: tuple[TokenIds, ...]
     targets: TokenIds = ()
@@ -38,7 +38,7 @@ class Question(NamedTuple):
 
 class Objective(Protocol):
     def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
-        """Return the questions for `example` in `prompt`; their number is the same in every prompt."""
+        """Return the questions for `example` in `prompt`. Their number is the same in every prompt."""
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
         """Return differentiable scores (P, E) from the log-probabilities (P, Q) of the correct answers.
@@ -86,7 +86,7 @@ def step_by_step(
 ) -> list[Question]:
     """Return a question for every token of `parts`, given the tokens before it (BertNet, Fig. 6)."""
     tokens = tuple(token for part in parts for token in part)
-    return [Question(lm.query(prompt, pattern, tokens[:done]), (token,)) for done, token in enumerate(tokens)]
+    return [Question(lm.query(prompt, pattern, tokens[:n]), (token,)) for n, token in enumerate(tokens)]
 
 
 class TokenLikelihoods:

@@ -1,4 +1,4 @@
-"""Registry of prompt-learning methods. Importing it does not load torch: an entry names the code that does."""
+"""Registry of prompt-learning methods. Does not import torch: entries name their code by import path."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ PRESETS: dict[str, dict[str, dict[str, float]]] = {
 
 
 def _option(least: float, most: float) -> Any:
-    """Declare an option with its minimum and maximum, which forms, API and commands share."""
+    """Declare an option with its minimum and maximum, shared by forms, API, and commands."""
     return field(default=None, metadata={"min": least, "max": most})
 
 
 @dataclass(frozen=True)
 class LearningBudget:
-    """Parameters of learning methods. None means the value of `preset`.
+    """Parameters of learning methods. None: the value of `preset`.
 
-    triggers: tokens of AutoPrompt's trigger. distance_weight, mask_weight: lambda 1 and 2 of BERTese's losses.
+    triggers: number of AutoPrompt trigger tokens. distance_weight, mask_weight: lambda 1 and 2 of the BERTese losses.
     """
 
     iterations: int | None = _option(1, 10_000)
@@ -68,24 +68,24 @@ class LearningBudget:
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
-            raise EngineError(f"There is no preset {self.preset!r}; choose from {', '.join(PRESETS)}.")
+            raise EngineError(f"Unknown preset {self.preset!r}. Choose from {', '.join(PRESETS)}.")
 
     def of(self, method: PromptMethod) -> dict[str, Any]:
-        """Return the parameters of `method` by name."""
         preset = PRESETS[self.preset]
         values: dict[str, Any] = {"seed": self.seed, **preset.get(method.label, {}), **preset.get(method.name, {})}
-        given = {name: getattr(self, name) for name in method.parameters if getattr(self, name) is not None}
-        return {name: value for name, value in (values | given).items() if name in method.parameters}
+        explicit = {name: getattr(self, name) for name in method.parameters if getattr(self, name) is not None}
+        return {name: value for name, value in (values | explicit).items() if name in method.parameters}
 
 
 @dataclass(frozen=True)
 class PromptMethod:
     """A method to obtain prompts.
 
-    label: its system. help: the resulting prompts, in a phrase. learner: dotted path to a function of (lm, task,
-    **options), or of (lm, tasks, **options) if it learns from all relations together (`is_joint`). Its options are
-    `options` and the `parameters` that the budget sets. needs: pairs of parameters of which the first must not be less
-    than the second. needs_mask: requires a masked LM. is_default: used in a probe that names no methods.
+    label: its system. help: description of the resulting prompts.
+    learner: dotted path to a function of (lm, task, **options), or of (lm, tasks, **options) if `is_joint` (learns from
+        all relations together). Its options are `options` and the `parameters` from the budget.
+    needs: pairs of parameters of which the first must not be less than the second.
+    needs_mask: requires a masked LM. is_default: used by probes that name no methods.
     """
 
     name: str
@@ -122,7 +122,7 @@ METHODS: dict[str, PromptMethod] = {
         PromptMethod(
             "majority",
             "majority",
-            "the objects that occur most, whatever the subject",
+            "the most frequent objects, regardless of the subject",
             f"{LEARNERS}.majority",
             needs_mask=False,
             is_default=True,
@@ -130,7 +130,7 @@ METHODS: dict[str, PromptMethod] = {
         PromptMethod(
             "manual",
             "manual",
-            "the relation's first prompt, as people wrote it",
+            "the relation's first, handwritten prompt",
             f"{LEARNERS}.manual",
             needs_mask=False,
             is_default=True,
@@ -156,21 +156,21 @@ METHODS: dict[str, PromptMethod] = {
             "trigger tokens, found by gradients",
             f"{LEARNERS}.autoprompt_triggers",
             parameters=("triggers", "batch_size", "iterations", "seed"),
-            needs={"iterations": "triggers"},  # each starts as a mask and takes one to be filled
+            needs={"iterations": "triggers"},  # each trigger starts as a mask and takes an iteration to be filled
         ),
         _soft("soft", "the given prompts, their words learned as vectors"),
         _soft("soft-manual", "as soft, from the manual prompt alone", start="manual"),
         _soft("soft-random", "as soft, from random vectors", start="random"),
         _soft(
             "soft-data-dependent",
-            "as soft, a prompt counting more where it expects the subject",
+            "as soft, with prompts weighted by how well they predict the subject",
             is_data_dependent=True,
         ),
         _soft("soft-weights", "the given prompts, only their weights learned", learned="weights"),
-        _soft("soft-vectors", "as soft, all prompts counting alike", learned="vectors"),
+        _soft("soft-vectors", "as soft, with equal prompt weights", learned="vectors"),
         _soft("soft-deep", "as soft, and a change in every layer", site="deep"),
-        _bertese("bertese", "one rewriter of all questions, into words"),
-        _bertese("bertese-continuous", "one rewriter of all questions, into vectors", reads_words=False),
+        _bertese("bertese", "one rewriter for all questions, output as words"),
+        _bertese("bertese-continuous", "one rewriter for all questions, output as vectors", reads_words=False),
     )
 }
 DEFAULT_METHODS = tuple(method.name for method in METHODS.values() if method.is_default)
@@ -180,8 +180,8 @@ BUDGET_FIELDS = {field.name: field for field in fields(LearningBudget) if field.
 
 def systems_with(parameter: str) -> str:
     """Return the systems that use `parameter`, as a phrase: "soft prompts and BERTese"."""
-    *others, last = dict.fromkeys(method.label for method in METHODS.values() if parameter in method.parameters)
-    return f"{', '.join(others)} and {last}" if others else last
+    *systems, last = dict.fromkeys(method.label for method in METHODS.values() if parameter in method.parameters)
+    return f"{', '.join(systems)} and {last}" if systems else last
 
 
 def preset_values(parameter: str) -> str:

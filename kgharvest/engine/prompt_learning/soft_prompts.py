@@ -1,4 +1,4 @@
-"""Soft prompts: the words of given prompts as vectors, and how much each prompt counts (Qin & Eisner 2021)."""
+"""Soft prompts: words of existing prompts as trainable vectors, and trainable prompt weights (Qin & Eisner 2021)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ Site = Literal["word", "hidden0", "deep"]
 
 @dataclass(frozen=True)
 class SoftPromptParams:
-    """Parameters of the training.
+    """Training parameters.
 
-    site: the learned tensors: the vectors of the soft words, a change to them after the first normalization, or vectors
-    and a change at every level (the paper's "deep"). learned: these tensors and the prompts' weights, or one of the two
-    (the paper's ablation). is_data_dependent: a prompt has more weight for heads that it makes likely. batch_size:
-    facts, each asked in every prompt. patience: epochs without a better dev score.
+    site: learned tensors: the vectors of the soft words, a change to them after the first normalization, or vectors and
+        a change at every level (the paper's "deep").
+    learned: these tensors and the prompts' weights, or one of the two (the paper's ablation).
+    is_data_dependent: increase the weight of a prompt for heads that it makes likely.
+    batch_size: facts per batch, each in every prompt. patience: epochs without a better dev score.
     """
 
     site: Site = "word"
@@ -69,13 +70,13 @@ def soften(lm: MaskedLM, prompts: Sequence[EncodedPrompt]) -> tuple[list[Encoded
 
     segments = [tuple(tuple(map(softened, ids)) for ids in prompt.segments) for prompt in prompts]
     if not words:
-        raise EngineError("The prompts hold no word that could be learned; give one with words between its slots.")
+        raise EngineError("The prompts contain no words to learn. Add a prompt with words between its slots.")
     soft = [EncodedPrompt(ids, prompt.slots) for ids, prompt in zip(segments, prompts, strict=True)]
     return soft, lm.word_embeddings[words].float().clone()
 
 
 def random_vectors(lm: MaskedLM, n: int, seed: int) -> torch.Tensor:
-    """Return (n, d) from the normal distribution that fits each dimension of the LM's word embeddings."""
+    """Return (n, d), drawn from a normal distribution with the mean and deviation of the LM's word embeddings."""
     words = lm.word_embeddings.float()
     noise = torch.randn(n, words.shape[1], generator=torch.Generator().manual_seed(seed)).to(words.device)
     return words.mean(dim=0) + noise * words.std(dim=0)
@@ -89,13 +90,13 @@ def learn_soft_prompts(
     dev: UsableFacts,
     params: SoftPromptParams,
 ) -> LearnedSoftPrompts:
-    """Return the soft prompts that were best on dev by P@1, then by likelihood; the initial ones are candidates too.
+    """Return the best soft prompts on dev by P@1, then by likelihood, including the initial prompts.
 
-    `prompts` and `vectors` (S, d) come from `soften`, or the vectors from `random_vectors`. The training maximizes the
+    `prompts` and `vectors` (S, d) come from `soften`, or the vectors from `random_vectors`. Training maximizes the
     likelihood of the training facts under the mixture of the prompts. Raises EngineError without training or dev facts.
     """
     if not train.facts or not dev.facts:
-        raise EngineError("Soft prompts are learned from training and dev facts; give at least one of each.")
+        raise EngineError("Soft prompts require at least one training fact and one dev fact.")
     learner = _Learner(lm, prompts, vectors, params)
     best = learner.prompt_set()
     history = [dev_score(lm, best, dev)]
@@ -121,17 +122,17 @@ def learn_on_tuples(
     params: SoftPromptParams,
     on_progress: OnProgress = ignore,
 ) -> PromptSet:
-    """Return the soft prompts under whose mixture whole `tuples` are likeliest, token by token.
+    """Return the soft prompts with a mixture that maximizes the token-by-token likelihood of whole `tuples`.
 
-    The initial prompts are candidates too. There is no dev set, because a relation has few seed tuples.
+    The initial prompts are candidates as well. There is no dev set because a relation has few seed tuples.
     """
     learner = _Learner(lm, prompts, vectors, params)
-    best, most = learner.prompt_set(), -math.inf
+    best, best_likelihood = learner.prompt_set(), -math.inf
     for epoch in range(params.epochs + 1):
         on_progress(Progress("soft prompts", epoch, params.epochs))
         likelihood = learner.tuple_log_likelihood(tuples)
-        if likelihood.item() > most:
-            best, most = learner.prompt_set(), likelihood.item()
+        if likelihood.item() > best_likelihood:
+            best, best_likelihood = learner.prompt_set(), likelihood.item()
         learner.step(-likelihood)
     return best
 
@@ -152,8 +153,7 @@ class _Learner:
         if params.site != "word":
             shape = (len(vectors), 1 if params.site == "hidden0" else lm.n_levels, vectors.shape[1])
             self._deltas = torch.zeros(shape, device=vectors.device, requires_grad=learns_words)
-        # Logits of the prompts' weights.
-        self._logits = torch.zeros(len(prompts), device=vectors.device, requires_grad=learns_weights)
+        self._logits = torch.zeros(len(prompts), device=vectors.device, requires_grad=learns_weights)  # prompt weights
         self._log_temperature = torch.zeros((), device=vectors.device, requires_grad=params.is_data_dependent)
         tensors = (self._vectors, self._deltas, self._logits, self._log_temperature)
         self._learned = [tensor for tensor in tensors if tensor is not None and tensor.requires_grad]
@@ -190,7 +190,7 @@ class _Learner:
         return torch.logsumexp(tails + log_weights, dim=0)
 
     def tuple_log_likelihood(self, tuples: Sequence[Encoded]) -> torch.Tensor:
-        """Return the mean over the tokens of `tuples` of log sum_t p(t | r) p(token | t, those before it)."""
+        """Return the mean over the tokens of `tuples` of log sum_t p(t | r) p(token | t, preceding tokens)."""
         reader = self._lm.with_soft_words(SoftWords(self._vectors, self._deltas))
         examples = [Example(entities) for entities in tuples]
         tokens = differentiable_scores(reader, TokenLikelihoods(), self._prompts, examples)  # (K, Q)

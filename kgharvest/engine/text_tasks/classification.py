@@ -91,7 +91,7 @@ class TextClassifier:
 
 
 def majority(train: Sequence[EncodedText], texts: Sequence[EncodedText]) -> ClassScores:
-    """Return the scores of the most frequent label of `train`, with the labels' shares there as probabilities."""
+    """Return the scores of always predicting the most frequent label. Probabilities are label shares in `train`."""
     counts = Counter(text.label for text in train)
     majority_label = max(counts, key=lambda label: counts[label])
     logprobs = [np.log(counts[text.label] / len(train)) for text in texts]
@@ -116,17 +116,17 @@ def encode_texts(
 
 
 def given_label_tokens(lm: MaskedLM, words: Sequence[Sequence[str]]) -> LabelTokens:
-    """Return the tokens of `words` by label. Raises BadSeed if a word has several tokens or is used twice."""
-    taken: dict[int, str] = {}
+    """Return the tokens of `words` by label. Raises BadSeed if a word has several tokens or is repeated."""
+    word_of_token: dict[int, str] = {}
     for word in [word for of_label in words for word in of_label]:
         ids = lm.encode_entity(word)
         if len(ids) > 1:
-            raise BadSeed(f"The label word {word!r} has {len(ids)} tokens in this LM; use words of one token.")
-        if ids[0] in taken:
+            raise BadSeed(f"The label word {word!r} has {len(ids)} tokens in this LM. Use words of one token.")
+        if ids[0] in word_of_token:
             raise BadSeed(
-                f"The label word {word!r} is the token of {taken[ids[0]]!r} too; use each word for one label."
+                f"The label word {word!r} has the same token as {word_of_token[ids[0]]!r}. Use each word for one label."
             )
-        taken[ids[0]] = word
+        word_of_token[ids[0]] = word
     return tuple(tuple(lm.encode_entity(word)[0] for word in of_label) for of_label in words)
 
 
@@ -180,34 +180,35 @@ Floats = NDArray[np.float64]
 def choose_label_tokens(
     vectors: Floats, labels: NDArray[np.int64], output_embeddings: Floats, allowed: NDArray[np.bool_], k: int
 ) -> tuple[TokenIds, ...]:
-    """Return k tokens for each label, the most indicative first; each token belongs to one label.
+    """Return k tokens for each label, the most indicative first. Each token belongs to one label.
 
-    vectors: (N, d), the inputs of the LM's output projection at [P], for `labels` (N,) from 0. output_embeddings:
-    (V, d), the weights of that projection. allowed: (V,). A logistic regression of the labels on `vectors`, applied to
-    output embeddings (Eq. 5), gives the odds. Each token goes to the label with the largest odds that has fewer than k.
+    vectors: (N, d), the inputs of the LM's output projection at [P], for `labels` (N,) from 0.
+    output_embeddings: (V, d), the weights of that projection. allowed: (V,).
+    A logistic regression of the labels on `vectors`, applied to output embeddings (Eq. 5), gives the odds. Each token
+    is assigned to the label with the largest odds that has fewer than k tokens.
     """
     weights, biases = fit_logistic(vectors, labels)
     odds = log_odds(output_embeddings @ weights.T + biases)  # (V, L)
     odds[~allowed] = -np.inf
     chosen: list[list[int]] = [[] for _ in biases]
-    taken: set[int] = set()
+    used_tokens: set[int] = set()
     for index in np.argsort(-odds, axis=None, kind="stable")[: int(allowed.sum()) * len(biases)].tolist():
         token, label = divmod(index, len(biases))
-        if token not in taken and len(chosen[label]) < k:
+        if token not in used_tokens and len(chosen[label]) < k:
             chosen[label].append(token)
-            taken.add(token)
+            used_tokens.add(token)
     return tuple(map(tuple, chosen))
 
 
 def log_odds(logits: Floats) -> Floats:
-    """Return (V, L): the log-odds of softmax(`logits`), which order as the probabilities but never tie."""
-    others = np.stack([logsumexp(np.delete(logits, label, axis=1), axis=1) for label in range(logits.shape[1])], axis=1)
-    odds: Floats = logits - others
+    """Return (V, L): the log-odds of softmax(`logits`). They have the order of the probabilities, but never tie."""
+    rest = np.stack([logsumexp(np.delete(logits, label, axis=1), axis=1) for label in range(logits.shape[1])], axis=1)
+    odds: Floats = logits - rest
     return odds
 
 
 def fit_logistic(vectors: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return the weights (L, d) and biases (L,) that minimise the summed log-loss plus half the squared weights."""
+    """Return the weights (L, d) and biases (L,) that minimize the summed log-loss plus half the squared weights."""
     n_labels, width = int(labels.max()) + 1, vectors.shape[1]
     is_label = np.eye(n_labels)[labels]  # (N, L)
 

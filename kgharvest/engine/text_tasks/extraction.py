@@ -21,8 +21,8 @@ from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.text_tasks.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
 from kgharvest.engine.types import BadPrompt, BadSeed, BadText, EngineError, OnProgress, ignore
 
-OBJECT_MASK = "[MASK]"  # in sentences of T-REx, independent of the LM's mask
-MOST_WORDS = 50  # of a context; further words are cut off
+OBJECT_MASK = "[MASK]"  # in T-REx sentences; independent of the LM's mask token
+MOST_WORDS = 50  # per context; longer contexts are truncated
 
 FIELDS = ("context", "subject")
 
@@ -35,7 +35,7 @@ class Evidence(NamedTuple):
 
 
 class EvidencedFact(NamedTuple):
-    """A fact and its sentences. surfaces: further correct answers besides the object and the evidences' surfaces."""
+    """A fact and its sentences. surfaces: correct answers in addition to the object and the evidence surfaces."""
 
     subject: str
     object: str
@@ -75,11 +75,11 @@ class FactsInContext:
 
 
 def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> FactsInContext:
-    """Return each fact with a random one of its sentences that contain the object in their first words."""
+    """Return each fact with a random sentence that contains the object within its first MOST_WORDS words."""
     in_context, left_out = [], Counter[str]()
     for fact in facts:
-        cut = [Evidence(" ".join(sentence.split()[:MOST_WORDS]), surface) for sentence, surface in fact.evidences]
-        fitting = [evidence for evidence in cut if OBJECT_MASK in evidence.sentence]
+        truncated = [Evidence(" ".join(sentence.split()[:MOST_WORDS]), surface) for sentence, surface in fact.evidences]
+        fitting = [evidence for evidence in truncated if OBJECT_MASK in evidence.sentence]
         if not fitting:
             left_out[f"no sentence with the object in its first {MOST_WORDS} words"] += 1
             continue
@@ -89,20 +89,20 @@ def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> FactsInContext
 
 
 def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random) -> list[FactInContext]:
-    """Return the facts with another random object from `objects`, in the context and in the answer.
+    """Replace the object of each fact by a random different object, in the context and in the answer.
 
     Raises EngineError if there is no other object.
     """
     perturbed = []
     for fact in facts:
-        others = [other for other in objects if other not in fact.true_answers]
-        if not others:
+        other_objects = [name for name in objects if name not in fact.true_answers]
+        if not other_objects:
             raise EngineError(
-                f"The object {fact.answers[0]!r} is the relation's only one, so no context can be perturbed; "
-                "give facts with different objects."
+                f"The object {fact.answers[0]!r} is the relation's only one, so no context can be perturbed. "
+                "Add facts with different objects."
             )
-        other = rng.choice(others)
-        perturbed.append(fact._replace(surface=other, answers=(other,)))
+        replacement = rng.choice(other_objects)
+        perturbed.append(fact._replace(surface=replacement, answers=(replacement,)))
     return perturbed
 
 
@@ -110,7 +110,7 @@ def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random)
 
 
 class EncodedContext(NamedTuple):
-    """A context in tokens. parts: by field of the template. answers, true_answers: only those of one token."""
+    """A tokenized context. parts: by field of the template. answers, true_answers: answers of one token only."""
 
     parts: tuple[TokenIds, ...]
     answers: TokenIds
@@ -119,7 +119,7 @@ class EncodedContext(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedContexts:
-    """Encoded contexts. left_out: number of contexts that cannot be encoded, by reason. n_cut: number truncated."""
+    """Encoded contexts. left_out: number of contexts that cannot be encoded, by reason. n_cut: truncated contexts."""
 
     examples: tuple[EncodedContext, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -146,14 +146,15 @@ def single_tokens(lm: LanguageModel, words: Sequence[str]) -> TokenIds:
 
 def check_fields(template: TextTemplate) -> None:
     """Raise BadPrompt if the template has a field that is not in FIELDS."""
-    if unknown := [name for name in template.fields if name not in FIELDS]:
+    if unknown_fields := [name for name in template.fields if name not in FIELDS]:
         raise BadPrompt(
-            f"The template {template.text!r} has {{{unknown[0]}}}; of a fact there are {{context}} and {{subject}}."
+            f"The template {template.text!r} has an unknown field {{{unknown_fields[0]}}}. "
+            "Use {context} and {subject}."
         )
 
 
 def encode_contexts(lm: MaskedLM, template: TextTemplate, facts: Sequence[FactInContext]) -> EncodedContexts:
-    """Return facts with objects of one token in tokens, truncated to fit in `template`.
+    """Tokenize facts, truncated to fit in `template`, with their single-token answers.
 
     Raises BadPrompt as `check_fields`.
     """
@@ -183,7 +184,7 @@ def learn_triggers(
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
 ) -> LearnedTrigger:
-    """Learn triggers on train and return those under which the canonical objects of dev are likeliest.
+    """Learn triggers on train. Return those that maximize the likelihood of the canonical objects of dev.
 
     parts: train and dev. answers: the tokens of all objects, which are not allowed as triggers. Raises EngineError.
     """
@@ -196,7 +197,7 @@ def learn_triggers(
 class ExtractionScores:
     """Scores of answers. ranking: the rank of the best correct answer.
 
-    is_true: (N,), whether the LM answers with the original fact; in a perturbed context, it answers from memory.
+    is_true: (N,), True if the LM answers with the original fact; in a perturbed context, it answers from memory.
     """
 
     ranking: ProbeScores

@@ -1,4 +1,4 @@
-"""Templates of tasks on texts: `{sentence} [T] [T] [T] [P] .` (Shin et al. 2020, Table 3)."""
+"""Templates for text tasks: `{sentence} [T] [T] [T] [P] .` (Shin et al. 2020, Table 3)."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ SPACED_TRIGGER = re.compile(r"\s*\[T\]")
 
 @dataclass(frozen=True)
 class TextTemplate:
-    """Words and placeholders: each of `fields` once, triggers [T], and once [P], the answer of the LM."""
+    """Words and placeholders: each field once, triggers [T], and exactly one [P] for the LM's answer."""
 
     text: str
     fields: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
-        """Return the template of `text`. Raises BadPrompt unless it has a field and exactly one [P]."""
+        """Parse a template. Raises BadPrompt unless it has a field and exactly one [P]."""
         fields = FIELD.findall(text)
         if not fields:
             raise BadPrompt(
-                f"The template {text!r} has no place for a text; write its column there, as in {{sentence}}."
+                f"The template {text!r} has no field for a text. Add the name of a column, for example {{sentence}}."
             )
         if repeated := [field for field in fields if fields.count(field) > 1]:
-            raise BadPrompt(f"The template {text!r} has {{{repeated[0]}}} twice; use each column once.")
+            raise BadPrompt(f"The template {text!r} contains {{{repeated[0]}}} twice. Use each column once.")
         if text.count("[P]") != 1:
             raise BadPrompt(
-                f"The template {text!r} has [P] {text.count('[P]')} times; write it once, where the mask is."
+                f"The template {text!r} contains [P] {text.count('[P]')} times. Use it once, in place of the mask."
             )
         return cls(text, tuple(fields))
 
@@ -50,7 +50,7 @@ class TextTemplate:
         return TextTemplate(SPACED_TRIGGER.sub("", self.text).strip(), self.fields)
 
     def encode(self, lm: MaskedLM) -> TriggerTemplate:
-        """Return the template in tokens: slots 0, 1, ... for the fields, the next one for [P]. Raises BadPrompt."""
+        """Return the tokenized template: slots 0, 1, ... for the fields, the next slot for [P]. Raises BadPrompt."""
         n_slots = len(self.fields) + 1
         encoded = lm.encode_prompt(self._with_slots_only())
         segments, slots = [encoded.segments[0]], []
@@ -83,7 +83,7 @@ def room_for_texts(lm: MaskedLM, template: TriggerTemplate) -> int:
     """Return the maximum total number of tokens of the texts in `template`. Raises BadPrompt if there is no room."""
     room = lm.max_tokens - sum(map(len, template.segments)) - 1  # the mask
     if room < len(template.slots) - 1:
-        raise BadPrompt(f"The template leaves no room for texts in the {lm.max_tokens} tokens that {lm.name} takes.")
+        raise BadPrompt(f"The template leaves no room for texts within the {lm.max_tokens} tokens of {lm.name}.")
     return room
 
 
@@ -91,9 +91,9 @@ def encode_fields(
     lm: MaskedLM, template: TextTemplate, texts: Mapping[str, str], room: int
 ) -> tuple[tuple[TokenIds, ...], bool]:
     """Return the tokens of the template's fields, in order, and whether they were truncated. Raises BadText."""
-    whole = tuple(lm.tokens.encode_text(texts[name]) for name in template.fields)
-    parts = cut_to_fit(whole, room)
-    return parts, parts != whole
+    encoded = tuple(lm.tokens.encode_text(texts[name]) for name in template.fields)
+    parts = cut_to_fit(encoded, room)
+    return parts, parts != encoded
 
 
 def cut_to_fit(parts: Sequence[TokenIds], room: int) -> tuple[TokenIds, ...]:
