@@ -1,6 +1,6 @@
-"""Ask an OpenAI-compatible chat endpoint: a hosted model, vLLM, Ollama, llama.cpp and the like.
+"""Client for OpenAI-compatible chat endpoints: hosted models, vLLM, Ollama, llama.cpp, and similar servers.
 
-Answers are read whole; one that comes as a stream all the same is put together. Passing trouble is tried again.
+Requests complete replies, but also accepts streamed replies. Retries after temporary errors.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ LARGEST_REPLY = 4 << 20  # bytes
 WORTH_A_RETRY = {408, 429, 500, 502, 503, 504}
 FILTER = re.compile(r"content[_ -](filter|policy|management)", re.IGNORECASE)
 EVENT_STREAM = "text/event-stream"
-# What reading a reply of another shape raises; RecursionError: JSON within JSON a thousand times.
+# Exceptions raised for malformed replies. RecursionError: deeply nested JSON.
 OTHER_SHAPE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 Sleep = Callable[[float], None]
 
 
 class ChatFailed(EngineError):
-    """An endpoint that cannot be reached or refuses."""
+    """An endpoint that is unreachable or rejects the request."""
 
 
 class NoCompletion(EngineError):
-    """A reply with status 200 that is no chat completion. text: what came instead."""
+    """A reply with status 200 that is not a chat completion. text: the reply."""
 
     def __init__(self, sentence: str, text: str):
         super().__init__(sentence)
@@ -43,13 +43,14 @@ class NoCompletion(EngineError):
 
 
 class Filtered(NoCompletion):
-    """That the endpoint's filter of contents refuses this question; another one may pass."""
+    """Rejection of a question by the endpoint's content filter. Other questions may be accepted."""
 
 
 class Completion(NamedTuple):
-    """text: of the answer, or of the refusal to answer. model, fingerprint: as the endpoint says; "" where it does not.
+    """An answer, with the metadata that the endpoint reports.
 
-    n_prompt_tokens, n_completion_tokens: None where the endpoint does not count. seconds: that the reply took.
+    text: the answer or the refusal. model, fingerprint: "" if not reported.
+    n_prompt_tokens, n_completion_tokens: None if not reported. seconds: response time.
     """
 
     text: str
@@ -69,13 +70,15 @@ class Reply(NamedTuple):
 
 @dataclass
 class ChatClient:
-    """Asks one model at one address. Safe to use from several threads. A subclass may ask something else there.
+    """Thread-safe client for one model at one address. Subclasses can use another endpoint of the server.
 
-    who: begins its sentences, as "The paraphraser". base_url: up to and without `/chat/completions`. key_variable: of
-    the environment, holds the key; "" sends none. max_attempts: requests for one answer; between them is a wait of 1,
-    2, 4 .. s, or what the endpoint asks for. advice: ends the sentence when all of them failed. before_request: is
-    called before each, and may raise. connect_to: an address to use in place of the host's name. failure: what is
-    raised.
+    who: subject of error messages, for example "The paraphraser".
+    base_url: URL without the final `/chat/completions`.
+    key_variable: environment variable with the API key. "": no key.
+    max_attempts: requests per answer. Waits of 1, 2, 4 .. s, or as long as the endpoint asks, separate them.
+    advice: end of the error message after the last attempt. failure: exception class to raise.
+    before_request: called before each request; may raise.
+    connect_to: address to connect to instead of resolving the host name.
     """
 
     who: str
@@ -101,7 +104,7 @@ class ChatClient:
         self.host = url.host
         headers, self._extensions = self._authorization(), {}
         if self.connect_to:
-            # A name is resolved once, by whoever checked where it leads; the certificate is still that of the name.
+            # The caller has resolved and checked the host name; the certificate is still verified against the name.
             headers["Host"] = url.netloc.decode()
             self._extensions = {"sni_hostname": url.host}
             url = url.copy_with(host=self.connect_to)
@@ -111,28 +114,29 @@ class ChatClient:
         self._client.close()
 
     def complete(self, question: str, max_tokens: int, **options: Any) -> Completion:
-        """Return the answer to a user's message. options: more fields of the request, as `temperature`.
+        """Return the answer to a user message. options: additional request fields, for example `temperature`.
 
-        Raises NoCompletion, or `failure` when the endpoint refuses or fails too often.
+        Raises NoCompletion, or `failure` if the endpoint rejects the request or all attempts fail.
         """
         messages = [{"role": "user", "content": question}]
         body = {"model": self.model, "messages": messages, **options}
         reply = self._post(body | {self._limit_field: max_tokens})
         if reply.status == 400 and "max_completion_tokens" in reply.text:
-            self._limit_field = "max_completion_tokens"  # what reasoning models call the same limit
+            self._limit_field = "max_completion_tokens"  # name of this limit for reasoning models
             reply = self._post(body | {self._limit_field: max_tokens})
         if reply.status == 400 and FILTER.search(reply.text):
-            raise Filtered(f"{self.who} at {self.host} filters this question; ask another one.", reply.text)
+            sentence = f"{self.who} at {self.host} rejected the question (content filter). Ask another one."
+            raise Filtered(sentence, reply.text)
         if reply.status != 200:
             raise self._refusal(reply)
         try:
             return read_completion(reply)
         except OTHER_SHAPE:
-            sentence = f"{self.who} at {self.host} answers, but not with a chat completion; check its address."
+            sentence = f"{self.who} at {self.host} did not return a chat completion. Check the address."
             raise NoCompletion(sentence, reply.text) from None
 
     def _post(self, body: dict[str, Any]) -> Reply:
-        """Return the first reply that is worth no retry."""
+        """Return the first reply with a status that needs no retry."""
         trouble, wait_s = "", 0.0
         for attempt in range(self.max_attempts):
             if attempt:
@@ -142,7 +146,7 @@ class ChatClient:
             try:
                 reply = self._exchange(body)
             except httpx.TimeoutException:
-                trouble = f"gave no answer within {self.timeout_s:g} s"
+                trouble = f"did not answer within {self.timeout_s:g} s"
             except httpx.RequestError as error:
                 trouble = f"cannot be reached ({type(error).__name__})"
             else:
@@ -150,10 +154,10 @@ class ChatClient:
                     return reply
                 trouble = f"answered with status {reply.status}"
                 wait_s = self._asked_wait(reply, wait_s)
-        raise self.failure(f"{self.who} at {self.host} {trouble}, {self.max_attempts} times in a row; {self.advice}.")
+        raise self.failure(f"{self.who} at {self.host} {trouble} in {self.max_attempts} attempts; {self.advice}.")
 
     def _exchange(self, body: dict[str, Any]) -> Reply:
-        """Send one request; the whole exchange ends in time, however slowly a reply dribbles in."""
+        """Send one request. The time limit covers the whole exchange, including slow replies."""
         start = time.monotonic()
         content = bytearray()
         with self._client.stream("POST", self.path, json=body, extensions=self._extensions) as response:
@@ -167,49 +171,46 @@ class ChatClient:
     def _asked_wait(self, reply: Reply, otherwise_s: float) -> float:
         wait_s = retry_after_s(reply.headers.get("Retry-After", ""), datetime.now(UTC))
         if wait_s is not None and wait_s > LONGEST_WAIT_S:
-            raise self.failure(f"{self.who} at {self.host} asks to wait {wait_s:.0f} s; try again after that time.")
+            raise self.failure(f"{self.who} at {self.host} requires a wait of {wait_s:.0f} s. Try again afterwards.")
         return otherwise_s if wait_s is None else wait_s
 
     def _refusal(self, reply: Reply) -> ChatFailed:
         if reply.status in (401, 403):
             return self.failure(
-                f"{self.who} at {self.host} refuses the key (status {reply.status}); "
-                f"set {self.key_variable or 'a key'} to one that may use {self.model}."
+                f"{self.who} at {self.host} rejected the key (status {reply.status}). "
+                f"Set {self.key_variable or 'a key'} to a key with access to {self.model}."
             )
         if reply.status == 404:
             return self.failure(
-                f"{self.who} at {self.host} knows no model {self.model!r} or no {self.asks_for} "
-                "(status 404); check the model's name and the address, which often ends in /v1."
+                f"{self.who} at {self.host} has no model {self.model!r} or does not support {self.asks_for} "
+                "(status 404). Check the model name and the address, which often ends in /v1."
             )
         return self.failure(
-            f"{self.who} at {self.host} refuses the request (status {reply.status}){said_in(reply.text)}; check its "
-            "address and model."
+            f"{self.who} at {self.host} rejected the request (status {reply.status}){said_in(reply.text)}. "
+            "Check the address and the model."
         )
 
     def _checked_url(self) -> httpx.URL:
-        """Raise `failure` unless the address is http(s) and holds no password, which logs would show."""
-        named = f"{self.who}'s address"
+        """Return the URL. Raises `failure` unless it is http(s) and has no password, which would appear in logs."""
         try:
             url = httpx.URL(self.base_url)
         except (httpx.InvalidURL, TypeError):
             url = httpx.URL("")
         if url.scheme not in ("http", "https") or not url.host:
-            raise self.failure(f"{named} is no http(s) URL; write one like https://api.openai.com/v1.")
+            raise self.failure(f"{self.who}'s address is not an http(s) URL. Example: https://api.openai.com/v1")
         if url.userinfo:
-            raise self.failure(f"{named} holds a password; put the key into {self.key_variable}.")
+            raise self.failure(f"{self.who}'s address contains a password. Put the key into {self.key_variable}.")
         return url
 
     def _authorization(self) -> dict[str, str]:
         key = os.environ.get(self.key_variable, "").strip() if self.key_variable else ""
         if not re.fullmatch(r"[!-~]*", key):
-            raise self.failure(
-                f"{self.key_variable} holds spaces or characters that no key has; set it to the key alone."
-            )
+            raise self.failure(f"{self.key_variable} contains characters that are invalid in keys. Set it to the key.")
         return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def read_completion(reply: Reply) -> Completion:
-    """Return what a reply says. Raises one of OTHER_SHAPE if it is no completion."""
+    """Parse a reply. Raises one of OTHER_SHAPE if it is not a completion."""
     is_stream = reply.headers.get("Content-Type", "").startswith(EVENT_STREAM) or reply.text.startswith("data:")
     document = joined_stream(reply.text) if is_stream else json.loads(reply.text)
     message = document["choices"][0]["message"]
@@ -229,19 +230,18 @@ def _count(value: Any) -> int | None:
 
 
 def said_in(text: str) -> str:
-    """Return what an error of the usual shape says, as words that go on a sentence; "" if it says nothing."""
+    """Return the message of a standard error reply, formatted to continue a sentence, or "" if there is none."""
     try:
         message = " ".join(json.loads(text)["error"]["message"].split())
     except OTHER_SHAPE:
         return ""
-    return f" and says {message!r:.200}"
+    return f" with the message {message!r:.200}"
 
 
 def joined_stream(text: str) -> dict[str, Any]:
-    """Return the completion that a stream of server-sent events tells piece by piece. Raises ValueError if it is cut.
+    """Return the completion in a stream of server-sent events. Raises ValueError if the stream is truncated.
 
-    The format is that of OpenAI's `stream: true`: `data: {"choices": [{"delta": {"content": "..."}}]}`, at the end
-    `data: [DONE]`.
+    Format of OpenAI's `stream: true`: `data: {"choices": [{"delta": {"content": "..."}}]}`, ending with `data: [DONE]`.
     """
     whole: dict[str, Any] = {}
     content, is_over = "", False
@@ -258,12 +258,12 @@ def joined_stream(text: str) -> dict[str, Any]:
             content += choice.get("delta", {}).get("content") or ""
             is_over = is_over or bool(choice.get("finish_reason"))
     if not is_over:
-        raise ValueError("The stream ends before its end.")
+        raise ValueError("The stream is truncated.")
     return whole | {"choices": [{"message": {"content": content}}]}
 
 
 def retry_after_s(header: str, now: datetime) -> float | None:
-    """Return the wait that a Retry-After header asks for, given in seconds or as a date; None if it is unreadable."""
+    """Return the wait in a Retry-After header (seconds or a date), or None if the header is malformed."""
     if re.fullmatch(r"\s*\d+(\.\d+)?\s*", header):
         return float(header)
     try:

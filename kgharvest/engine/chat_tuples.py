@@ -1,7 +1,7 @@
-"""Tuples that a chat model lists when it is asked for them: the baseline that searches no LM.
+"""Baseline without an LM search: a chat model lists tuples.
 
-The model is asked for a few tuples of the relation at a time, with the seed tuples as examples and with what it said
-before as what not to say again, until its answers bring nothing new.
+Each request asks for a few tuples. It contains the seed tuples as examples and earlier answers as exclusions. Requests
+end when the answers contain no new tuples, or at a limit.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from typing import Any, NamedTuple, Protocol
 from kgharvest.engine.entities import Entity, NoEntity, read_entity
 from kgharvest.engine.filters import DUPLICATE, OVERLAP, EntityFilter
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
-from kgharvest.engine.types import HarvestParams, HarvestSpec, OnProgress, Progress
+from kgharvest.engine.types import HarvestSpec, OnProgress, Progress
 
-ASKING = "asking the chat model"  # the stage
-SEED, UNPARSABLE, WRONG_ARITY = "seed_tuple", "unparsable", "wrong_number_of_entities"  # why an answer is no tuple
-LONGEST_ANSWER = 200_000  # characters that are read
-LONGEST_EXCLUSION = 12_000  # characters of what was said before, the latest of it, in a question
+ASKING = "asking the chat model"  # stage name
+SEED, UNPARSABLE, WRONG_ARITY = "seed_tuple", "unparsable", "wrong_number_of_entities"  # rejection reasons
+LONGEST_ANSWER = 200_000  # characters; the rest is ignored
+LONGEST_EXCLUSION = 12_000  # characters of excluded tuples per request, latest tuples first
 SLOT_NAMES = "XYZUVWABCDEFGH"
 THOUGHTS = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 LIST_MARK = re.compile(r"\s*(?:[-*•]|\(?\d+[.):])\s+")
-NO_ENTITIES = {"relation", "predicate", "explanation", "reason"}  # keys of objects
+NO_ENTITIES = {"relation", "predicate", "explanation", "reason"}  # object keys whose values are ignored
 QUOTES = " \t\"'“”‘’«»`"
-NOTHING_NEW = "The chat model brought nothing new in its last {n} answers."
+NOTHING_NEW = "The last {n} answers of the chat model contained no new tuples."
 Entities = tuple[Entity, ...]
 
 
 class Limits(NamedTuple):
-    """n_wanted: tuples to end with, None for as many as come. per_request: tuples asked for at a time.
+    """Limits on chat requests.
 
-    patience: answers in a row that bring nothing new, after which the model is not asked again. max_requests: at most.
+    n_wanted: number of tuples at which requests end. None: no limit. per_request: tuples requested at a time.
+    patience: consecutive answers without new tuples after which requests end.
     """
 
     n_wanted: int | None = None
@@ -44,11 +45,11 @@ class Limits(NamedTuple):
 
 class Ask(Protocol):
     def __call__(self, question: str, position: int) -> str | None:
-        """Return the answer to the `position`-th question, from 0; None if it may not be asked any more."""
+        """Return the answer to question number `position` (from 0), or None if the budget is exhausted."""
 
 
 class Listed(NamedTuple):
-    """tuples: in the order in which they came. rejected: what else came, by reason. notice: why asking ended early."""
+    """Tuples in order of arrival and counts of rejected answers by reason. notice: reason for ending early."""
 
     tuples: list[Entities]
     rejected: Counter[str]
@@ -57,31 +58,31 @@ class Listed(NamedTuple):
 
 
 def list_tuples(spec: HarvestSpec, ask: Ask, limits: Limits, on_progress: OnProgress) -> Listed:
-    """Ask until `limits` say enough. The same answers give the same questions, so that stored ones can be replayed."""
+    """Ask for tuples until a limit is reached. Equal answers lead to equal questions, so answers can be replayed."""
     listing = Listing(spec)
-    n_vain = n_answers = 0
+    n_without_new = n_answers = 0
     notice = None
     while limits.n_wanted is None or listing.n_keepable < limits.n_wanted:
         on_progress(Progress(ASKING, listing.n_keepable, limits.n_wanted))
-        if n_vain == limits.patience:
-            notice = NOTHING_NEW.format(n=n_vain) if limits.n_wanted is not None else None
+        if n_without_new == limits.patience:
+            notice = NOTHING_NEW.format(n=n_without_new) if limits.n_wanted is not None else None
             break
         if n_answers == limits.max_requests:
-            notice = f"The chat model was asked {n_answers} times, which is the limit; allow more requests for more."
+            notice = f"The limit of {n_answers} chat requests was reached. Increase it to get more tuples."
             break
-        answer = ask(listing.question(limits.per_request), n_answers)
+        answer = ask(question(spec, limits.per_request, listing.recent_lines()), n_answers)
         if answer is None:
-            notice = "The chat model was asked no further, as its budget bears no more; allow more for more tuples."
+            notice = "The budget of the chat model was exhausted. Increase it to get more tuples."
             break
         n_answers += 1
-        n_vain = 0 if listing.add(answer) else n_vain + 1
+        n_without_new = 0 if listing.add(answer) else n_without_new + 1
     return Listed(listing.tuples, listing.rejected, n_answers, notice)
 
 
 class Listing:
-    """What a chat model has said so far.
+    """Tuples collected from a chat model's answers.
 
-    n_keepable: tuples that a list has in their order, with no entity in more of them than the parameters allow.
+    n_keepable: number of tuples that remain after applying the cap on entity repeats, in order of arrival.
     """
 
     def __init__(self, spec: HarvestSpec) -> None:
@@ -93,13 +94,11 @@ class Listing:
         templates = parse_prompts([*spec.initial_prompts, *spec.prompts], self._arity)
         self._filter = EntityFilter(templates, spec.params.disabled_filters)
         self._seeds = {tuple(entity.casefold() for entity in entities) for entities in spec.seed_tuples}
-        self._said: dict[tuple[str, ...], str] = {}  # case-folded, and as a line of JSON
+        self._said: dict[tuple[str, ...], str] = {}  # case-folded tuple -> line of JSON
         self._repeats: Counter[str] = Counter()
 
-    def question(self, n: int) -> str:
-        return question(self._spec, n, self._latest_said())
-
-    def _latest_said(self) -> list[str]:
+    def recent_lines(self) -> list[str]:
+        """Return the latest tuples as JSON lines, at most LONGEST_EXCLUSION characters, oldest first."""
         lines: list[str] = []
         n_characters = 0
         for line in reversed(self._said.values()):
@@ -110,7 +109,7 @@ class Listing:
         return lines[::-1]
 
     def add(self, answer: str) -> int:
-        """Take in an answer; return how many new tuples it brought."""
+        """Add the tuples of an answer. Return the number of new tuples."""
         n_before = len(self.tuples)
         parsed = parse_answer(answer, self._arity)
         self.rejected.update({UNPARSABLE: parsed.n_unparsable, WRONG_ARITY: parsed.n_wrong_arity})
@@ -118,11 +117,11 @@ class Listing:
             reason = self._add(tuple(clean(text) for text in texts))
             if reason:
                 self.rejected[reason] += 1
-        self.rejected = +self.rejected  # without zeros
+        self.rejected = +self.rejected  # drops zeros
         return len(self.tuples) - n_before
 
     def _add(self, texts: tuple[str, ...]) -> str | None:
-        """Take in a tuple, or return the reason not to."""
+        """Add a tuple, or return the reason for rejecting it."""
         key = tuple(text.casefold() for text in texts)
         if key in self._said:
             return DUPLICATE
@@ -138,21 +137,18 @@ class Listing:
                 return OVERLAP
             entities.append(entity)
         self.tuples.append(tuple(entities))
-        self._count(entities, self._spec.params)
-        return None
-
-    def _count(self, entities: Sequence[Entity], params: HarvestParams) -> None:
-        names = {entity.folded for entity in entities}
-        if params.max_entity_repeats is None or all(self._repeats[name] < params.max_entity_repeats for name in names):
+        names, cap = {entity.folded for entity in entities}, self._spec.params.max_entity_repeats
+        if cap is None or all(self._repeats[name] < cap for name in names):
             self._repeats.update(names)
             self.n_keepable += 1
+        return None
 
 
-# -- what is asked -----------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def question(spec: HarvestSpec, n: int, said: Sequence[str]) -> str:
-    """Return the message that asks for `n` tuples. said: those that are not to come again, a JSON array each."""
+    """Return the message that asks for `n` tuples. said: tuples to exclude, one JSON array each."""
     arity = len(spec.seed_tuples[0])
     names = [SLOT_NAMES[slot] if slot < len(SLOT_NAMES) else f"X{slot}" for slot in range(arity)]
     sentences = "\n".join(f"- {PromptTemplate.parse(prompt).fill(names)}" for prompt in spec.initial_prompts)
@@ -168,11 +164,11 @@ def question(spec: HarvestSpec, n: int, said: Sequence[str]) -> str:
     )
 
 
-# -- what is answered --------------------------------------------------------------------------------------------------
+# -- answers -----------------------------------------------------------------------------------------------------------
 
 
 class Parsed(NamedTuple):
-    """n_unparsable: lines, or values of JSON, that are no list of texts."""
+    """Parsed answer. n_unparsable: number of lines or JSON values that are not lists of texts."""
 
     tuples: list[tuple[str, ...]]
     n_unparsable: int
@@ -180,18 +176,19 @@ class Parsed(NamedTuple):
 
 
 def parse_answer(answer: str, arity: int) -> Parsed:
-    """Return the tuples of an answer: JSON lines, an array of arrays or objects, whole or cut, or lines with "|".
+    """Return the tuples of an answer.
 
-    Thoughts, fences and list marks around them do not count.
+    Accepts JSON lines, a complete or truncated array of arrays or objects, and lines separated by "|" or tabs. Ignores
+    thoughts, code fences, and list marks.
     """
     text = THOUGHTS.sub("", answer)[:LONGEST_ANSWER]
     lists: list[list[str]] = []
     n_unparsable = 0
     rest: list[str] = []
     for value in json_values(text, rest):
-        found = list(text_lists(value))
-        lists += found
-        n_unparsable += not found
+        value_lists = list(text_lists(value))
+        lists += value_lists
+        n_unparsable += not value_lists
     for line in "".join(rest).splitlines():
         bare = LIST_MARK.sub("", line, count=1).strip()
         if "|" in bare or "\t" in bare:
@@ -204,7 +201,7 @@ def parse_answer(answer: str, arity: int) -> Parsed:
 
 
 def json_values(text: str, rest: list[str]) -> Iterator[Any]:
-    """Yield the arrays and objects in `text`, the outermost that are whole; append what is around them to `rest`."""
+    """Yield the outermost complete arrays and objects in `text`; append the text around them to `rest`."""
     decoder = json.JSONDecoder()
     start = 0
     for bracket in re.finditer(r"[\[{]", text):
@@ -214,7 +211,7 @@ def json_values(text: str, rest: list[str]) -> Iterator[Any]:
             value, end = decoder.raw_decode(text, bracket.start())
         except ValueError:
             continue
-        except RecursionError:  # no list of tuples: each bracket after this one would be read as deeply, in vain
+        except RecursionError:  # not a list of tuples; parsing again at each later bracket would be slow and fail
             break
         rest.append(text[start : bracket.start()])
         start = end
@@ -223,7 +220,7 @@ def json_values(text: str, rest: list[str]) -> Iterator[Any]:
 
 
 def text_lists(value: Any) -> Iterator[list[str]]:
-    """Yield the lists of texts in a value of JSON: ["a", "b"], {"head": "a", "tail": "b"}, or these within more."""
+    """Yield the lists of texts in a JSON value: ["a", "b"] or {"head": "a", "tail": "b"}, at any depth."""
     if isinstance(value, dict):
         value = [part for name, part in value.items() if name.casefold() not in NO_ENTITIES]
     if not isinstance(value, list):
@@ -236,6 +233,6 @@ def text_lists(value: Any) -> Iterator[list[str]]:
 
 
 def clean(text: str) -> str:
-    """Return an entity without quotation marks, a sentence's end, superfluous spaces and halves of surrogate pairs."""
+    """Return an entity without surrounding quotes, trailing punctuation, redundant spaces, and lone surrogates."""
     text = text.encode(errors="replace").decode()
     return " ".join(text.strip(QUOTES).rstrip(".,;").strip(QUOTES).split())

@@ -1,4 +1,4 @@
-"""Entities: which token sequences are some, canonical for the tokenizer and rejected by no filter."""
+"""Entities: token sequences that are canonical for the tokenizer and pass every filter."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ CACHE_SIZE = 1_000_000
 
 
 def is_writable(entity: str) -> bool:
-    """Return whether people can read `entity`, and files hold it.
+    """Return whether `entity` is short enough and printable.
 
-    It is not too long and has no control, bidirectional, zero-width or unassigned character. A zero-width non-joiner,
-    which Persian spelling uses, is one: two entities that look the same would be two.
+    False if it contains a control, bidirectional, zero-width, or unassigned character. This includes the zero-width
+    non-joiner of Persian spelling, because two entities that look the same would otherwise be distinct.
     """
     return len(entity) <= LONGEST_ENTITY and entity.isprintable()
 
 
 class Entity(NamedTuple):
-    """A complete entity: as the LM writes it, case-folded, and its case-folded words."""
+    """A complete entity: its text as the LM writes it, case-folded text, and case-folded words."""
 
     surface: str
     folded: str
@@ -29,13 +29,13 @@ class Entity(NamedTuple):
 
 
 class NoEntity(NamedTuple):
-    """A token sequence that is none: the rule that rejects it, or None if the tokenizer would never write it."""
+    """A token sequence that is not an entity. rule: the rejecting filter, or None if the tokens are not canonical."""
 
     rule: str | None
 
 
 class EntityVocabulary:
-    """Looks token sequences up and caches the answers: the same entity comes up in many tuples."""
+    """Cached lookup of token sequences; the same entity occurs in many tuples."""
 
     def __init__(self, lm: LanguageModel, entity_filter: EntityFilter) -> None:
         self._lm = lm
@@ -46,25 +46,21 @@ class EntityVocabulary:
         return len(self._cache)
 
     def look_up(self, ids: TokenIds) -> Entity | NoEntity:
-        answer = self._cache.get(ids)
-        if answer is None:
+        entity = self._cache.get(ids)
+        if entity is None:
             if len(self._cache) >= CACHE_SIZE:
                 self._cache.clear()
-            answer = self._cache[ids] = self._classify(self._lm.canonical_texts([ids])[0])
-        return answer
+            text = self._lm.canonical_texts([ids])[0]
+            entity = self._cache[ids] = NoEntity(None) if text is None else read_entity(text, self._filter)
+        return entity
 
     def rejects_beside(self, entity: Entity, others: Sequence[Entity]) -> bool:
-        """Return whether `entity` overlaps with another one of its tuple."""
+        """Return whether `entity` overlaps another entity of its tuple."""
         return self._filter.rejects_beside(entity.words, [other.words for other in others])
-
-    def _classify(self, text: str | None) -> Entity | NoEntity:
-        if text is None:
-            return NoEntity(None)
-        return read_entity(text, self._filter)
 
 
 def read_entity(text: str, entity_filter: EntityFilter) -> Entity | NoEntity:
-    """Return the entity that `text` is, or the rule that rejects it."""
+    """Return `text` as an entity, or the rule that rejects it."""
     words = words_of(text)
     rule = entity_filter.rejection(words) if is_writable(text) else UNWRITABLE
     return NoEntity(rule) if rule else entity_of(text)

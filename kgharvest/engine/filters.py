@@ -1,6 +1,6 @@
-"""The entity filters: named predicates that reject an entity; each can be switched off and counts what it rejects.
+"""Entity filters: named predicates that reject an entity. Each can be disabled and counts its rejections.
 
-Predicates see words, all case-folded.
+Predicates take case-folded words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Words = tuple[str, ...]
 
-LONGEST_ENTITY = 200  # characters; longer ones are not entities but text
+LONGEST_ENTITY = 200  # characters; longer texts are not entities
 
 STOP_WORDS = frozenset(
     """
@@ -27,7 +27,7 @@ STOP_WORDS = frozenset(
     t than that the their theirs them themselves then there therefore these they this those though through thus to too
     under until up upon us usually very was wasn't we were weren't what whatever when where whether which while who whom
     whose why will with within without won't would wouldn't yes yet you your yours yourself yourselves
-    """.split()  # noqa: SIM905  a word list reads best as words
+    """.split()  # noqa: SIM905  more readable than a list of strings
 )
 
 
@@ -57,7 +57,7 @@ def repeats_a_word(entity: Words) -> bool:
 
 
 def occurs_in(part: Words, whole: Words) -> bool:
-    """Return whether `part` stands in `whole` as consecutive whole words."""
+    """Return whether `part` occurs in `whole` as consecutive whole words."""
     return part[0] in whole and any(
         whole[start : start + len(part)] == part for start in range(len(whole) - len(part) + 1)
     )
@@ -72,10 +72,11 @@ def occurs_in_prompt(entity: Words, prompt_texts: Sequence[Words]) -> bool:
 
 
 class Filter(NamedTuple):
-    """A named reason not to take an entity.
+    """A named reason to reject an entity.
 
-    name: in parameters, files and counts. label: for people. rejects: its predicate, of the words of an entity and of
-    what they are compared with, if anything: the texts of the prompts, or the tuple's other entities.
+    name: used in parameters, files, and counts. label: user-facing name.
+    rejects: predicate over the entity's words and, if `compared_with` is set, the prompt texts or the other entities of
+        the tuple.
     """
 
     name: str
@@ -85,7 +86,7 @@ class Filter(NamedTuple):
 
 
 IN_PROMPT, OVERLAP = "in_prompt", "overlap"
-# In the order in which they are tried.
+# In order of application.
 FILTERS = {
     entry.name: entry
     for entry in (
@@ -98,38 +99,38 @@ FILTERS = {
         Filter(OVERLAP, "overlap with another entity of the tuple", overlaps_another, compared_with="entities"),
     )
 }
-# These cannot be switched off: equal after case-folding to a better tuple; see `entities.is_writable`.
+# Always enabled: equal to a better tuple after case-folding; see `entities.is_writable`.
 DUPLICATE, UNWRITABLE = "duplicate", "unwritable"
 
 
 def filter_label(name: str) -> str:
-    """Return what people read for the name of a filter, in a count of rejected entities."""
+    """Return the user-facing label of a filter or other rejection reason."""
     return FILTERS[name].label if name in FILTERS else name.replace("_", " ")
 
 
 class EntityFilter:
-    """The filters in force for a set of prompts."""
+    """The enabled filters for a set of prompts."""
 
     def __init__(self, prompts: Sequence[PromptTemplate], disabled: frozenset[str] = frozenset()) -> None:
-        in_force = [entry for entry in FILTERS.values() if entry.name not in disabled]
-        self._of_entity_alone = {entry.name: entry.rejects for entry in in_force if entry.compared_with is None}
+        enabled = [entry for entry in FILTERS.values() if entry.name not in disabled]
+        self._of_entity_alone = {entry.name: entry.rejects for entry in enabled if entry.compared_with is None}
         self._prompt_texts = [] if IN_PROMPT in disabled else prompt_texts(prompts)
         self._checks_overlap = OVERLAP not in disabled
 
     def rejection(self, entity: Words) -> str | None:
-        """Return the name of the first filter that rejects `entity` whatever the rest of the tuple, or None."""
+        """Return the name of the first filter that rejects `entity` regardless of the other entities, or None."""
         for name, rejects in self._of_entity_alone.items():
             if rejects(entity):
                 return name
         return IN_PROMPT if occurs_in_prompt(entity, self._prompt_texts) else None
 
     def rejects_beside(self, entity: Words, others: Sequence[Words]) -> bool:
-        """Return whether `entity` equals, contains or is contained in another entity of its tuple."""
+        """Return whether `entity` equals, contains, or is contained in another entity of its tuple."""
         return self._checks_overlap and overlaps_another(entity, others)
 
 
 def prompt_texts(prompts: Sequence[PromptTemplate]) -> list[Words]:
-    """Return the words of every stretch of text between slots, without the punctuation around them."""
+    """Return the words of each text between slots, without punctuation."""
     texts = {words_of(without_punctuation(segment)) for prompt in prompts for segment in prompt.segments}
     return sorted(texts - {()})
 

@@ -1,4 +1,4 @@
-"""The harvest of one relation from one LM, top to bottom: prompts -> weights -> search -> re-scoring."""
+"""Harvest of one relation from one LM: prompts -> weights -> search -> re-scoring."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from kgharvest.engine.types import (
     ignore,
 )
 
-UNSCORED = "unscored"  # given tuples that an LM cannot score
+UNSCORED = "unscored"  # tuples that an LM cannot score
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A harvest before its search: its prompts, and how the LM understands them."""
+    """Prompts of a harvest and the LM's comprehension of them, before the search."""
 
     prompts: ChosenPrompts
     comprehension: Comprehension
@@ -44,10 +44,10 @@ class Prepared:
 def harvest(
     spec: HarvestSpec, lm: LanguageModel, on_progress: OnProgress = ignore, paraphraser: Paraphraser | None = None
 ) -> HarvestResult:
-    """Return the tuples of `spec.relation` that `lm` holds to be true, best first.
+    """Return the tuples of `spec.relation` that `lm` considers true, best first.
 
-    `on_progress` is called at least once a second while forwards last less than that; what it raises ends the harvest.
-    `paraphraser` takes the place of the one that the spec describes. Raises an EngineError with a sentence for people.
+    `on_progress` is called at least once a second if forward passes are shorter; its exceptions end the harvest.
+    `paraphraser` replaces the paraphraser in the spec. Raises EngineError with a user-facing sentence.
     """
     prepared = prepare(spec, lm, on_progress, paraphraser)
     return harvest_prepared(prepared, spec.params, lm, InTurn(on_progress))
@@ -56,13 +56,13 @@ def harvest(
 def prepare(
     spec: HarvestSpec, lm: LanguageModel, on_progress: OnProgress = ignore, paraphraser: Paraphraser | None = None
 ) -> Prepared:
-    """Return the prompts of a harvest, weighed, as `harvest` takes them. Raises an EngineError."""
+    """Return the weighted prompts of a harvest; see `harvest`. Raises EngineError."""
     if find_setting(spec.setting).asks_chat:
-        raise EngineError(f"The setting {spec.setting} prompts no LM; choose one of {', '.join(PROMPT_SETTINGS)}.")
+        raise EngineError(f"Setting {spec.setting} does not prompt an LM. Choose from {', '.join(PROMPT_SETTINGS)}.")
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
-    asked = Reporter(on_progress, "weights", len(prompts.weighted))
-    return Prepared(prompts, comprehension_of(spec, lm, prompts, seeds, partial(asked, 0)))
+    report = Reporter(on_progress, "weights", len(prompts.weighted))
+    return Prepared(prompts, comprehension_of(spec, lm, prompts, seeds, partial(report, 0)))
 
 
 def comprehension_of(
@@ -80,9 +80,9 @@ def comprehension_of(
 
 
 def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageModel, share: Share) -> HarvestResult:
-    """Return what `harvest` returns, its parts done as `share` has it: the result is the same to the bit.
+    """Run the search and re-scoring of `harvest`, with parts run by `share`. The result is bit-identical to `harvest`.
 
-    Raises an EngineError.
+    Raises EngineError.
     """
     question = question_of(prepared, params)
     searches = search_parts(question)
@@ -114,9 +114,9 @@ def question_of(prepared: Prepared, params: HarvestParams) -> Question:
 def score_tuples(
     spec: HarvestSpec, tuples: Sequence[Sequence[Entity]], lm: LanguageModel, on_progress: OnProgress = ignore
 ) -> HarvestResult:
-    """Return given tuples as `harvest` would rank them if its search had proposed them.
+    """Return `tuples` ranked as if the search of `harvest` had proposed them. Raises EngineError.
 
-    Rejected as "unscored" are those that `lm` cannot write or take in every prompt. Raises EngineError.
+    Tuples that `lm` cannot write, or that are too long for a prompt, count as rejected by "unscored".
     """
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, None, on_progress))
@@ -136,50 +136,50 @@ def score_tuples(
 
 
 def order_tuples(tuples: Sequence[Sequence[Entity]], params: HarvestParams) -> list[ScoredTuple]:
-    """Return given tuples in their order, with minus the rank in the place of a score, as many as `rank` would keep."""
+    """Return `tuples` in their order, up to the limits of `rank`, with the negative rank as score."""
     in_order = [
         ScoredTuple(tuple(entity.folded for entity in entities), tuple(entity.surface for entity in entities), -n, None)
         for n, entities in enumerate(tuples)
     ]
-    return [replace(kept, score=-float(n)) for n, kept in enumerate(rank(in_order, params), start=1)]
+    return [replace(scored, score=-float(n)) for n, scored in enumerate(rank(in_order, params), start=1)]
 
 
 def notice_of_short_list(tuples: Sequence[ScoredTuple], params: HarvestParams) -> str | None:
-    """Return the notice that the list has fewer tuples than were asked for, if so."""
+    """Return a notice if fewer tuples remain than requested, otherwise None."""
     if params.max_tuples is None or len(tuples) == params.max_tuples:
         return None
-    cap = "" if params.max_entity_repeats is None else f" with an entity in at most {params.max_entity_repeats} of them"
+    cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
     return (
-        f"The list has {len(tuples):,} of {params.max_tuples:,} tuples, as the candidates hold no more{cap}; "
-        "ask for more candidates."
+        f"The list has {len(tuples):,} of {params.max_tuples:,} tuples because the candidates contain no more{cap}. "
+        "Request more candidates."
     )
 
 
 def encode_seeds(seed_tuples: Sequence[Sequence[str]], lm: LanguageModel) -> list[Encoded]:
-    """Return the seeds' token ids. Raises BadSeed unless there are two or more, of one arity, that `lm` can write."""
+    """Return the token ids of the seeds. Raises BadSeed for fewer than two, unequal arity, or unwritable entities."""
     if len(seed_tuples) < 2:
-        raise BadSeed(f"The relation has {len(seed_tuples)} seed tuple(s); give at least two.")
+        raise BadSeed(f"The relation has {len(seed_tuples)} seed tuple(s). Provide at least two.")
     arity = len(seed_tuples[0])
     for entities in seed_tuples:
         if len(entities) != arity:
             raise BadSeed(
-                f"The seed tuple {list(entities)} has {len(entities)} entities but the first one has {arity}; "
-                "give every seed tuple the same number."
+                f"The seed tuple {list(entities)} has {len(entities)} entities but the first seed tuple has {arity}. "
+                "Use the same number in every seed tuple."
             )
     return [tuple(lm.encode_entity(entity) for entity in entities) for entities in seed_tuples]
 
 
 def rank(scored: Iterable[ScoredTuple], params: HarvestParams) -> list[ScoredTuple]:
-    """Return the tuples by consistency: `params.max_tuples`, or as many as the cap on an entity's repeats leaves."""
+    """Sort by consistency. Keep at most `params.max_tuples` tuples and `params.max_entity_repeats` per entity."""
     cap = params.max_entity_repeats
-    kept: list[ScoredTuple] = []
+    ranked: list[ScoredTuple] = []
     repeats: Counter[str] = Counter()
     best_first = sorted(scored, key=lambda candidate: (-candidate.score, candidate.entities, candidate.surface))
     for scored_tuple in best_first:
-        if params.max_tuples is not None and len(kept) == params.max_tuples:
+        if params.max_tuples is not None and len(ranked) == params.max_tuples:
             break
         if cap is not None and any(repeats[entity] >= cap for entity in scored_tuple.entities):
             continue
         repeats.update(set(scored_tuple.entities))
-        kept.append(scored_tuple)
-    return kept
+        ranked.append(scored_tuple)
+    return ranked

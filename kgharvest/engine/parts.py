@@ -1,7 +1,7 @@
-"""The parts of a harvest, each done by itself: searches of token-count patterns, re-scoring of runs of candidates.
+"""Independent parts of a harvest: searches of token-count patterns and re-scoring of candidate chunks.
 
-A part puts the LM questions in batches that depend on nothing outside it. So its floating-point results are the same to
-the bit whoever does it, after or beside whatever other parts, on hardware of the same kind.
+The LM batches of a part depend only on that part. Floating-point results are therefore bit-identical on the same kind
+of hardware, regardless of the process that runs the part and of the other parts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kgharvest.engine.scoring import Encoded, compatibilities, consistency
 from kgharvest.engine.search import Candidate, Found, Report, pattern_groups, search_group
 from kgharvest.engine.types import BadSeed, HarvestParams, OnProgress, Reporter, ScoredTuple
 
-# Put together for re-scoring at most: bounds its memory, and how evenly several workers can share a slow LM's work.
+# Limit per re-scoring chunk. Bounds memory and lets workers share the work of a slow LM evenly.
 QUESTIONS_AT_ONCE = 5_000
 MOST_RESCORE_PARTS = 32
-SPELLINGS = 3  # of an entity at most
+SPELLINGS = 3  # maximum per entity
 
 ResultT = TypeVar("ResultT")
 ResultCo = TypeVar("ResultCo", covariant=True)
@@ -37,7 +37,7 @@ ResultCo = TypeVar("ResultCo", covariant=True)
 
 @dataclass(frozen=True)
 class Question:
-    """What every part of a harvest asks. templates: whose words are no entities."""
+    """Prompts and parameters shared by all parts of a harvest. templates: prompts with words that are not entities."""
 
     prompt_set: PromptSet
     templates: tuple[PromptTemplate, ...]
@@ -45,27 +45,27 @@ class Question:
 
 
 class Part(Protocol[ResultCo]):
-    """size: in the units that its stage reports."""
+    """A unit of work that returns a result. size: in the progress units of its stage."""
 
     @property
     def size(self) -> int: ...
 
     def do(self, lm: LanguageModel, question: Question, report: Report) -> ResultCo:
-        """Return the result; `report` is called with the units done, often. Raises EngineError."""
+        """Return the result. Calls `report` frequently with the number of completed units. Raises EngineError."""
 
 
 Do = Callable[[Part[ResultT], Report], ResultT]
 
 
 class Share(Protocol):
-    """Has the parts of a stage done, by whomever and in whatever order; returns their results in the order of parts."""
+    """Runner for the parts of a stage. Runs them in any order and returns the results in the order of `parts`."""
 
     def __call__(self, stage: str, parts: Sequence[Part[ResultT]], do: Do[ResultT]) -> list[ResultT]: ...
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """Does one part after the other."""
+    """Runner that processes parts sequentially in this process."""
 
     on_progress: OnProgress
 
@@ -73,22 +73,18 @@ class InTurn:
         report = Reporter(self.on_progress, stage, sum(part.size for part in parts))
         results, n_before = [], 0
         for part in parts:
-            results.append(do(part, partial(report_after, report, n_before)))
+            results.append(do(part, lambda n_done, n_before=n_before: report(n_before + n_done)))
             n_before += part.size
             report(n_before)
         return results
 
 
-def report_after(report: Report, n_before: int, n_done: int) -> None:
-    report(n_before + n_done)
-
-
-# -- searching ---------------------------------------------------------------------------------------------------------
+# -- search ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SearchPart:
-    """patterns: searched together. size: the candidates wanted of them."""
+    """A joint search of `patterns`. size: number of candidates requested."""
 
     patterns: tuple[Pattern, ...]
     size: int
@@ -101,7 +97,7 @@ class SearchPart:
 
 
 def search_parts(question: Question) -> list[SearchPart]:
-    """Return the searches of a harvest, the longest first."""
+    """Return the searches of a harvest, longest first."""
     arity = len(question.prompt_set.prompts[0].slots)
     return [SearchPart(group, question.params.n_candidates) for group in pattern_groups(arity, question.params)]
 
@@ -118,7 +114,7 @@ def make_ranker(lm: LanguageModel, prompts: PromptSet, params: HarvestParams) ->
 
 @dataclass(frozen=True)
 class RescorePart:
-    """candidates: in the order of `rescore_order`, as many as make whole chunks unless they are the last."""
+    """Re-scoring of `candidates`, sorted by `rescore_order`. Whole chunks only, except in the last part."""
 
     candidates: tuple[Candidate, ...]
 
@@ -131,7 +127,7 @@ class RescorePart:
 
 
 def rescore_parts(lm: LanguageModel, question: Question, candidates: Sequence[Candidate]) -> list[RescorePart]:
-    """Return MOST_RESCORE_PARTS parts at most, all of one size but the last, of whole chunks."""
+    """Return at most MOST_RESCORE_PARTS parts of whole chunks, all of equal size except the last."""
     chunk = rescored_at_once(lm, question.prompt_set.prompts, question.params)
     in_order = sorted(candidates, key=rescore_order)
     size = chunk * max(1, ceil(ceil(len(in_order) / chunk) / MOST_RESCORE_PARTS))
@@ -139,18 +135,18 @@ def rescore_parts(lm: LanguageModel, question: Question, candidates: Sequence[Ca
 
 
 def rescore_order(candidate: Candidate) -> tuple[Pattern, tuple[str, ...]]:
-    """Neighbours share beginnings, which are asked once within a chunk."""
+    """Sort key that makes candidates with shared prefixes adjacent. Each prefix is evaluated once per chunk."""
     return candidate.pattern, candidate.folded
 
 
 def rescore(
     lm: LanguageModel, prompt_set: PromptSet, candidates: Sequence[Candidate], params: HarvestParams, report: Report
 ) -> list[ScoredTuple]:
-    """Return the candidates with their consistency, each in its most consistent casing, in no particular order."""
+    """Return the candidates with their consistency, each in its most consistent casing, in unspecified order."""
     prompts, weights = prompt_set.prompts, np.array(prompt_set.weights)
-    waiting = iter(sorted(candidates, key=rescore_order))
+    in_order = iter(sorted(candidates, key=rescore_order))
     scored: list[ScoredTuple] = []
-    while chunk := list(islice(waiting, rescored_at_once(lm, prompts, params))):
+    while chunk := list(islice(in_order, rescored_at_once(lm, prompts, params))):
         tick = partial(report, len(scored))
         variants = [
             (candidate, surface, ids) for candidate in chunk for surface, ids in casings(lm, prompts, candidate)
@@ -166,7 +162,7 @@ def rescore(
 def scorable(
     lm: LanguageModel, prompts: Sequence[EncodedPrompt], tuples: Sequence[Sequence[Entity]]
 ) -> list[Candidate]:
-    """Return as candidates those of given tuples that `lm` can write and take in every prompt."""
+    """Return `tuples` as candidates, without tuples that `lm` cannot write or that are too long for a prompt."""
     encoded = [try_encode(lm, prompts, [entity.surface for entity in entities]) for entities in tuples]
     return [
         Candidate(tuple(map(len, ids)), entities=tuple(entities), is_complete=True)
@@ -176,7 +172,7 @@ def scorable(
 
 
 def rescored_at_once(lm: LanguageModel, prompts: Sequence[EncodedPrompt], params: HarvestParams) -> int:
-    """Return how many tuples to re-score together."""
+    """Return the number of tuples per re-scoring chunk."""
     arity = len(prompts[0].slots)
     n_variants = SPELLINGS**arity if lm.is_cased else 1
     n_tokens = arity * (params.max_entity_tokens + len(lm.entity_end))
@@ -186,26 +182,26 @@ def rescored_at_once(lm: LanguageModel, prompts: Sequence[EncodedPrompt], params
 def casings(
     lm: LanguageModel, prompts: Sequence[EncodedPrompt], candidate: Candidate
 ) -> list[tuple[tuple[str, ...], Encoded]]:
-    """Return the ways that `lm` can write the tuple: as found, then with entities in lower and in title case."""
-    as_found = (candidate.surface, tuple(lm.encode_entity(entity) for entity in candidate.surface))
+    """Return the casings of the tuple that `lm` can write: the original, then lower-case and title-case variants."""
+    original = (candidate.surface, tuple(lm.encode_entity(entity) for entity in candidate.surface))
     if not lm.is_cased:
-        return [as_found]
-    others = list(product(*map(spellings, candidate.surface)))[1:]
-    written = [(surface, try_encode(lm, prompts, surface)) for surface in others]
-    return [as_found, *((surface, ids) for surface, ids in written if ids is not None)]
+        return [original]
+    variants = list(product(*map(spellings, candidate.surface)))[1:]
+    encoded = [(surface, try_encode(lm, prompts, surface)) for surface in variants]
+    return [original, *((surface, ids) for surface, ids in encoded if ids is not None)]
 
 
 def spellings(entity: str) -> list[str]:
-    """Return `entity` as it is, in lower and in title case, without those that are another entity or none.
+    """Return the original, lower-case, and title-case spelling of `entity`.
 
-    "ısı" in title case is "Isı", which is the title case of "isı".
+    Omits spellings that are unwritable or fold to another entity: the title case of "ısı" is "Isı", as for "isı".
     """
     cased = dict.fromkeys((entity, entity.lower(), capwords(entity)))
     return [spelling for spelling in cased if spelling.casefold() == entity.casefold() and is_writable(spelling)]
 
 
 def try_encode(lm: LanguageModel, prompts: Sequence[EncodedPrompt], surface: Sequence[str]) -> Encoded | None:
-    """Return the ids of the entities, or None if `lm` cannot write them or cannot take them in every prompt."""
+    """Return the entity ids, or None if `lm` cannot write an entity or a prompt becomes too long."""
     try:
         encoded = tuple(lm.encode_entity(entity) for entity in surface)
     except BadSeed:
@@ -217,7 +213,7 @@ def try_encode(lm: LanguageModel, prompts: Sequence[EncodedPrompt], surface: Seq
 def best_casings(
     variants: Sequence[tuple[Candidate, tuple[str, ...]]], scores: Sequence[float]
 ) -> Iterator[ScoredTuple]:
-    """Yield one scored tuple a candidate: its casing with the largest score, the first one of equals."""
+    """Yield one scored tuple per candidate: the casing with the largest score, or the first of equal scores."""
     pairs = zip(variants, scores, strict=True)
     for _, group in groupby(pairs, key=lambda pair: id(pair[0][0])):
         (candidate, surface), score = max(group, key=lambda pair: pair[1])

@@ -1,7 +1,7 @@
-"""LAMA-style probing: where does an LM rank the right object, given the subject (Petroni et al. 2019)?
+"""LAMA-style probing: ranks of the correct objects given the subjects (Petroni et al. 2019).
 
-The protocol: facts whose object is one token of the LM; log-probabilities over the whole vocabulary, of which a smaller
-one may select entries without renormalising; a rank is one more than the number of candidates with a larger score.
+Facts must have an object of one token. Log-probabilities are over the whole vocabulary; a smaller candidate vocabulary
+selects entries without renormalizing. A rank is one plus the number of candidates with a larger score.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kgharvest.engine.language_models.base import LanguageModel, Tick, TokenIds
 from kgharvest.engine.types import BadSeed
 
-MRR_DEPTH = 10_000  # a rank beyond it counts 0, as in LAMA
+MRR_DEPTH = 10_000  # worse ranks count as 0, as in LAMA
 
 
 class Fact(NamedTuple):
@@ -27,7 +27,7 @@ class Fact(NamedTuple):
 
 
 class EncodedFact(NamedTuple):
-    """head: the subject's tokens. tail: the object's one token."""
+    """Token ids of a fact. head: the subject. tail: the single token of the object."""
 
     head: TokenIds
     tail: int
@@ -35,17 +35,17 @@ class EncodedFact(NamedTuple):
 
 @dataclass(frozen=True)
 class UsableFacts:
-    """The facts that an LM can be asked for, each once, and how many were left out, by reason."""
+    """Distinct facts that an LM can be asked for, and the number of excluded facts by reason."""
 
     facts: tuple[EncodedFact, ...]
     left_out: dict[str, int]
 
     def without(self, others: UsableFacts, reason: str) -> UsableFacts:
-        """Leave out, for `reason`, the facts that `others` have."""
+        """Exclude the facts in `others`, counted under `reason`."""
         held_out = set(others.facts)
-        kept = tuple(fact for fact in self.facts if fact not in held_out)
-        n_left_out = len(self.facts) - len(kept)
-        return UsableFacts(kept, self.left_out | {reason: n_left_out}) if n_left_out else self
+        remaining = tuple(fact for fact in self.facts if fact not in held_out)
+        n_left_out = len(self.facts) - len(remaining)
+        return UsableFacts(remaining, self.left_out | {reason: n_left_out}) if n_left_out else self
 
     @property
     def heads(self) -> list[TokenIds]:
@@ -58,20 +58,20 @@ class UsableFacts:
 
 
 def reasons_text(left_out: Mapping[str, int]) -> str:
-    """Return why facts were left out, as a phrase; empty if none was."""
+    """Return the reasons and counts of excluded facts as a phrase, "" if none."""
     return ", ".join(f"{n} {reason}" for reason, n in left_out.items())
 
 
 class Answerer(Protocol):
-    """What a prompt system becomes once it has learned."""
+    """A trained prompt system."""
 
     def scores(self, heads: Sequence[TokenIds], tick: Tick) -> Iterator[torch.Tensor]:
-        """Yield (B, V), in the order of `heads`: log P(tail | head), or a score, for every token of the vocabulary."""
+        """Yield (B, V) in the order of `heads`: log P(tail | head), or another score, for every token."""
 
 
 @dataclass(frozen=True)
 class ProbeScores:
-    """ranks: (N,), 1 is best. logprobs: (N,), of the right objects, in nats."""
+    """ranks: (N,), 1 is best. logprobs: (N,), log-probabilities of the correct objects in nats."""
 
     ranks: NDArray[np.int64]
     logprobs: NDArray[np.float64]
@@ -82,7 +82,7 @@ class ProbeScores:
 
     @property
     def mrr(self) -> float | None:
-        """Mean of 1 / rank, None without facts."""
+        """Mean reciprocal rank, None without facts."""
         return mean(np.where(self.ranks <= MRR_DEPTH, 1 / self.ranks, 0.0))
 
     @property
@@ -91,7 +91,7 @@ class ProbeScores:
         return mean(-self.logprobs)
 
     def precision_at(self, k: int) -> float | None:
-        """Share of facts with the right object among the best `k`, None without facts."""
+        """Return the share of facts with a rank of at most `k`, None without facts."""
         return mean(self.ranks <= k)
 
 
@@ -100,10 +100,10 @@ def mean(values: NDArray[np.generic]) -> float | None:
 
 
 def usable_facts(lm: LanguageModel, facts: Sequence[Fact], vocabulary: Sequence[int] | None = None) -> UsableFacts:
-    """Return what of `facts` the protocol keeps: distinct ones, objects of one token of `vocabulary`."""
+    """Return the distinct facts whose object is one token, in `vocabulary` if given."""
     left_out: Counter[str] = Counter()
     allowed = None if vocabulary is None else set(vocabulary)
-    kept: dict[EncodedFact, None] = {}
+    usable: dict[EncodedFact, None] = {}
     for fact in dict.fromkeys(facts):
         try:
             head, tail = lm.encode_entity(fact.subject), lm.encode_entity(fact.object)
@@ -111,21 +111,21 @@ def usable_facts(lm: LanguageModel, facts: Sequence[Fact], vocabulary: Sequence[
             left_out["not in the LM's vocabulary"] += 1
             continue
         if len(head) > lm.max_tokens // 2:
-            left_out["subject longer than half of what the LM takes"] += 1
+            left_out["subject longer than half of the LM's context"] += 1
         elif len(tail) > 1:
             left_out["object of several tokens"] += 1
         elif allowed is not None and tail[0] not in allowed:
             left_out["object outside the common vocabulary"] += 1
         else:
-            kept[EncodedFact(head, tail[0])] = None
-    return UsableFacts(tuple(kept), dict(left_out))
+            usable[EncodedFact(head, tail[0])] = None
+    return UsableFacts(tuple(usable), dict(left_out))
 
 
 def common_words(lms: Sequence[LanguageModel], among: Collection[str] | None = None) -> list[str]:
-    """Return the words, sorted, that each of `lms` writes as one token: LAMA's common vocabulary.
+    """Return the sorted words that every LM writes as one token: LAMA's common vocabulary.
 
-    Words have a letter; special tokens and pieces from inside words are none. Of an uncased LM a word in any casing is
-    one token if it is so in lower case. among: which words may be common, None being all that any of the LMs has.
+    Words contain a letter and are not special tokens or word pieces. For an uncased LM, only the lower-case form of a
+    word must be one token. among: candidate words; None: all words of any of the LMs.
     """
     candidates = {word for lm in lms for word in words_of(lm)} if among is None else set(among)
     return sorted(word for word in candidates if all(token_of(lm, word) is not None for lm in lms))
@@ -138,7 +138,7 @@ def words_of(lm: LanguageModel) -> Iterator[str]:
 
 
 def token_of(lm: LanguageModel, word: str) -> int | None:
-    """Return the one token that `word` is for `lm`, None if it is several or cannot be written."""
+    """Return the token of `word`, or None if `lm` needs several tokens or cannot write it."""
     try:
         ids = lm.encode_entity(word)
     except BadSeed:
@@ -149,21 +149,21 @@ def token_of(lm: LanguageModel, word: str) -> int | None:
 def probe(
     answerer: Answerer, facts: UsableFacts, vocabulary: Sequence[int] | None = None, tick: Tick = lambda: None
 ) -> ProbeScores:
-    """Return where `answerer` ranks the right objects among `vocabulary`, None being the LM's whole one.
+    """Return the ranks of the correct objects among `vocabulary` (None: the whole vocabulary of the LM).
 
-    Scores that are no log-probabilities become some, over the whole vocabulary.
+    Scores are converted to log-probabilities by a softmax over the whole vocabulary.
     """
-    ranks, logprobs, done = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], 0
+    ranks, logprobs, n_scored = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], 0
     for scores in answerer.scores(facts.heads, tick) if facts.facts else ():
-        tails = facts.tails[done : done + len(scores)].to(scores.device)
+        tails = facts.tails[n_scored : n_scored + len(scores)].to(scores.device)
         ranks.append(ranks_of(scores, tails, vocabulary))
         logprobs.append(torch.log_softmax(scores, dim=1).gather(1, tails[:, None])[:, 0].double().cpu().numpy())
-        done += len(scores)
+        n_scored += len(scores)
     return ProbeScores(np.concatenate(ranks), np.concatenate(logprobs))
 
 
 def ranks_of(scores: torch.Tensor, tails: torch.Tensor, vocabulary: Sequence[int] | None = None) -> NDArray[np.int64]:
-    """Return (B,): one more than the number of tokens of `vocabulary` whose score (B, V) exceeds the one of `tails`."""
+    """Return (B,): one plus the number of tokens in `vocabulary` with a score (B, V) above that of `tails`."""
     right = scores.gather(1, tails[:, None])  # (B, 1)
     among = scores if vocabulary is None else scores[:, torch.tensor(list(vocabulary), device=scores.device)]
     ranks: NDArray[np.int64] = (1 + (among > right).sum(dim=1)).cpu().numpy()
@@ -171,9 +171,9 @@ def ranks_of(scores: torch.Tensor, tails: torch.Tensor, vocabulary: Sequence[int
 
 
 class Majority:
-    """The baseline that knows no subject: objects by how often they occur in the training facts.
+    """Baseline without subjects: ranks objects by their frequency in the training facts.
 
-    Ties go to the object that occurs first; objects that never occur share the rank after the last of those that do.
+    Ties are ordered by first occurrence. All objects that never occur share the rank after the last one.
     """
 
     def __init__(self, train: UsableFacts, vocab_size: int) -> None:

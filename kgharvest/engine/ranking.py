@@ -1,4 +1,4 @@
-"""Token ranking: which tokens may come next in a candidate, best first, under a relation's weighted prompts."""
+"""Next-token ranking for candidates under a relation's weighted prompts."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, 
 from kgharvest.engine.language_models.batching import CPU_OPERATIONS_AT_ONCE, in_halves
 from kgharvest.engine.types import BrokenModel
 
-TOP_K = 64  # tokens ranked at first, four times as many at each refill
+TOP_K = 64  # tokens in the first ranking; each refill quadruples the number
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB
-# A processor gains nothing from larger batches, and what they ask ahead is asked in vain where an entity is used up.
+# CPUs gain nothing from larger batches, and prefetched queries are wasted when an entity is exhausted.
 CPU_SEQUENCES_AT_ONCE = 48
 
 RankedToken = tuple[int, float]  # token, cost: -log p over the whole vocabulary, in nats
-# In the place of a token: all that a server has not named. They cost at least what is said with it, and tokens that
-# come after it are no longer known to be the next best.
+# Pseudo-token for all tokens that a server did not list. Its cost is their lower bound; later tokens in the ranking are
+# not proved to be the next best.
 UNNAMED = -1
 
 
 class Step(NamedTuple):
-    """What the next token of a candidate has to be. n_before: tokens of the entity there already.
+    """Constraints on the next token of a candidate.
 
-    forced: a token of `entity_end`, which every entity of this LM ends with.
+    n_before: number of preceding tokens of the same entity.
+    forced: the required token of `entity_end`, which terminates every entity of this LM; otherwise None.
     """
 
     starts_entity: bool
@@ -37,7 +38,7 @@ class Step(NamedTuple):
 
 
 def layout(pattern: Pattern, entity_end: TokenIds) -> list[Step]:
-    """Return the steps that fill `pattern`: the tokens of each entity, then the tokens that end it."""
+    """Return the steps that fill `pattern`: the tokens of each entity, followed by the entity end."""
     steps: list[Step] = []
     for n_tokens in pattern:
         steps += [Step(n == 0, n, n == n_tokens - 1) for n in range(n_tokens)]
@@ -46,7 +47,7 @@ def layout(pattern: Pattern, entity_end: TokenIds) -> list[Step]:
 
 
 class State(NamedTuple):
-    """A question for the LM: what may take `step` after `filled`."""
+    """An LM query: the next token for `step` after `filled`."""
 
     pattern: Pattern
     filled: TokenIds
@@ -54,16 +55,16 @@ class State(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """The best tokens of a state and their costs, best first. Arrays take an eighth of a list of pairs."""
+    """The best tokens of a state and their costs, best first. Arrays use an eighth of the memory of a list of pairs."""
 
     tokens: array[int]
     costs: array[float]
 
 
 class TokenRanker:
-    """Ranks next tokens by an LM and weighted prompts; the weights add up to 1.
+    """Next-token ranking by an LM and weighted prompts. The weights sum to 1.
 
-    is_mixture: the prompts' probabilities are averaged, not their log-probabilities.
+    is_mixture: average the prompts' probabilities instead of their log-probabilities.
     """
 
     def __init__(
@@ -77,15 +78,15 @@ class TokenRanker:
         self.lm = lm
         self.arity = len(prompts[0].slots)
         self.n_states = 0
-        self.vector_bytes = 0  # of a state, once one is known
-        self.states_at_once = batch_size  # to be ranked together for speed; fewer once the LM is known to be on a CPU
+        self.vector_bytes = 0  # per state; set by the first call of rank
+        self.states_at_once = batch_size  # recommended batch; rank reduces it if the LM runs on a CPU
         self._prompts, self._batch_size, self._is_mixture = prompts, batch_size, is_mixture
         self._weights = torch.tensor(weights, dtype=torch.float32)  # (P,)
         self._starts = torch.from_numpy(lm.starts_entity)  # (V,)
         self._continues = torch.from_numpy(lm.continues_entity)  # (V,)
 
     def rank(self, states: Sequence[State], tick: Tick) -> list[Iterator[RankedToken]]:
-        """Return, for each state, its admissible tokens, best first, ranked lazily."""
+        """Return the admissible tokens of each state, best first, as lazy iterators."""
         self.n_states += len(states)
         vectors = self._vectors(states, tick)
         self.vector_bytes = vectors[0].numel() * vectors.element_size()
@@ -99,9 +100,9 @@ class TokenRanker:
         ]
 
     def _vectors(self, states: Sequence[State], tick: Tick) -> torch.Tensor:
-        """Return (S, K, d): what to project for each state, of all prompts in one, or of each if that is not the same.
+        """Return (S, K, d): the vectors to project for each state, with K = 1 or one vector per prompt.
 
-        Where the LM head is affine, projecting the mean vector gives the mean of the prompts' logits.
+        If the LM head is affine, the projection of the mean vector equals the mean of the prompts' logits (K = 1).
         """
         queries = [self.lm.query(prompt, state.pattern, state.filled) for state in states for prompt in self._prompts]
         vectors = self.lm.vectors(queries, self._batch_size, tick).view(len(states), len(self._prompts), -1)
@@ -110,27 +111,27 @@ class TokenRanker:
         return torch.einsum("spd,p->sd", vectors, self._weights.to(vectors.device))[:, None]
 
     def _best(self, vectors: torch.Tensor, steps: Sequence[Step], k: int) -> Iterator[Ranked]:
-        """Yield, for each row of `vectors` (S, K, d), its k best admissible tokens."""
+        """Yield the k best admissible tokens for each row of `vectors` (S, K, d)."""
         k = min(k, self.lm.vocab_size)
         rows = max(1, rows_at_once(self.lm, vectors[:, 0]) // vectors.shape[1])
         for start in range(0, len(steps), rows):
             admissible = torch.stack([self._admissible(step) for step in steps[start : start + rows]])
             best = in_halves(self._top_logprobs, vectors[start : start + rows], admissible.to(vectors.device), k)
             for values, tokens in zip(best[..., 0].tolist(), best[..., 1].long().tolist(), strict=True):
-                n_admissible = k - values.count(-torch.inf)  # they come last
+                n_admissible = k - values.count(-torch.inf)  # inadmissible tokens are last
                 yield Ranked(array("i", tokens[:n_admissible]), array("d", [-value for value in values[:n_admissible]]))
 
     def _top_logprobs(self, vectors: torch.Tensor, admissible: torch.Tensor, k: int) -> torch.Tensor:
-        """Return (R, k, 2) float64: log-probabilities, largest first, and their tokens."""
+        """Return (R, k, 2) float64: log-probabilities, largest first, and token ids."""
         best = self._logprobs(vectors).masked_fill_(~admissible, -torch.inf).topk(k)
         if best.values.isnan().any():
-            raise BrokenModel("The LM's logits are NaN; its weights are damaged or overflow in this dtype.")
+            raise BrokenModel("The LM's logits are NaN. Its weights are damaged or overflow in this dtype.")
         return torch.stack([best.values.cpu().double(), best.indices.cpu().double()], dim=-1)  # mps has no float64
 
     def _logprobs(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return (R, V) for `vectors` (R, K, d)."""
+        """Return log-probabilities (R, V) for `vectors` (R, K, d)."""
         logits = self.lm.logits(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)  # (R, K, V)
-        weights = self._weights.to(vectors.device)  # (P,), as many as K unless K is 1
+        weights = self._weights.to(vectors.device)  # (P,), P = K unless K is 1
         if self._is_mixture:
             return torch.logsumexp(torch.log_softmax(logits, dim=-1) + weights.log()[:, None], dim=1)
         mean = logits[:, 0] if self.lm.is_affine else torch.einsum("rkv,k->rv", logits, weights)
@@ -142,21 +143,21 @@ class TokenRanker:
         return self._starts if step.starts_entity else self._continues
 
     def _all_ranked(self, step: Step, row: torch.Tensor, ranked: Ranked) -> Iterator[RankedToken]:
-        """Yield every admissible token, best first; rank more of them only when those at hand are used up."""
-        drawn: set[int] = set()
+        """Yield every admissible token, best first. Extends the ranking when it is exhausted."""
+        seen_tokens: set[int] = set()
         k = TOP_K
         while True:
-            # Ranking again may reorder what is equal up to rounding, so tokens count as drawn by id, not by place.
-            yield from (pair for pair in zip(*ranked, strict=True) if pair[0] not in drawn)
+            # A new ranking can reorder tokens that are equal up to rounding, so skip tokens by id, not by position.
+            yield from (pair for pair in zip(*ranked, strict=True) if pair[0] not in seen_tokens)
             if len(ranked.tokens) < k:
                 return
-            drawn.update(ranked.tokens)
+            seen_tokens.update(ranked.tokens)
             k = 4 * k
             ranked = next(self._best(row[None], [step], k))
 
 
 def rows_at_once(lm: LanguageModel, vectors: torch.Tensor) -> int:
-    """Return how many of `vectors` (Q, d) to project at a time: within memory and, on a processor, within a second."""
+    """Return the number of `vectors` (Q, d) to project at a time, limited by memory and, on a CPU, to one second."""
     rows = LOGITS_AT_ONCE // lm.vocab_size
     if vectors.device.type == "cpu":
         rows = min(rows, int(CPU_OPERATIONS_AT_ONCE) // (2 * vectors.shape[1] * lm.vocab_size))

@@ -36,13 +36,13 @@ def compatibility(entity_logprobs: torch.Tensor, alpha: float) -> torch.Tensor:
 
 
 def prompt_weights(mean_compatibilities: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the softmax over a relation's prompts of their mean compatibility with the seed tuples."""
+    """Return the softmax of the prompts' mean compatibilities with the seed tuples."""
     shifted: NDArray[np.float64] = np.exp(mean_compatibilities - mean_compatibilities.max())
     return shifted / np.sum(shifted)
 
 
 def consistency(compatibilities: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return sum_p w_p f(E, p) in nats (Eq. 2); prompts along the last axis. Never normalised over a list of tuples."""
+    """Return sum_p w_p f(E, p) in nats (Eq. 2), with prompts along the last axis. Not normalized over the tuples."""
     return compatibilities @ weights
 
 
@@ -54,7 +54,7 @@ def compatibilities(
     batch_size: int,
     tick: Tick,
 ) -> NDArray[np.float64]:
-    """Return (E, P): the compatibility of each tuple with each prompt, in nats."""
+    """Return the compatibility of each tuple with each prompt, (E, P), in nats."""
     logprobs = torch.from_numpy(entity_logprobs(lm, prompts, tuples, batch_size, tick))  # (E, P, n)
     scores: NDArray[np.float64] = compatibility(logprobs, alpha).numpy()
     return scores
@@ -63,16 +63,15 @@ def compatibilities(
 def entity_logprobs(
     lm: LanguageModel, prompts: Sequence[EncodedPrompt], tuples: Sequence[Encoded], batch_size: int, tick: Tick
 ) -> NDArray[np.float64]:
-    """Return (E, P, n): log P(e_i | p, e_<i) in nats, each the sum over the entity's tokens (Fig. 6).
+    """Return log P(e_i | p, e_<i) in nats, (E, P, n), summed over the tokens of each entity (Fig. 6).
 
-    Tuples share prefixes, so each distinct question is put to the LM once.
+    Tuples share prefixes; each distinct query is evaluated once.
     """
     questions = Questions(lm, prompts)
     for entities in tuples:
         questions.add(entities)
         tick()
-    token_logprobs = questions.answer(batch_size, tick)  # one after the other, in the order in which they were added
-    # Tokens of each entity.
+    token_logprobs = questions.answer(batch_size, tick)  # (sum of lengths,), in order of addition
     lengths = [len(ids) + len(lm.entity_end) for entities in tuples for _ in prompts for ids in entities]
     starts = [0, *accumulate(lengths)][:-1]
     sums = np.add.reduceat(token_logprobs, starts) if starts else np.zeros(0)
@@ -80,7 +79,7 @@ def entity_logprobs(
 
 
 def prior_logprobs(lm: LanguageModel, tuples: Sequence[Encoded], batch_size: int, tick: Tick) -> NDArray[np.float64]:
-    """Return (E, n): log P(e_i) in nats of each entity alone in the empty prompt, a slot without any words."""
+    """Return log P(e_i) in nats, (E, n): each entity alone in a prompt that consists of one slot."""
     empty = lm.encode_prompt(PromptTemplate.parse("<ENT0>"))
     entities = list(dict.fromkeys(ids for encoded in tuples for ids in encoded))
     alone = entity_logprobs(lm, [empty], [(ids,) for ids in entities], batch_size, tick)[:, 0, 0]
@@ -97,11 +96,11 @@ def corrected_compatibilities(
     batch_size: int,
     tick: Tick,
 ) -> NDArray[np.float64]:
-    """Return (E, P): Eq. 1 with log P(e_i | p, e_<i) - log P(e_i) in the place of log P(e_i | p, e_<i), in nats.
+    """Return (E, P), in nats: Eq. 1 with log P(e_i | p, e_<i) - log P(e_i) in place of log P(e_i | p, e_<i).
 
-    This is the pointwise mutual information of the entity with the prompt and the entities before it (Church, Hanks
-    1990; for LMs Davison et al. 2019, Holtzman et al. 2021): what an LM says everywhere counts for nothing. It may be
-    above 0. priors: as `prior_logprobs` gives them.
+    This is the pointwise mutual information of the entity with the prompt and the preceding entities (Church, Hanks
+    1990; for LMs Davison et al. 2019, Holtzman et al. 2021). Entities that are likely in any context gain no advantage.
+    Values can be positive. priors: result of `prior_logprobs`.
     """
     logprobs = entity_logprobs(lm, prompts, tuples, batch_size, tick)  # (E, P, n)
     scores: NDArray[np.float64] = compatibility(torch.from_numpy(logprobs - priors[:, None]), alpha).numpy()
@@ -109,7 +108,7 @@ def corrected_compatibilities(
 
 
 class Questions:
-    """The distinct queries that score tuples, and the tokens whose probabilities are read from their answers."""
+    """Distinct queries that score tuples, and the target tokens to read from the answers."""
 
     def __init__(self, lm: LanguageModel, prompts: Sequence[EncodedPrompt]) -> None:
         self._lm, self._prompts = lm, prompts
@@ -119,12 +118,12 @@ class Questions:
         self._targets: list[int] = []
 
     def add(self, entities: Encoded) -> None:
-        """Have every token of `entities` scored in every prompt."""
+        """Add the queries for every token of `entities` in every prompt."""
         pattern = tuple(len(ids) for ids in entities)
         tokens = filled_tokens(self._lm, entities)
         for index in range(len(self._prompts)):
-            for done, token in enumerate(tokens):
-                self._rows.append(self._row(index, pattern, tokens[:done]))
+            for n_filled, token in enumerate(tokens):
+                self._rows.append(self._row(index, pattern, tokens[:n_filled]))
                 self._targets.append(token)
 
     def _row(self, index: int, pattern: Pattern, filled: TokenIds) -> int:
@@ -136,7 +135,7 @@ class Questions:
         return row
 
     def answer(self, batch_size: int, tick: Tick) -> NDArray[np.float64]:
-        """Return the log-probability of each target token, in nats, in the order in which they were added."""
+        """Return the log-probability of each target token, in nats, in order of addition."""
         if not self._queries:
             return np.zeros(0)
         if isinstance(self._lm, GivesLogprobs):
@@ -149,17 +148,17 @@ class Questions:
             values[part] = in_halves(self._target_logprobs, rows[part], targets[part])
             tick()
         if not values.isfinite().all():
-            raise BrokenModel("The LM gives a token no probability at all; its weights are damaged or overflow.")
+            raise BrokenModel("The LM assigns zero probability to a token. Its weights are damaged or overflow.")
         return values.numpy()
 
     def _parts(self, by_row: torch.Tensor, rows: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Yield indices of targets, by the row that answers them, for as few rows as are projected at a time."""
+        """Yield target indices, grouped by consecutive query rows, for at most `rows_at_once` rows at a time."""
         at_once = rows_at_once(self._lm, self._vectors)
         edges = torch.searchsorted(rows[by_row], torch.arange(0, len(self._queries) + at_once, at_once))
         yield from (by_row[start:end] for start, end in pairwise(edges.tolist()))
 
     def _target_logprobs(self, rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return (A,) float64 on the CPU; `rows` in ascending order."""
+        """Return (A,) float64 on the CPU. `rows` must be sorted in ascending order."""
         first, last = int(rows[0]), int(rows[-1])
         logprobs = torch.log_softmax(self._lm.logits(self._vectors[first : last + 1]), dim=-1)  # (R, V)
         return logprobs[(rows - first).to(logprobs.device), targets.to(logprobs.device)].cpu().double()

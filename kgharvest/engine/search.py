@@ -1,11 +1,11 @@
-"""The exact best-first search for candidate tuples (BertNet, section 3.2 and App. C).
+"""Exact best-first search for candidate tuples (BertNet, section 3.2 and App. C).
 
-It returns the N tuples with the largest MTL (minimum token log-likelihood), in a total order: MTL first, then the
-sorted token log-probabilities, smallest first (leximin), then the entity strings. One more token can only lower a
-candidate in that order, so a candidate on top of the queue bounds all that follows from it, and a complete tuple on top
-is final. A candidate is put to the LM only when it gets there, together with the next best ones to make a batch.
+Returns the N tuples with the largest MTL (minimum token log-likelihood). Ties are ordered by the sorted token
+log-probabilities, smallest first (leximin), then by the entity strings. Extending a candidate never improves its
+position in this order. The top of the queue therefore bounds all its extensions, and a complete tuple on top is final.
+A candidate is evaluated by the LM only when it reaches the top, batched with the next best candidates.
 
-An entity occurs in `params.proposed_entity_repeats` of them at most, counted in that order.
+In this order, each entity occurs in at most `params.proposed_entity_repeats` tuples.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from kgharvest.engine.language_models.base import Pattern, TokenIds
 from kgharvest.engine.ranking import UNNAMED, RankedToken, State, Step, TokenRanker, layout
 from kgharvest.engine.types import HarvestParams
 
-Names = tuple[tuple[str, ...], ...]  # of a complete tuple: case-folded entities, then as written
-Costs = tuple[float, ...]  # -log p of a candidate's tokens, largest first, zeros left out: tuple order is leximin order
-Report = Callable[[int], None]  # called with the number of tuples found, often
+Names = tuple[tuple[str, ...], ...]  # case-folded entities of a complete tuple, then as written
+Costs = tuple[float, ...]  # -log p of a candidate's tokens, largest first, without zeros: tuple order is leximin order
+Report = Callable[[int], None]  # called frequently with the number of tuples so far
 
-# What things take in memory, measured on CPython 3.11 and rounded up.
+# Memory per object, measured on CPython 3.11 and rounded up.
 EXPANSION_BYTES, CANDIDATE_BYTES, TUPLE_BYTES, ENTITY_BYTES = 4_000, 1_000, 1_500, 500
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tuple in the making: `tokens` fill the first steps of `pattern`, entity ends included."""
+    """A partial or complete tuple: `tokens` fill the first steps of `pattern`, including entity ends."""
 
     pattern: Pattern
     tokens: TokenIds = ()
@@ -62,7 +62,7 @@ class Candidate:
 
 
 class Expansion:
-    """A candidate with the tokens that may come next, as the LM ranks them; `next` is the best not yet drawn."""
+    """A candidate with its possible next tokens, ranked by the LM. `next` is the best token not yet drawn."""
 
     __slots__ = ("_ranked", "candidate", "next", "step")
 
@@ -76,15 +76,15 @@ class Expansion:
         return self.candidate.entities
 
     def draw(self) -> RankedToken:
-        drawn = self.next
-        assert drawn is not None, "an exhausted expansion is never queued"
+        ranked_token = self.next
+        assert ranked_token is not None, "an exhausted expansion is never queued"
         self.next = next(self._ranked, None)
-        return drawn
+        return ranked_token
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """That `rule` rejects an entity beside `entities`; queued, because only what the search reaches is counted."""
+    """Rejection of an entity that follows `entities`. Queued so that only rejections reached by the search count."""
 
     rule: str
     entities: tuple[Entity, ...]
@@ -92,7 +92,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Unnamed:
-    """That tokens which no server has named may follow beside `entities`; below it in the queue nothing is proved."""
+    """Marker for next tokens that the server did not list. Nothing below it in the queue is proved optimal."""
 
     entities: tuple[Entity, ...]
 
@@ -102,7 +102,7 @@ Entry = tuple[Costs, bool, Names, int, Item]  # costs, whether complete, names, 
 
 
 class Found(NamedTuple):
-    """What searches found. `candidates`: best first. `notice`: a sentence if a budget ended one."""
+    """Search result. candidates: best first. notice: set if a budget ended a search."""
 
     candidates: list[Candidate]
     rejected: Counter[str]
@@ -111,9 +111,9 @@ class Found(NamedTuple):
 
 
 def pattern_groups(arity: int, params: HarvestParams) -> list[tuple[Pattern, ...]]:
-    """Return the token-count patterns that are searched together, the most tokens first: they take longest.
+    """Return the token-count patterns to search together, most tokens (slowest) first.
 
-    Each pattern alone has its candidates, its entity cap and its budgets, unless all of them share these.
+    Each group has its own candidates, entity cap, and budgets. With a shared pattern budget there is one group.
     """
     patterns = sorted(product(range(1, params.max_entity_tokens + 1), repeat=arity), key=sum, reverse=True)
     return [tuple(patterns)] if params.pattern_budget == "shared" else [(pattern,) for pattern in patterns]
@@ -122,9 +122,9 @@ def pattern_groups(arity: int, params: HarvestParams) -> list[tuple[Pattern, ...
 def search_group(
     ranker: TokenRanker, vocabulary: EntityVocabulary, params: HarvestParams, report: Report, group: Sequence[Pattern]
 ) -> Found:
-    """Return the `params.n_candidates` best tuples of the patterns of `group` together.
+    """Return the `params.n_candidates` best tuples over all patterns in `group`.
 
-    What is found depends on nothing that was asked before if `ranker` and `vocabulary` are new.
+    The result is independent of earlier searches if `ranker` and `vocabulary` are new.
     """
     search = BestFirstSearch(ranker, vocabulary, params, report)
     search.run(group)
@@ -132,9 +132,10 @@ def search_group(
 
 
 def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> Found:
-    """Return what searches of `groups` found together, each tuple once.
+    """Merge the search results of `groups`, without duplicates.
 
-    Of a tuple that several patterns have, as a cased LM writes "Us" and "us" with other tokens, the better one stays.
+    If several patterns yield the same tuple, the better candidate wins. A cased LM writes "Us" and "us" with different
+    tokens.
     """
     candidates = [candidate for part in found for candidate in part.candidates]
     distinct = best_of_equals(candidates)
@@ -144,12 +145,12 @@ def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> 
     notice = ended[0][1] if ended else None
     if notice and len(groups) > 1:
         patterns = sorted("-".join(map(str, group[0])) for group, _ in ended)
-        notice += f" So it was with {len(ended)} of {len(groups)} token-count patterns: {', '.join(patterns)}."
+        notice += f" This applies to {len(ended)} of {len(groups)} token-count patterns: {', '.join(patterns)}."
     return Found(distinct, +rejected, sum(part.n_states for part in found), notice)
 
 
 def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates, best first; of those equal after case-folding only the best."""
+    """Return the candidates, best first, with only the best of those equal after case-folding."""
     best: dict[tuple[str, ...], Candidate] = {}
     for candidate in sorted(candidates, key=lambda candidate: (candidate.costs, candidate.names)):
         best.setdefault(candidate.folded, candidate)
@@ -157,9 +158,9 @@ def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 class BestFirstSearch:
-    """One queue of candidates to expand, expansions, complete tuples and rejections, the best on top.
+    """Priority queue of partial candidates, expansions, complete tuples, and rejections, best first.
 
-    tuples: the best ones so far, final and in order. n_proved: how many of them are known to be the best, None for all.
+    tuples: the best tuples so far, final and in order. n_proved: number of them proved to be the best; None: all.
     """
 
     def __init__(
@@ -179,16 +180,19 @@ class BestFirstSearch:
         self.n_proved: int | None = None
 
     def run(self, patterns: Sequence[Pattern]) -> None:
-        """Find the best `params.n_candidates` tuples of `patterns` together; call it once."""
+        """Find the best `params.n_candidates` tuples over all `patterns`. Call only once per instance."""
         for pattern in patterns:
             self._layouts[pattern] = layout(pattern, self._ranker.lm.entity_end)
             self._push(Candidate(pattern))
         while self._queue and self._n_missing and not self._exceeds_budget():
             self._process(self._pop())
-        while self._queue and self._n_missing and self._top_is_final():  # what is proved when a budget is used up
+        while self._queue and self._n_missing and self._top_is_final():  # final tuples left when a budget is exhausted
             self._process(self._pop())
         if self.n_proved is not None and self.notice is None:
-            self.notice = self._proved_in_part(self.n_proved)
+            self.notice = (
+                f"The first {self.n_proved:,} of {len(self.tuples):,} proposed tuples are proved to be the best. After "
+                "them, tuples may be missing because the LM server lists a limited number of next tokens."
+            )
 
     @property
     def _n_missing(self) -> int:
@@ -223,7 +227,7 @@ class BestFirstSearch:
         return bool(self._saturated) and any(entity.folded in self._saturated for entity in entities)
 
     def _expand(self, candidates: Sequence[Candidate]) -> None:
-        """Let the LM rank what may come next in each of `candidates`."""
+        """Rank the possible next tokens of each candidate."""
         states = [
             State(candidate.pattern, candidate.tokens, self._layouts[candidate.pattern][len(candidate.tokens)])
             for candidate in candidates
@@ -233,11 +237,11 @@ class BestFirstSearch:
             self._push_expansion(Expansion(candidate, state.step, tokens))
 
     def _next_to_expand(self) -> list[Candidate]:
-        """Pop the next best candidates that wait for the LM, as many as make a batch without much work in vain."""
+        """Pop the next best partial candidates for the current batch. The limit bounds wasted evaluations."""
         limit = min(self._ranker.states_at_once, max(8, self._ranker.n_states // 6)) - 1
-        waiting: list[Candidate] = []
+        batch: list[Candidate] = []
         aside: list[Entry] = []  # complete tuples and rejections, which are processed only on top
-        while self._queue and len(waiting) < limit and len(aside) < self._n_missing:
+        while self._queue and len(batch) < limit and len(aside) < self._n_missing:
             entry = heapq.heappop(self._queue)
             item = entry[-1]
             if isinstance(item, Expansion):
@@ -245,15 +249,15 @@ class BestFirstSearch:
                 if not self._has_saturated(item.entities):
                     self._draw_from(item)
             elif isinstance(item, Candidate) and not item.is_complete:
-                waiting += [] if self._has_saturated(item.entities) else [item]
+                batch += [] if self._has_saturated(item.entities) else [item]
             else:
                 aside.append(entry)
             self._report(len(self.tuples))
         for entry in aside:
             heapq.heappush(self._queue, entry)
-        return waiting
+        return batch
 
-    # -- the queue -----------------------------------------------------------------------------------------------------
+    # -- queue ---------------------------------------------------------------------------------------------------------
 
     def _pop(self) -> Item:
         self._report(len(self.tuples))
@@ -266,7 +270,7 @@ class BestFirstSearch:
         return isinstance(item, Rejected | Unnamed) or (isinstance(item, Candidate) and item.is_complete)
 
     def _push(self, candidate: Candidate) -> None:
-        # What is incomplete comes before what is complete at equal costs: only then is the top tuple final.
+        # Ties: incomplete candidates sort first, so a complete tuple on top of the heap is final.
         self._enqueue(candidate.costs, candidate, candidate.names if candidate.is_complete else ())
 
     def _push_expansion(self, expansion: Expansion) -> None:
@@ -278,7 +282,7 @@ class BestFirstSearch:
         heapq.heappush(self._queue, (costs, bool(names), names, next(self._serials), item))
 
     def _draw_from(self, expansion: Expansion) -> None:
-        """Queue what the next token of `expansion` makes of it, and `expansion` with the token after that."""
+        """Queue the extension of the candidate by the next token, and `expansion` for the token after that."""
         token, cost = expansion.draw()
         candidate, step = expansion.candidate, expansion.step
         if token == UNNAMED:
@@ -290,7 +294,7 @@ class BestFirstSearch:
         self._push_expansion(expansion)
 
     def _end_entity(self, candidate: Candidate, step: Step, token: int, cost: float) -> None:
-        """Queue the candidate with a complete entity, or the rule that rejects it."""
+        """Queue the candidate with the completed entity, or the rule that rejects the entity."""
         entity = self._vocabulary.look_up((*candidate.tokens[len(candidate.tokens) - step.n_before :], token))
         if isinstance(entity, Entity):
             if not self._vocabulary.rejects_beside(entity, candidate.entities):
@@ -311,9 +315,9 @@ class BestFirstSearch:
 
     def _exceeds_budget(self) -> bool:
         if self._ranker.n_states >= self._params.state_budget:
-            self.notice = self._stopped(f"its budget of {self._params.state_budget:,} evaluated states", "state")
+            self.notice = self._stopped(f"after {self._params.state_budget:,} evaluated states", "state")
         elif self._memory_bytes() > self._params.memory_budget_mb * 2**20:
-            self.notice = self._stopped(f"its memory budget of {self._params.memory_budget_mb:,} MB", "memory")
+            self.notice = self._stopped(f"at its memory limit of {self._params.memory_budget_mb:,} MB", "memory")
         return self.notice is not None
 
     def _memory_bytes(self) -> int:
@@ -324,14 +328,8 @@ class BestFirstSearch:
             + len(self._vocabulary) * ENTITY_BYTES
         )
 
-    def _proved_in_part(self, n_proved: int) -> str:
+    def _stopped(self, reason: str, budget: str) -> str:
         return (
-            f"The first {n_proved:,} of {len(self.tuples):,} proposed tuples are proved to be the best; others may be "
-            "missing after them, as the LM's server names only so many of the likeliest next tokens."
-        )
-
-    def _stopped(self, at: str, budget: str) -> str:
-        return (
-            f"The search stopped at {at} with the best {len(self.tuples):,} tuples of {self._params.n_candidates:,}; "
-            f"raise the {budget} budget or ask for fewer candidates."
+            f"Search stopped {reason} with the best {len(self.tuples):,} of {self._params.n_candidates:,} tuples. "
+            f"Increase the {budget} budget or request fewer candidates."
         )

@@ -1,7 +1,7 @@
-"""The settings: the ways to obtain the prompts of a harvest. One entry each, for the engine, forms, pages and commands.
+"""Harvest settings: the ways to obtain prompts, shared by the engine, forms, pages, and commands.
 
-Imports no torch: an entry only names the code that needs it. Installed distributions add settings by the entry points
-`kgharvest.prompt_settings` (docs/extending.md).
+This module must not import torch; strategies are named by import path. Installed distributions add settings by the
+entry points `kgharvest.prompt_settings` (docs/extending.md).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kgharvest.entry_points import Registry
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to obtain prompts. The strategies of this project are in `kgharvest.engine.prompts.strategies`.
+    """One way to obtain prompts.
 
-    label: what a form says of it. help: where a harvest's prompts came from, for those who look at them.
-    strategy: the function that obtains the prompts, as "module:name".
-    takes_ready_prompts: it asks a relation's ready prompts where there are some, not only the initial ones.
-    asks_chat: a chat model is asked to list tuples, no LM is searched; the prompts are for an LM that scores them.
-    learns: what it learns from the seed tuples, which takes up to minutes and, but for weights, a masked LM; None if
-    nothing.
+    label: text of the form choice. help: description of the prompt source, shown with harvest results.
+    strategy: function that obtains the prompts, as "module:name".
+    takes_ready_prompts: True if existing prompts of the relation are used, not only the initial prompts.
+    learns: part of the prompts that is learned from the seed tuples. "tokens" and "vectors" require a masked LM.
+        Learning takes up to minutes.
+    asks_chat: True if a chat model lists the tuples instead of an LM search. An LM then scores them with the prompts.
     """
 
     name: str
@@ -53,7 +53,7 @@ BUILT_IN_SETTINGS = {
         Setting(
             "top1",
             "the prompt with the largest weight",
-            "Of all prompts the one that the seed tuples fit best.",
+            "The prompt that fits the seed tuples best.",
             f"{STRATEGIES}:best_prompt",
         ),
         Setting(
@@ -65,14 +65,14 @@ BUILT_IN_SETTINGS = {
         Setting(
             "lpaqa",
             "all prompts, weights learned from the seed tuples",
-            "All prompts, with the weights under which their product makes the seed tuples likeliest.",
+            "All prompts, with weights that maximize the likelihood of the seed tuples under the weighted product.",
             f"{STRATEGIES}:all_prompts_with_learned_weights",
             learns="weights",
         ),
         Setting(
             "autoprompt",
             "trigger tokens learned from the seed tuples",
-            "Tokens found by a search for those that fit the seed tuples best; they need make no sense.",
+            "Tokens chosen by a search for the best fit to the seed tuples. They may not form meaningful text.",
             f"{STRATEGIES}:learned_triggers",
             takes_ready_prompts=False,
             learns="tokens",
@@ -80,15 +80,15 @@ BUILT_IN_SETTINGS = {
         Setting(
             "soft",
             "all prompts, their words learned as vectors from the seed tuples",
-            "The words of all prompts were taken for vectors and learned from the seed tuples: each ‹word› is the one "
-            "whose own vector is nearest to a learned one, so that the LM may read something else there.",
+            "The words of all prompts were replaced by vectors learned from the seed tuples. Each ‹word› is the "
+            "nearest word to a learned vector; the LM may interpret the vector differently.",
             f"{STRATEGIES}:learned_soft_prompts",
             learns="vectors",
         ),
         Setting(
             "llm",
             "a chat model lists tuples",
-            "A chat model listed the tuples. An LM has scored them with these prompts, weighted by how well the seed "
+            "A chat model listed the tuples. An LM scored them with these prompts, weighted by how well the seed "
             "tuples fit them.",
             f"{STRATEGIES}:all_prompts",
             asks_chat=True,
@@ -96,13 +96,13 @@ BUILT_IN_SETTINGS = {
     )
 }
 SETTINGS = Registry(PROMPT_SETTINGS_GROUP, BUILT_IN_SETTINGS)
-# Those that prompt an LM to fill in blanks.
+# Settings that prompt an LM to fill in blanks.
 PROMPT_SETTINGS = Registry(PROMPT_SETTINGS_GROUP, BUILT_IN_SETTINGS, lambda setting: not setting.asks_chat)
 WITHOUT_LEARNING = ("human", "top1", "multi")
 
 
 def find_setting(name: str) -> Setting:
-    """Return the setting of this name. Raises EngineError."""
+    """Return the setting named `name`. Raises EngineError."""
     if name not in SETTINGS:
-        raise EngineError(f"There is no setting {name!r}; choose one of {', '.join(SETTINGS)}.")
+        raise EngineError(f"Unknown setting {name!r}. Choose one of {', '.join(SETTINGS)}.")
     return SETTINGS[name]

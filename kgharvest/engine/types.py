@@ -1,4 +1,4 @@
-"""Parameters, specification and result of a harvest; errors and progress of the engine."""
+"""Parameters, specification, and result of a harvest; engine errors and progress reports."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from kgharvest.engine.filters import FILTERS
 PatternBudget = Literal["each", "shared"]
 ParaphraserKind = Literal["offline", "chat", "seq2seq", "translation"]
 
-# A strict cap in the search would let early weak tuples use an entity up, which re-scoring could not undo.
+# Slack for re-scoring. With a strict cap, tuples of low consistency could exhaust an entity during the search.
 REPEATS_PROPOSED_PER_KEPT = 4
 MIN_CANDIDATES, CANDIDATES_PER_KEPT = 900, 3
 
-HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of a model; a folder is written as a path, ./name
+HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # model id on the hub; a folder is a path such as ./name
 
-N_TRIGGERS = 5  # of AutoPrompt, between two entities; as in the paper's baseline
+N_TRIGGERS = 5  # AutoPrompt trigger tokens between two entities, as in the paper's baseline
 
 
 class EngineError(Exception):
-    """Something the engine cannot do. `str(error)` is one sentence for people: what is wrong, where, what to do."""
+    """Base class of engine errors. `str(error)` is a user-facing sentence: problem, location, fix."""
 
 
 class BadPrompt(EngineError):
-    """A prompt without a slot, with a slot twice, of another arity than the seeds, or too long for the LM."""
+    """A prompt with a missing or repeated slot, an arity other than the seeds', or too many tokens for the LM."""
 
 
 class BadSeed(EngineError):
-    """Fewer than two seed tuples, seed tuples of different arity, or an entity the LM cannot express."""
+    """Fewer than two seed tuples, seed tuples of different arity, or an entity that the LM cannot write."""
 
 
 class BadText(EngineError):
-    """A text that an LM cannot be given as it is."""
+    """A text that an LM cannot read unchanged."""
 
 
 class ModelNotFound(EngineError):
-    """Neither a local folder with a model nor a hub id that can be reached."""
+    """A name that is neither a local model folder nor a reachable hub id."""
 
 
 class UnsupportedModel(EngineError):
-    """A model that loads but is of no family that can fill in blanks."""
+    """A model that cannot fill in blanks, or lacks a feature that the caller requires."""
 
 
 class BrokenModel(EngineError):
-    """An LM that answers with NaN, or that does not fit into memory even one sequence at a time."""
+    """An LM that returns NaN, or that does not fit into memory even for one sequence."""
 
 
 class Cancelled(EngineError):
-    """Raised by a progress callback to stop the work; the engine lets it pass."""
+    """Raised by a progress callback to stop the work. The engine does not catch it."""
 
 
 class Progress(NamedTuple):
-    """How far a stage is: `done` of `total` units; `total` is None while unknown. note: how it is done, for people."""
+    """Progress of a stage: `done` of `total` units (None if unknown). note: user-facing detail."""
 
     stage: str
     done: int
@@ -68,11 +68,11 @@ SECONDS_BETWEEN_REPORTS = 0.2
 
 
 def ignore(progress: Progress) -> None:
-    """Report progress to nobody."""
+    """Discard a progress report."""
 
 
 class Reporter:
-    """Passes the progress of a stage on, a few times a second."""
+    """Progress callback for one stage, limited to one report per SECONDS_BETWEEN_REPORTS plus the final one."""
 
     def __init__(self, on_progress: OnProgress, stage: str, total: int) -> None:
         self._on_progress, self._stage, self._total = on_progress, stage, total
@@ -87,19 +87,20 @@ class Reporter:
 
 @dataclass(frozen=True)
 class HarvestParams:
-    """How a harvest is done.
+    """Harvest parameters.
 
     alpha: weight of the joint log-likelihood in the compatibility (BertNet, Eq. 1).
-    candidates: tuples proposed by MTL, per token-count pattern or in all (`pattern_budget`); None is 900, or three for
-        each of `max_tuples` where that is more.
-    max_tuples: tuples kept after re-scoring; None keeps all.
-    max_entity_tokens: longest entity, in tokens of the LM.
-    max_entity_repeats: kept tuples that may share an entity; None is no cap. The search proposes four times as many.
-    disabled_filters: names from `filters.FILTERS` that do not apply.
-    batch_size: sequences per forward at most; changes speed and memory, never the result.
-    seed: of the random draws in prompt creation.
-    state_budget, memory_budget_mb: a search stops with what is proved when it would need more; each token-count pattern
-        is a search of its own, unless they share the candidates.
+    candidates: tuples proposed by MTL, per token-count pattern or in total (see `pattern_budget`). None: 900 or three
+        times `max_tuples`, whichever is larger.
+    max_tuples: maximum number of tuples after re-scoring. None: no limit.
+    max_entity_tokens: maximum entity length in tokens of the LM.
+    max_entity_repeats: maximum number of result tuples per entity. None: no limit. The search allows four times as
+        many.
+    disabled_filters: names from `filters.FILTERS`.
+    batch_size: maximum number of sequences per forward pass. Affects speed and memory, never the result.
+    seed: random seed for prompt creation.
+    state_budget, memory_budget_mb: limits of a search. It then returns the tuples proved so far. Each token-count
+        pattern is a separate search unless `pattern_budget` is "shared".
     """
 
     alpha: float = 2 / 3
@@ -119,35 +120,35 @@ class HarvestParams:
         return self.candidates or max(MIN_CANDIDATES, CANDIDATES_PER_KEPT * (self.max_tuples or 0))
 
     def n_candidates_in_all(self, arity: int) -> int:
-        """Return how many tuples are proposed by MTL for a relation of this arity, over all token-count patterns."""
+        """Return the number of tuples proposed by MTL over all token-count patterns."""
         n_budgets = 1 if self.pattern_budget == "shared" else self.max_entity_tokens**arity
         return n_budgets * self.n_candidates
 
     @property
     def proposed_entity_repeats(self) -> int | None:
-        """Proposed tuples that may share an entity; None is no cap."""
+        """Maximum number of proposed tuples that share an entity. None: no limit."""
         return None if self.max_entity_repeats is None else REPEATS_PROPOSED_PER_KEPT * self.max_entity_repeats
 
     def __post_init__(self) -> None:
         for name in ("candidates", "max_tuples", "max_entity_tokens", "max_entity_repeats", "batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise EngineError(f"{name} is {value}; it has to be 1 or more.")
+                raise EngineError(f"{name} is {value}. Set it to 1 or more.")
         if self.pattern_budget not in get_args(PatternBudget):
-            raise EngineError(f"There is no pattern budget {self.pattern_budget!r}; choose each or shared.")
-        unknown = sorted(self.disabled_filters - set(FILTERS))
-        if unknown:
-            raise EngineError(f"There is no filter {unknown[0]!r} to switch off; the filters are {', '.join(FILTERS)}.")
+            raise EngineError(f"Unknown pattern budget {self.pattern_budget!r}. Choose each or shared.")
+        if unknown_names := sorted(self.disabled_filters - set(FILTERS)):
+            raise EngineError(f"Cannot disable unknown filter {unknown_names[0]!r}. Choose from {', '.join(FILTERS)}.")
 
 
 @dataclass(frozen=True)
 class ParaphraserSettings:
-    """Which paraphraser creates prompts.
+    """Options of the paraphraser that creates prompts.
 
-    model: the chat model's name, or the seq2seq model's hub id or folder; of a translation two, as OUT,BACK.
-    base_url: of the chat endpoint, as in `https://api.openai.com/v1`; its key is in KGHARVEST_PARAPHRASER_API_KEY.
-    max_calls, max_tokens: the chat endpoint's spend cap per harvest.
-    prefix, seed: what a seq2seq model expects before a sentence; draws samples instead of the best of a beam search.
+    model: chat model name, seq2seq hub id or folder, or, for translation, two models as OUT,BACK.
+    base_url: chat endpoint, for example `https://api.openai.com/v1`. Its key: KGHARVEST_PARAPHRASER_API_KEY.
+    max_calls, max_tokens: spending cap of the chat endpoint, per harvest.
+    prefix: text that a seq2seq model expects before the sentence.
+    seed: if set, the seq2seq model draws samples with this seed instead of using beam search.
     """
 
     kind: ParaphraserKind = "offline"
@@ -161,11 +162,11 @@ class ParaphraserSettings:
 
 @dataclass(frozen=True)
 class HarvestSpec:
-    """A relation and how to ask for it.
+    """Relation, prompts, setting, and parameters of a harvest.
 
-    initial_prompts: templates with every slot `<ENT0>` .. `<ENTn-1>` exactly once.
-    prompts: ready prompts; empty means that the setting creates them where it needs any.
-    setting: one of `kgharvest.engine.settings.SETTINGS`.
+    initial_prompts: templates that contain every slot `<ENT0>` .. `<ENTn-1>` exactly once.
+    prompts: existing prompts. If empty, the setting creates prompts when it needs them.
+    setting: a key of `kgharvest.engine.settings.SETTINGS`.
     """
 
     relation: str
@@ -179,10 +180,10 @@ class HarvestSpec:
 
 @dataclass(frozen=True)
 class WeightedPrompt:
-    """A prompt with its mean compatibility over the seed tuples (nats, <= 0) and its weight, in [0, 1], of sum 1.
+    """A prompt with its mean compatibility over the seed tuples (nats, <= 0) and its weight (in [0, 1], sum 1).
 
-    text: what a person reads; of a learned prompt the tokens, or the words nearest to its vectors. token_ids: of the
-    texts around the slots, where `text` may not give them back: of learned tokens.
+    text: human-readable text. For a learned prompt: its tokens, or the words nearest to its vectors.
+    token_ids: ids of the texts around the slots, set for learned tokens because encoding `text` may not restore them.
     """
 
     text: str
@@ -193,9 +194,9 @@ class WeightedPrompt:
 
 @dataclass(frozen=True)
 class ScoredTuple:
-    """A harvested tuple. `entities` are case-folded, `surface` as written; `score` (consistency) and `mtl` in nats.
+    """A harvested tuple. `entities` are case-folded, `surface` is as written; `score` (consistency) and `mtl` in nats.
 
-    mtl: None of what no search proposed.
+    mtl: None for tuples that were not proposed by a search.
     """
 
     entities: tuple[str, ...]
@@ -206,9 +207,9 @@ class ScoredTuple:
 
 @dataclass(frozen=True)
 class HarvestResult:
-    """`tuples` best first. `rejected` counts by filter name. `notice` says in a sentence why the search ended early.
+    """Harvest result. `tuples` are sorted best first; `rejected` counts rejections by filter name.
 
-    warning: why few of the tuples may be true, before anybody has judged them.
+    notice: reason why the search ended early. warning: reason to expect few true tuples, known before any judgment.
     """
 
     prompts: tuple[WeightedPrompt, ...]
