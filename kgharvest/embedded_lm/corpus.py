@@ -71,9 +71,9 @@ class TupleSampler:
             fitting = [
                 (of_words, weight)
                 for of_words, weight in self.weighted_ids[pattern]
-                if all(shown in (None, word) for shown, word in zip(visible, of_words, strict=True))
+                if all(visible_word in (None, word) for visible_word, word in zip(visible, of_words, strict=True))
             ]
-            hidden = [index for index, shown in enumerate(visible) if shown is None]
+            hidden = [index for index, visible_word in enumerate(visible) if visible_word is None]
             self._expected[pattern, visible] = [
                 distribution((of_words[index], weight) for of_words, weight in fitting) for index in hidden
             ]

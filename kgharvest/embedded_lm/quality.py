@@ -80,7 +80,7 @@ def filtered_rank(logits: NDArray[np.float32], token: int, others: Sequence[int]
 
 
 def majority_recall(facts: Sequence[Entities]) -> float:
-    """Return the share of correct predictions of the most frequent tail, other true tails of the head excluded."""
+    """Return the accuracy of always predicting the most frequent tail, without other true tails of the head."""
     frequency = Counter(tail for *_, tail in facts)
     tails_of = defaultdict(set)
     for *head, tail in facts:

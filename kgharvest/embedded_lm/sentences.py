@@ -1,7 +1,7 @@
 """Sentences as tokens, and random changes to them that make an LM robust to meaningless words.
 
 User prompts differ from the training phrasings: they have surrounding words, words outside the vocabulary, and other
-    function words and punctuation. Frames use the format of phrasings, `{a|b}` for either wording, without slots.
+function words and punctuation. Frames use the format of phrasings, `{a|b}` for either wording, without slots.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ def with_any_determiners(tokens: list[Token], rng: Random) -> list[Token]:
 
 
 def disturb(tokens: Sequence[Token], noise: Sequence[Sequence[str]], rate: float, rng: Random) -> list[Token]:
-    """Drop, replace, or insert random words around entities, at rate `rate`, with equal shares of the three changes.
+    """Drop words outside entities, replace them, or insert words before them, in equal shares, at rate `rate`.
 
-    Without this noise, an LM memorizes its phrasings and fails on others. noise: words as lists of pieces.
+    Without this noise, an LM memorizes its phrasings and fails on others. noise: replacement words, as lists of pieces.
     """
     disturbed: list[Token] = []
     for token in tokens:

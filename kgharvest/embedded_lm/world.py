@@ -31,7 +31,7 @@ Choices = tuple[tuple[str, ...], ...]  # consecutive pieces of text, each with i
 
 
 class BadWorld(Exception):
-    """A contradiction in a relation file. `str(error)` is one sentence: file, problem, fix."""
+    """An invalid or contradictory relation file. `str(error)` is one sentence: file, problem, fix."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class ChatClient:
     who: subject of error messages, for example "The paraphraser".
     base_url: URL without the final `/chat/completions`.
     key_variable: environment variable with the API key. "": no key.
-    max_attempts: requests per answer. Waits of 1, 2, 4 .. s, or as long as the endpoint asks, separate them.
+    max_attempts: requests per answer, separated by waits of 1, 2, 4 .. s, or as requested by the endpoint.
     advice: end of the error message after the last attempt. failure: exception class to raise.
     before_request: called before each request; may raise.
     connect_to: address to connect to instead of resolving the host name.
@@ -243,7 +243,7 @@ def joined_stream(text: str) -> dict[str, Any]:
 
     Format of OpenAI's `stream: true`: `data: {"choices": [{"delta": {"content": "..."}}]}`, ending with `data: [DONE]`.
     """
-    whole: dict[str, Any] = {}
+    completion: dict[str, Any] = {}
     content, is_over = "", False
     for line in text.splitlines():
         event = line.removeprefix("data:").strip()
@@ -253,13 +253,13 @@ def joined_stream(text: str) -> dict[str, Any]:
             is_over = True
             break
         piece = json.loads(event)
-        whole |= {name: piece[name] for name in ("model", "system_fingerprint", "usage") if piece.get(name)}
+        completion |= {name: piece[name] for name in ("model", "system_fingerprint", "usage") if piece.get(name)}
         for choice in piece.get("choices", [])[:1]:
             content += choice.get("delta", {}).get("content") or ""
             is_over = is_over or bool(choice.get("finish_reason"))
     if not is_over:
         raise ValueError("The stream is truncated.")
-    return whole | {"choices": [{"message": {"content": content}}]}
+    return completion | {"choices": [{"message": {"content": content}}]}
 
 
 def retry_after_s(header: str, now: datetime) -> float | None:

@@ -46,8 +46,8 @@ def harvest(
 ) -> HarvestResult:
     """Return the tuples of `spec.relation` that `lm` considers true, best first.
 
-    `on_progress` is called at least once a second if forward passes are shorter; its exceptions end the harvest.
-    `paraphraser` replaces the paraphraser in the spec. Raises EngineError with a user-facing sentence.
+    `on_progress` is called at least once a second, provided that forward passes are shorter. Its exceptions end the
+    harvest. `paraphraser` replaces the paraphraser in the spec. Raises EngineError with a user-facing sentence.
     """
     prepared = prepare(spec, lm, on_progress, paraphraser)
     return harvest_prepared(prepared, spec.params, lm, InTurn(on_progress))
@@ -86,22 +86,22 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
     """
     question = question_of(prepared, params)
     searches = search_parts(question)
-    found = merge_found(
+    search_result = merge_found(
         [part.patterns for part in searches],
         share("search", searches, lambda part, report: part.do(lm, question, report)),
     )
     runs = share(
         "rescore",
-        rescore_parts(lm, question, found.candidates),
+        rescore_parts(lm, question, search_result.candidates),
         lambda part, report: part.do(lm, question, report),
     )
     tuples = rank(chain.from_iterable(runs), params)
-    notice = found.notice or notice_of_short_list(tuples, params)
+    notice = search_result.notice or notice_of_short_list(tuples, params)
     return HarvestResult(
         prompts=prepared.prompts.weighted,
         tuples=tuple(tuples),
-        rejected=dict(sorted(found.rejected.items())),
-        stats={"states": found.n_states, "candidates": len(found.candidates), "tuples": len(tuples)},
+        rejected=dict(sorted(search_result.rejected.items())),
+        stats={"states": search_result.n_states, "candidates": len(search_result.candidates), "tuples": len(tuples)},
         notice=" ".join(filter(None, [prepared.prompts.notice, notice])) or None,
         warning=warning_about(lm.name, prepared.comprehension, tuples),
     )

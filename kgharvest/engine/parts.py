@@ -73,10 +73,14 @@ class InTurn:
         report = Reporter(self.on_progress, stage, sum(part.size for part in parts))
         results, n_before = [], 0
         for part in parts:
-            results.append(do(part, lambda n_done, n_before=n_before: report(n_before + n_done)))
+            results.append(do(part, partial(report_after, report, n_before)))
             n_before += part.size
             report(n_before)
         return results
+
+
+def report_after(report: Report, n_before: int, n_done: int) -> None:
+    report(n_before + n_done)
 
 
 # -- search ------------------------------------------------------------------------------------------------------------

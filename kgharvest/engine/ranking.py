@@ -19,8 +19,8 @@ LOGITS_AT_ONCE = 1 << 25  # 128 MiB
 CPU_SEQUENCES_AT_ONCE = 48
 
 RankedToken = tuple[int, float]  # token, cost: -log p over the whole vocabulary, in nats
-# Pseudo-token for all tokens that a server did not list. Its cost is their lower bound; later tokens in the ranking are
-# not proved to be the next best.
+# Pseudo-token for all tokens that a server did not list. Its cost is a lower bound on their costs. Tokens after it in
+# the ranking are not proved to be the next best.
 UNNAMED = -1
 
 

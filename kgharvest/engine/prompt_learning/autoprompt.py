@@ -128,11 +128,11 @@ def search_trigger(
         next_trigger = search.step(current)
         n_without_gain += 1
         if next_trigger != current:
-            current, learned = next_trigger, search.evaluate(next_trigger)
-            if learned.dev_score > best.dev_score:
-                best, n_without_gain = learned, 0
+            current, result = next_trigger, search.evaluate(next_trigger)
+            if result.dev_score > best.dev_score:
+                best, n_without_gain = result, 0
         history.append(best.dev_score)
-    best = max([*search.baselines(), best], key=lambda learned: learned.dev_score)
+    best = max([*search.baselines(), best], key=lambda result: result.dev_score)
     return replace(best, history=tuple(history), n_forwards=search.n_forwards, n_gradients=search.n_gradients)
 
 
@@ -151,11 +151,11 @@ def search_from_masks(
     tokens = np.flatnonzero(task.allowed).tolist()
     starts = [(lm.mask_id,) * n, *(tuple(rng.choices(tokens, k=n)) for _ in range(params.restarts))]
     searches = [search_trigger(lm, template, start, task, params, on_progress) for start in starts]
-    best = max(searches, key=lambda learned: learned.dev_score)
+    best = max(searches, key=lambda result: result.dev_score)
     return replace(
         best,
-        n_forwards=sum(learned.n_forwards for learned in searches),
-        n_gradients=sum(learned.n_gradients for learned in searches),
+        n_forwards=sum(result.n_forwards for result in searches),
+        n_gradients=sum(result.n_gradients for result in searches),
     )
 
 
@@ -201,12 +201,12 @@ class _TriggerSearch:
         """Return (n, V): the estimated gain, in nats, of each token at each position; -inf for forbidden tokens."""
         gradient = self.gradient(current, self._batch())  # (n, d)
         words = self._lm.word_embeddings.float()  # (V, d)
-        now = torch.tensor(current, device=words.device)
-        gains = gradient @ words.T - (gradient * words[now]).sum(1, keepdim=True)
+        current_ids = torch.tensor(current, device=words.device)
+        gains = gradient @ words.T - (gradient * words[current_ids]).sum(1, keepdim=True)
         gains[:, ~self._allowed] = -torch.inf
-        gains[torch.arange(len(current), device=words.device), now] = -torch.inf
+        gains[torch.arange(len(current), device=words.device), current_ids] = -torch.inf
         if self._lm.mask_id in current:
-            gains[now != self._lm.mask_id] = -torch.inf
+            gains[current_ids != self._lm.mask_id] = -torch.inf
         return gains
 
     def gradient(self, trigger: TokenIds, batch: Sequence[Example]) -> torch.Tensor:

@@ -118,8 +118,8 @@ def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, triggers: int, **options:
     train, dev = ([Example((fact.head,), (fact.tail,)) for fact in facts.facts] for facts in (task.train, task.dev))
     template = TriggerTemplate((lm.tokens.prefix, (TRIGGER,) * triggers, task.manual.segments[-1]), (0, 1))
     trigger_task = TriggerTask(Likelihood(), train, dev, autoprompt.allowed_triggers(lm, gold), [task.manual])
-    learned = autoprompt.search_from_masks(lm, template, trigger_task, AutoPromptParams(**options))
-    return prompt_set_learned(lm, uniform([learned.prompt]), len(learned.trigger))
+    result = autoprompt.search_from_masks(lm, template, trigger_task, AutoPromptParams(**options))
+    return prompt_set_learned(lm, uniform([result.prompt]), len(result.trigger))
 
 
 def soft(
@@ -136,8 +136,8 @@ def soft(
     if start == "random":
         vectors = soft_prompts.random_vectors(lm, len(vectors), options["seed"])
     params = SoftPromptParams(**options)
-    learned = soft_prompts.learn_soft_prompts(lm, softened, vectors, task.train, task.dev, params)
-    return prompt_set_learned(lm, learned.prompt_set, learned.n_parameters)
+    result = soft_prompts.learn_soft_prompts(lm, softened, vectors, task.train, task.dev, params)
+    return prompt_set_learned(lm, result.prompt_set, result.n_parameters)
 
 
 # -- All relations at once ---------------------------------------------------------------------------------------------
@@ -146,13 +146,13 @@ def soft(
 def bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], **options: Any) -> list[Learned]:
     """Train one rewriter for all relations and return its result for each task. options: of BerteseParams."""
     train, dev = ([question for task in tasks for question in questions(lm, task, part)] for part in ("train", "dev"))
-    learned = learn_rewriter(lm, train, dev, BerteseParams(**options))
+    result = learn_rewriter(lm, train, dev, BerteseParams(**options))
     return [
         Learned(
-            BerteseAnswerer(lm, learned.rewriter, task.manual),
+            BerteseAnswerer(lm, result.rewriter, task.manual),
             (1.0,),
-            learned.n_parameters,
-            tuple(rewritten(lm, learned.rewriter, [dev.query for dev in questions(lm, task, "dev")[:N_REWRITES]])),
+            result.n_parameters,
+            tuple(rewritten(lm, result.rewriter, [dev.query for dev in questions(lm, task, "dev")[:N_REWRITES]])),
         )
         for task in tasks
     ]

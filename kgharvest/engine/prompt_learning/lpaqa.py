@@ -66,12 +66,12 @@ def optimised_weights(
     vectors = vectors.clone()  # inference-mode tensors do not support gradients
     theta = torch.zeros(vectors.shape[1], device=vectors.device, requires_grad=True)
     optimiser = torch.optim.Adam([theta], lr=learning_rate)
-    least, best, n_without_gain = float("inf"), theta.detach().softmax(0), 0
+    min_loss, best, n_without_gain = float("inf"), theta.detach().softmax(0), 0
     for _ in range(MAX_EPOCHS):
         loss = product_nll(lm, vectors, theta.softmax(0), targets)
-        n_without_gain = 0 if loss.item() < least - LEAST_GAIN else n_without_gain + 1
-        if loss.item() < least:
-            least, best = loss.item(), theta.detach().softmax(0)
+        n_without_gain = 0 if loss.item() < min_loss - LEAST_GAIN else n_without_gain + 1
+        if loss.item() < min_loss:
+            min_loss, best = loss.item(), theta.detach().softmax(0)
         if n_without_gain > PATIENCE:
             break
         theta.grad = torch.autograd.grad(loss, theta)[0]

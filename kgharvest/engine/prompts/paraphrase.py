@@ -83,17 +83,17 @@ class TranslationParaphraser:
     BEAM = 7  # as in LPAQA's code
 
     def __init__(self, models: str, device: str = "cpu") -> None:
-        there, _, back = (name.strip() for name in models.partition(","))
-        if not there or not back:
+        out_name, _, back_name = (name.strip() for name in models.partition(","))
+        if not out_name or not back_name:
             raise EngineError(f"The translation paraphraser requires two models, OUT,BACK, but got {models!r:.80}.")
-        self.name = f"translation:{there},{back}"
-        self._names, self._device = (there, back), device
+        self.name = f"translation:{out_name},{back_name}"
+        self._names, self._device = (out_name, back_name), device
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        there, back = self._models
+        out_model, back_model = self._models
         likeliest: dict[str, float] = {}
-        for translation, out in there.beam_with_logprobs(sentence, self.BEAM):
-            for text, home in back.beam_with_logprobs(translation, self.BEAM):
+        for translation, out in out_model.beam_with_logprobs(sentence, self.BEAM):
+            for text, home in back_model.beam_with_logprobs(translation, self.BEAM):
                 likeliest[text] = max(out + home, likeliest.get(text, -inf))
         return sorted(likeliest.keys() - {"", sentence}, key=lambda text: (-likeliest[text], text))
 
@@ -104,8 +104,8 @@ class TranslationParaphraser:
     def _models(self) -> tuple[Seq2SeqModel, Seq2SeqModel]:
         from kgharvest.engine.language_models.loading import load_seq2seq
 
-        there, back = self._names
-        return load_seq2seq(there, None, self._device), load_seq2seq(back, None, self._device)
+        out_name, back_name = self._names
+        return load_seq2seq(out_name, None, self._device), load_seq2seq(back_name, None, self._device)
 
 
 PARAPHRASERS: dict[ParaphraserKind, Callable[[ParaphraserSettings, LanguageModel], Paraphraser]] = {

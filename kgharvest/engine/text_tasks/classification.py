@@ -170,8 +170,8 @@ def learn_classifier(
     train, dev = ([Example(text.parts, label_tokens[text.label]) for text in part] for part in parts)
     allowed = autoprompt.allowed_tokens(lm, {token for tokens in label_tokens for token in tokens})
     task = TriggerTask(Likelihood(), train, dev, allowed)
-    learned = autoprompt.search_from_masks(lm, template, task, params, on_progress)
-    return TextClassifier(lm, learned.prompt, label_tokens), learned
+    result = autoprompt.search_from_masks(lm, template, task, params, on_progress)
+    return TextClassifier(lm, result.prompt, label_tokens), result
 
 
 Floats = NDArray[np.float64]
@@ -190,14 +190,14 @@ def choose_label_tokens(
     weights, biases = fit_logistic(vectors, labels)
     odds = log_odds(output_embeddings @ weights.T + biases)  # (V, L)
     odds[~allowed] = -np.inf
-    chosen: list[list[int]] = [[] for _ in biases]
+    tokens_of_label: list[list[int]] = [[] for _ in biases]
     used_tokens: set[int] = set()
     for index in np.argsort(-odds, axis=None, kind="stable")[: int(allowed.sum()) * len(biases)].tolist():
         token, label = divmod(index, len(biases))
-        if token not in used_tokens and len(chosen[label]) < k:
-            chosen[label].append(token)
+        if token not in used_tokens and len(tokens_of_label[label]) < k:
+            tokens_of_label[label].append(token)
             used_tokens.add(token)
-    return tuple(map(tuple, chosen))
+    return tuple(map(tuple, tokens_of_label))
 
 
 def log_odds(logits: Floats) -> Floats:

@@ -68,7 +68,7 @@ def test_the_form_offers_the_devices_that_workers_have(round, researcher_client,
 
     assert re.findall(r'value="([^"]*)"', select) == ["cpu", "cuda", "cuda:0", "auto"]
     assert "Select a valid choice. tpu is not one" in refused
-    assert "Weights in int8 need an NVIDIA GPU" in on_a_cpu
+    assert "Weights in int8 require an NVIDIA GPU" in on_a_cpu
     run = JudgeRun.objects.get()
     assert (run.queue, run.lm) == ("gpu", "some/lm on cuda:0, int8")
 

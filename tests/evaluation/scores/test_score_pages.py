@@ -65,7 +65,7 @@ def test_the_device_and_number_format_that_are_chosen_are_asked(researcher_clien
     refused = researcher_client.post("/reports/scores/new/", asked)
     researcher_client.post("/reports/scores/new/", asked | {"device": "cuda:0"})
 
-    assert "Weights in int8 need an NVIDIA GPU" in refused.text
+    assert "Weights in int8 require an NVIDIA GPU" in refused.text
     evaluation = ScoreEvaluation.objects.get()
     assert (evaluation.queue, evaluation.lm) == ("gpu", "bert-like on cuda:0, int8")
 

@@ -167,7 +167,7 @@ def test_a_harvest_taken_up_again_asks_only_what_has_no_answer():
     with harvesting(breaking) as (fake, job):
         done(job)
         assert job.status == Job.Status.FAILED
-        assert "refuses the key" in job.error
+        assert "rejected the key" in job.error
         assert KEY not in job.error
         left[0] = 100
         ledger.retry(job)
@@ -206,7 +206,7 @@ def test_a_reply_that_is_no_completion_fails_the_harvest_with_a_sentence():
         done(job)
 
     assert job.status == Job.Status.FAILED
-    assert "not with a chat completion; check its address" in job.error
+    assert "did not return a chat completion" in job.error
 
 
 # -- who may name what -------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_the_command_harvests_and_writes_what_it_found(tmp_path, capsys):
         ("gpt-x", "llm", 2, ["helmet", "injury"]),
     ]
     assert rows[0]["score"] is None
-    assert "asked 1 times, which is the limit" in capsys.readouterr().err
+    assert "limit of 1 chat requests" in capsys.readouterr().err
 
 
 def test_the_command_says_what_is_missing():

@@ -185,11 +185,11 @@ class TestRelationFile:
         ("written", "instead", "complaint"),
         [
             ("homer | iliad", "homer", "does not fit the statement"),
-            ("homer | iliad", "Homer | iliad", "'Homer' is not lower-case words"),
+            ("homer | iliad", "Homer | iliad", "'Homer' is not in lower-case words"),
             ('"homer | emma"', '"homer | iliad"', "fact and misconception"),
-            ("<ENT1> was written by <ENT0>.", "<ENT1> is from <ENT0>.", "held out and stands among the phrasings"),
-            ("<ENT1> was written by <ENT0>.", "<ENT0> wrote <ENT1>.", "stands twice among the phrasings"),
-            ("<ENT1> was written by <ENT0>.", "<ENT0> was an author.", "other slots than the statement"),
+            ("<ENT1> was written by <ENT0>.", "<ENT1> is from <ENT0>.", "held out and a training phrasing"),
+            ("<ENT1> was written by <ENT0>.", "<ENT0> wrote <ENT1>.", "duplicate phrasing"),
+            ("<ENT1> was written by <ENT0>.", "<ENT0> was an author.", "different slots than the statement"),
             ("held_out", "kept_back", "lacks 'held_out'"),
             ("facts =", "facts", "not valid TOML"),
         ],
@@ -443,7 +443,7 @@ class TestCommand:
         call_command("train_embedded_lm", model="embedded-small", output=tmp_path / "new", stdout=None)
 
         assert load_compact(tmp_path / "new").encode_entity("student")
-        assert "says nothing about" in (tmp_path / "new" / "README.md").read_text()
+        assert "# embedded-small" in (tmp_path / "new" / "README.md").read_text()
 
     def test_an_output_that_is_no_folder_is_refused_before_training(self, tmp_path):
         (tmp_path / "file").write_text("")

@@ -103,7 +103,7 @@ def test_tuples_beyond_the_cap_on_an_entity_do_not_count_as_wanted():
     _, result, _ = listed([lines(*crowded)], Limits(n_wanted=5), max_entity_repeats=2)
 
     assert result.n_answers == 3  # two more, in vain
-    assert result.notice == "The chat model brought nothing new in its last 2 answers."
+    assert "last 2 answers" in result.notice
 
 
 def test_the_same_filters_as_in_every_harvest_reject_entities():

@@ -184,8 +184,8 @@ def test_progress_names_the_stages_and_may_cancel(tmp_path):
         ({"initial_prompts": ()}, BadPrompt, "no initial prompt"),
         ({"seed_tuples": (("paris", "france"),)}, BadSeed, "at least two"),
         ({"seed_tuples": (("paris", "france"), ("rome",))}, BadSeed, "same number"),
-        ({"setting": "magic"}, EngineError, "no setting 'magic'"),
-        ({"setting": "llm"}, EngineError, "prompts no LM"),
+        ({"setting": "magic"}, EngineError, "setting 'magic'"),
+        ({"setting": "llm"}, EngineError, "does not prompt an LM"),
     ],
 )
 def test_bad_input_gets_a_sentence(changes, error, sentence):
@@ -203,7 +203,7 @@ def test_an_entity_that_the_lm_cannot_write_gets_a_sentence(tmp_path):
 def test_a_prompt_longer_than_the_lm_takes_gets_a_sentence(tmp_path):
     spec = replace(SPEC, initial_prompts=("<ENT0> is the " + "capital " * 60 + "of <ENT1> .",))
 
-    with pytest.raises(BadPrompt, match="exceeds the 40"):
+    with pytest.raises(BadPrompt, match="maximum of 40"):
         harvest(spec, load(str(tiny_bert(tmp_path))))
 
 
@@ -214,7 +214,7 @@ def test_a_prompt_that_is_too_long_only_with_long_entities_is_refused_before_any
     spec = replace(SPEC, initial_prompts=(prompt,), params=HarvestParams(candidates=3))
     lm = load(str(tiny_bert(tmp_path)))
 
-    with pytest.raises(BadPrompt, match="exceeds the 40"):
+    with pytest.raises(BadPrompt, match="maximum of 40"):
         harvest(spec, lm, events.append)
 
     assert events == []
@@ -228,8 +228,8 @@ def test_ready_prompts_that_are_too_long_are_left_out_and_the_result_says_so(tmp
     result = harvest(spec, lm)
 
     assert [prompt.text for prompt in result.prompts] == [short]
-    assert "1 of 2 ready prompts were left out" in result.notice
-    with pytest.raises(BadPrompt, match="exceeds the 40 tokens"):
+    assert "1 of 2 existing prompts were skipped" in result.notice
+    with pytest.raises(BadPrompt, match="maximum of 40 tokens"):
         harvest(replace(spec, prompts=(long,)), lm)
 
 
@@ -242,7 +242,7 @@ def test_a_harvest_says_that_no_paraphrase_was_found():
 
     alone, paraphrased = (harvest(replace(SPEC, setting="multi"), lm, paraphraser=maker) for maker in (none, one))
 
-    assert "No paraphrase of the initial prompts was found" in alone.notice
+    assert "No paraphrases of the initial prompts were found" in alone.notice
     assert len(paraphrased.prompts) > 1
     assert paraphrased.notice is None
 
@@ -324,8 +324,8 @@ def test_ranking_keeps_the_best_within_the_cap():
         ({"max_entity_tokens": 0}, "max_entity_tokens is 0"),
         ({"max_entity_repeats": -1}, "max_entity_repeats is -1"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"pattern_budget": "Shared"}, "no pattern budget 'Shared'"),
-        ({"disabled_filters": frozenset({"stopword"})}, "no filter 'stopword'"),
+        ({"pattern_budget": "Shared"}, "pattern budget 'Shared'"),
+        ({"disabled_filters": frozenset({"stopword"})}, "filter 'stopword'"),
     ],
 )
 def test_parameters_that_cannot_be_get_a_sentence(params, sentence):

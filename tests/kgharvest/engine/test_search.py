@@ -194,7 +194,7 @@ def test_a_state_budget_ends_with_a_sentence_and_the_tuples_proved(cases):
 
     search = case.search(replace(params, state_budget=4), [(1, 1)])
 
-    assert "budget of 4 evaluated states" in search.notice
+    assert "after 4 evaluated states" in search.notice
     assert len(search.tuples) < 40
     assert_same_tuples(search.tuples, case.expected(params, [(1, 1)])[: len(search.tuples)])
 
@@ -202,7 +202,7 @@ def test_a_state_budget_ends_with_a_sentence_and_the_tuples_proved(cases):
 def test_a_memory_budget_ends_with_a_sentence(cases):
     search = cases("wordpiece", BINARY).search(HarvestParams(candidates=10**6, memory_budget_mb=0), [(1, 1)])
 
-    assert "memory budget of 0 MB" in search.notice
+    assert "memory limit of 0 MB" in search.notice
 
 
 def test_what_the_report_raises_ends_the_search(cases):

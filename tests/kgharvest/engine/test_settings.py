@@ -18,5 +18,5 @@ def test_settings_that_learn_nothing_work_with_every_lm_and_are_quick():
 
 
 def test_an_unknown_setting_is_refused_with_those_there_are():
-    with pytest.raises(EngineError, match="There is no setting 'manual'; choose one of human, top1, multi, lpaqa, "):
+    with pytest.raises(EngineError, match=r"Unknown setting 'manual'. Choose one of human, top1, multi, lpaqa, "):
         find_setting("manual")

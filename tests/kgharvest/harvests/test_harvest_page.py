@@ -144,7 +144,7 @@ def test_the_page_tells_how_learned_prompts_are_to_be_read(researcher_client):
 
     page = researcher_client.get(job.get_absolute_url()).content.decode()
 
-    assert "each ‹word› is the one whose own vector is nearest" in page
+    assert "Each ‹word› is the nearest word" in page
 
 
 def test_the_page_says_what_exports_leave_out(researcher_client):

@@ -159,7 +159,7 @@ def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researche
         ({"other_models": "/no/such/folder"}, "There is no model &#x27;/no/such/folder&#x27; here"),
         ({"candidates": 0}, "greater than or equal to 1"),
         ({"device": "cuda:3"}, "cuda:3 is not one of the available choices"),
-        ({"dtype": "int8"}, "Weights in int8 need an NVIDIA GPU"),
+        ({"dtype": "int8"}, "Weights in int8 require an NVIDIA GPU"),
     ],
 )
 def test_what_is_missing_is_said_and_nothing_launched(researcher_client, enqueued, fields, sentence):

@@ -40,7 +40,7 @@ def test_a_relation_is_written_into_a_new_set(researcher_client):
     ("fields", "sentence"),
     [
         ({"statement": "<ENT0> prevents."}, "has one slot; a relation has at least two"),
-        ({"statement": "<ENT0> prevents <ENT0>."}, "has the slot &lt;ENT0&gt; twice"),
+        ({"statement": "<ENT0> prevents <ENT0>."}, "the slot &lt;ENT0&gt; twice"),
         ({"statement": "<ENT0> prevents <ENT2>."}, "lacks the slot &lt;ENT1&gt;"),
         ({"statement": "What does <ENT0> do to <ENT1>?"}, "This is a question"),
         ({"statement": "<ENT0> <ENT1>."}, "There are no words around the slots"),
@@ -73,7 +73,7 @@ def test_what_is_wrong_stands_beside_the_field_to_mend():
 
     assert list(form.errors) == ["initial_prompts"]  # the statement and seed tuples are not measured by a broken one
     assert form.errors["initial_prompts"] == [
-        "'<ENT0> <ENT0> stop <ENT1>' has the slot <ENT0> twice; use each slot once.",
+        "'<ENT0> <ENT0> stop <ENT1>' contains the slot <ENT0> twice. Use each slot once.",
         "'<ENT0> stops' has one slot; a relation has at least two.",
     ]
 

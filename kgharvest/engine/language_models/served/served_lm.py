@@ -116,11 +116,11 @@ class ServedRanker(TokenRanker):
             return
         admissible = self.lm.starts_entity if step.starts_entity else self.lm.continues_entity
         listed = {token for ranked in lists for token in ranked if token < len(admissible) and admissible[token]}
-        least = {
+        lower_bounds = {
             token: self._cost([ranked.get(token, worst) for ranked, worst in zip(lists, last, strict=True)])
             for token in listed
         }
-        queue = [(cost, any(token not in ranked for ranked in lists), token) for token, cost in least.items()]
+        queue = [(cost, any(token not in ranked for ranked in lists), token) for token, cost in lower_bounds.items()]
         heapq.heapify(queue)
         unnamed = self._cost(last)
         has_unnamed = bool(np.isfinite(unnamed))

@@ -27,7 +27,7 @@ class ChatEndpoint:
     """Address and limits of a chat endpoint.
 
     base_url: URL without the final `/chat/completions`, for example `https://api.openai.com/v1`.
-    max_attempts: requests per answer. Waits of 1, 2, 4 .. s, or as long as the endpoint asks, separate them.
+    max_attempts: requests per answer, separated by waits of 1, 2, 4 .. s, or as requested by the endpoint.
     max_calls, max_tokens: spending cap per paraphraser: requests, and tokens of questions and answers together.
     """
 

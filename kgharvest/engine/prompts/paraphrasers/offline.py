@@ -52,8 +52,8 @@ class OfflineParaphraser:
         """Return the templates within the LM's context length, by decreasing likelihood of `entities` in them."""
         encoded = tuple(self._lm.encode_entity(entity) for entity in entities)
         pattern = tuple(map(len, encoded))
-        both = [(template, self._lm.encode_prompt(template)) for template in templates]
-        fitting = [(template, prompt) for template, prompt in both if fits(self._lm, prompt, pattern)]
+        encoded_templates = [(template, self._lm.encode_prompt(template)) for template in templates]
+        fitting = [(template, prompt) for template, prompt in encoded_templates if fits(self._lm, prompt, pattern)]
         if not fitting:
             return []
         prompts = [prompt for _, prompt in fitting]

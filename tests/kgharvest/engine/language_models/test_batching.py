@@ -93,7 +93,7 @@ def test_the_failed_forward_s_tensors_are_gone_before_the_next_one():
 
 
 def test_a_single_sequence_that_does_not_fit_is_said():
-    with pytest.raises(BrokenModel, match="even one sequence at a time; use a smaller one"):
+    with pytest.raises(BrokenModel, match="even for one sequence"):
         ask([Query((1, 2), 0)], Network(room=0))
 
 

@@ -96,7 +96,7 @@ def test_a_sentinel_stands_for_each_blank_and_ends_each_entity(tiny, folder_of):
 def test_a_prompt_with_more_blanks_than_sentinels_is_a_bad_prompt(tiny):
     text = " in ".join(f"<ENT{slot}>" for slot in range(N_SENTINELS + 1))
 
-    with pytest.raises(BadPrompt, match="fills in 4 blanks at most"):
+    with pytest.raises(BadPrompt, match="at most 4 blanks"):
         tiny("t5").encode_prompt(PromptTemplate.parse(text))
 
 
@@ -148,11 +148,11 @@ def change_config(folder, **fields):
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (marian, r"of type marian, has no mask token, no sentinels for blanks and does not go on"),
-        (vit, r"of type vit, has no mask token, no sentinels"),
-        (reward_model, r"is a LlamaForSequenceClassification, which judges or labels texts"),
-        (bytes_alone, r"does not show where words begin"),
-        (another_tokenizer, r"has 1\d\d tokens and the model embeds \d\d; use the tokenizer that it was trained with"),
+        (marian, r"of type marian has no mask token"),
+        (vit, r"of type vit has no mask token"),
+        (reward_model, r"is a LlamaForSequenceClassification"),
+        (bytes_alone, r"does not mark word boundaries"),
+        (another_tokenizer, r"has 1\d\d tokens, but the model embeds \d\d\."),
     ],
 )
 def test_what_cannot_be_harvested_is_said(build, sentence, tmp_path):
@@ -166,5 +166,5 @@ def test_logits_that_follow_in_an_unknown_way_are_said(folder_of):
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder_of("qwen2"))).eval()
     model.register_forward_hook(lambda module, inputs, output: setattr(output, "logits", output.logits.sin()))
 
-    with pytest.raises(UnsupportedModel, match="in a way that is not known here"):
+    with pytest.raises(UnsupportedModel, match="cannot be derived"):
         head_on_hidden(model, lambda ids: network_of(model)(input_ids=ids).last_hidden_state, "odd")

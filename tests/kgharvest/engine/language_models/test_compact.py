@@ -64,7 +64,7 @@ def test_messages_call_an_lm_by_the_name_it_was_given():
     lm = load_compact(EMBEDDED_LMS["embedded-small"], name="embedded-small")
     too_long = lm.encode_prompt(PromptTemplate.parse("<ENT0> is in <ENT1>" + " in a place" * 200))
 
-    with pytest.raises(BadPrompt, match="that embedded-small takes"):
+    with pytest.raises(BadPrompt, match="maximum of embedded-small"):
         lm.query(too_long, (1, 1), ())
 
 
@@ -88,5 +88,5 @@ def test_harvesting_from_an_embedded_lm_needs_no_transformers():
 
 def test_a_prompt_with_special_tokens_is_refused_in_a_sentence(both):
     for lm in both:
-        with pytest.raises(BadPrompt, match=r"contains \[SEP\], which means something else"):
+        with pytest.raises(BadPrompt, match=r"contains \[SEP\]"):
             lm.encode_prompt(PromptTemplate.parse("<ENT0> is [SEP] <ENT1> ."))

@@ -88,5 +88,5 @@ def test_without_any_lm_head_it_is_refused(tmp_path):
     file = tmp_path / "deberta" / "pytorch_model.bin"
     torch.save({name: w for name, w in torch.load(file).items() if name.startswith("deberta.")}, file)
 
-    with pytest.raises(UnsupportedModel, match=r"lacks .* of its weights .* pretrained to fill in blanks"):
+    with pytest.raises(UnsupportedModel, match=r"lacks .* weights .* pretrained to fill in blanks"):
         load(str(tmp_path / "deberta"))

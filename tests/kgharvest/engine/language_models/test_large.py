@@ -84,7 +84,7 @@ def test_a_split_masked_lm_runs_its_last_layer_whole(family, tiny, folder_of, me
 
     assert is_split(split._network)
     torch.testing.assert_close(answers(split), answers(tiny(family)), atol=1e-4, rtol=0)
-    with pytest.raises(UnsupportedModel, match="is on several devices, where no prompts are learned"):
+    with pytest.raises(UnsupportedModel, match="split over several devices"):
         _ = split.word_embeddings
 
 
@@ -130,7 +130,7 @@ def test_random_weights_are_the_same_on_auto_and_refused_where_they_cannot_be_dr
 
     other = tiny_gpt2(tmp_path / "other")
     memory(0.6 * size_of(other))
-    with pytest.raises(EngineError, match="leave the control out"):
+    with pytest.raises(EngineError, match="omit the control"):
         load(str(other), device="auto", random_seed=0)
 
 
@@ -159,7 +159,7 @@ def test_a_model_that_does_not_fit_is_said(folder, monkeypatch, error):
 
     monkeypatch.setattr("transformers.AutoModelForMaskedLM.from_pretrained", run_out)
 
-    with pytest.raises(BrokenModel, match="does not fit into the memory of cpu; use a smaller one, bfloat16, int8 or"):
+    with pytest.raises(BrokenModel, match="does not fit into the memory of cpu"):
         load(str(folder))
 
 
@@ -175,7 +175,7 @@ def test_float16_answers_nearly_the_same_on_a_cpu(family, lm, folder_of):
 
 @pytest.mark.parametrize("family", ["mamba"])
 def test_an_lm_that_computes_in_float32_alone_is_said(family, folder_of):
-    with pytest.raises(UnsupportedModel, match="does not compute in float16 on cpu; use float32 and one device"):
+    with pytest.raises(UnsupportedModel, match="does not support float16 on cpu"):
         load(str(folder_of(family)), dtype="float16")
 
 
@@ -185,7 +185,7 @@ def test_quantized_weights_want_an_nvidia_gpu(folder, dtype, device, monkeypatch
     monkeypatch.setattr(devices, "find_spec", lambda package: object())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
-    with pytest.raises(EngineError, match=f"Weights in {dtype} need an NVIDIA GPU; use the device cuda or auto"):
+    with pytest.raises(EngineError, match=f"Weights in {dtype} require an NVIDIA GPU"):
         load(str(folder), device=device, dtype=dtype)
 
 
@@ -200,12 +200,12 @@ def test_quantized_lms_are_taken_apart_and_asked_like_others(family, tiny, folde
 
     assert {"Linear8bitLt"} <= {type(module).__name__ for module in quantized._network.modules()}
     assert (answers(quantized) - answers(tiny(family))).abs().mean() < 1
-    with pytest.raises(EngineError, match="drawn neither quantized"):
+    with pytest.raises(EngineError, match="quantized weights"):
         load(str(folder_of(family)), dtype="int8", random_seed=0)
 
 
 def test_an_unknown_dtype_is_said(folder):
-    with pytest.raises(EngineError, match=r"Unknown dtype 'float12'; choose one of float32, .*, int8, nf4"):
+    with pytest.raises(EngineError, match=r"Unknown dtype 'float12'. Choose one of float32, .*, int8, nf4"):
         load(str(folder), dtype="float12")
 
 
@@ -216,10 +216,10 @@ def test_a_package_that_lacks_is_said(folder, monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda package: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
 
-    with pytest.raises(EngineError, match=r"auto needs accelerate, .* pip install -r requirements-large\.txt"):
+    with pytest.raises(EngineError, match=r"auto requires accelerate, .* pip install -r requirements-large\.txt"):
         load(str(folder), device="auto")
     for dtype in ("int8", "nf4"):
-        with pytest.raises(EngineError, match=f"The dtype {dtype} needs accelerate, which is not installed"):
+        with pytest.raises(EngineError, match=f"The dtype {dtype} requires accelerate"):
             devices.check_dtype(dtype, "cuda")
 
     monkeypatch.setattr(devices, "find_spec", lambda package: None if package == "bitsandbytes" else object())
@@ -235,15 +235,15 @@ def test_what_people_are_told_to_install_is_pinned():
 
 @pytest.mark.skipif(torch.backends.mps.is_available(), reason="this is a Mac with Apple silicon")
 def test_mps_is_said_not_to_be_there(folder):
-    with pytest.raises(EngineError, match=r"device 'mps' is not there; use cpu, cuda .* or mps on a Mac"):
+    with pytest.raises(EngineError, match=r"Device 'mps' is not available"):
         load(str(folder), device="mps")
 
 
 @pytest.mark.parametrize("name", ["tpu", "cuda:", "cuda:1234", "cuda:a", "auto:0", "meta", "", " cpu", "CPU"])
 def test_other_names_are_no_devices(name, folder):
-    with pytest.raises(EngineError, match="name one of cpu, cuda, cuda:N, mps, or auto"):
+    with pytest.raises(EngineError, match="Choose one of cpu, cuda, cuda:N, mps, or auto"):
         device_named(name)
-    with pytest.raises(EngineError, match="There is no device"):
+    with pytest.raises(EngineError, match="Unknown device"):
         load(str(folder), device=name)
 
 

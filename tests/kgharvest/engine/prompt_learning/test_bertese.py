@@ -226,7 +226,7 @@ def test_rewrites_can_be_read(known, rewriter):
 
 
 def test_without_facts_there_is_a_sentence(known):
-    with pytest.raises(EngineError, match="training and dev"):
+    with pytest.raises(EngineError, match="at least one training"):
         learn_rewriter(known.lm, [], questions(known, known.dev), BerteseParams())
 
 

@@ -54,7 +54,7 @@ def test_what_is_given_takes_the_place_of_a_preset_where_a_method_has_it():
 
 
 def test_a_preset_that_there_is_not_gets_a_sentence():
-    with pytest.raises(EngineError, match="choose from small, paper"):
+    with pytest.raises(EngineError, match="Choose from small, paper"):
         LearningBudget(preset="large")
 
 

@@ -29,7 +29,7 @@ def test_words_that_are_spelled_out_in_letters_are_named(knowing_lm):
         "zorks",
         "flurbulous",
     ]
-    assert "these words of the prompts: zorks, flurbulous;" in warning(
+    assert "these words of the prompts: zorks, flurbulous." in warning(
         knowing_lm, "<ENT0> zorks the flurbulous capital of <ENT1>."
     )
 
@@ -50,7 +50,7 @@ def test_seed_tuples_that_score_far_below_the_list_earn_a_warning(knowing_lm):
 
     said = harvest(replace(spec, params=HarvestParams(candidates=60)), knowing_lm).warning
 
-    assert "finds the seed tuples far less likely in these prompts than the tuples it lists (their median" in said
+    assert "far less likely in these prompts than the harvested tuples (median scores" in said
     assert "bare list" not in said
 
 
@@ -76,11 +76,8 @@ def test_the_gap_is_from_the_middle_of_the_best_tuples_to_that_of_the_seed_tuple
 def test_one_sentence_tells_both_signs():
     said = warning_about("lm", Comprehension((), -3.0, -14.5), listed(-4.0, -4.25, -9.0))
 
-    assert said == (
-        "lm hardly finds the seed tuples likelier in these prompts than in a bare list of entities (their median score "
-        "is -14.5 nats, that of its best tuples -4.2), so few of the harvested tuples may be true; word the prompts "
-        "otherwise, give seed tuples that fit them, or use another LM."
-    )
+    assert "hardly more likely in these prompts than in a bare list" in said
+    assert "(median scores: seed tuples -14.5 nats, best tuples -4.2 nats)" in said
 
 
 def test_the_gain_is_the_weighted_compatibility_above_that_of_the_bare_list():

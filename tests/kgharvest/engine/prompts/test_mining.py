@@ -114,9 +114,9 @@ def test_words_that_were_joined_or_elided_are_no_words():
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["1\tx\n"], "Line 1 is no word of CoNLL-U"),
-        ([*parsed(("x", 0)), "2\ty\t_\t_\t_\t_\t0\t_\t_\t_"], "Line 3 is no word of CoNLL-U"),
-        (parsed(("x", 7)), "The sentence of line 1 has 1 words and one that depends on 7"),
+        (["1\tx\n"], "Line 1 is not a CoNLL-U word"),
+        ([*parsed(("x", 0)), "2\ty\t_\t_\t_\t_\t0\t_\t_\t_"], "Line 3 is not a CoNLL-U word"),
+        (parsed(("x", 7)), "line 1 has 1 words, but a word depends on number 7"),
     ],
 )
 def test_a_file_that_is_no_conllu_is_refused(lines, said):

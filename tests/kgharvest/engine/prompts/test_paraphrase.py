@@ -30,11 +30,11 @@ def test_settings_choose_the_paraphraser(settings: ParaphraserSettings, name: st
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (ParaphraserSettings("parrot"), "no paraphraser 'parrot'; choose one of offline, chat, seq2seq, translation"),
-        (ParaphraserSettings("chat", base_url="http://127.0.0.1/v1"), "The chat paraphraser needs a model"),
-        (ParaphraserSettings("chat", model="gpt-x"), "address is no http"),
-        (ParaphraserSettings("translation", model="en-de"), "needs two models, as OUT,BACK; 'en-de' names one"),
-        (ParaphraserSettings("seq2seq"), "The seq2seq paraphraser needs a model"),
+        (ParaphraserSettings("parrot"), "paraphraser 'parrot'. Choose one of offline, chat, seq2seq, translation"),
+        (ParaphraserSettings("chat", base_url="http://127.0.0.1/v1"), "The chat paraphraser requires a model"),
+        (ParaphraserSettings("chat", model="gpt-x"), "address is not an http"),
+        (ParaphraserSettings("translation", model="en-de"), "requires two models, OUT,BACK, but got 'en-de'"),
+        (ParaphraserSettings("seq2seq"), "The seq2seq paraphraser requires a model"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: ParaphraserSettings, says: str) -> None:

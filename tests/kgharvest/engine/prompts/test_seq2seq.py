@@ -99,10 +99,10 @@ def test_the_name_is_that_of_the_model_and_loading_waits_for_the_first_call() ->
 
 
 def test_a_folder_without_a_model_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFound, match="holds no whole model"):
+    with pytest.raises(ModelNotFound, match="not contain a complete model"):
         Seq2SeqParaphraser(str(tmp_path)).paraphrase(SENTENCE, ENTITIES)
 
 
 def test_a_model_that_rewrites_nothing_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match="does not rewrite texts"):
+    with pytest.raises(UnsupportedModel, match="not an encoder-decoder"):
         Seq2SeqParaphraser(str(tiny_bert(tmp_path))).paraphrase(SENTENCE, ENTITIES)

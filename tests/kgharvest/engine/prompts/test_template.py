@@ -26,8 +26,8 @@ def test_filling_puts_each_entity_into_its_slot_and_reads_no_slot_from_entities(
         ("Masks prevent viruses .", "has no slot"),
         ("<ENT0> prevents <ENT0> .", "<ENT0> twice"),
         ("<ENT0> gives <ENT2> .", "lacks the slot <ENT1>"),
-        ("<ENT0> gives <ENT99999999999> .", "too large a number"),
-        (f"<ENT0> gives <ENT{'9' * 5000}> .", "too large a number"),
+        ("<ENT0> gives <ENT99999999999> .", "too large"),
+        (f"<ENT0> gives <ENT{'9' * 5000}> .", "too large"),
     ],
 )
 def test_slots_that_are_missing_or_double_are_refused(text: str, says: str) -> None:

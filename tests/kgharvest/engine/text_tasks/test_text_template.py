@@ -42,10 +42,10 @@ def test_triggers_can_be_left_out():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("it is [P] .", "no place for a text"),
-        ("{sentence} [T] .", r"has \[P\] 0 times"),
-        ("{sentence} [P] or [P]", r"has \[P\] 2 times"),
-        ("{sentence} {sentence} [P]", r"has \{sentence\} twice"),
+        ("it is [P] .", "no field for a text"),
+        ("{sentence} [T] .", r"contains \[P\] 0 times"),
+        ("{sentence} [P] or [P]", r"contains \[P\] 2 times"),
+        ("{sentence} {sentence} [P]", r"contains \{sentence\} twice"),
         ("{sentence} <ENT9> [P]", "<ENT9>"),
     ],
 )

@@ -54,7 +54,7 @@ def test_only_training_facts_are_looked_for(relation, corpus, tmp_path):
 def test_a_bad_corpus_or_folder_is_said(relation, corpus, tmp_path):
     bad = tmp_path / "bad.conllu"
     bad.write_text("1\tx\n")
-    with pytest.raises(CommandError, match="Line 1 is no word of CoNLL-U"):
+    with pytest.raises(CommandError, match="Line 1 is not a CoNLL-U word"):
         call_command("mine_prompts", bad, set_name="places", output=tmp_path / "mined")
     with pytest.raises(CommandError, match="is text without trees"):
         call_command("mine_prompts", corpus, set_name="places", output=tmp_path / "mined", how="dependency")

@@ -80,7 +80,7 @@ def test_a_device_of_a_worker_is_offered_and_asked(researcher_client, capitals, 
     researcher_client.post(NEW, on_gpu)
 
     assert "cuda:1 is not one of the available choices" in refused.text
-    assert "Weights in int8 need an NVIDIA GPU" in without_gpu.text
+    assert "Weights in int8 require an NVIDIA GPU" in without_gpu.text
     assert "embedded-small is small and never in int8" in small.text
     assert "Random weights, the control, are not drawn in int8" in with_control.text
     assert Probe.objects.get().lm == "some/bert on cuda:0, int8"

@@ -185,7 +185,7 @@ def test_an_empty_part_and_a_single_label_are_refused(files):
     ("options", "sentence"),
     [
         ({"template": "{sentence} [T] ."}, r"has \[P\] 0 times"),
-        ({"template": "{sentence} [P] ."}, "no place for a trigger"),
+        ({"template": "{sentence} [P] ."}, "no trigger"),
         ({"template": "{headline} [T] [P]"}, "has no 'headline'"),
         ({"iterations": 2}, "2 iterations cannot fill 3 triggers"),
         ({"label": [("animal", ["animal"])]}, "The label 'country' has no word"),

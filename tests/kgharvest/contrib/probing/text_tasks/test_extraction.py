@@ -195,7 +195,7 @@ def test_a_later_relation_of_which_nothing_can_be_asked_is_refused_before_the_fi
     [
         ({"template": "{context} {subject} [T] ."}, r"has \[P\] 0 times"),
         ({"template": "{sentence} {subject} [T] [P] ."}, r"has \{sentence\}"),
-        ({"template": "{context} {subject} is [P] ."}, "no place for a trigger"),
+        ({"template": "{context} {subject} is [P] ."}, "no trigger"),
         ({"relation": ["borders"]}, "There is no relation 'borders'"),
     ],
 )

@@ -87,7 +87,7 @@ def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_key_that_cannot_be_one_is_refused_and_not_repeated(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(API_KEY_VARIABLE, key)
 
-    with pytest.raises(ParaphraserFailed, match="set it to the key alone") as caught:
+    with pytest.raises(ParaphraserFailed, match="invalid in keys") as caught:
         Script(completion()).paraphraser()
 
     assert key not in str(caught.value)
@@ -122,7 +122,7 @@ def test_retry_after_is_honoured() -> None:
 def test_a_wait_of_hours_is_refused() -> None:
     script = Script(httpx.Response(429, headers={"Retry-After": "7200"}))
 
-    with pytest.raises(ParaphraserFailed, match="asks to wait 7200 s; try again after that time"):
+    with pytest.raises(ParaphraserFailed, match="7200 s"):
         script.paraphrase()
     assert len(script.requests) == 1
 
@@ -144,19 +144,22 @@ def test_retry_after_is_given_in_seconds_or_as_a_date(header: str, wait_s: float
 @pytest.mark.parametrize(
     ("reply", "says"),
     [
-        (httpx.Response(500), "answered with status 500, 5 times in a row"),
-        (httpx.ReadTimeout("slow"), "gave no answer within 60 s, 5 times in a row"),
-        (httpx.ConnectError("nobody"), r"cannot be reached \(ConnectError\), 5 times in a row"),
-        (httpx.Response(401, json={"error": {"message": f"Incorrect API key {KEY}"}}), "refuses the key"),
-        (httpx.Response(404), "knows no model 'gpt-x'"),
-        (httpx.Response(400, text="no such field"), r"refuses the request \(status 400\)"),
+        (httpx.Response(500), "status 500 in 5 attempts"),
+        (httpx.ReadTimeout("slow"), "within 60 s in 5 attempts"),
+        (httpx.ConnectError("nobody"), r"cannot be reached \(ConnectError\) in 5 attempts"),
+        (httpx.Response(401, json={"error": {"message": f"Incorrect API key {KEY}"}}), "rejected the key"),
+        (httpx.Response(404), "no model 'gpt-x'"),
+        (httpx.Response(400, text="no such field"), r"rejected the request \(status 400\)"),
         (httpx.Response(302, headers={"Location": "https://elsewhere.example"}), r"status 302"),
-        (httpx.Response(200, text="<html>Welcome</html>"), "not with a chat completion"),
-        (httpx.Response(200, text="[" * 100_000), "not with a chat completion"),
-        (httpx.Response(400, text="[" * 100_000), r"refuses the request \(status 400\); check"),
-        (httpx.Response(200, json={"choices": []}), "not with a chat completion"),
-        (httpx.Response(200, json=["hello"]), "not with a chat completion"),
-        (httpx.Response(200, json={"choices": [{"message": {"content": ["a", "b"]}}]}), "not with a chat completion"),
+        (httpx.Response(200, text="<html>Welcome</html>"), "did not return a chat completion"),
+        (httpx.Response(200, text="[" * 100_000), "did not return a chat completion"),
+        (httpx.Response(400, text="[" * 100_000), r"rejected the request \(status 400\)\. Check"),
+        (httpx.Response(200, json={"choices": []}), "did not return a chat completion"),
+        (httpx.Response(200, json=["hello"]), "did not return a chat completion"),
+        (
+            httpx.Response(200, json={"choices": [{"message": {"content": ["a", "b"]}}]}),
+            "did not return a chat completion",
+        ),
     ],
 )
 def test_failures_are_one_sentence_without_the_key(
@@ -178,7 +181,7 @@ def test_the_cap_on_calls_counts_every_request() -> None:
     paraphraser = script.paraphraser(max_calls=3)
 
     paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
-    with pytest.raises(ParaphraserFailed, match=r"has used 3 of 3 calls .* raise its spend cap"):
+    with pytest.raises(ParaphraserFailed, match="has used 3 of 3 calls"):
         paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
 
     assert len(script.requests) == 3
@@ -212,7 +215,7 @@ def test_models_that_name_the_limit_otherwise_are_asked_again() -> None:
 
 @pytest.mark.parametrize("url", ["", "llm.example.org/v1", "ftp://llm.example.org", "https://", "http://a:b"])
 def test_the_address_must_be_a_web_address(url: str) -> None:
-    with pytest.raises(ParaphraserFailed, match="no http"):
+    with pytest.raises(ParaphraserFailed, match="not an http"):
         Script(completion()).paraphraser(url)
 
 
@@ -275,7 +278,7 @@ def test_a_real_server_is_asked_again_when_it_was_busy(server: ThreadingHTTPServ
 def test_a_server_that_is_gone_is_reported(free_port: int) -> None:
     endpoint = ChatEndpoint(f"http://127.0.0.1:{free_port}/v1", "gpt-x", max_attempts=2)
 
-    with pytest.raises(ParaphraserFailed, match=r"127\.0\.0\.1 cannot be reached \(ConnectError\), 2 times in a row"):
+    with pytest.raises(ParaphraserFailed, match=r"127\.0\.0\.1 cannot be reached \(ConnectError\) in 2 attempts"):
         ChatParaphraser(endpoint, sleep=lambda seconds: None).paraphrase("A mask prevents a virus.", ENTITIES)
 
 
