@@ -223,7 +223,7 @@ def test_a_package_that_lacks_is_said(folder, monkeypatch):
             devices.check_dtype(dtype, "cuda")
 
     monkeypatch.setattr(devices, "find_spec", lambda package: None if package == "bitsandbytes" else object())
-    with pytest.raises(EngineError, match="The dtype int8 needs bitsandbytes"):
+    with pytest.raises(EngineError, match="The dtype int8 requires bitsandbytes"):
         devices.check_dtype("int8", "cuda")
 
 
