@@ -317,7 +317,7 @@ class BestFirstSearch:
         if self._ranker.n_states >= self._params.state_budget:
             self.notice = self._stopped(f"after {self._params.state_budget:,} evaluated states", "state")
         elif self._memory_bytes() > self._params.memory_budget_mb * 2**20:
-            self.notice = self._stopped(f"at its memory limit of {self._params.memory_budget_mb:,} MB", "memory")
+            self.notice = self._stopped(f"at its memory budget of {self._params.memory_budget_mb:,} MB", "memory")
         return self.notice is not None
 
     def _memory_bytes(self) -> int:

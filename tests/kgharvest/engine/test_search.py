@@ -202,7 +202,7 @@ def test_a_state_budget_ends_with_a_sentence_and_the_tuples_proved(cases):
 def test_a_memory_budget_ends_with_a_sentence(cases):
     search = cases("wordpiece", BINARY).search(HarvestParams(candidates=10**6, memory_budget_mb=0), [(1, 1)])
 
-    assert "memory limit of 0 MB" in search.notice
+    assert "memory budget of 0 MB" in search.notice
 
 
 def test_what_the_report_raises_ends_the_search(cases):

@@ -149,7 +149,7 @@ def randomize_weights(model: Any, seed: int) -> None:
     """
     if any(weights.is_meta or not weights.is_floating_point() for weights in model.parameters()):
         raise EngineError(
-            "Random weights (the control) do not support quantized weights or weights on disk. Use a float dtype and "
+            "Random weights (the control) cannot replace quantized weights or weights on disk. Use a float dtype and "
             "one device, or omit the control."
         )
     generator = torch.Generator().manual_seed(seed)
