@@ -30,9 +30,9 @@ ROOMS = {
     "kgharvest": "accounts api audit bulk chat_models client contrib embedded_lm engine entities events harvests jobs"
     " knowledge operations pages relations sqlite statistics tables webhooks",
     "kgharvest/harvests": "parts",
-    "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
+    "kgharvest/engine": "language_models prompt_learning prompts",
     "annotation": "exchange gold invites judges judging monitoring quality questionnaire rounds training",
-    "evaluation": "comparisons evidence paper rehearsals rendering reports scores sharing",
+    "evaluation": "comparisons evidence rehearsals rendering reports scores sharing",
     "kgharvest/contrib": " ".join(CONTRIB),
     "kgharvest/contrib/knowledge_graphs": "imports judged_kg",
     "kgharvest/contrib/probing": "probes text_tasks",

@@ -11,9 +11,7 @@ from kgharvest import code_version
 from kgharvest.bulk.file_reading import Line, read_json_objects, read_lines
 from kgharvest.contrib.probing.probes.facts import PARTS
 from kgharvest.contrib.probing.probes.measurement import CostMeter
-from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
-from kgharvest.engine.text_tasks.classification import (
+from kgharvest.contrib.probing.text_tasks.label_methods import (
     ClassScores,
     EncodedTexts,
     LabelledText,
@@ -25,7 +23,9 @@ from kgharvest.engine.text_tasks.classification import (
     majority,
     select_label_tokens,
 )
-from kgharvest.engine.text_tasks.text_template import TextTemplate
+from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 from kgharvest.engine.types import OnProgress, ignore
 from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
 from kgharvest.statistics.rates import rate

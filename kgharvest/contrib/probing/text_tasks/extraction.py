@@ -12,11 +12,7 @@ from typing import Any
 from kgharvest import code_version
 from kgharvest.contrib.probing.probes.facts import PARTS, Document, read_facts
 from kgharvest.contrib.probing.probes.measurement import CostMeter
-from kgharvest.engine.language_models.base import EncodedPrompt
-from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.probing import reasons_text
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
-from kgharvest.engine.text_tasks.extraction import (
+from kgharvest.contrib.probing.text_tasks.object_methods import (
     OBJECT_MASK,
     EncodedContexts,
     Evidence,
@@ -33,7 +29,11 @@ from kgharvest.engine.text_tasks.extraction import (
     score_answers,
     with_single_token_object,
 )
-from kgharvest.engine.text_tasks.text_template import TextTemplate
+from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
+from kgharvest.engine.language_models.base import EncodedPrompt
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.probing import reasons_text
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 from kgharvest.engine.types import EngineError, OnProgress, ignore
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation

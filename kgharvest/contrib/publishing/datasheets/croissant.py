@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from evaluation.evidence.tables import RowColumn
-from evaluation.paper.files import PackFile
 from kgharvest.contrib.publishing.datasheets.facts import Facts
 from kgharvest.contrib.publishing.datasheets.filters import missing_answer
+from kgharvest.contrib.publishing.packs.files import PackFile
 from kgharvest.contrib.publishing.statements.questions import QUESTIONS
 from kgharvest.tables.latex import latex_text
 

@@ -11,10 +11,10 @@ from django.template import Context, Engine
 from django.template.loader_tags import BlockNode
 
 from evaluation.evidence.tables import TABLES
-from evaluation.paper.files import PackFile
 from evaluation.reports.sections.conduct import design_table, exclusion_table, flow_table
 from kgharvest.contrib.publishing.datasheets import croissant, heds, ro_crate
 from kgharvest.contrib.publishing.datasheets.facts import Facts, with_derived
+from kgharvest.contrib.publishing.packs.files import PackFile
 from kgharvest.tables.latex import latex_of
 
 TEMPLATES = Engine(

@@ -12,9 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evaluation.paper.files import PackFile
 from kgharvest.contrib.publishing.datasheets.facts import Facts
 from kgharvest.contrib.publishing.datasheets.filters import missing_answer
+from kgharvest.contrib.publishing.packs.files import PackFile
 from kgharvest.contrib.publishing.statements import questions
 
 CRITERION = "heds-criteria-criterion"

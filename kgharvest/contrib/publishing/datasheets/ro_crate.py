@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evaluation.paper.files import PackFile
 from evaluation.rendering.documents import name_of
 from kgharvest.contrib.publishing.datasheets.facts import Facts
+from kgharvest.contrib.publishing.packs.files import PackFile
 
 SPECIFICATION = "https://w3id.org/ro/crate/1.1"
 CONTEXT = [f"{SPECIFICATION}/context", {"prov": "http://www.w3.org/ns/prov#"}]

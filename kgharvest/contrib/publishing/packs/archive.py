@@ -15,9 +15,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from evaluation.paper.files import PackFile
-from evaluation.paper.row_files import BadPack
 from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.contrib.publishing.packs.files import PackFile
+from kgharvest.contrib.publishing.packs.row_files import BadPack
 from kgharvest.errors import DomainError
 
 SUMS = "SHA256SUMS"

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from annotation.models import Round
-from evaluation.paper.files import PackFile
 from kgharvest.audit.tables import sha256
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.contrib.publishing.datasheets.facts import Scrub
+from kgharvest.contrib.publishing.packs.files import PackFile
 from kgharvest.errors import DomainError
 from kgharvest.events.chain import hashed_text
 from kgharvest.events.models import Event

@@ -8,12 +8,12 @@ from importlib import metadata
 
 from django.conf import settings
 
-from evaluation.paper.files import PackFile
 from evaluation.rendering.documents import Document
 from evaluation.rendering.figures.drawing import FIGURE_FORMATS
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import report_tables, tables_to_read
 from kgharvest import code_version
+from kgharvest.contrib.publishing.packs.files import PackFile
 from kgharvest.tables.formats import FORMATS, csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 

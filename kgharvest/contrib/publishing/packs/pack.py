@@ -14,9 +14,6 @@ from annotation.judges.models import JudgeRun
 from evaluation.evidence.rows import rows_of_round
 from evaluation.evidence.tables import Rows
 from evaluation.models import Report
-from evaluation.paper import round_facts
-from evaluation.paper.files import PackFile
-from evaluation.paper.row_files import row_files, values_of_files
 from evaluation.reports.services import one_moment
 from kgharvest import code_version
 from kgharvest.contrib.publishing.datasheets.documents import card_file, datasheets
@@ -28,9 +25,12 @@ from kgharvest.contrib.publishing.datasheets.facts import (
     scrubber,
     with_answers,
 )
+from kgharvest.contrib.publishing.packs import round_facts
 from kgharvest.contrib.publishing.packs.archive import sums_of
 from kgharvest.contrib.publishing.packs.audit_chain import audit_files
 from kgharvest.contrib.publishing.packs.companions import rendered_figures, rendered_tables, requirements_file
+from kgharvest.contrib.publishing.packs.files import PackFile
+from kgharvest.contrib.publishing.packs.row_files import row_files, values_of_files
 from kgharvest.contrib.publishing.packs.verification import REPORT, verify_contents
 from kgharvest.engine.types import OnProgress, Progress, ignore
 from kgharvest.errors import DomainError

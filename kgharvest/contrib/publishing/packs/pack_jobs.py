@@ -18,10 +18,10 @@ from django.core.files import File
 from django.db import transaction
 
 from evaluation.models import Report
-from evaluation.paper.files import PackFile
 from kgharvest.access import Action, check_may
 from kgharvest.contrib.publishing.models import PaperPack
 from kgharvest.contrib.publishing.packs.archive import write_pack, zipped
+from kgharvest.contrib.publishing.packs.files import PackFile
 from kgharvest.contrib.publishing.packs.pack import pack_files
 from kgharvest.errors import NotFound
 from kgharvest.events.recording import record

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.evidence.tables import TABLES, Rows, n_rows
-from evaluation.paper import round_facts
-from evaluation.paper.row_files import BadPack, parquet_differences, read_rows, recompute
 from kgharvest.bulk.file_reading import parse_json
-from kgharvest.contrib.publishing.packs import audit_chain
+from kgharvest.contrib.publishing.packs import audit_chain, round_facts
 from kgharvest.contrib.publishing.packs.archive import checksum_differences, read_pack
 from kgharvest.contrib.publishing.packs.companions import rendered_tables
+from kgharvest.contrib.publishing.packs.row_files import BadPack, parquet_differences, read_rows, recompute
 from kgharvest.pages.number_format import counted
 
 # Libraries of linear algebra add in different orders on different machines.

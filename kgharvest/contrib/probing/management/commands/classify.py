@@ -88,7 +88,7 @@ def request_of(options):
         default_template,
         read_text_sets,
     )
-    from kgharvest.engine.text_tasks.text_template import TextTemplate
+    from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
 
     template = TextTemplate.parse(options["template"] or default_template(options["train"]))
     manual = TextTemplate.parse(options["manual"]) if options["manual"] else template.without_triggers()

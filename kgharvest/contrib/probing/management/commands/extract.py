@@ -59,7 +59,7 @@ class Command(DomainCommand):
 def request_of(options):
     """Raises NotFound, NotExtracted, ImportRefused or BadPrompt."""
     from kgharvest.contrib.probing.text_tasks.extraction import ExtractRequest, extracted_relations
-    from kgharvest.engine.text_tasks.text_template import TextTemplate
+    from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
 
     template = TextTemplate.parse(options["template"])
     return ExtractRequest(

@@ -9,10 +9,10 @@ from django.core.management import CommandError, call_command
 
 from kgharvest.contrib.probing.probes.facts import split_world
 from kgharvest.contrib.probing.text_tasks.extraction import evidenced_fact, extraction_summary
+from kgharvest.contrib.probing.text_tasks.object_methods import Evidence, EvidencedFact
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.prompt_learning import autoprompt
-from kgharvest.engine.text_tasks.extraction import Evidence, EvidencedFact
 from kgharvest.models import RelationSet
 from tests.factories import make_relation, make_relation_set
 

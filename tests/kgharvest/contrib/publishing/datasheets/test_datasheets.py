@@ -16,13 +16,13 @@ from django.utils import timezone
 
 from annotation.models import Annotator, Judgment, Round
 from evaluation.models import Report
-from evaluation.paper.files import PackFile, RowColumn
 from kgharvest.contrib.publishing.datasheets.croissant import MANY, responsible_ai
 from kgharvest.contrib.publishing.datasheets.documents import TEMPLATES, card_file, datasheets, study_of
 from kgharvest.contrib.publishing.datasheets.facts import LEAST_PEOPLE, Facts, gather_facts, with_answers
 from kgharvest.contrib.publishing.datasheets.filters import people
 from kgharvest.contrib.publishing.datasheets.heds import BY_NUMBER, CRITERION, QUESTIONS, Answer, Source, coverage
 from kgharvest.contrib.publishing.packs.archive import write_pack
+from kgharvest.contrib.publishing.packs.files import PackFile, RowColumn
 from kgharvest.contrib.publishing.packs.pack import pack_files
 from kgharvest.contrib.publishing.statements.questions import MAIL, missing
 from kgharvest.contrib.publishing.statements.services import save_statements

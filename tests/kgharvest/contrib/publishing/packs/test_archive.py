@@ -6,10 +6,10 @@ import zipfile
 
 import pytest
 
-from evaluation.paper.files import PackFile
-from evaluation.paper.row_files import BadPack, read_rows
 from kgharvest.contrib.publishing.packs import archive
 from kgharvest.contrib.publishing.packs.archive import read_pack, write_pack
+from kgharvest.contrib.publishing.packs.files import PackFile
+from kgharvest.contrib.publishing.packs.row_files import BadPack, read_rows
 from tests.refusals import refused
 
 FILES = [PackFile("b/two.txt", b"2" * 1000, "text/plain", ""), PackFile("one.txt", b"1", "text/plain", "")]

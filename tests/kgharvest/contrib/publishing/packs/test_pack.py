@@ -14,11 +14,11 @@ from annotation.models import Annotator, Withdrawal
 from annotation.quality.exclusion import exclude_annotator
 from annotation.rounds.services import open_draft, open_round
 from evaluation.evidence.rows import rows_of_round
-from evaluation.paper.row_files import values_of_files
 from evaluation.reports.services import create_report
 from kgharvest.contrib.publishing.packs import pack
 from kgharvest.contrib.publishing.packs.archive import zipped
 from kgharvest.contrib.publishing.packs.pack import pack_files
+from kgharvest.contrib.publishing.packs.row_files import values_of_files
 from kgharvest.contrib.publishing.packs.verification import verify_contents
 from tests.factories import judge, judge_all, make_annotators, make_harvest, make_round, make_user
 from tests.kgharvest.contrib.publishing.packs.studies import STUDIES

@@ -15,10 +15,10 @@ from django.core.management import call_command
 
 from annotation.quality.exclusion import exclude_annotator
 from evaluation.evidence.tables import TABLES, Columns, RowTable, n_rows
-from evaluation.paper.files import PackFile
-from evaluation.paper.row_files import BadPack, read_rows, row_files
 from kgharvest.contrib.publishing.packs.archive import SUMS, checksum_differences, read_pack, sums_of, write_pack
+from kgharvest.contrib.publishing.packs.files import PackFile
 from kgharvest.contrib.publishing.packs.pack import pack_files
+from kgharvest.contrib.publishing.packs.row_files import BadPack, read_rows, row_files
 from kgharvest.contrib.publishing.packs.verification import (
     REPORT,
     DocumentComparison,

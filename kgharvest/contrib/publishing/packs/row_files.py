@@ -31,9 +31,9 @@ from evaluation.evidence.tables import (
     RowTable,
     n_rows,
 )
-from evaluation.paper.files import PackFile
 from evaluation.reports.document import document_of_rows
 from kgharvest.bulk.file_reading import parse_json
+from kgharvest.contrib.publishing.packs.files import PackFile
 from kgharvest.errors import DomainError
 from kgharvest.statistics.arrays import LABELS
 

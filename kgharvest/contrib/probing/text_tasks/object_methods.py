@@ -11,6 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from kgharvest.contrib.probing.text_tasks.text_template import (
+    SPECIAL_TOKENS,
+    TextTemplate,
+    encode_fields,
+    room_for_texts,
+)
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import EncodedFact, Majority, ProbeScores, UsableFacts
@@ -18,7 +24,6 @@ from kgharvest.engine.prompt_learning import autoprompt
 from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, LearnedTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood
 from kgharvest.engine.ranking import rows_at_once
-from kgharvest.engine.text_tasks.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
 from kgharvest.engine.types import BadPrompt, BadSeed, BadText, EngineError, OnProgress, ignore
 
 OBJECT_MASK = "[MASK]"  # in T-REx sentences; independent of the LM's mask token

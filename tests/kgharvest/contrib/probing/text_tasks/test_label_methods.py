@@ -7,10 +7,7 @@ from random import Random
 import pytest
 import torch
 
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
-from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
-from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.text_tasks.classification import (
+from kgharvest.contrib.probing.text_tasks.label_methods import (
     EncodedText,
     LabelledText,
     TextClassifier,
@@ -20,7 +17,10 @@ from kgharvest.engine.text_tasks.classification import (
     majority,
     select_label_tokens,
 )
-from kgharvest.engine.text_tasks.text_template import TextTemplate
+from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
+from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
+from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadSeed, EngineError
 from tests.kgharvest.engine.reading_models import VERDICTS, review
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate, cut_to_fit, room_for_texts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.text_tasks.text_template import TextTemplate, cut_to_fit, room_for_texts
 from kgharvest.engine.types import BadPrompt
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from annotation.models import Round
 from evaluation.evidence.rows import conduct_facts, rules_of_round
-from evaluation.paper.files import PackFile
 from evaluation.reports.report_sections import sections_of
 from kgharvest.audit.tables import canonical_json
+from kgharvest.contrib.publishing.packs.files import PackFile
 
 PATH = "rows/round.json"
 PREREGISTRATION = "preregistration.json"

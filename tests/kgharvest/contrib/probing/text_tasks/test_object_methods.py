@@ -7,8 +7,7 @@ from random import Random
 import pytest
 import torch
 
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
-from kgharvest.engine.text_tasks.extraction import (
+from kgharvest.contrib.probing.text_tasks.object_methods import (
     MOST_WORDS,
     EncodedContext,
     Evidence,
@@ -24,7 +23,8 @@ from kgharvest.engine.text_tasks.extraction import (
     single_tokens,
     with_single_token_object,
 )
-from kgharvest.engine.text_tasks.text_template import TextTemplate
+from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 from kgharvest.engine.types import BadPrompt, EngineError
 from tests.kgharvest.engine.reading_models import HOME, PEOPLE, TOWNS
 

@@ -14,12 +14,17 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from kgharvest.contrib.probing.text_tasks.text_template import (
+    SPECIAL_TOKENS,
+    TextTemplate,
+    encode_fields,
+    room_for_texts,
+)
 from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning import autoprompt
 from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, LearnedTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood, scores
-from kgharvest.engine.text_tasks.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
 from kgharvest.engine.types import BadSeed, BadText, OnProgress, ignore
 
 TEXTS_AT_ONCE = 4096
