@@ -72,7 +72,7 @@ class JudgeRun(Job):
     prompt = models.TextField(
         blank=True,
         max_length=LONGEST_PROMPT,
-        help_text="Requires {statement}. Optional: {instructions}, {relation}, {examples}. Leave empty for the default.",
+        help_text="Requires {statement}. Optional: {instructions}, {relation}, {examples}. Empty for the default.",
     )
     n_examples = models.PositiveSmallIntegerField(
         "examples",

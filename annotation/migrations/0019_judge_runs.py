@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
                 ('model', models.CharField(help_text='Model id at the endpoint, or LM name as in harvests.', max_length=500)),
                 ('revision', models.CharField(blank=True, help_text='Revision of a local LM.', max_length=100)),
                 ('base_url', models.CharField(blank=True, help_text='URL without /chat/completions. Leave empty for the default endpoint.', max_length=500, verbose_name='base URL')),
-                ('prompt', models.TextField(blank=True, help_text='Requires {statement}. Optional: {instructions}, {relation}, {examples}. Leave empty for the default.', max_length=20000)),
+                ('prompt', models.TextField(blank=True, help_text='Requires {statement}. Optional: {instructions}, {relation}, {examples}. Empty for the default.', max_length=20000)),
                 ('n_examples', models.PositiveSmallIntegerField(default=0, help_text='Gold statements per relation in {examples}, half of them true.', validators=[django.core.validators.MaxValueValidator(20)], verbose_name='examples')),
                 ('temperature', models.FloatField(default=0, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(2)])),
                 ('seed', models.PositiveBigIntegerField(default=0, help_text='Sent with each request; increases by 1 per repeat.')),

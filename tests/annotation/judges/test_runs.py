@@ -60,9 +60,7 @@ def test_a_description_that_cannot_be_is_refused_with_what_to_give(change, says)
         run_from_spec(SPEC | change)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "says"), [("Is it true?", "{statement}"), ("{statement} {entity}", "{entity}")]
-)
+@pytest.mark.parametrize(("prompt", "says"), [("Is it true?", "{statement}"), ("{statement} {entity}", "{entity}")])
 def test_a_prompt_asks_about_the_statement_and_names_what_there_is(prompt, says):
     with refused("BadPromptTemplate", match=says):
         run_from_spec(SPEC | {"prompt": prompt})
