@@ -264,7 +264,7 @@ class Addresses:
 
 
 def interval_picture(value: float | None, low: float | None, high: float | None) -> SafeString:
-    """Return an SVG of a share in [0, 1] with its interval, or "" without an interval. The page also shows the numbers."""
+    """Return an SVG of a share in [0, 1] with its interval, or "" without one. The page also prints the numbers."""
     if value is None or low is None or high is None:
         return SafeString("")
     x_value, x_low, x_high = (f"{3 + number * (WIDTH - 6):.1f}" for number in (value, low, high))

@@ -141,7 +141,10 @@ FORMATS = {"hour": "%Y-%m-%d %H:%M", "day": "%Y-%m-%d", "week": "%Y-%m-%d"}
 
 @dataclass(frozen=True)
 class HistoryPicture:
-    """Data of the history chart. bars, points, marks: coordinates in WIDTH x HEIGHT and texts. line: joins the points."""
+    """Data of the history chart.
+
+    bars, points, marks: coordinates in WIDTH x HEIGHT and texts. line: SVG points.
+    """
 
     unit: str
     rows: Sequence[Mapping[str, Any]]
