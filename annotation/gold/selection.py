@@ -172,7 +172,8 @@ class Casing:
     def write(self, entity: str) -> str:
         """Return `entity` as written in the sample.
 
-        If the sample lacks it, use the casing of at least NEARLY_ALL sample entities, or leave it unchanged.
+        If the sample lacks it, use lower case or initial capitals if nearly all of the sample does, or leave it
+        unchanged.
         """
         if entity.casefold() in self._written:
             return self._written[entity.casefold()]

@@ -24,7 +24,7 @@ from kgharvest.models import Job
 OTHER = "other"  # unjudgeable, unparsable, or not answered
 JUDGE_STRATA = (Label.TRUE.value, Label.FALSE.value, OTHER)
 ASSUMED_ACCURACY = {Label.TRUE.value: 0.9, Label.FALSE.value: 0.3, OTHER: 0.5}  # if no such tuple has been judged
-LEAST_PER_STRATUM = 5  # statements per label of a judge; fewer do not reveal its errors
+LEAST_PER_STRATUM = 5  # statements per label, if available; fewer do not reveal the judge's errors
 
 
 class JudgeStrata(NamedTuple):

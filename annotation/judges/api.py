@@ -73,7 +73,7 @@ class JudgeRunEntrySerializer(serializers.ModelSerializer):
     kind = serializers.ChoiceField(JudgeKind.choices, source="judge_kind")
     created_by = serializers.CharField(source="created_by.username", allow_null=True)
     is_unfinished = serializers.BooleanField()
-    is_out_of_budget = serializers.BooleanField(help_text="Continue the run with a larger budget.")
+    is_out_of_budget = serializers.BooleanField(help_text="If true, continue the run with a larger budget.")
 
     class Meta:
         model = JudgeRun

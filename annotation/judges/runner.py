@@ -1,4 +1,4 @@
-"""Runner of judge runs: asks the open questions and stores each answer on arrival."""
+"""Runner of judge runs: sends open questions to the judge and stores each answer on arrival."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     except BudgetSpent:
         heartbeat(Progress(OUT_OF_BUDGET, done, total))
         raise
-    return lambda: JudgeRun.objects.filter(pk=run.pk).update(
-        done=total, total=total
-    )  # progress reports may skip the last
+    return lambda: JudgeRun.objects.filter(pk=run.pk).update(done=total, total=total)  # reports may skip some
 
 
 def make_judge(run: JudgeRun) -> Judge:

@@ -178,7 +178,7 @@ class HarvestComparison(HarvestComparisonView):
 
     @extend_schema(summary="Compare two harvests", parameters=[HarvestPair])
     def get(self, request: Request) -> Response:
-        """Compares two harvests of one relation: shared tuples, tuples of only one harvest, and accuracy of each part."""
+        """Compares two harvests of one relation: shared tuples, tuples of one harvest, and their accuracies."""
         a, b = self.pair()
         if a.relation_id != b.relation_id:
             raise exceptions.NotFound("The harvests have different relations. Choose harvests of one relation.")

@@ -36,7 +36,7 @@ FEWEST_RELATIONS = 2
 class ReportSide:
     """One of the two reports. cells: by side, then by the relation's plain name, in report order.
 
-    origin: source of the numbers if not people. demonstrators: LMs shipped with the project.
+    origin: source of the numbers if not people. demonstrators: built-in LMs.
     """
 
     name: str
@@ -259,7 +259,10 @@ def published_table(paper: PublishedTable) -> Table:
 
 
 class SharedVerdicts(NamedTuple):
-    """Tuples with a verdict in both rounds, by acceptance, and McNemar's exact p; None without disagreement."""
+    """Numbers of tuples with a verdict in both rounds, by the rounds that accepted them.
+
+    p: exact McNemar test, None without disagreement.
+    """
 
     both: int
     only_a: int

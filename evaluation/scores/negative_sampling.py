@@ -17,7 +17,7 @@ TRIES = 100  # attempts per kind of replacement
 class Sample(NamedTuple):
     """A fact or false tuple of a relation.
 
-    replaced: "head", "tail", or "slot 1" (an entity between them) or "relation" for a false tuple; None for a fact.
+    replaced: "head", "tail", "slot 1" (an entity between them), or "relation" for a false tuple; None for a fact.
     """
 
     relation: str

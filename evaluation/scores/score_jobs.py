@@ -283,7 +283,7 @@ def _harvests_with_prompts(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:
 def _without_seeds(
     relations: Sequence[ScoredRelation], payload: Mapping[str, Any], harvests: Mapping[int, HarvestJob]
 ) -> list[ScoredRelation]:
-    """Remove the harvests' seed tuples from the facts, as they may differ from the relation's current seed tuples."""
+    """Return the relations without the harvests' seed tuples, which may differ from the current seed tuples."""
     remaining = []
     for relation in relations:
         jobs = [harvests[by_relation[relation.name]] for by_relation in payload["harvests"].values()]
