@@ -228,7 +228,7 @@ def test_a_judge_run_of_another_project_is_refused(request_of):
     other = factories.make_project()
     run = factories.make_judge_run(factories.make_round(project=other, by=factories.make_researcher(project=other)))
 
-    with refused("NothingHarvested", match="is of another project"):
+    with refused("NothingHarvested", match="another project"):
         evaluate_now(request_of(judge_runs=[run]), project=default_project())
 
 
