@@ -307,7 +307,7 @@ def _side_outcome(evidence: Evidence, number: int, runs: Sequence[Run]) -> SideO
     these = [run.these[number] for run in runs]
     true = np.array([run.true[is_of_side].mean() for run in runs])
     measured = np.array([rate.value for rate in these], dtype=np.float64)
-    others = _half_widths(run.others[number] for run in runs)
+    widths_for_others = _half_widths(run.others[number] for run in runs)
     return SideOutcome(
         *evidence.sides[number],
         n_relations=int(is_of_side.sum()),
@@ -315,7 +315,7 @@ def _side_outcome(evidence: Evidence, number: int, runs: Sequence[Run]) -> SideO
         measured=_spread(measured),
         error=_spread(measured - true),
         half_width=_spread(_half_widths((rate.low, rate.high) for rate in these)),
-        for_others=_spread(others) if others else None,
+        for_others=_spread(widths_for_others) if widths_for_others else None,
     )
 
 

@@ -59,7 +59,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"  {cell.name}: {cell.n} of {cell.population}, +- {cell.points}{halved}"
     for macro in plan.macros:
         yield f"  {macro.name}, average of {macro.n_relations} relations: +- {macro.points}"
-    yield f"+- {plan.wished_points} for each cell requires:"
+    yield f"required for +- {plan.wished_points} in each cell:"
     for way in plan.ways:
         method = f"people, with {way.judge}" if way.judge else "people alone"
         yield f"  {method}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
