@@ -12,13 +12,13 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
+from annotation.invites.access import session_annotators
 from annotation.judging.verdicts import Verdict
 from annotation.models import Annotator, Judgment, JudgmentTask, Round, Stratum
 from annotation.monitoring.cells import harvest_cells, shown
 from annotation.monitoring.progress import progress
-from annotation.recruiting.access import session_annotators
-from annotation.recruiting.questionnaire.groups import check_counts, questionnaire_groups
-from annotation.recruiting.questionnaire.questions import who_questions
+from annotation.questionnaire.groups import check_counts, questionnaire_groups
+from annotation.questionnaire.questions import who_questions
 from kgharvest.access import Action, may
 from kgharvest.models import HarvestJob, KnowledgeTuple, Launch, Project
 from kgharvest.operations.metrics import Reading
@@ -92,7 +92,7 @@ def tuple_judgments(request: HttpRequest, known: KnowledgeTuple) -> Iterator[Pan
 
 
 def erase_people(request: HttpRequest, project: Project) -> Iterator[Panel]:
-    yield Panel("annotation/recruiting/_erase_people.html", {"project": project})
+    yield Panel("annotation/invites/_erase_people.html", {"project": project})
 
 
 def open_round_of_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
@@ -106,13 +106,6 @@ def open_round_of_launch(request: HttpRequest, launch: Launch) -> Iterator[Panel
         yield button("Open a round of these", f"{reverse('annotation:round_new')}?launch={launch.pk}")
 
 
-def recruit(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    if round.source == Round.Source.PEOPLE:
-        has_panels = round.panels.exists()
-        page, label = ("panel_list", "Panels") if has_panels else ("panel_new", "Recruit people")
-        yield button(label, reverse(f"annotation:{page}", args=[round.path]))
-
-
 def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
     """What people said about themselves, in groups of five or more, and how the comprehension check went."""
     asks_who = bool(who_questions(round))
@@ -122,7 +115,7 @@ def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
             "questions": questionnaire_groups(round),
             "check": check_counts(round) if round.check_questions else None,
         }
-        yield Panel("annotation/recruiting/questionnaire/_who_took_part.html", context)
+        yield Panel("annotation/questionnaire/_who_took_part.html", context)
 
 
 def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:

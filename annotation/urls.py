@@ -8,6 +8,9 @@ from django.urls import path, register_converter
 from annotation.exchange import api as exchange_api
 from annotation.gold import api as gold_api
 from annotation.gold import views as gold_views
+from annotation.invites import api as invites_api
+from annotation.invites import views as invites_views
+from annotation.invites.erasure import erase_annotator
 from annotation.judges import api as judges_api
 from annotation.judges import views as judges_views
 from annotation.judging import api as judging_api
@@ -17,19 +20,9 @@ from annotation.quality import api as quality_api
 from annotation.quality import views as quality_views
 from annotation.quality.exclusion import reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator
-from annotation.recruiting import api as recruiting_api
-from annotation.recruiting import views as recruiting_views
-from annotation.recruiting.erasure import erase_annotator
-from annotation.recruiting.panels import api as panels_api
-from annotation.recruiting.panels import participant_views as panel_participant_views
-from annotation.recruiting.panels import views as panel_views
-from annotation.recruiting.panels.publishing import pause_panel, resume_panel
-from annotation.recruiting.pay import api as pay_api
-from annotation.recruiting.pay import views as pay_views
-from annotation.recruiting.prolific import views as prolific_views
-from annotation.recruiting.questionnaire import api as questionnaire_api
-from annotation.recruiting.questionnaire import views as questionnaire_views
-from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
+from annotation.questionnaire import api as questionnaire_api
+from annotation.questionnaire import views as questionnaire_views
+from annotation.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds import api as rounds_api
 from annotation.rounds import draft_views
 from annotation.rounds import views as rounds_views
@@ -43,7 +36,6 @@ app_name = "annotation"
 
 SEPARATOR = "/rounds/"
 ROUND = "projects/<round:path>/"
-PANEL = f"{ROUND}panels/<slug:name>/"
 
 
 class RoundPathConverter:
@@ -63,11 +55,11 @@ register_converter(RoundPathConverter, "round")
 
 urlpatterns = [
     # gold
-    path("rounds/gold/", gold_views.gold_list, name="gold_list"),
+    path("rounds/gold/", gold_views.GoldList.as_view(), name="gold_list"),
     path("rounds/gold/<int:pk>/", gold_views.gold_of_relation, name="gold"),
     path("rounds/gold/<int:pk>/withdraw/<int:decision>/", gold_views.gold_withdraw, name="gold_withdraw"),
     # rounds
-    path("rounds/", rounds_views.round_list, name="round_list"),
+    path("rounds/", rounds_views.RoundList.as_view(), name="round_list"),
     path("rounds/new/", draft_views.round_new, name="round_new"),
     path("rounds/plan/", draft_views.round_plan, name="round_plan"),
     path(ROUND, rounds_views.round_detail, name="round"),
@@ -115,7 +107,7 @@ urlpatterns = [
             ("erase", erase_annotator, Action.MANAGE),
         )
     ),
-    path("projects/<slug:slug>/erase/", recruiting_views.person_erase, name="person_erase"),
+    path("projects/<slug:slug>/erase/", invites_views.person_erase, name="person_erase"),
     # judging
     path("judge/offline_worker.js", judging_views.offline_worker, name="offline_worker"),
     path("judge/<int:round_id>/", in_json_or_as_page(judging_api.Judge, judging_views.judge), name="judge"),
@@ -135,69 +127,25 @@ urlpatterns = [
     path("judge/<int:round_id>/questions/", questionnaire_views.questions, name="questions"),
     path("judge/<int:round_id>/withdraw/", questionnaire_views.withdraw, name="withdraw"),
     path("judge/<int:round_id>/training/", training_views.training, name="training"),
-    # recruiting
-    path(f"{ROUND}invites/", recruiting_views.round_invites, name="round_invites"),
-    path(f"{ROUND}invites/revoke/", recruiting_views.invites_revoke, name="invites_revoke"),
-    path(f"{ROUND}invites.csv", recruiting_views.invites_csv, name="invites_csv"),
-    path("judge/<int:round_id>/device/", recruiting_views.device, name="device"),
-    path("join/<slug:token>/", recruiting_views.join, name="join"),
-    path("invite/<slug:token>/", recruiting_views.invite, name="invite"),
-    path("recruiting/prolific/events/", prolific_views.take_event, name="prolific_events"),
-    path(f"{PANEL}prolific/", prolific_views.study, name="prolific_study"),
-    path(f"{PANEL}reconcile/", prolific_views.panel_reconcile, name="panel_reconcile"),
-    path("return/", recruiting_views.return_by_code, name="return_by_code"),
-    path("return/<str:code>/", recruiting_views.return_by_code, name="return_by_code"),
-    # panels
-    path(f"{ROUND}panels/", panel_views.panel_list, name="panel_list"),
-    path(f"{ROUND}panels/new/", panel_views.panel_new, name="panel_new"),
-    path(PANEL, panel_views.panel, name="panel"),
-    path(f"{PANEL}edit/", panel_views.panel_edit, name="panel_edit"),
-    path(f"{PANEL}delete/", panel_views.panel_delete, name="panel_delete"),
-    path(f"{PANEL}publish/", panel_views.panel_publish, name="panel_publish"),
-    path(f"{PANEL}stop/", panel_views.panel_stop, name="panel_stop"),
-    *(
-        path(
-            f"{PANEL}{verb}/",
-            panel_views.panel_change,
-            {"change": change},
-            name=f"panel_{verb}",
-        )
-        for verb, change in (("pause", pause_panel), ("resume", resume_panel))
-    ),
-    path(f"{PANEL}free/", panel_views.panel_free, name="panel_free"),
-    path(f"{PANEL}participants.csv", panel_views.participants_csv, name="participants_csv"),
-    # pay
-    *(
-        path(f"{PANEL}pay/{rest}", view, name=f"panel_pay{name}")
-        for rest, view, name in (
-            ("", pay_views.panel_pay, ""),
-            ("review/", pay_views.panel_pay_review, "_review"),
-            ("people/<int:pk>/", pay_views.panel_pay_person, "_person"),
-            ("floor/", pay_views.panel_pay_floor, "_floor"),
-            ("commands/<int:pk>/", pay_views.panel_pay_command, "_command"),
-            ("noted/", pay_views.panel_pay_noted, "_noted"),
-            ("bonuses-<slug:layout>.csv", pay_views.panel_pay_bonus_file, "_bonus_file"),
-            ("ledger.csv", pay_views.panel_pay_ledger, "_ledger"),
-        )
-    ),
-    path("enter/<slug:token>/", panel_participant_views.panel_enter, name="panel_enter"),
-    path("judge/<int:round_id>/done/", panel_participant_views.panel_done, name="panel_done"),
+    # invites
+    path(f"{ROUND}invites/", invites_views.round_invites, name="round_invites"),
+    path(f"{ROUND}invites/revoke/", invites_views.invites_revoke, name="invites_revoke"),
+    path(f"{ROUND}invites.csv", invites_views.invites_csv, name="invites_csv"),
+    path("judge/<int:round_id>/device/", invites_views.device, name="device"),
+    path("join/<slug:token>/", invites_views.join, name="join"),
+    path("invite/<slug:token>/", invites_views.invite, name="invite"),
+    path("return/", invites_views.return_by_code, name="return_by_code"),
+    path("return/<str:code>/", invites_views.return_by_code, name="return_by_code"),
     # the API
     *routes("rounds", rounds_api.RoundViewSet, "api_round"),
     *routes("rounds", quality_api.RoundQualityViewSet, "api_round"),
     *routes("rounds/<int:round_id>/events", quality_api.EventViewSet, "api_event"),
     *routes("rounds/<int:round_id>/annotators", quality_api.AnnotatorViewSet, "api_annotator"),
-    *routes("rounds/<int:round_id>/panels", panels_api.PanelViewSet, "api_panel"),
-    *routes("rounds/<int:round_id>/panels/<slug:name>/participants", panels_api.ParticipantViewSet, "api_participant"),
-    *routes("rounds/<int:round_id>/panels", pay_api.PayViewSet, "api_panel"),
-    *routes("rounds/<int:round_id>/panels/<slug:name>/pay/entries", pay_api.PayEntryViewSet, "api_pay_entry"),
-    *routes("rounds/<int:round_id>/panels/<slug:name>/pay/commands", pay_api.CommandViewSet, "api_pay_command"),
-    *routes("rounds/<int:round_id>/panels", panels_api.ReconciliationViewSet, "api_panel"),
     *routes("rounds", rounds_api.MonitoringViewSet, "api_round"),
     *routes("rounds", exchange_api.ExchangeViewSet, "api_round"),
     *routes("rounds", questionnaire_api.QuestionnaireViewSet, "api_round"),
     *routes("rounds/<int:round_id>/judgments", exchange_api.JudgmentViewSet, "api_judgment"),
-    *routes("rounds/<int:round_id>/invites", recruiting_api.InviteViewSet, "api_invite"),
+    *routes("rounds/<int:round_id>/invites", invites_api.InviteViewSet, "api_invite"),
     *routes("rounds/<int:round_id>/judge-runs", judges_api.RoundJudgeRunViewSet, "api_round_judge_run"),
     *routes("judge-runs", judges_api.JudgeRunViewSet, "api_judge_run"),
     *routes("judge-runs/<int:pk>/answers", judges_api.JudgeAnswerViewSet, "api_judge_answer"),
@@ -205,7 +153,7 @@ urlpatterns = [
     *routes("rounds/<int:round_id>/adjudication", quality_api.AdjudicationQueueViewSet, "api_queued_task"),
     *routes("gold", gold_api.CandidateViewSet, "api_gold"),
     *routes("gold/decisions", gold_api.DecisionViewSet, "api_gold_decision"),
-    path("api/v1/judging/", recruiting_api.JoinedRounds.as_view(), name="api_joined"),
+    path("api/v1/judging/", invites_api.JoinedRounds.as_view(), name="api_joined"),
     *(
         path(f"api/v1/judging/<int:round_id>/{rest}", view.as_view(), name=f"api_{name}")
         for rest, view, name in (

@@ -21,9 +21,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.reports.sections.comparisons import compare_sides
-from kgharvest.statistics.cell_rates import population_rate
-from kgharvest.statistics.rates import Rate, difference_interval, macro_interval
-from kgharvest.statistics.sides import CellKey
+from kgharvest.statistics.paired_tests import CellKey
+from kgharvest.statistics.rates import Rate, difference_interval, macro_interval, population_rate
 
 N_ROUNDS = 500
 SIZES = ((5, 20), (8, 20), (14, 20), (14, 50), (14, 200), (40, 20))  # relations, statements per cell

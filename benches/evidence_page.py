@@ -24,10 +24,11 @@ import django
 
 django.setup()
 
+
 from evaluation.rendering.evidence_page import write_evidence_page
 from evaluation.reports.document import build_document
 from kgharvest.statistics.arrays import LABELS, VERDICTS
-from kgharvest.statistics.sides import CellKey
+from kgharvest.statistics.paired_tests import CellKey
 from tests.evaluation.evidence_factory import make_evidence
 
 SIDES = list(product(("llama-base", "roberta-large", "bert-base", "gpt-2"), ("human", "top1", "multi")))

@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kgharvest.statistics.cell_rates import VerdictSample, simple_interval
+
 from kgharvest.statistics.judge_assisted import (
     JudgedSample,
     JudgedSide,
@@ -34,6 +34,7 @@ from kgharvest.statistics.judge_assisted import (
     prediction_powered_mean,
     tells_apart,
 )
+from kgharvest.statistics.rates import VerdictSample, simple_interval
 
 N_RUNS = 2000
 

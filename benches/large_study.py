@@ -46,10 +46,10 @@ from django.db import connection, transaction
 from django.urls import Resolver404, get_resolver, resolve, reverse
 from django.utils import timezone
 
+from annotation.invites.services import join_round
 from annotation.judging.sealing import seal_judgments
 from annotation.judging.verdicts import majority
 from annotation.models import Annotator, Assignment, Draw, Judgment, JudgmentTask, Round, Stratum
-from annotation.recruiting.services import join_round
 from benches import pages as knowledge
 from benches.judging_http import Judge, database_seconds, judge_together
 from benches.report import peak_gb

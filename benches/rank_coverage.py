@@ -21,12 +21,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.evidence.arrays import Draws, Evidence, Judgments, StratumKey
+
 from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.reports.sections.ranks import rank_entry
+from evaluation.evidence.evidence import Draws, Evidence, Judgments, StratumKey
+from evaluation.reports.sections.comparisons import rank_entry
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE
-from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
-from kgharvest.statistics.sides import CellKey
+from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL, CellKey
 
 RUNS = 1000
 HARDEST = 0.15  # how far relations lie from the sides' means, either way

@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--workers", action="store_true")
     arguments = parser.parse_args()
 
-    from tests.annotation.recruiting.prolific.fake_prolific import SECRET, TOKEN, serving
+    from tests.kgharvest.contrib.recruiting.prolific.fake_prolific import SECRET, TOKEN, serving
 
     with serving() as fake:
         set_up_django(
@@ -53,9 +53,9 @@ def full_panel(fake, n: int):
     """Make a published panel, all of whose places are taken."""
     from django.utils import timezone
 
-    from annotation.models import Panel
-    from annotation.recruiting.panels.services import enter
-    from annotation.recruiting.platforms import platform_of
+    from kgharvest.contrib.recruiting.models import Panel
+    from kgharvest.contrib.recruiting.panels.services import enter
+    from kgharvest.contrib.recruiting.platforms import platform_of
     from tests import factories
 
     panel = factories.make_panel(
@@ -89,8 +89,8 @@ def return_one(fake, panel, number: int, worker) -> tuple[float, float]:
     from django.test import Client
     from django.utils import timezone
 
-    from annotation.recruiting.events.inbox import outbox
-    from annotation.recruiting.panels.services import enter
+    from kgharvest.contrib.recruiting.events.inbox import outbox
+    from kgharvest.contrib.recruiting.panels.services import enter
 
     fake.give_back(list(fake.submissions.values())[number])
     headers = {name: value for name, value in fake.headers(fake.events[-1]).items() if name != "Content-Type"}

@@ -23,8 +23,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kgharvest.statistics.cell_rates import VerdictSample, population_rate, simple_interval
+
 from kgharvest.statistics.judge_assisted import JudgedSample, people_alone, post_strata, tells_apart
+from kgharvest.statistics.rates import VerdictSample, population_rate, simple_interval
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 
 N_LOOKS, WANTED = 6, 0.15

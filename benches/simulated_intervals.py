@@ -11,8 +11,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.evidence.arrays import patterns_of
+
 from evaluation.evidence.cells import DrawnVerdicts
+from evaluation.evidence.evidence import patterns_of
 from kgharvest.statistics.agreement import (
     alpha_of_shares,
     annotators_interval,
@@ -24,9 +25,8 @@ from kgharvest.statistics.annotator_errors import Sample as StatementSample
 from kgharvest.statistics.annotator_errors import corrected_rate, sample_truths, why_unidentified
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.cell_rates import VerdictSample, population_rate, sample_rate
 from kgharvest.statistics.partial_pooling import SimpleSample, pooled_rates
-from kgharvest.statistics.rates import Rate, difference_interval
+from kgharvest.statistics.rates import Rate, VerdictSample, difference_interval, population_rate, sample_rate
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
 K = 3  # judgments of a statement
@@ -201,7 +201,7 @@ def limits_of_labels(n_true: np.ndarray, n_judgments: np.ndarray, population: in
     counts = np.stack([n_true, n_judgments - n_true, np.zeros(n, dtype=int)], axis=1)
     draws = np.zeros(n, dtype=int), np.arange(n)
     drawn = DrawnVerdicts(1, draws, patterns_of(counts, np.full(n, K)), quorum=1)
-    rate = sample_rate(drawn.of_strata(ACCEPTED), [population])
+    rate = sample_rate(drawn.of_groups(ACCEPTED), [population])
     return (rate.low, rate.high) if rate.low is not None and rate.high is not None else (0, 1)
 
 

@@ -13,11 +13,11 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.utils.crypto import get_random_string
 
+from annotation.invites.services import join_round
 from annotation.judges.models import JudgeRun
 from annotation.judges.runs import queue_run
 from annotation.judging.simulation import Truth, fill_with_simulated_judgments
 from annotation.models import Round
-from annotation.recruiting.services import join_round
 from annotation.rounds.services import open_round
 from evaluation.models import Report
 from evaluation.reports.services import create_report

@@ -1,24 +1,22 @@
-"""Reports and their packs, what people say about a study, and evaluations of scores."""
+"""Reports, links to them, and evaluations of scores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from django.conf import settings
 from django.db import models, transaction
 from django.urls import reverse
 from django.utils.functional import cached_property
 
 from annotation.models import Round
-from evaluation.preregistration.models import Preregistration
 from evaluation.reports.document import abridged
+from evaluation.reports.report_sections import sections_of
 from evaluation.reports.sections.curves import scores_by_relation
 from kgharvest.access import visible
+from kgharvest.accounts.models import person_or_null
 from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job, LanguageModel, Project
-
-__all__ = ["Preregistration", "Report", "ReportShare", "ScoreEvaluation", "ScoresOfRelation"]
 
 HEADLINE = ("n_tasks", "n_complete", "n_judgments")
 
@@ -46,9 +44,7 @@ class Report(models.Model):
     abridged = models.JSONField(default=dict)
     method = models.TextField()
     code_version = models.CharField(max_length=100)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField()
 
     objects = ReportQuerySet.as_manager()
@@ -61,8 +57,8 @@ class Report(models.Model):
 
     def save(self, *args, **kwargs) -> None:
         self.headline = {name: self.document[name] for name in HEADLINE} | {"alpha": self.document["alpha"]["value"]}
-        if registered := self.document.get("preregistration"):
-            self.headline["n_deviations"] = len(registered["deviations"])
+        for section in sections_of(self.document):
+            self.headline |= section.headline(self.document[section.key])
         self.abridged = abridged(self.document)
         with transaction.atomic():
             super().save(*args, **kwargs)
@@ -134,9 +130,7 @@ class ReportShare(models.Model):
     name = models.CharField(max_length=100)
     token_hash = models.CharField(max_length=64, unique=True)
     password = models.CharField(max_length=128, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
@@ -154,57 +148,6 @@ class ReportShare(models.Model):
         if self.revoked_at:
             return "revoked"
         return "open" if now < self.expires_at else "over"
-
-
-class PaperStatement(models.Model):
-    """What people said about a study, which the documents that go with a paper need and no record tells.
-
-    key: of a question (evaluation.paper.statements.questions). Of the round, so that each report on it has it.
-    """
-
-    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="paper_statements")
-    key = models.SlugField(max_length=50)
-    text = models.TextField()
-    changed_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
-    changed_at = models.DateTimeField(auto_now=True)
-
-    class Meta:
-        ordering = ["round", "key"]
-        constraints = [
-            models.UniqueConstraint(fields=["round", "key"], name="paper_statement_round_key_unique"),
-            models.CheckConstraint(condition=~models.Q(text=""), name="paper_statement_says_something"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.key} of {self.round_id}"
-
-
-class PaperPack(Job):
-    """The paper pack of a report as a file (evaluation.paper); work of a worker.
-
-    sha256, n_bytes: of the file, once the job has succeeded.
-    """
-
-    KIND = "pack"
-
-    report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="packs")
-    sha256 = models.CharField(max_length=64, blank=True)
-    n_bytes = models.PositiveBigIntegerField(default=0)
-
-    objects = JobQuerySet.as_manager()
-
-    def __str__(self) -> str:
-        return f"pack {self.pk} of report {self.report_id}"
-
-    def get_absolute_url(self) -> str:
-        return reverse("evaluation:pack", args=[self.report_id])
-
-    @property
-    def name(self) -> str:
-        """The name of the file for who downloads it."""
-        return f"{self.report.round.name}-report-{self.report_id}.zip"
 
 
 class ScoreEvaluation(Job):

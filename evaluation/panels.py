@@ -1,4 +1,4 @@
-"""Panels of reports, comparisons and preregistrations on other pages (PANELS and HOOKS of kgharvest.registries)."""
+"""Panels of reports and comparisons on other pages (PANELS and HOOKS of kgharvest.registries)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from django.urls import reverse
 from annotation.judges.models import JudgeRun
 from annotation.models import Round
 from annotation.monitoring.progress import LIVE_JUDGMENTS
-from evaluation.evidence.judge_answers import gather_judge_answers
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.evidence import evidence_of_rows
+from evaluation.evidence.judges import judge_answers_of_rows
+from evaluation.evidence.rows import gather_evidence, judge_rows, rows_of_round, rules_of_round
 from evaluation.models import Report
-from evaluation.preregistration.report_section import in_a_badge
-from evaluation.preregistration.services import is_judged
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding, tables_of
 from evaluation.reports.forms import ReportForm
-from evaluation.reports.sections.judges.card import STEADINESS_TABLES, card_entry
-from evaluation.reports.sections.judges.card import TABLES as CARD_TABLES
-from evaluation.reports.sections.judges.every_look import every_look_entries, with_every_look_averages
+from evaluation.reports.sections.judge_card import STEADINESS_TABLES, card_entry
+from evaluation.reports.sections.judge_card import TABLES as CARD_TABLES
+from evaluation.reports.sections.modelled_rates import every_look_entries, with_every_look_averages
 from evaluation.reports.services import one_moment
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Project, Relation
@@ -111,10 +110,11 @@ def _card_of(run: JudgeRun) -> dict[str, Any]:
     if run.round.n_tasks * run.round.judgments_per_task > LIVE_JUDGMENTS:
         return {"reason": TOO_LARGE}
     try:
-        answers = gather_judge_answers(run.round, run)
+        rows = rows_of_round(run.round) | judge_rows(run.round, run)
     except DomainError as refusal:
         return {"reason": str(refusal)}
-    card = card_entry(gather_evidence(run.round), answers)
+    evidence = evidence_of_rows(rows, rules_of_round(run.round))
+    card = card_entry(evidence, judge_answers_of_rows(rows, evidence))
     document = {"judge_card": card, "source": run.round.source}
     tables = tables_of(CARD_TABLES if card["n_verdicts"] else STEADINESS_TABLES, document)
     return {"reason": card["reason"], "tables": {table.name.replace("-", "_"): table for table in tables}}
@@ -133,31 +133,3 @@ def half_width(round: Round) -> float | None:
     if not intervals or any(interval["low"] is None for interval in intervals):
         return None
     return max((interval["high"] - interval["low"]) / 2 for interval in intervals)
-
-
-# Preregistrations
-
-
-def preregister_round(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """The way to the form, as long as nobody has judged."""
-    is_draft, is_closed = round.status == Round.Status.DRAFT, round.status == Round.Status.CLOSED
-    if is_draft or not (is_closed or is_judged(round)):
-        yield button("Preregister", reverse("evaluation:preregister", args=[round.path]))
-
-
-def versions(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """All versions, as a section, if there are any."""
-    if frozen := list(round.preregistrations.defer("document").order_by("-version")):
-        yield Panel("evaluation/preregistration/_versions.html", {"round": round, "versions": frozen})
-
-
-def badge(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """That it is preregistered, with the deviations that the newest report lists."""
-    last = round.preregistrations.defer("document").order_by("-version").first()
-    if last is None:
-        return
-    newest = Report.objects.for_list().filter(round=round).order_by("-created_at", "-pk").first()
-    n_deviations = newest and newest.headline.get("n_deviations")
-    text = in_a_badge(f"{last.frozen_at:%Y-%m-%d}", n_deviations)
-    last.round = round  # with its project, for the address
-    yield Panel("evaluation/preregistration/_badge.html", {"text": text, "url": last.get_absolute_url()})

@@ -5,12 +5,6 @@ from django.urls import path
 import annotation.urls  # noqa: F401 - registers the converter of rounds
 from evaluation.comparisons import api as comparisons_api
 from evaluation.comparisons import views as comparisons_views
-from evaluation.paper import api as paper_api
-from evaluation.paper import views as paper_views
-from evaluation.paper.statements import api as statements_api
-from evaluation.paper.statements import views as statements_views
-from evaluation.preregistration import api as preregistration_api
-from evaluation.preregistration import views as preregistration_views
 from evaluation.rehearsals import api as rehearsals_api
 from evaluation.rehearsals import views as rehearsals_views
 from evaluation.reports import api as reports_api
@@ -26,21 +20,9 @@ app_name = "evaluation"
 
 urlpatterns = [
     path("projects/<round:path>/rehearsal/", rehearsals_views.rehearsal, name="rehearsal"),
-    # preregistration
-    path("projects/<round:path>/preregister/", preregistration_views.preregister, name="preregister"),
-    path(
-        "projects/<round:path>/preregistrations/<int:version>/",
-        preregistration_views.preregistration,
-        name="preregistration",
-    ),
-    path(
-        "projects/<round:path>/preregistrations/<int:version>/preregistration.<slug:file_format>",
-        preregistration_views.preregistration_file,
-        name="preregistration_file",
-    ),
     # reports
     path("projects/<round:path>/report/", reports_views.report_new, name="report_new"),
-    path("reports/", reports_views.report_list, name="report_list"),
+    path("reports/", reports_views.ReportList.as_view(), name="report_list"),
     path("reports/<int:pk>/", reports_views.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports_views.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports_views.table_file, name="table_file"),
@@ -48,23 +30,17 @@ urlpatterns = [
     path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", reports_views.figure_file, name="figure"),
     path("reports/<int:pk>/comparisons/<int:number>/", reports_views.comparison, name="comparison"),
     path("reports/<int:pk>/tuples/", reports_views.tuples, name="tuples"),
-    # paper packs
-    path("reports/<int:pk>/pack/", paper_views.pack, name="pack"),
-    path("reports/<int:pk>/pack/<int:number>/cancel/", paper_views.pack_cancel, name="pack_cancel"),
-    path("reports/<int:pk>/pack/<int:number>/pack.zip", paper_views.pack_file, name="pack_file"),
     # links to frozen reports
     path("reports/<int:pk>/shares/", sharing_views.shares, name="shares"),
     path("reports/<int:pk>/shares/<int:share>/revoke/", sharing_views.share_revoke, name="share_revoke"),
     path("shared/<str:secret>/", sharing_views.shared_report, name="shared_report"),
-    # what goes with a paper
-    path("reports/<int:pk>/paper/statements/", statements_views.statements, name="paper_statements"),
     # comparisons
     path("knowledge/compare/", comparisons_views.compare_harvests, name="compare_harvests"),
     path("knowledge/compare/set/", comparisons_views.compare_sets, name="compare_sets"),
     path("reports/published/", comparisons_views.published, name="published"),
     path("reports/compare/", comparisons_views.compare, name="compare"),
     # scores
-    path("reports/scores/", scores_views.score_list, name="score_list"),
+    path("reports/scores/", scores_views.ScoreList.as_view(), name="score_list"),
     path("reports/scores/new/", scores_views.score_new, name="score_new"),
     path("reports/scores/<int:pk>/", scores_views.scores, name="scores"),
     path("reports/scores/<int:pk>/cancel/", scores_views.score_cancel, name="score_cancel"),
@@ -73,14 +49,9 @@ urlpatterns = [
     # the API
     *routes("reports", reports_api.ReportViewSet, "api_report"),
     *routes("reports/<int:pk>/tuples", reports_api.ReportTupleViewSet, "api_report_tuple"),
-    *routes("reports", statements_api.StatementsViewSet, "api_report"),
     *routes("reports/<int:report_id>/shares", sharing_api.ShareViewSet, "api_share"),
-    *routes("reports/<int:report_id>/packs", paper_api.PackViewSet, "api_pack"),
     *routes("score-evaluations", scores_api.ScoreEvaluationViewSet, "api_score"),
     *routes("rounds", rehearsals_api.RehearsalViewSet, "api_round"),
-    *routes(
-        "rounds/<int:round_id>/preregistrations", preregistration_api.PreregistrationViewSet, "api_preregistration"
-    ),
     path("api/v1/comparisons/reports/", comparisons_api.ReportComparison.as_view(), name="api_compare_reports"),
     path("api/v1/comparisons/harvests/", comparisons_api.HarvestComparison.as_view(), name="api_compare_harvests"),
     path("api/v1/comparisons/sets/", comparisons_api.SetComparison.as_view(), name="api_compare_sets"),

@@ -56,9 +56,9 @@ class ImportRefused(DomainError):
 
     def __init__(self, source: str, entries: Sequence[BadEntry], n_entries: int | None = None):
         self.source = source
-        self.entries = [
-            BadEntry(*(_shortened(text, self.LONGEST_REASON) for text in entry)) for entry in entries[: self.SHOWN]
-        ]
+        n = self.LONGEST_REASON
+        shown = [[text if len(text) <= n else f"{text[:n]}…" for text in entry] for entry in entries[: self.SHOWN]]
+        self.entries = [BadEntry(*texts) for texts in shown]
         self.n_entries = n_entries or len(entries)
         super().__init__(source, self.entries)
 
@@ -71,10 +71,6 @@ class ImportRefused(DomainError):
         more = [f"and {left:,} more"] if left > 0 else []
         head = f"{self.source}: nothing of it was used; {self.n_entries:,} things are wrong:"
         return "\n  ".join([head, *lines, *more])
-
-
-def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 class Faults:

@@ -17,14 +17,7 @@ from django.core.exceptions import (
     TooManyFilesSent,
 )
 from django.db import DataError
-from django.http import (
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseBadRequest,
-    JsonResponse,
-    UnreadablePostError,
-)
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.template.loader import render_to_string
 from django.views.defaults import page_not_found, server_error

@@ -3,50 +3,12 @@
 from kgharvest.accounts.models import ApiToken, Attempts, Project, ProjectInvite, ProjectMember, Role
 from kgharvest.accounts.sign_in.models import GroupMembership, OpenIDIdentity, RecoveryCode, SecondFactor
 from kgharvest.api.models import KeyedAnswer
-from kgharvest.audit.models import Actor, AuditEntry, AuditHead
 from kgharvest.chat_models.models import ChatAnswer
 from kgharvest.entities.models import EntityName, EntityTable
+from kgharvest.events.models import Actor, AuditHead, Event
 from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, LanguageModel, Launch, Prompt
 from kgharvest.harvests.parts.models import HarvestPart
 from kgharvest.jobs.models import Job, Worker
 from kgharvest.knowledge.models import Curation, EntityOccurrence, KnowledgeTuple, SensitiveWord, tuple_key
 from kgharvest.relations.models import Relation, RelationSet
 from kgharvest.webhooks.models import Delivery, Webhook
-
-__all__ = [
-    "Actor",
-    "ApiToken",
-    "Attempts",
-    "AuditEntry",
-    "AuditHead",
-    "ChatAnswer",
-    "Curation",
-    "Delivery",
-    "EntityName",
-    "EntityOccurrence",
-    "EntityTable",
-    "GroupMembership",
-    "HarvestJob",
-    "HarvestPart",
-    "HarvestedTuple",
-    "Job",
-    "JobPrompt",
-    "KeyedAnswer",
-    "KnowledgeTuple",
-    "LanguageModel",
-    "Launch",
-    "OpenIDIdentity",
-    "Project",
-    "ProjectInvite",
-    "ProjectMember",
-    "Prompt",
-    "RecoveryCode",
-    "Relation",
-    "RelationSet",
-    "Role",
-    "SecondFactor",
-    "SensitiveWord",
-    "Webhook",
-    "Worker",
-    "tuple_key",
-]

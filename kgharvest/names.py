@@ -25,19 +25,17 @@ class UnresolvedName(NotFound):
         super().__init__(sentence)
 
 
-class BadName(DomainError):
-    """A name that cannot be stored."""
-
-
 def check_name(name: str, longest: int, what: str) -> None:
     """Raise BadName unless `name` has 1 to `longest` characters and no control characters.
 
     what: it names, for the refusal: "LM", "setting".
     """
     if not name or len(name) > longest:
-        raise BadName(f"The name {name!r:.60} of the {what} has {len(name):,} characters; give one of 1 to {longest}.")
+        raise DomainError(
+            "BadName", f"The name {name!r:.60} of the {what} has {len(name):,} characters; give one of 1 to {longest}."
+        )
     if CONTROL.search(name) or "\n" in name:
-        raise BadName(f"The name {name!r:.60} of the {what} has a control character; leave it out.")
+        raise DomainError("BadName", f"The name {name!r:.60} of the {what} has a control character; leave it out.")
 
 
 def short_name(full_name: str) -> str:

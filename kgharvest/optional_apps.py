@@ -6,11 +6,16 @@ panels do not appear, and its queued jobs wait until it is installed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from django.apps import AppConfig, apps
 from django.conf import settings
+from django.db import IntegrityError, connection
+from django.db.migrations.recorder import MigrationRecorder
 from django.urls import URLPattern, URLResolver, include, path
+
+from kgharvest.errors import DomainError
 
 
 class OptionalApp(AppConfig):
@@ -21,26 +26,60 @@ class OptionalApp(AppConfig):
 
     url_configuration: str = ""
     panels: Mapping[str, Sequence[str]] = {}
+    hooks: Mapping[str, str] = {}
+    outboxes: Mapping[str, str] = {}
     job_runners: Mapping[str, str] = {}
     lm_jobs: Sequence[str] = ()
     urgent_jobs: Sequence[str] = ()
     periodic_tasks: Sequence[str] = ()
     audited: Mapping[str, str] = {}
     metrics: Sequence[str] = ()
+    report_sections: Sequence[str] = ()
+    draft_deleted: Sequence[str] = ()
+    event_types: Sequence[str] = ()
 
     def ready(self) -> None:
         for region, functions in self.panels.items():
-            settings.PANELS[region].extend(functions)
-        settings.JOB_RUNNERS.update(self.job_runners)
+            settings.PANELS.setdefault(region, []).extend(functions)
+        settings.HOOKS.update(self.hooks)
+        settings.OUTBOXES.update(self.outboxes)
+        settings.JOB_RUNNERS.update(self.outboxes | self.job_runners)
         settings.LM_JOBS.extend(self.lm_jobs)
-        settings.URGENT_JOBS.extend(self.urgent_jobs)
+        settings.URGENT_JOBS.extend([*self.outboxes, *self.urgent_jobs])
         settings.PERIODIC_TASKS.extend(self.periodic_tasks)
         settings.AUDITED.update(self.audited)
         settings.METRICS.extend(self.metrics)
+        settings.REPORT_SECTIONS.extend(self.report_sections)
+        settings.DRAFT_DELETED.extend(self.draft_deleted)
+        settings.EVENT_TYPES.extend(self.event_types)
 
 
 def optional_apps() -> Iterator[OptionalApp]:
     return (config for config in apps.get_app_configs() if isinstance(config, OptionalApp))
+
+
+def uninstalled_apps(migrations: Iterable[Sequence[str]]) -> list[str]:
+    """Return the apps that have applied migrations, and so tables, but are not installed. migrations: (app, name)."""
+    return sorted({app for app, _ in migrations} - {config.label for config in apps.get_app_configs()})
+
+
+@contextmanager
+def uninstalled_rows_kept() -> Iterator[None]:
+    """Raise DomainError AppNotInstalled if a deletion fails because rows of an uninstalled app refer to the row.
+
+    Enter it before the outermost transaction, at whose end databases check foreign keys.
+    """
+    try:
+        yield
+    except IntegrityError as error:
+        uninstalled = uninstalled_apps(MigrationRecorder(connection).applied_migrations())
+        if not uninstalled or "foreign key" not in str(error).lower():
+            raise
+        raise DomainError(
+            "AppNotInstalled",
+            f"Rows of an app that is not installed refer to it ({', '.join(uninstalled)}). Install the app "
+            "(KGHARVEST_CONTRIB), then delete again.",
+        ) from error
 
 
 def optional_urls() -> list[URLPattern | URLResolver]:

@@ -1,7 +1,7 @@
 """Registries: what rooms add to parts of the project that may not import them, by dotted path.
 
-Panels of pages, hooks, kinds of jobs, periodic tasks, audited tables and metrics. They are settings like others
-(`django.conf.settings.PANELS`). Optional apps extend them (kgharvest.optional_apps).
+Panels of pages, sections of reports, hooks, kinds of jobs, periodic tasks, audited tables and metrics. They are
+settings (`django.conf.settings.PANELS`), which optional apps extend (kgharvest.optional_apps).
 """
 
 from collections.abc import Callable
@@ -38,24 +38,14 @@ PANELS = {
     ],
     "project_people": ["annotation.panels.erase_people"],  # subject: a project, for those who manage it
     # subject: a draft that can be opened
-    "draft_actions": ["evaluation.panels.rehearse_draft", "evaluation.panels.preregister_round"],
-    "draft": ["evaluation.panels.versions"],  # subject: a draft
+    "draft_actions": ["evaluation.panels.rehearse_draft"],
+    "draft": [],  # subject: a draft
     # subject: a round, for those who manage it
-    "round_actions": [
-        "annotation.panels.recruit",
-        "evaluation.panels.preregister_round",
-        "evaluation.panels.make_report",
-    ],
-    "round_badges": ["evaluation.panels.badge"],  # subject: a round or draft, beside its status
+    "round_actions": ["evaluation.panels.make_report"],
+    "round_badges": [],  # subject: a round or draft, beside its status
     "round": [  # subject: a round
         "evaluation.panels.round_reports",
         "annotation.panels.who_took_part",
-        "evaluation.panels.versions",
-    ],
-    # subject: a panel on which people are found, for those who work in its project
-    "recruiting_panel": [
-        "annotation.recruiting.prolific.views.platform_state",
-        "annotation.recruiting.pay.views.pay_summary",
     ],
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
     "report_list_actions": [],
@@ -73,18 +63,22 @@ HOOKS = {
     # -> heads of the audit trail that reports name, each with the report's name
     "audit_heads": "evaluation.reports.services.reported_heads",
     # ids of jobs that have ended, however; called in the transaction that ends them
-    "jobs_ended": "kgharvest.harvests.launches.tell_webhooks",
-    # seal what the audit trail does not speak for yet -> how many rows that were
+    "jobs_ended": "kgharvest.harvests.launches.record_ended_jobs",
+    # seal judgments that no event speaks for yet -> their number
     "seal": "annotation.judging.sealing.seal_judgments",
-    # draft, by whom -> nothing; called in the transaction that deletes it, before that
-    "draft_deleted": "evaluation.preregistration.services.note_deletion",
+    # -> annotation.invites.recruitment.Recruitment; the app `recruiting` replaces it
+    "recruitment": "annotation.invites.recruitment.Recruitment",
 }
+
+# Functions of (draft, user), called before a draft is deleted, in the same transaction.
+DRAFT_DELETED: list[str] = []
+
+# Sections that optional apps add to reports: instances of evaluation.reports.report_sections.ReportSection.
+REPORT_SECTIONS: list[str] = []
 
 # Outboxes (kgharvest.jobs.outbox.Outbox) by their kind of job.
 OUTBOXES = {
     "deliver_webhooks": "kgharvest.webhooks.delivery.outbox",
-    "platform_commands": "annotation.recruiting.pay.commands.outbox",
-    "panel_events": "annotation.recruiting.events.inbox.outbox",
 }
 
 # What runs each kind of job: functions of (job, heartbeat) that return what stores the result (kgharvest.jobs.ledger).
@@ -93,15 +87,12 @@ JOB_RUNNERS = {
     "harvest-part": "kgharvest.harvests.parts.sharing.run_part",
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
-    "pack": "evaluation.paper.pack_jobs.run_pack_job",
     "judge": "annotation.judges.runner.run_judge",
-    "pause_panel": "annotation.recruiting.pay.floor.run_pause_job",
-    "panel_reconciliation": "annotation.recruiting.reconciliation.run_reconciliation_job",
     **OUTBOXES,
 }
 # Kinds of jobs by what their workers need; a kind in neither is light (kgharvest.jobs.queues). Urgent ones are short,
 # and somebody waits: until the tuples are marked, exports and rounds go by the old list of words.
-URGENT_JOBS = ["mark_sensitive", "pause_panel", "panel_reconciliation", *OUTBOXES]
+URGENT_JOBS = ["mark_sensitive", *OUTBOXES]
 LM_JOBS = [
     "harvest",
     "harvest-part",
@@ -114,12 +105,9 @@ PERIODIC_TASKS = [
     "annotation.rounds.services.note_complete_rounds",
     "annotation.rounds.services.close_due_rounds",
     "annotation.judging.sealing.seal_due_judgments",
-    "annotation.recruiting.questionnaire.withdrawal.finish_withdrawals",
-    "annotation.recruiting.erasure.forget_settled_submissions",
+    "kgharvest.events.chain.seal_due_events",
+    "annotation.questionnaire.withdrawal.finish_withdrawals",
     "kgharvest.jobs.outbox.enqueue_due_outboxes",
-    "annotation.recruiting.pay.floor.pause_underpaid_panels",
-    "annotation.recruiting.reconciliation.enqueue_due_reconciliations",
-    "evaluation.paper.pack_jobs.sweep",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
 ]
 
@@ -130,14 +118,15 @@ AUDITED = {
     "adjudication": "annotation.quality.adjudication.ADJUDICATIONS",
     "exclusion": "annotation.quality.exclusion.EXCLUSIONS",
     "reinstatement": "annotation.quality.exclusion.REINSTATEMENTS",
-    "withdrawal": "annotation.recruiting.questionnaire.withdrawal.WITHDRAWALS",
+    "withdrawal": "annotation.questionnaire.withdrawal.WITHDRAWALS",
     "gold-decision": "annotation.gold.candidates.GOLD_DECISIONS",
     "gold-withdrawal": "annotation.gold.candidates.GOLD_WITHDRAWALS",
-    "payment": "annotation.recruiting.pay.ledger.PAYMENTS",
     "curation": "kgharvest.knowledge.curation.CURATIONS",
     "report": "evaluation.reports.services.REPORTS",
-    "preregistration": "evaluation.preregistration.services.PREREGISTRATIONS",
 }
+
+# Event types of optional apps: sequences of kgharvest.events.types.EventType
+EVENT_TYPES: list[str] = []
 
 # What is measured at each scrape: functions of the time that return operations.metrics.Readings.
 METRICS = [

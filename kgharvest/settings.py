@@ -37,6 +37,8 @@ from kgharvest.jobs.queues import HARVEST, QUEUES
 from kgharvest.operations.logs import without_addresses
 from kgharvest.registries import (  # noqa: F401 they are settings
     AUDITED,
+    DRAFT_DELETED,
+    EVENT_TYPES,
     HOOKS,
     JOB_RUNNERS,
     LM_JOBS,
@@ -44,6 +46,7 @@ from kgharvest.registries import (  # noqa: F401 they are settings
     OUTBOXES,
     PANELS,
     PERIODIC_TASKS,
+    REPORT_SECTIONS,
     URGENT_JOBS,
 )
 
@@ -83,12 +86,13 @@ if not SECRET_KEY:
 ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]", *PUBLIC_HOSTS]
 
 # Optional apps (kgharvest.optional_apps). KGHARVEST_CONTRIB names those to install; "none" for the core alone.
-CONTRIB_APPS = [name for name in words("KGHARVEST_CONTRIB") or ["knowledge_graphs", "probing"] if name != "none"]
+# A name with a dot is the module of another package's app.
+CONTRIB_APPS = words("KGHARVEST_CONTRIB") or ["knowledge_graphs", "probing", "publishing", "recruiting"]
 INSTALLED_APPS = [
     "kgharvest",
     "annotation",
     "evaluation",
-    *[f"kgharvest.contrib.{name}" for name in CONTRIB_APPS],
+    *[name if "." in name else f"kgharvest.contrib.{name}" for name in CONTRIB_APPS if name != "none"],
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -23,7 +23,7 @@ from kgharvest.api.schema_view import SchemaView
 from kgharvest.api.views import routes
 from kgharvest.audit import api as audit_api
 from kgharvest.audit import views as audit_views
-from kgharvest.entities.api import SetEntities
+from kgharvest.entities.api import EntityTableViewSet
 from kgharvest.entities.views import set_entities
 from kgharvest.harvests import api as harvests_api
 from kgharvest.harvests import launch_api
@@ -54,54 +54,44 @@ WORKER_CHANGES = {
     "drain": {"change": worker_services.drain, "done": "takes no further job and leaves when its last one has ended."},
     "undrain": {"change": worker_services.undrain, "done": "takes jobs again."},
 }
-CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}
-RETRY_FAILED = {"change": retry_failed, "done": "queued again"}
-RETRY_CANCELLED = {"change": retry_cancelled, "done": "queued again"}
+LAUNCH_CHANGES = {
+    "cancel": {"change": cancel_launch, "done": "cancelled"},
+    "retry-failed": {"change": retry_failed, "done": "queued again"},
+    "retry-cancelled": {"change": retry_cancelled, "done": "queued again"},
+}
+PROJECT = "projects/<slug:slug>"
+MEMBER = f"{PROJECT}/members/<int:pk>"
+WEBHOOK = f"{PROJECT}/webhooks/<int:pk>"
 
 harvesting = [
     # projects
-    path("projects/", project_views.project_list, name="project_list"),
+    path("projects/", project_views.ProjectList.as_view(), name="project_list"),
     path("projects/new/", project_views.project_new, name="project_new"),
-    path("projects/<slug:slug>/", project_views.project_detail, name="project"),
-    path("projects/<slug:slug>/rename/", project_views.project_rename, name="project_rename"),
-    path(
-        "projects/<slug:slug>/members/<int:pk>/role/",
-        project_views.member_change,
-        {"change": set_role},
-        name="member_role",
-    ),
-    path(
-        "projects/<slug:slug>/members/<int:pk>/hand-over/",
-        project_views.member_change,
-        {"change": hand_over},
-        name="member_hand_over",
-    ),
-    path("projects/<slug:slug>/members/<int:pk>/remove/", project_views.member_remove, name="member_remove"),
-    path("projects/<slug:slug>/invites/", project_views.invite_new, name="project_invites"),
-    path("projects/<slug:slug>/invites/<int:pk>/revoke/", project_views.invite_revoke, name="project_invite_revoke"),
-    path("projects/<slug:slug>/audit/", audit_views.project_trail, name="project_trail"),
+    path(f"{PROJECT}/", project_views.project_detail, name="project"),
+    path(f"{PROJECT}/rename/", project_views.project_rename, name="project_rename"),
+    path(f"{MEMBER}/role/", project_views.member_change, {"change": set_role}, name="member_role"),
+    path(f"{MEMBER}/hand-over/", project_views.member_change, {"change": hand_over}, name="member_hand_over"),
+    path(f"{MEMBER}/remove/", project_views.member_remove, name="member_remove"),
+    path(f"{PROJECT}/invites/", project_views.invite_new, name="project_invites"),
+    path(f"{PROJECT}/invites/<int:pk>/revoke/", project_views.invite_revoke, name="project_invite_revoke"),
+    path(f"{PROJECT}/audit/", audit_views.project_trail, name="project_trail"),
     path("audit/", audit_views.whole_trail, name="whole_trail"),
-    path("projects/<slug:slug>/webhooks/", webhook_views.webhook_list, name="webhook_list"),
-    path("projects/<slug:slug>/webhooks/<int:pk>/", webhook_views.webhook_detail, name="webhook"),
+    path(f"{PROJECT}/webhooks/", webhook_views.webhook_list, name="webhook_list"),
+    path(f"{WEBHOOK}/", webhook_views.webhook_detail, name="webhook"),
     *(
-        path(
-            f"projects/<slug:slug>/webhooks/<int:pk>/{verb}/",
-            webhook_views.webhook_change,
-            options,
-            name=f"webhook_{verb}",
-        )
+        path(f"{WEBHOOK}/{verb}/", webhook_views.webhook_change, options, name=f"webhook_{verb}")
         for verb, options in WEBHOOK_CHANGES.items()
     ),
-    path("projects/<slug:slug>/webhooks/<int:pk>/rotate/", webhook_views.webhook_rotate, name="webhook_rotate"),
-    path("projects/<slug:slug>/webhooks/<int:pk>/delete/", webhook_views.webhook_delete, name="webhook_delete"),
+    path(f"{WEBHOOK}/rotate/", webhook_views.webhook_rotate, name="webhook_rotate"),
+    path(f"{WEBHOOK}/delete/", webhook_views.webhook_delete, name="webhook_delete"),
     path(
-        "projects/<slug:slug>/webhooks/<int:pk>/deliveries/<int:delivery>/send-again/",
+        f"{WEBHOOK}/deliveries/<int:delivery>/send-again/",
         webhook_views.delivery_send_again,
         name="delivery_send_again",
     ),
     path("member/<slug:secret>/", project_views.project_join, name="project_join"),
     # relations
-    path("relations/", relations_views.relation_list, name="relation_list"),
+    path("relations/", relations_views.RelationList.as_view(), name="relation_list"),
     path("relations/new/", relations_views.relation_new, name="relation_new"),
     path("relations/import/", relations_views.relation_import, name="relation_import"),
     path("relations/shipped/", relations_views.load_shipped, name="relation_load_shipped"),
@@ -121,22 +111,18 @@ harvesting = [
         for verb, options in WORKER_CHANGES.items()
     ),
     # harvests
-    path("harvests/", harvests_views.harvest_list, name="harvest_list"),
+    path("harvests/", harvests_views.HarvestList.as_view(), name="harvest_list"),
     path("harvests/new/", harvests_views.launch_new, name="harvest_new"),
-    path("harvests/launches/", harvests_views.launch_list, name="launch_list"),
+    path("harvests/launches/", harvests_views.LaunchList.as_view(), name="launch_list"),
     path("harvests/launches/<int:pk>/", harvests_views.launch_detail, name="launch_detail"),
-    path("harvests/launches/<int:pk>/cancel/", harvests_views.launch_change, CANCEL_LAUNCH, name="launch_cancel"),
-    path(
-        "harvests/launches/<int:pk>/retry-failed/",
-        harvests_views.launch_change,
-        RETRY_FAILED,
-        name="launch_retry_failed",
-    ),
-    path(
-        "harvests/launches/<int:pk>/retry-cancelled/",
-        harvests_views.launch_change,
-        RETRY_CANCELLED,
-        name="launch_retry_cancelled",
+    *(
+        path(
+            f"harvests/launches/<int:pk>/{verb}/",
+            harvests_views.launch_change,
+            options,
+            name=f"launch_{verb.replace('-', '_')}",
+        )
+        for verb, options in LAUNCH_CHANGES.items()
     ),
     path("harvests/<int:pk>/", harvests_views.harvest_detail, name="harvest_detail"),
     path("harvests/<int:pk>/cancel/", harvests_views.harvest_change, {"change": ledger.cancel}, name="harvest_cancel"),
@@ -153,58 +139,25 @@ harvesting = [
     path("accounts/tokens/", token_list, name="token_list"),
     path("accounts/tokens/<int:pk>/revoke/", token_revoke, name="token_revoke"),
     # the API
-    path("api/v1/tokens/", accounts_api.TokenList.as_view(), name="api_tokens"),
-    path("api/v1/tokens/<int:pk>/", accounts_api.TokenDetail.as_view(), name="api_token"),
-    path("api/v1/projects/", project_api.ProjectList.as_view(), name="api_projects"),
-    path("api/v1/projects/<slug:slug>/", project_api.ProjectDetail.as_view(), name="api_project"),
-    path("api/v1/projects/<slug:slug>/members/", project_api.MemberList.as_view(), name="api_members"),
-    path("api/v1/projects/<slug:slug>/members/<str:username>/", project_api.MemberDetail.as_view(), name="api_member"),
-    path("api/v1/projects/<slug:slug>/invites/", project_api.InviteList.as_view(), name="api_project_invites"),
-    path(
-        "api/v1/projects/<slug:slug>/invites/<int:pk>/",
-        project_api.InviteDetail.as_view(),
-        name="api_project_invite",
-    ),
-    path("api/v1/projects/<slug:slug>/audit/", audit_api.ProjectTrail.as_view(), name="api_project_trail"),
-    path("api/v1/audit/", audit_api.WholeTrail.as_view(), name="api_trail"),
-    path("api/v1/projects/<slug:slug>/webhooks/", webhook_api.WebhookList.as_view(), name="api_webhooks"),
-    *(
-        path(f"api/v1/projects/<slug:slug>/webhooks/<int:pk>/{rest}", view.as_view(), name=f"api_{name}")
-        for rest, view, name in (
-            ("", webhook_api.WebhookDetail, "webhook"),
-            ("test/", webhook_api.WebhookTest, "webhook_test"),
-            ("enable/", webhook_api.WebhookEnable, "webhook_enable"),
-            ("disable/", webhook_api.WebhookDisable, "webhook_disable"),
-            ("secret/", webhook_api.WebhookSecret, "webhook_secret"),
-            ("deliveries/", webhook_api.DeliveryList, "deliveries"),
-            ("deliveries/<int:delivery>/send-again/", webhook_api.DeliveryAgain, "delivery_again"),
-        )
-    ),
+    *routes("tokens", accounts_api.TokenViewSet, "api_token"),
+    *routes("projects", project_api.ProjectViewSet, "api_project"),
+    *routes(f"{PROJECT}/members", project_api.MemberViewSet, "api_member"),
+    *routes(f"{PROJECT}/invites", project_api.InviteViewSet, "api_project_invite"),
+    *routes(f"{PROJECT}/audit", audit_api.ProjectTrailViewSet, "api_project_entry", "api_project_trail"),
+    *routes("audit", audit_api.TrailViewSet, "api_entry", "api_trail"),
+    *routes(f"{PROJECT}/webhooks", webhook_api.WebhookViewSet, "api_webhook"),
+    *routes(f"{WEBHOOK}/deliveries", webhook_api.DeliveryViewSet, "api_delivery", "api_deliveries"),
     *routes("relation-sets", relations_api.SetViewSet, "api_set"),
     *routes("relations", relations_api.RelationViewSet, "api_relation"),
-    path("api/v1/relation-sets/<int:pk>/entities/", SetEntities.as_view(), name="api_set_entities"),
-    path("api/v1/jobs/", jobs_api.JobList.as_view(), name="api_jobs"),
-    path("api/v1/jobs/<int:pk>/", jobs_api.JobDetail.as_view(), name="api_job"),
-    path("api/v1/jobs/<int:pk>/cancel/", jobs_api.JobCancel.as_view(), name="api_job_cancel"),
-    path("api/v1/jobs/<int:pk>/retry/", jobs_api.JobRetry.as_view(), name="api_job_retry"),
-    path("api/v1/workers/", jobs_api.WorkerList.as_view(), name="api_workers"),
-    path("api/v1/workers/<int:pk>/", jobs_api.WorkerDetail.as_view(), name="api_worker"),
-    path("api/v1/workers/<int:pk>/drain/", jobs_api.WorkerDrain.as_view(), name="api_worker_drain"),
-    path("api/v1/workers/<int:pk>/undrain/", jobs_api.WorkerUndrain.as_view(), name="api_worker_undrain"),
-    path("api/v1/language-models/", harvests_api.LanguageModelList.as_view(), name="api_language_models"),
-    path("api/v1/launches/", launch_api.LaunchList.as_view(), name="api_launches"),
-    path("api/v1/launches/plan/", launch_api.LaunchPlan.as_view(), name="api_launch_plan"),
-    path("api/v1/launches/<int:pk>/", launch_api.LaunchDetail.as_view(), name="api_launch"),
-    path("api/v1/launches/<int:pk>/cancel/", launch_api.LaunchCancel.as_view(), name="api_launch_cancel"),
-    path("api/v1/launches/<int:pk>/retry/", launch_api.LaunchRetry.as_view(), name="api_launch_retry"),
-    path("api/v1/harvests/", harvests_api.HarvestList.as_view(), name="api_harvests"),
-    path("api/v1/harvests/import/", harvests_api.HarvestImport.as_view(), name="api_harvest_import"),
-    path("api/v1/harvests/<int:pk>/", harvests_api.HarvestDetail.as_view(), name="api_harvest"),
-    path("api/v1/harvests/<int:pk>/tuples/", harvests_api.TupleList.as_view(), name="api_harvest_tuples"),
-    path("api/v1/harvests/<int:pk>/export/", harvests_api.TupleExport.as_view(), name="api_harvest_export"),
-    path("api/v1/knowledge/", knowledge_api.KnowledgeList.as_view(), name="api_knowledge"),
-    path("api/v1/knowledge/<int:pk>/", knowledge_api.KnowledgeDetail.as_view(), name="api_knowledge_tuple"),
-    path("api/v1/knowledge/<int:pk>/curations/", knowledge_api.CurationList.as_view(), name="api_curations"),
+    *routes("relation-sets", EntityTableViewSet, "api_set"),
+    *routes("jobs", jobs_api.JobViewSet, "api_job"),
+    *routes("workers", jobs_api.WorkerViewSet, "api_worker"),
+    *routes("language-models", harvests_api.LanguageModelViewSet, "api_language_model"),
+    *routes("launches", launch_api.LaunchViewSet, "api_launch", "api_launches"),
+    *routes("harvests", harvests_api.HarvestViewSet, "api_harvest"),
+    *routes("harvests/<int:pk>/tuples", harvests_api.TupleViewSet, "api_harvest_tuple"),
+    *routes("knowledge", knowledge_api.KnowledgeViewSet, "api_knowledge_tuple", "api_knowledge"),
+    *routes("knowledge/<int:pk>/curations", knowledge_api.CurationViewSet, "api_curation"),
     path("api/v1/entity/", knowledge_api.EntityDetail.as_view(), name="api_entity"),
     path("api/v1/sensitive-words/", knowledge_api.WordList.as_view(), name="api_sensitive_words"),
 ]

@@ -6,6 +6,7 @@ import gc
 import os
 from collections import deque
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,10 +144,8 @@ def emptied_audit_trail() -> None:
 def _drop_audit_triggers(**of_signal) -> None:
     from django.db import connection
 
-    triggers = {
-        "sqlite": ["audit_entry_refuses_update", "audit_entry_refuses_delete"],
-        "postgresql": ["audit_entry_is_append_only ON kgharvest_auditentry"],
-    }
+    migration = import_module("kgharvest.migrations.0035_events")
+    triggers = {"sqlite": [*migration.ON_SQLITE], "postgresql": ["event_is_append_only ON kgharvest_auditentry"]}
     if "kgharvest_auditentry" in connection.introspection.table_names():  # not while tests go back in migrations
         with connection.cursor() as cursor:
             for trigger in triggers[connection.vendor]:

@@ -10,21 +10,11 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.utils import timezone
 
+from annotation.invites.services import join_round
 from annotation.judges.prompts import sha256_of
 from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
-from annotation.models import (
-    Annotator,
-    JudgeAnswer,
-    JudgeKind,
-    JudgeRun,
-    Judgment,
-    JudgmentTask,
-    Label,
-    Panel,
-    Round,
-)
-from annotation.recruiting.services import join_round
+from annotation.models import Annotator, JudgeAnswer, JudgeKind, JudgeRun, Judgment, JudgmentTask, Label, Round
 from annotation.rounds.services import open_round
 from kgharvest.accounts.projects import create_project, default_project
 from kgharvest.harvests.language_models import in_words
@@ -144,13 +134,6 @@ def make_round(
     job = make_harvest(tuples, project=project)
     document = {"name": name or f"round-{next(_numbers)}", "cells": [{"job": job.pk, "n": None}], **spec}
     return open_round(document, by, project)
-
-
-def make_panel(round: Round, status: str = Panel.Status.PUBLISHED, **fields) -> Panel:
-    """Make a panel of a round, by default one that lets people in by a link with `participant` alone."""
-    names = {"participant_parameter": "participant", "study_parameter": "", "session_parameter": ""}
-    values = {"name": f"panel-{next(_numbers)}", "completion_code": "C0DE", **names, **fields}
-    return Panel.objects.create(round=round, status=status, **values)
 
 
 def make_round_on(relation: Relation, tuples: Sequence[Sequence[str]], n: int | None = None) -> Round:

@@ -18,29 +18,15 @@ from django.utils import timezone
 
 from annotation.exchange.judgment_import import import_judgments
 from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw_gold
+from annotation.invites.erasure import erase_account, erase_annotator
+from annotation.invites.services import make_invites, revoke_invites
 from annotation.judges.runs import continue_run, prepare_run
 from annotation.models import JudgeRun
 from annotation.monitoring.assigned import release_assigned
 from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
-from annotation.recruiting.erasure import erase_account, erase_annotator
-from annotation.recruiting.panels.publishing import (
-    create_panel,
-    delete_panel,
-    edit_panel,
-    pause_panel,
-    publish_panel,
-    resume_panel,
-    stop_panel,
-)
-from annotation.recruiting.panels.services import enter, free_place
-from annotation.recruiting.pay.bonuses import grant_bonus, note_paid
-from annotation.recruiting.pay.commands import approve, ask, decide, resend, settle_by_hand
-from annotation.recruiting.pay.floor import make_good
-from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
-from annotation.recruiting.reconciliation import ask_reconciliation
-from annotation.recruiting.services import make_invites, revoke_invites
+from annotation.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.services import (
     clone_round,
     close_round,
@@ -53,9 +39,6 @@ from annotation.rounds.services import (
     reopen_round,
     save_instructions,
 )
-from evaluation.paper.pack_jobs import queue_pack
-from evaluation.paper.statements.services import save_statements
-from evaluation.preregistration.services import freeze_preregistration
 from evaluation.reports.services import create_report, prepare_report, store_report
 from evaluation.sharing.services import revoke_share, share_report
 from kgharvest.accounts.projects import (
@@ -68,6 +51,23 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
+from kgharvest.contrib.publishing.packs.pack_jobs import queue_pack
+from kgharvest.contrib.publishing.preregistration.services import freeze_preregistration
+from kgharvest.contrib.publishing.statements.services import save_statements
+from kgharvest.contrib.recruiting.panels.publishing import (
+    create_panel,
+    delete_panel,
+    edit_panel,
+    pause_panel,
+    publish_panel,
+    resume_panel,
+    stop_panel,
+)
+from kgharvest.contrib.recruiting.panels.services import enter, free_place
+from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus, note_paid
+from kgharvest.contrib.recruiting.pay.commands import approve, ask, decide, resend, settle_by_hand
+from kgharvest.contrib.recruiting.pay.floor import make_good
+from kgharvest.contrib.recruiting.reconciliation import ask_reconciliation
 from kgharvest.entities.tables import delete_table, save_table
 from kgharvest.errors import DomainError
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
@@ -95,7 +95,8 @@ from kgharvest.webhooks.outbox import (
     send_test,
 )
 from tests import factories
-from tests.evaluation.preregistration.planning import planned
+from tests.kgharvest.contrib.publishing.preregistration.planning import planned
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 
 NOW = timezone.now()
 URL, EVENTS = "https://example.org/", ["report.made"]
@@ -206,7 +207,7 @@ WRITE_NOTHING = {
 }  # fmt: skip
 FOR_EVERYBODY = {"remove"}  # one's own second factor
 WITHIN_SERVICES = {  # the audit trail; with a draft; erasing and withdrawing
-    "record", "append", "record_run", "delete_runs", "note_deletion", "record_packed", "forget",
+    "record", "record_run", "delete_runs", "note_deletion", "record_packed", "forget",
 }  # fmt: skip
 APPS = ("kgharvest", "annotation", "evaluation")
 DOORS = ("api", "views", "forms", "management", "migrations", "engine", "embedded_lm", "web_worker", "demo")
@@ -228,7 +229,7 @@ def it(tmp_path) -> SimpleNamespace:
     file = tmp_path / "judgments.csv"
     file.write_text('relation,entities,annotator,label\ncan,"[""dog"", ""swim""]",ann,true\n')
     report = create_report(round)
-    panel = factories.make_panel(round)
+    panel = make_panel(round)
     submission = enter(panel, "person", "", NOW)
     return SimpleNamespace(
         submission=submission,

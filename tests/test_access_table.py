@@ -19,21 +19,23 @@ from django.urls import get_resolver, resolve
 from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
-from annotation.recruiting.panels.services import enter
-from annotation.recruiting.services import join_round
+from annotation.invites.services import join_round
 from annotation.rounds.services import create_draft
-from evaluation.models import PaperPack, ScoreEvaluation
+from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import share_report
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
 from kgharvest.api.views import ApiView
 from kgharvest.contrib.probing.models import Probe, ProbedRelation
+from kgharvest.contrib.publishing.models import PaperPack
+from kgharvest.contrib.recruiting.panels.services import enter
 from kgharvest.models import Role, Webhook
 from kgharvest.webhooks.outbox import send_test
 from tests import factories
-from tests.evaluation.preregistration.planning import freeze, planned
 from tests.kgharvest.contrib.knowledge_graphs.kg_factories import make_uploaded_kg
+from tests.kgharvest.contrib.publishing.preregistration.planning import freeze, planned
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 
 # anonymous, an annotator of the round; viewer, adjudicator, researcher, owner of the project; a superuser; the owner of
 # another project
@@ -350,9 +352,9 @@ def places(db) -> dict[str, object]:
     webhook = Webhook.objects.create(project_id=project.pk, url="https://example.org/", events=["report.made"])
     report = create_report(round)
     pack = PaperPack.objects.create(kind=PaperPack.KIND, report=report, project=project)
-    submission = enter(factories.make_panel(round, name="paying"), "person", "", timezone.now())
+    submission = enter(make_panel(round, name="paying"), "person", "", timezone.now())
     share, shared = share_report(report, "Reviewers", 1, timezone.now(), password="correct horse")
-    factories.make_panel(round, "draft", name="study", platform="prolific")
+    make_panel(round, "draft", name="study", platform="prolific")
     return {
         "pack": pack.pk,
         "upload": make_uploaded_kg("a\tr\tb\n").pk,
@@ -372,7 +374,7 @@ def places(db) -> dict[str, object]:
         "decision": relation.gold_decisions.get().pk,
         "round": round.pk,
         "join": round.join_token,
-        "entry": factories.make_panel(round, name="open").token,
+        "entry": make_panel(round, name="open").token,
         "submission": submission.pk,
         "command": submission.commands.create(kind="bonus", key="bonus:1", amount=10).pk,
         "task": round.tasks.order_by("position").first().pk,

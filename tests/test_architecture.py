@@ -17,26 +17,27 @@ from django.utils.module_loading import import_string
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ["evaluation", "annotation", "kgharvest"]
 # Optional apps by the name of their URLs and templates
-CONTRIB = dict.fromkeys(["knowledge_graphs", "probing"], "kgharvest.contrib")
+CONTRIB = dict.fromkeys(["knowledge_graphs", "probing", "publishing", "recruiting"], "kgharvest.contrib")
 APPS = ["kgharvest.contrib", *PACKAGES]  # each may import, and link to, those after it
 LIBRARIES = ["kgharvest.engine", "kgharvest.statistics"]  # pure: each imports only itself of the project
-LAYERS = [*APPS, *LIBRARIES]
+ENTRY_POINTS = "kgharvest.entry_points"  # imports only the standard library; the libraries may import it
+LAYERS = [*APPS, *LIBRARIES, ENTRY_POINTS]
 LIBRARIES_ARE_FREE_OF = {"django", "celery", "rest_framework"}
 URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
 NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 ROOMS = {
-    "kgharvest": "accounts api audit bulk chat_models client contrib embedded_lm engine entities harvests jobs"
+    "kgharvest": "accounts api audit bulk chat_models client contrib embedded_lm engine entities events harvests jobs"
     " knowledge operations pages relations sqlite statistics tables webhooks",
     "kgharvest/harvests": "parts",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
-    "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
-    "annotation/recruiting": "events panels pay prolific questionnaire",
-    "evaluation": "comparisons evidence paper preregistration rehearsals rendering reports scores sharing",
-    "evaluation/paper": "datasheets rows statements",
+    "annotation": "exchange gold invites judges judging monitoring quality questionnaire rounds training",
+    "evaluation": "comparisons evidence paper rehearsals rendering reports scores sharing",
     "kgharvest/contrib": " ".join(CONTRIB),
     "kgharvest/contrib/knowledge_graphs": "imports judged_kg",
     "kgharvest/contrib/probing": "probes text_tasks",
+    "kgharvest/contrib/publishing": "datasheets packs preregistration statements",
+    "kgharvest/contrib/recruiting": "events panels pay prolific",
 }
 NO_ROOMS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # folders of Django and of data
 NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.registries", "kgharvest.urls"}  # which put the apps together
@@ -113,7 +114,7 @@ def test_names_of_urls_templates_and_functions_in_strings_go_to_the_right_only()
     wrong = [
         f"{module} names {text}"
         for module, path in modules()
-        if module not in NAMED_BY_THE_PROJECT
+        if module not in {*NAMED_BY_THE_PROJECT, ENTRY_POINTS}  # names of groups are no modules
         for text in strings_of(path)
         if (match := named.match(text)) and goes_left(layer_of(module), layer_of(text) or app_of(match[1]))
     ]
@@ -148,7 +149,7 @@ def test_an_app_has_the_rooms_of_its_nouns(folder):
     assert folders - NO_ROOMS == set(ROOMS[folder].split())
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", [*LIBRARIES, ENTRY_POINTS])
 def test_pure_libraries_import_neither_django_nor_celery(library):
     wrong = [
         f"{module} imports {imported}"
@@ -160,13 +161,13 @@ def test_pure_libraries_import_neither_django_nor_celery(library):
     assert wrong == []
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", [*LIBRARIES, ENTRY_POINTS])
 def test_pure_libraries_import_only_themselves_of_the_project(library):
     wrong = [
         f"{module} imports {imported}"
         for module, path in modules()
         for imported in imports_of(path)
-        if layer_of(module) == library and layer_of(imported) not in (None, library)
+        if layer_of(module) == library and layer_of(imported) not in (None, library, ENTRY_POINTS)
     ]
 
     assert wrong == []

@@ -213,12 +213,13 @@ def what_old_code_misses(model: type[models.Model]) -> list[str]:
     table = model._meta.db_table
     with connection.cursor() as cursor:
         now = {column.name: column for column in connection.introspection.get_table_description(cursor, table)}
+        numbered = {sequence["column"] for sequence in connection.introspection.get_sequences(cursor, table)}
     known = {field.column for field in model._meta.local_concrete_fields}
     missing = [f"{table} has no {column}" for column in sorted(known - now.keys())]
     refusing = [
         f"{table}.{name} wants a value"
         for name, column in now.items()
-        if name not in known and not column.null_ok and column.default is None
+        if name not in known | numbered and not column.null_ok and column.default is None
     ]
     return missing + refusing
 

@@ -9,11 +9,11 @@ from django.http import Http404, HttpResponse
 
 from annotation.models import Adjudication, Judgment, Label, Round
 from kgharvest.tables.downloads import download
-from kgharvest.tables.formats import FORMATS
+from kgharvest.tables.formats import FORMATS, added_formats
 from kgharvest.tables.table import Column, Kind, Row, Table
 
 ROWS_AT_ONCE = 5000
-FILE_FORMATS = ("csv", "jsonl", "parquet")
+FILE_FORMATS = ("csv", "jsonl", "parquet", *added_formats())
 
 # Lookup and kind by column name.
 FIELDS = {

@@ -22,12 +22,12 @@ from annotation.rounds.instructions import freeze_statement
 from annotation.rounds.services import find_round
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
-from kgharvest.audit.trail import record
 from kgharvest.bulk.file_reading import CONTROL
 from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
 from kgharvest.engine.prompts.template import SLOT
 from kgharvest.entities.tables import Canonical, canonicalizer
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
+from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.models import KnowledgeTuple, LanguageModel, Project, Relation, RelationSet, tuple_key
@@ -90,9 +90,8 @@ def import_judgments(
             recount(work.round)
             delete_snapshots(work.round)
             policy = {"n_rows": len(rows), "duplicates": duplicates, "n_duplicates": work.n_duplicates}
-            work.round.events.record("imported", by=by, n_judgments=n_judgments, file=path.name, **policy)
-            facts = {"round": work.round.name, "n_judgments": n_judgments, **policy}
-            record("round.imported", work.round, by, work.round.project_id, **facts)
+            texts = {"file": path.name}
+            record("round.imported", work.round, by, round=work.round, texts=texts, n_judgments=n_judgments, **policy)
         return ImportSummary(work.round, n_judgments, work.n_duplicates)
 
 

@@ -14,9 +14,9 @@ from django.utils import timezone
 from annotation.models import GoldDecision
 from kgharvest.access import Action, NotAllowed, check_may, may, may_anywhere
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.audit.trail import record
 from kgharvest.entities.tables import canonical_entities
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.models import HarvestedTuple, Relation, tuple_key
 
 CANDIDATES_AT_ONCE = 400

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from kgharvest.accounts.models import person_or_null
 from kgharvest.models import Relation
 
 
@@ -27,14 +27,10 @@ class GoldDecision(models.Model):
     seed = models.JSONField()
     slot = models.PositiveSmallIntegerField()
     is_confirmed = models.BooleanField()
-    decided_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    decided_by = person_or_null()
     decided_at = models.DateTimeField(auto_now_add=True)
     withdrawn_at = models.DateTimeField(null=True, blank=True)
-    withdrawn_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    withdrawn_by = person_or_null()
     reason = models.TextField(blank=True)
 
     objects = GoldDecisionQuerySet.as_manager()

@@ -11,41 +11,30 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from annotation.gold.candidates import (
-    GoldCandidate,
-    check_may_decide,
-    check_may_withdraw,
-    decide_on_gold,
-    gold_candidates,
-    may_decide,
-    may_withdraw,
-    withdraw_gold,
-)
+from annotation.gold import candidates
 from annotation.models import GoldDecision
-from annotation.refusals import refusal_as_message
 from annotation.rounds.instructions import freeze_statement, statement_parts
 from kgharvest.access import researcher_required, visible_or_404
-from kgharvest.bulk.pagination import page_of
 from kgharvest.models import Relation
+from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted
+from kgharvest.pages.refusals import refusal_as_message
 
 CANDIDATES_PER_PAGE = 10
 DECISIONS = {"false": True, "unsure": False}
 
 
-@researcher_required
-def gold_list(request: HttpRequest) -> HttpResponse:
-    q = request.GET.get("q", "").strip()
-    relations = (
-        Relation.objects.visible_to(request.user).filter(jobs__n_tuples__gt=0).select_related("relation_set").distinct()
-    )
-    if q:
-        relations = relations.filter(Q(name__icontains=q) | Q(relation_set__name__icontains=q))
-    confirmed = Count(
-        "gold_decisions", filter=Q(gold_decisions__is_confirmed=True, gold_decisions__withdrawn_at=None), distinct=True
-    )
-    page = page_of(request, relations.annotate(n_false=confirmed).order_by("relation_set__name", "name"))
-    return render(request, "annotation/gold/gold_list.html", {"page_obj": page, "q": q})
+class GoldList(ListPage):
+    template_name = "annotation/gold/gold_list.html"
+    searched = ("name", "relation_set__name")
+    project_path = ""
+
+    def rows(self):
+        relations = Relation.objects.visible_to(self.request.user).filter(jobs__n_tuples__gt=0)
+        is_confirmed = Q(gold_decisions__is_confirmed=True, gold_decisions__withdrawn_at=None)
+        n_false = Count("gold_decisions", filter=is_confirmed, distinct=True)
+        relations = relations.select_related("relation_set").distinct().annotate(n_false=n_false)
+        return relations.order_by("relation_set__name", "name")
 
 
 @researcher_required
@@ -53,24 +42,25 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
     """Take decisions on candidates, a page of them at a time; `?page=` passes over some."""
     relation = find_relation(request, pk)
     if request.method == "POST":
-        check_may_decide(relation, request.user)
-        n = decide_on_gold(relation, decisions_in(request), request.user)
+        candidates.check_may_decide(relation, request.user)
+        decisions = {code: DECISIONS[choice] for code, choice in request.POST.items() if choice in DECISIONS}
+        n = candidates.decide_on_gold(relation, decisions, request.user)
         messages.success(request, f"{counted(n, 'decision')} stored.")
         return redirect("annotation:gold", pk)
-    page = Paginator(gold_candidates(relation), CANDIDATES_PER_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(candidates.gold_candidates(relation), CANDIDATES_PER_PAGE).get_page(request.GET.get("page"))
     decided = relation.gold_decisions.select_related(
         "decided_by", "withdrawn_by", "relation__relation_set__project"
     ).order_by("-pk")
     context = {
         "relation": relation,
         "page_obj": page,
-        "may_decide": may_decide(relation, request.user),
+        "may_decide": candidates.may_decide(relation, request.user),
         "candidates": [shown(relation, candidate) for candidate in page],
         "decided": [
             {
                 "decision": decision,
                 "parts": parts(relation, decision.entities),
-                "can_withdraw": decision.withdrawn_at is None and may_withdraw(decision, request.user),
+                "can_withdraw": decision.withdrawn_at is None and candidates.may_withdraw(decision, request.user),
             }
             for decision in decided
         ],
@@ -84,11 +74,7 @@ def find_relation(request: HttpRequest, pk: int) -> Relation:
     return visible_or_404(request.user, Relation.objects.select_related("relation_set__project"), pk=pk)
 
 
-def decisions_in(request: HttpRequest) -> dict[str, bool]:
-    return {code: DECISIONS[decision] for code, decision in request.POST.items() if decision in DECISIONS}
-
-
-def shown(relation: Relation, candidate: GoldCandidate) -> dict[str, Any]:
+def shown(relation: Relation, candidate: candidates.GoldCandidate) -> dict[str, Any]:
     return {
         "code": candidate.code,
         "parts": parts(relation, candidate.entities),
@@ -107,7 +93,7 @@ def gold_withdraw(request: HttpRequest, pk: int, decision: int) -> HttpResponse:
     relation = find_relation(request, pk)
     decisions = GoldDecision.objects.select_related("relation__relation_set__project")
     withdrawn = get_object_or_404(decisions, relation=relation, pk=decision)
-    check_may_withdraw(withdrawn, request.user)
+    candidates.check_may_withdraw(withdrawn, request.user)
     with refusal_as_message(request):
-        withdraw_gold(withdrawn, request.POST.get("reason", ""), request.user)
+        candidates.withdraw_gold(withdrawn, request.POST.get("reason", ""), request.user)
     return redirect("annotation:gold", pk)

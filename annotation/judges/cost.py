@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from annotation.judges.allocation import JUDGE_STRATA, LEAST_PER_STRATUM, OTHER, allocate
@@ -69,17 +69,6 @@ def accuracy_of(strata: Sequence[StratumPlan]) -> float:
     return sum(part.population * part.accuracy for part in strata) / sum(part.population for part in strata)
 
 
-def with_sample(strata: Sequence[StratumPlan], n: int) -> list[StratumPlan]:
-    """Return the strata with `n` statements allocated optimally."""
-    spreads = [(part.accuracy * (1 - part.accuracy)) ** 0.5 for part in strata]
-    shares = allocate(n, [part.population for part in strata], "optimal", spreads, LEAST_PER_STRATUM)
-    return [part._replace(n=share) for part, share in zip(strata, shares, strict=True)]
-
-
-def strata_by_label(sizes: Mapping[str, int], accuracy: Mapping[str, float]) -> list[StratumPlan]:
-    return [StratumPlan(sizes[label], 0, accuracy[label]) for label in JUDGE_STRATA if sizes.get(label)]
-
-
 def assumed_strata(population: int, accuracy: float) -> list[StratumPlan]:
     """Return the expected strata of a judge with ASSUMED_SENSITIVITY and ASSUMED_SPECIFICITY in a cell."""
     true_share = accuracy * ASSUMED_SENSITIVITY + (1 - accuracy) * (1 - ASSUMED_SPECIFICITY)
@@ -89,7 +78,8 @@ def assumed_strata(population: int, accuracy: float) -> list[StratumPlan]:
         OTHER: 0.5,
     }
     n_true = round(population * true_share)
-    return strata_by_label({Label.TRUE.value: n_true, Label.FALSE.value: population - n_true}, accuracy_of_label)
+    sizes = {Label.TRUE.value: n_true, Label.FALSE.value: population - n_true}
+    return [StratumPlan(sizes[label], 0, accuracy_of_label[label]) for label in JUDGE_STRATA if sizes.get(label)]
 
 
 def statements_for(strata: Sequence[StratumPlan], half_width: Callable[[float, float], float], wanted: float) -> int:
@@ -97,12 +87,15 @@ def statements_for(strata: Sequence[StratumPlan], half_width: Callable[[float, f
 
     half_width: maps (variance, accuracy) to the expected half-width of the interval.
     """
-    population, accuracy = sum(part.population for part in strata), accuracy_of(strata)
+    sizes, accuracy = [part.population for part in strata], accuracy_of(strata)
+    spreads = [(part.accuracy * (1 - part.accuracy)) ** 0.5 for part in strata]
 
     def is_enough(n: int) -> bool:
-        return half_width(variance(with_sample(strata, n)), accuracy) <= wanted
+        shares = allocate(n, sizes, "optimal", spreads, LEAST_PER_STRATUM)
+        sampled = [part._replace(n=share) for part, share in zip(strata, shares, strict=True)]
+        return half_width(variance(sampled), accuracy) <= wanted
 
-    return len(strata) + bisect_left(range(len(strata), population), True, key=is_enough)
+    return len(strata) + bisect_left(range(len(strata), sum(sizes)), True, key=is_enough)
 
 
 def judge_of(round: Round) -> tuple[str, float | None]:

@@ -20,11 +20,11 @@ from annotation.models import Round
 from annotation.rounds.builder import populations
 from annotation.rounds.instructions import freeze_statement
 from kgharvest.access import Action, check_may, owns_installation
-from kgharvest.audit.trail import record
 from kgharvest.bulk.insert import insert_rows, storable
 from kgharvest.chat_models.services import Endpoint
 from kgharvest.chat_models.spending import CHARACTERS_PER_TOKEN, cost_of, round_up
 from kgharvest.errors import DomainError, NotFound
+from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import check_where, get_language_model, in_words, language_model_for_pages
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation
@@ -213,8 +213,8 @@ def save_run(run: JudgeRun) -> None:
 
 
 def record_run(run: JudgeRun, by) -> None:
-    facts = {"run": run.name, "judge": run.model, "round": run.round.name}
-    record("judge_run.made", run, by, run.project_id, prompt_sha256=run.prompt_sha256, **facts)
+    facts = {"run": run.name, "judge": run.model, "prompt_sha256": run.prompt_sha256}
+    record("judge_run.made", run, by, round=run.round, **facts)
 
 
 def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
@@ -255,7 +255,7 @@ def delete_runs(round: Round, n_answers: int, by=None) -> None:
             f"answers you need, then confirm with judge_answers={total}."
         )
     for run, usage in zip(runs, usages, strict=True):
-        record("judge_run.deleted", run, by, run.project_id, run=run.name, round=round.name, n_answers=usage.n_answers)
+        record("judge_run.deleted", run, by, round=round, run=run.name, n_answers=usage.n_answers)
         run.delete()
 
 

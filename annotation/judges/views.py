@@ -19,18 +19,17 @@ from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.judges.prompts import DEFAULT_PROMPT
 from annotation.judges.runs import continue_run, estimated_usage, queue_run, usage_of
 from annotation.models import Round
-from annotation.refusals import refusal_as_message
 from annotation.rounds.forms import option_field
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, check_may, researcher_required
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE
-from kgharvest.engine.types import EngineError
-from kgharvest.errors import DomainError, ImportRefused
+from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger, workers
 from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import LanguageModel
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 
 
@@ -114,15 +113,11 @@ def judge_run_new(request: HttpRequest, path: str) -> HttpResponse:
     form = JudgeForm(request.POST or None, request.FILES or None)
     context: dict[str, Any] = {"round": round, "form": form, "lacks_worker": workers.lacking(timezone.now(), {HARVEST})}
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             if request.POST.get("action") == "estimate":
                 context["estimate"] = estimated_usage(round, form.document(), request.user)
             else:
                 return redirect(start_run(round, form, request.user))
-        except ImportRefused as refusal:
-            context["refusal"] = refusal
-        except (DomainError, EngineError) as refusal:
-            form.add_error(None, str(refusal))
     return render(request, "annotation/judges/judge_run_new.html", context)
 
 

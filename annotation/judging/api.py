@@ -16,6 +16,7 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from annotation.invites.access import SessionAnnotator, own_annotators
 from annotation.judging.assignment import next_batch, release_batch
 from annotation.judging.judgments import (
     reassign_skipped,
@@ -41,7 +42,6 @@ from annotation.judging.serializers import (
     statements_of,
 )
 from annotation.models import Annotator
-from annotation.recruiting.access import SessionAnnotator, own_annotators
 from annotation.rounds.instructions import instructions_markdown
 from kgharvest.accounts.tokens import Scope
 from kgharvest.api.authentication import TokenAllows

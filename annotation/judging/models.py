@@ -14,7 +14,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Lower
 
-from annotation.recruiting.questionnaire.questions import OnWithdrawal
+from annotation.questionnaire.questions import OnWithdrawal
 from annotation.rounds.models import JudgmentTask, Layout, Round
 from kgharvest.bulk.prepared import Parameter, PreparedSelect
 
@@ -94,10 +94,10 @@ class Annotator(models.Model):
     which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_handed_out,
     n_judged: how many they were given and judged, gold included. trained_at: when they first finished the training.
     place_size: how many statements they were recruited to judge, gold included; None is no limit of their own.
-    has_questions_left: whether questions come before their training (annotation.recruiting.questionnaire), or they
+    has_questions_left: whether questions come before their training (annotation.questionnaire), or they
     have failed the check, after which nothing comes.
     status: paused gets nothing new, excluded counts no more. status_since: None while they were always active.
-    erased_at: when account, name and invite were forgotten (annotation.recruiting.erasure).
+    erased_at: when account, name and invite were forgotten (annotation.invites.erasure).
     """
 
     class Status(models.TextChoices):

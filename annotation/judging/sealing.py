@@ -17,10 +17,10 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Round, Withdrawal
-from annotation.recruiting.questionnaire.questions import OnWithdrawal
-from kgharvest.audit.models import AuditEntry
+from annotation.questionnaire.questions import OnWithdrawal
 from kgharvest.audit.tables import AuditedTable, canonical_json, sha256, table_lines
-from kgharvest.audit.trail import append, lock_head
+from kgharvest.events.chain import append, lock_head
+from kgharvest.events.models import Event
 
 SEALED = "judgments.sealed"
 JUDGMENTS_AT_ONCE = 1000
@@ -83,7 +83,7 @@ class JudgmentTable(AuditedTable):
 
     def n_sealed(self, number: int) -> int:
         """Return how many judgments say that an entry up to `number` has them, or one that there is not."""
-        has_entry = Exists(AuditEntry.objects.filter(number=OuterRef("sealed_in")))
+        has_entry = Exists(Event.objects.filter(number=OuterRef("sealed_in")))
         return Judgment.objects.filter(Q(sealed_in__lte=number) | Q(sealed_in__gt=number) & ~has_entry).count()
 
     def ids_sealed(self) -> Iterable[str]:
@@ -136,7 +136,7 @@ def seal_due_judgments(now: datetime) -> None:
     unsealed = Judgment.objects.unsealed()
     if not unsealed.exists():
         return
-    last = AuditEntry.objects.filter(action=SEALED).order_by("-number").values_list("at", flat=True).first()
+    last = Event.objects.filter(action=SEALED).order_by("-pk").values_list("at", flat=True).first()
     is_due = last is None or last <= now - timedelta(seconds=SEAL_EVERY_S)
     if is_due or unsealed.order_by()[JUDGMENTS_AT_ONCE - 1 : JUDGMENTS_AT_ONCE].exists():
         seal_judgments(most=BATCHES_AT_ONCE * JUDGMENTS_AT_ONCE)
@@ -173,6 +173,6 @@ def _seal_batch(round: Round | None) -> int:
         ids = ids_by_round[of_round.pk]
         facts = {"round": of_round.name, "n_judgments": len(ids)}
         lines = table_lines("judgment", JUDGMENTS.row_hashes(ids))
-        entry = append(SEALED, ("round", of_round.pk), None, of_round.project_id, lines, facts)
+        entry = append(SEALED, ("round", of_round.pk), of_round.project_id, lines, facts)
         Judgment.objects.filter(pk__in=ids).update(sealed_in=entry.number)
     return len(rows)

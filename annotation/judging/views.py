@@ -26,6 +26,9 @@ from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
 from rest_framework.serializers import ValidationError
 from rest_framework.views import APIView
 
+from annotation.invites.access import SessionAnnotator
+from annotation.invites.recruitment import recruitment
+from annotation.invites.services import choose_layout
 from annotation.judging.api import wants_json
 from annotation.judging.assignment import ComesFirst, QuestionsFirst, TrainingFirst, next_batch
 from annotation.judging.judgments import (
@@ -38,8 +41,6 @@ from annotation.judging.judgments import (
 )
 from annotation.judging.serializers import TaskSerializer, answer_of, checked_answer, statements_of
 from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout, Round, StatementReport
-from annotation.recruiting.access import SessionAnnotator
-from annotation.recruiting.services import choose_layout
 from annotation.rounds.instructions import instructions_html
 from annotation.rounds.models import RoundNotOpen
 from kgharvest.bulk.pagination import page_of
@@ -112,8 +113,8 @@ def _nothing_to_judge(request: HttpRequest, annotator: Annotator, refusal: Domai
         return redirect("annotation:questions", annotator.round_id)
     if isinstance(refusal, TrainingFirst):
         return redirect("annotation:training", annotator.round_id)
-    if annotator.round.status == Round.Status.CLOSED and annotator.submissions.exists():
-        return redirect("annotation:panel_done", annotator.round_id)
+    if annotator.round.status == Round.Status.CLOSED and (end_page := recruitment().end_page(annotator)):
+        return redirect(end_page)
     context = {"round": annotator.round, "annotator": annotator, "refusal": refusal}
     return render(request, "annotation/judging/not_open.html", context, status=409)
 
@@ -136,8 +137,9 @@ def show_statements(
     layout = annotator.layout or annotator.round.layout
     tasks = next_batch(annotator, timezone.now(), few=FEW_AHEAD if layout == Layout.ONE else None)
     is_empty = not tasks and not given
-    if is_empty and annotator.submissions.exists() and (annotator.has_judged_share or not n_skipped(annotator)):
-        return redirect("annotation:panel_done", annotator.round_id)
+    end_page = recruitment().end_page(annotator) if is_empty else None
+    if end_page and (annotator.has_judged_share or not n_skipped(annotator)):
+        return redirect(end_page)
     if request.method == "POST":
         annotator.refresh_from_db(fields=["n_judged"])  # of what was sent, a part may be stored
     layout = Layout.ONE if given else layout

@@ -12,8 +12,8 @@ from django.db.models import Count, Exists, Max, OuterRef
 from annotation.judging.assignment import LEASE, release_leases
 from annotation.models import Annotator, Assignment, Round
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import record
 from kgharvest.errors import NotFound
+from kgharvest.events.recording import record
 
 LEASED = Assignment.Status.LEASED
 
@@ -60,8 +60,5 @@ def release_assigned(round: Round, codes: Collection[str] | None = None, by=None
         annotator: n for annotator, n in n_of.items() if n
     }  # the rest answered while this call waited for locks
     for annotator, n in released.items():
-        round.events.record("given_back", by=by, annotator=annotator, n=n)
-    for annotator, n in released.items():
-        facts = {"annotator": annotator.code, "round": round.name, "n": n}
-        record("annotator.released", annotator, by, round.project_id, **facts)
+        record("annotator.released", annotator, by, round=round, annotator=annotator, n=n)
     return sum(released.values())

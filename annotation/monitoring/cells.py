@@ -24,9 +24,8 @@ from annotation.rounds.models import CellId, cell_names
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import count, interval, share
 from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.cell_rates import population_share, sample_rate
-from kgharvest.statistics.incomplete_statements import CompletedVerdicts
-from kgharvest.statistics.rates import Rate
+from kgharvest.statistics.rates import Rate, population_share, sample_rate
+from kgharvest.statistics.verdicts import CompletedVerdicts
 
 MOST_AT_A_LOOK = 200  # strata; for more, intervals are computed in the background
 LATER = "Accuracies are being computed. Reload the page in a moment."

@@ -167,7 +167,7 @@ def history_picture(round: Round, history: Mapping[str, Any]) -> HistoryPicture 
         return None
     begins = [period["begin"] for period in periods]
     step, most = WIDTH / len(periods), max(period["n"] for period in periods)
-    events = round.events.filter(kind__in=MARKED, at__gte=begins[0]).select_related("by", "annotator")
+    events = round.events.filter(kind__in=MARKED, at__gte=begins[0])
     rows = [period | {"when": when(period["begin"], history["unit"])} for period in periods]
     return HistoryPicture(
         unit=history["unit"],

@@ -12,8 +12,8 @@ from annotation.judging.verdicts import Verdict
 from annotation.models import Adjudication, JudgmentTask, Label, Round
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 
 LONGEST_REMARK = 2000  # characters
 
@@ -52,7 +52,6 @@ def adjudicate(
             return stored
         # The foreign key is checked at commit, when the new adjudication is there.
         task.adjudications.current().update(superseded_by=client_uuid)
-        task.round.events.record("adjudicated", by=by, task=task.pk, label=Label(label).label)
         adjudication = Adjudication.objects.create(
             client_uuid=client_uuid,
             task=task,
@@ -62,6 +61,6 @@ def adjudicate(
             by=by,
             at=timezone.now(),
         )
-        facts = {"round": task.round.name, "task": task.pk, "label": label}
-        record("adjudication.given", adjudication, by, task.round.project_id, **facts)
+        texts = {"label": Label(label).label}
+        record("adjudication.given", adjudication, by, round=task.round, texts=texts, task=task.pk, label=label)
         return adjudication

@@ -38,7 +38,7 @@ from annotation.quality.profiles import (
     pasted_texts,
     profile_of,
 )
-from annotation.recruiting.questionnaire.questions import who_questions
+from annotation.questionnaire.questions import who_questions
 from kgharvest.statistics.rates import rate
 
 ROWS_AT_ONCE = 5000

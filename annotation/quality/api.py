@@ -13,6 +13,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from annotation.invites.erasure import erase_annotator
 from annotation.models import (
     Adjudication,
     Annotator,
@@ -22,7 +23,6 @@ from annotation.models import (
     JudgmentTask,
     Label,
     Limits,
-    RoundEvent,
     StatementReport,
 )
 from annotation.monitoring.cells import round_cells
@@ -32,13 +32,14 @@ from annotation.quality.annotator_statistics import annotator_statistics, statis
 from annotation.quality.exclusion import exclude_annotator, exclusion_effect, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.quality.statement_list import MARKS, with_evidence
-from annotation.recruiting.erasure import erase_annotator
-from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
+from annotation.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.api import RoundOperations, RoundPartViewSet
 from annotation.rounds.serializers import LimitsSerializer
 from kgharvest.access import Action
 from kgharvest.api.input import Filters, IdField, StrictSerializer
 from kgharvest.api.views import PagedList, RetrieveMixin, operation
+from kgharvest.events.models import Event
+from kgharvest.events.types import history_sentences
 
 # Progress
 
@@ -304,19 +305,20 @@ class RoundQualityViewSet(RoundOperations):
 class EventSerializer(serializers.ModelSerializer):
     """A line of a round's log. by: null for the system and the operator."""
 
+    kind = serializers.CharField(max_length=30)
     by = serializers.CharField(source="by.username", allow_null=True)
-    annotator = serializers.CharField(source="annotator.code", allow_null=True)
+    annotator = serializers.CharField(allow_null=True)
     details = serializers.DictField(help_text="What the sentence rests on, by kind.")
-    sentence = serializers.CharField()
+    sentence = serializers.CharField(source="history_sentence")
 
     class Meta:
-        model = RoundEvent
+        model = Event
         fields = ["id", "at", "kind", "by", "annotator", "details", "sentence"]
 
 
 class EventFilters(Filters):
-    kind = serializers.ChoiceField(list(RoundEvent.SENTENCES), required=False)
-    annotator = serializers.SlugField(source="annotator__code", required=False)
+    kind = serializers.ChoiceField(list(history_sentences()), required=False)
+    annotator = serializers.SlugField(required=False)
 
 
 class EventViewSet(PagedList, RoundPartViewSet):
@@ -326,7 +328,7 @@ class EventViewSet(PagedList, RoundPartViewSet):
     filters = EventFilters
 
     def get_queryset(self) -> QuerySet:
-        return self.round().events.select_related("by", "annotator")
+        return self.round().events
 
 
 # Statements

@@ -27,8 +27,8 @@ from annotation.monitoring.progress import delete_snapshots, rows_of
 from annotation.quality.limits import set_status
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.statistics.agreement import agreement_of_rows
 
 JUDGMENTS_AT_ONCE = 2000
@@ -88,7 +88,6 @@ def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Ex
     set_status(annotator, Annotator.Status.EXCLUDED)
     release_leases(Assignment.objects.filter(annotator=annotator))
     n_judgments = Judgment.objects.counted().filter(annotator=annotator).count()
-    annotator.round.events.record("excluded", by=by, annotator=annotator, reason=reason, n_judgments=n_judgments)
     Round.objects.filter(pk=annotator.round_id).update(completed_at=None)  # their statements want judgments again
     exclusion = Exclusion.objects.create(
         annotator=annotator,
@@ -98,7 +97,8 @@ def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Ex
         effect=effect,
         n_judgments=n_judgments,
     )
-    _record("annotator.excluded", exclusion, annotator, by, n_judgments=n_judgments)
+    texts, round = {"reason": reason}, annotator.round
+    record("annotator.excluded", exclusion, by, round=round, annotator=annotator, texts=texts, n_judgments=n_judgments)
     return exclusion
 
 
@@ -113,13 +113,8 @@ def _decide_reinstatement(annotator: Annotator, by) -> Exclusion:
     is_new = annotator.exclusions.filter(reinstated_at=None).update(reinstated_at=timezone.now(), reinstated_by=by)
     exclusion = annotator.exclusions.first()
     if is_new:
-        _record("annotator.reinstated", exclusion, annotator, by)
+        record("annotator.reinstated", exclusion, by, round=annotator.round, annotator=annotator)
     return exclusion
-
-
-def _record(action: str, exclusion: Exclusion, annotator: Annotator, by, **facts: int) -> None:
-    round = annotator.round
-    record(action, exclusion, by, round.project_id, annotator=annotator.code, round=round.name, **facts)
 
 
 @transaction.atomic
@@ -130,7 +125,7 @@ def _end_reinstatement(exclusion: Exclusion, by) -> None:
     set_status(annotator, Annotator.Status.ACTIVE)
     exclusion.refresh_from_db()
     counts = {name: getattr(exclusion, name) for name in ("n_counted_again", "n_left_out")}
-    annotator.round.events.record("reinstated", by=by, annotator=annotator, **counts)
+    record("annotator.counted_again", annotator, by, round=annotator.round, annotator=annotator, **counts)
 
 
 def _lock(annotator: Annotator) -> Annotator:

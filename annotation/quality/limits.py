@@ -12,9 +12,8 @@ from annotation.models import Annotator, Judgment, Limits, Round
 from annotation.quality.annotator_statistics import judgment_rows
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
 from kgharvest.access import Action, check_may
-from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
-from kgharvest.webhooks.outbox import emit
+from kgharvest.events.recording import record
 
 LAST_JUDGMENTS = 500  # time and runs are looked at over so many of an annotator's last, which bounds the cost
 CHECK_LIMITS_EVERY = 10  # judgments of an annotator
@@ -43,9 +42,8 @@ def enforce_limits(annotator: Annotator) -> None:
         profile = profile._replace(**gold.aggregate(n_gold=Count("pk"), n_gold_right=Count("pk", filter=is_right)))
     if exceeded := exceeded_limits(profile, limits):
         set_status(annotator, Annotator.Status.PAUSED)
-        annotator.round.events.record("limit_crossed", annotator=annotator, why="; ".join(exceeded))
-        # Its entry in the trail would lock the chain's head in the middle of an answer; the round's log has it.
-        _tell_paused(Round.objects.get(pk=annotator.round_id), annotator, "; ".join(exceeded))
+        round = Round.objects.select_related("project").get(pk=annotator.round_id)
+        record("annotator.limit_crossed", annotator, None, round=round, annotator=annotator, why="; ".join(exceeded))
 
 
 def set_limits(round: Round, by=None, **values: Any) -> Limits:
@@ -53,7 +51,7 @@ def set_limits(round: Round, by=None, **values: Any) -> Limits:
     check_may(by, Action.WORK, round.project)
     with transaction.atomic():
         limits, _ = Limits.objects.update_or_create(round=round, defaults=values)
-        round.events.record("limits_set", by=by, limits=limits_sentence(limits))
+        record("round.limits_set", round, by, round=round, limits=limits.sentence)
     return limits
 
 
@@ -65,30 +63,21 @@ def limits_spec(round: Round) -> dict[str, Any]:
     return in_force and in_force | {"n_gold": limits.n_gold}
 
 
-def limits_sentence(limits: Limits) -> str:
-    parts = [
-        (limits.gold_accuracy, f"gold accuracy below {limits.gold_accuracy} after {limits.n_gold} gold statements"),
-        (limits.median_seconds, f"median below {limits.median_seconds} seconds"),
-        (limits.longest_run, f"more than {limits.longest_run} equal labels in a row"),
-    ]
-    return "; ".join(phrase for value, phrase in parts if value is not None) or "none"
-
-
 def pause_annotator(annotator: Annotator, by=None) -> None:
     """Hand out nothing more to the annotator; what is assigned to them is still taken.
 
     Raises NotAllowed, or DomainError CannotPause.
     """
-    _change_status(annotator, Annotator.Status.ACTIVE, Annotator.Status.PAUSED, "annotator_paused", by)
+    _change_status(annotator, Annotator.Status.ACTIVE, Annotator.Status.PAUSED, "annotator.paused", by, why="by hand")
 
 
 def resume_annotator(annotator: Annotator, by=None) -> None:
     """Let a paused annotator go on, whatever paused them. Raises NotAllowed, or DomainError CannotPause."""
-    _change_status(annotator, Annotator.Status.PAUSED, Annotator.Status.ACTIVE, "annotator_resumed", by)
+    _change_status(annotator, Annotator.Status.PAUSED, Annotator.Status.ACTIVE, "annotator.resumed", by)
 
 
 @transaction.atomic
-def _change_status(annotator: Annotator, source: str, target: str, event: str, by) -> None:
+def _change_status(annotator: Annotator, source: str, target: str, event: str, by, **facts: str) -> None:
     # The annotator's own round is read only as far as judging needs it.
     round = Round.objects.select_related("project").get(pk=annotator.round_id)
     check_may(by, Action.WORK, round.project)
@@ -96,15 +85,7 @@ def _change_status(annotator: Annotator, source: str, target: str, event: str, b
     if annotator.status != source:
         raise DomainError("CannotPause", f"{annotator.code} is {annotator.status}, not {source}.")
     set_status(annotator, target)
-    annotator.round.events.record(event, by=by, annotator=annotator)
-    if target == Annotator.Status.PAUSED:
-        _tell_paused(round, annotator, "by hand")
-    record(event.replace("_", "."), annotator, by, round.project_id, annotator=annotator.code, round=round.name)
-
-
-def _tell_paused(round: Round, annotator: Annotator, why: str) -> None:
-    facts = {"round": round.name, "annotator": annotator.code, "why": why}
-    emit(round.project_id, "annotator.paused", round.get_absolute_url(), facts)
+    record(event, annotator, by, round=round, annotator=annotator, **facts)
 
 
 def set_status(annotator: Annotator, status: str) -> None:

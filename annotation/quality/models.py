@@ -1,105 +1,16 @@
-"""Events of a round, limits, exclusions and adjudications."""
+"""Limits, exclusions and adjudications."""
 
 from __future__ import annotations
-
-import json
-from collections.abc import Iterator
-from typing import Any
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from annotation.judging.models import Annotator, Label
 from annotation.judging.verdicts import Verdict
 from annotation.rounds.models import JudgmentTask, Round
-
-
-class RoundEventManager(models.Manager):
-    """The log of a round is `round.events`."""
-
-    def record(self, kind: str, *, by=None, annotator: Annotator | None = None, **details: Any) -> RoundEvent:
-        """Add a line to the round's log, within the caller's transaction.
-
-        kind: one of RoundEvent.SENTENCES, details: its names.
-        """
-        RoundEvent.SENTENCES[kind].format(**details)  # a detail that is missing is a bug of the caller, found here
-        return self.create(kind=kind, by=by, annotator=annotator, at=timezone.now(), details=details)
-
-    def json_lines(self) -> Iterator[str]:
-        """Yield the log, oldest first."""
-        for event in self.select_related("by", "annotator").order_by("pk").iterator():
-            line = {
-                "at": event.at.isoformat(),
-                "kind": event.kind,
-                "by": event.by.get_username() if event.by else None,
-                "annotator": event.annotator.code if event.annotator else None,
-                **event.details,
-            }
-            yield json.dumps(line, ensure_ascii=False) + "\n"
-
-
-class RoundEvent(models.Model):
-    """One line of a round's log. by: None for the system and the operator. annotator: whom it concerns, if one.
-
-    details: what its sentence needs beside these, by kind.
-    """
-
-    # What each kind of event says; the names in braces are the event's details.
-    SENTENCES = {
-        "opened": "opened the round with {n_tasks} statements",
-        "paused": "paused the round",
-        "reopened": "reopened the round",
-        "closed": "closed the round with {n_incomplete} statements incomplete",
-        "given_back": "released {n} assigned statements",
-        "joined": "joined",
-        "check_failed": "failed the comprehension check twice and cannot judge",
-        "withdrew": "withdrew; the judgments {what}",
-        "withdrawn": "withdrew the annotator, who had asked for it; the judgments {what}",
-        "erased": "had the annotator forgotten: account, name and invite",
-        "imported": "imported {n_judgments} judgments from {file}",
-        "limits_set": "set limits: {limits}",
-        "limit_crossed": "was paused by a limit: {why}",
-        "annotator_paused": "paused the annotator",
-        "annotator_resumed": "resumed the annotator",
-        "excluded": "excluded the annotator, {n_judgments} judgments taken out: {reason}",
-        "reinstated": "reinstated the annotator, {n_counted_again} judgments counted again, "
-        "{n_left_out} kept uncounted",
-        "adjudicated": "adjudicated statement {task}: {label}",
-        "panel_moved": "found the panel {panel} {status}: {why}",
-        "submission_moved": "found submission {submission} of the panel {panel} {status} at the platform",
-        "panel_made": "made the panel {panel} with {places} places",
-        "panel_changed": "changed the panel {panel}",
-        "panel_deleted": "deleted the draft panel {panel}",
-        "panel_published": "published the panel {panel} with {places} places",
-        "panel_paused": "paused the panel {panel}: {reason}",
-        "panel_resumed": "let the panel {panel} go on",
-        "panel_stopped": "stopped the panel {panel}: {reason}",
-        "place_completed": "completed a place of the panel {panel}",
-        "place_left": "left a place of the panel {panel}: {status}",
-    }
-
-    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="events")
-    kind = models.CharField(max_length=30)
-    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, null=True, blank=True, related_name="events")
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
-    at = models.DateTimeField()
-    details = models.JSONField(default=dict, blank=True)
-
-    objects = RoundEventManager()
-
-    class Meta:
-        ordering = ["-pk"]
-
-    def __str__(self) -> str:
-        return f"{self.kind} at {self.at:%Y-%m-%d %H:%M}"
-
-    @property
-    def sentence(self) -> str:
-        """What happened, without its subject."""
-        return self.SENTENCES[self.kind].format(**self.details)
+from kgharvest.accounts.models import person_or_null
 
 
 class Limits(models.Model):
@@ -154,6 +65,16 @@ class Limits(models.Model):
     def __str__(self) -> str:
         return f"limits of {self.round}"
 
+    @property
+    def sentence(self) -> str:
+        """Return the limits in words, "none" if there is none."""
+        parts = [
+            (self.gold_accuracy, f"gold accuracy below {self.gold_accuracy} after {self.n_gold} gold statements"),
+            (self.median_seconds, f"median below {self.median_seconds} seconds"),
+            (self.longest_run, f"more than {self.longest_run} equal labels in a row"),
+        ]
+        return "; ".join(phrase for value, phrase in parts if value is not None) or "none"
+
 
 class Exclusion(models.Model):
     """The decision that an annotator's judgments do not count, and perhaps a later one that they do again.
@@ -164,15 +85,11 @@ class Exclusion(models.Model):
 
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="exclusions")
     reason = models.TextField()
-    excluded_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    excluded_by = person_or_null()
     excluded_at = models.DateTimeField()
     effect = models.JSONField(default=dict, blank=True)
     n_judgments = models.PositiveIntegerField(default=0)
-    reinstated_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    reinstated_by = person_or_null()
     reinstated_at = models.DateTimeField(null=True, blank=True)
     n_counted_again = models.PositiveIntegerField(default=0)
     n_left_out = models.PositiveIntegerField(default=0)

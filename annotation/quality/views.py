@@ -10,7 +10,6 @@ from uuid import uuid4
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import BadRequest
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -23,7 +22,7 @@ from annotation.monitoring.progress import OUTCOMES
 from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator, exclusion_effect
-from annotation.quality.limits import limits_sentence, set_limits
+from annotation.quality.limits import set_limits
 from annotation.quality.statement_list import (
     StatementFilters,
     StatementGroup,
@@ -36,11 +35,11 @@ from annotation.quality.statement_list import (
     statement_groups,
     with_evidence,
 )
-from annotation.refusals import refusal_as_message
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
 from kgharvest.models import Relation
+from kgharvest.pages.refusals import refusal_as_message
 
 AnnotatorRow = dict[str, Any]  # as of annotator_statistics
 
@@ -79,7 +78,7 @@ def annotator_list(request: HttpRequest, path: str) -> HttpResponse:
         "counted_at": statistics.counted_at,
         "filters": filters,
         "sort": sort,
-        "limits": limits_sentence(Limits.objects.filter(round=round).first() or Limits()),
+        "limits": (Limits.objects.filter(round=round).first() or Limits()).sentence,
         "may": allowed_actions(request.user, round.project),
     }
     return render(request, "annotation/quality/annotator_list.html", context)
@@ -105,7 +104,7 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
         "reports": annotator.reports.select_related("task")[:N_COMMENTS],
         "withdrawal": Withdrawal.objects.filter(annotator=annotator).first(),
         "exclusions": annotator.exclusions.select_related("excluded_by", "reinstated_by"),
-        "events": round.events.filter(annotator=annotator).select_related("by")[:N_COMMENTS],
+        "events": round.events.filter(annotator=annotator.code)[:N_COMMENTS],
         "may": allowed_actions(request.user, round.project),
     }
     return render(request, "annotation/quality/annotator_detail.html", context)
@@ -123,15 +122,12 @@ def annotator_change(
         for reason in outcome if isinstance(outcome, list) else ():  # of erasing: what is kept for now
             messages.warning(request, reason)
         if isinstance(outcome, Exclusion):
-            messages.success(request, reinstatement_message(outcome))
+            outcome.refresh_from_db()
+            n = outcome.n_left_out
+            kept = f"; {n} are kept but stay uncounted, because others took their place" if n else ""
+            text = f"{outcome.annotator} is reinstated: {outcome.n_counted_again} judgments count again{kept}."
+            messages.success(request, text)
     return redirect("annotation:annotator", path, code)
-
-
-def reinstatement_message(exclusion: Exclusion) -> str:
-    exclusion.refresh_from_db()
-    left_out = exclusion.n_left_out
-    kept = f"; {left_out} are kept but stay uncounted, because others took their place" if left_out else ""
-    return f"{exclusion.annotator} is reinstated: {exclusion.n_counted_again} judgments count again{kept}."
 
 
 class ExclusionForm(forms.Form):
@@ -168,7 +164,7 @@ def round_limits(request: HttpRequest, path: str) -> HttpResponse:
     form = LimitsForm(request.POST or None, instance=Limits.objects.filter(round=round).first() or Limits(round=round))
     if form.is_valid():
         limits = set_limits(round, by=request.user, **form.cleaned_data)
-        messages.success(request, f"Limits of {round.name}: {limits_sentence(limits)}.")
+        messages.success(request, f"Limits of {round.name}: {limits.sentence}.")
         return redirect("annotation:annotator_list", path)
     return render(request, "annotation/quality/round_limits.html", {"round": round, "form": form})
 
@@ -199,9 +195,15 @@ def adjudication(request: HttpRequest, path: str) -> HttpResponse:
     if request.method == "POST":
         return _store_adjudication(request, round, queue, shows_votes)
     tasks = adjudication_queue(round, queue)
+    if pk := number_in(request.GET.get("task")):
+        task = get_object_or_404(with_evidence(round.tasks.without_gold()), pk=pk)
+    else:
+        after = number_in(request.GET.get("after"))
+        behind = with_evidence(tasks).filter(position__gt=after).first() if after is not None else None
+        task = behind or with_evidence(tasks).first()
     context = {
         "round": round,
-        "task": _task_to_adjudicate(request, round, with_evidence(tasks)),
+        "task": task,
         "n_left": tasks.count(),
         "queue": queue,
         "queues": QUEUES,
@@ -211,15 +213,6 @@ def adjudication(request: HttpRequest, path: str) -> HttpResponse:
         "client_uuid": uuid4(),
     }
     return render(request, "annotation/quality/adjudication.html", context)
-
-
-def _task_to_adjudicate(request: HttpRequest, round: Round, queue: QuerySet[JudgmentTask]) -> JudgmentTask | None:
-    """Return the task that the address names, else the next one of the queue behind a position, else its first."""
-    if pk := number_in(request.GET.get("task")):
-        return get_object_or_404(with_evidence(round.tasks.without_gold()), pk=pk)
-    after = number_in(request.GET.get("after"))
-    behind = queue.filter(position__gt=after).first() if after is not None else None
-    return behind or queue.first()
 
 
 def _store_adjudication(request: HttpRequest, round: Round, queue: str, shows_votes: bool) -> HttpResponse:

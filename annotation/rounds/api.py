@@ -15,24 +15,12 @@ from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
 from annotation.judging.serializers import CountSerializer, PartsField
 from annotation.models import Layout, Round
 from annotation.monitoring.assigned import holders, release_assigned
+from annotation.rounds import services
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.models import LONGEST_INSTRUCTIONS
 from annotation.rounds.plan import plan_round
 from annotation.rounds.serializers import RoundSerializer, round_from_spec
-from annotation.rounds.services import (
-    check_is_draft,
-    clone_round,
-    close_round,
-    create_draft,
-    delete_draft,
-    edit_draft,
-    open_draft,
-    pause_round,
-    reopen_round,
-    save_instructions,
-    usual_instructions,
-)
 from kgharvest.access import Action, check_may_anywhere, may
 from kgharvest.api.input import CountField, Filters, FiniteField, StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, operation
@@ -255,7 +243,7 @@ class RoundViewSet(PagedList, RoundOperations):
         """Nothing is drawn until the draft is opened. The body is the description of docs/rounds.md, as `open_round`
         reads it. `project` is optional if you work in one project only.
         """
-        draft = create_draft(request.data, request.user)
+        draft = services.create_draft(request.data, request.user)
         return self.created(draft, self.address(draft))
 
     @extend_schema(summary="A round")
@@ -264,37 +252,37 @@ class RoundViewSet(PagedList, RoundOperations):
 
     @extend_schema(summary="Replace the description of a draft", request=RoundSerializer, examples=[EXAMPLE])
     def update(self, request: Request, round_id: int) -> Response:
-        return self.answer(edit_draft(self.round(), request.data, request.user))
+        return self.answer(services.edit_draft(self.round(), request.data, request.user))
 
     @extend_schema(summary="Delete a draft", parameters=[DeleteQuery])
     def destroy(self, request: Request, round_id: int) -> Response:
         """Its judge runs are deleted with it if `judge_answers` is the number of their answers."""
-        delete_draft(self.round(), request.user, self.filtered_by(DeleteQuery)["judge_answers"])
+        services.delete_draft(self.round(), request.user, self.filtered_by(DeleteQuery)["judge_answers"])
         return self.deleted()
 
     @operation("Open a draft")
     def open(self, request: Request, round_id: int) -> Response:
         """Draws the samples, freezes the statements and lets annotators judge them."""
-        return self.changed(open_draft)
+        return self.changed(services.open_draft)
 
     @operation("Pause a round")
     def pause(self, request: Request, round_id: int) -> Response:
         """No statements are assigned and no judgments accepted until the round is reopened."""
-        return self.changed(pause_round)
+        return self.changed(services.pause_round)
 
     @operation("Reopen a paused or closed round")
     def reopen(self, request: Request, round_id: int) -> Response:
-        return self.changed(reopen_round)
+        return self.changed(services.reopen_round)
 
     @operation("Close a round")
     def close(self, request: Request, round_id: int) -> Response:
         """Assigned statements are released. Statements without all their judgments stay incomplete."""
-        return self.changed(close_round)
+        return self.changed(services.close_round)
 
     @operation("Clone a round", responses={201: RoundDetailSerializer})
     def clone(self, request: Request, round_id: int) -> Response:
         """Creates a draft with the same description, a new name and the next seed."""
-        draft = clone_round(self.round(), request.user)
+        draft = services.clone_round(self.round(), request.user)
         return self.created(draft, self.address(draft))
 
     # instructions
@@ -326,8 +314,8 @@ class RoundViewSet(PagedList, RoundOperations):
     def relation_instructions(self, request: Request, round_id: int, pk: int) -> Response:
         """Only in a draft: the instructions of an open round are frozen."""
         draft = self.round()
-        relation, usual = usual_instructions(draft, pk, request.user)
-        save_instructions(draft, relation, self.sent(RelationInstructionsInput)["instructions"], request.user)
+        relation, usual = services.usual_instructions(draft, pk, request.user)
+        services.save_instructions(draft, relation, self.sent(RelationInstructionsInput)["instructions"], request.user)
         draft.refresh_from_db()
         written = instructions_by_relation(draft)
         [entry] = relation_instructions([relation], {str(pk): written.get(pk, usual)})
@@ -344,7 +332,7 @@ class RoundViewSet(PagedList, RoundOperations):
     def plan(self, request: Request, round_id: int) -> Response:
         """Statements, judgments, hours and expected intervals if the draft is opened. Nothing is stored."""
         round = self.round()
-        check_is_draft(round, "planned")
+        services.check_is_draft(round, "planned")
         return self.planned(round)
 
     @operation(
@@ -365,7 +353,7 @@ class RoundViewSet(PagedList, RoundOperations):
     def preview(self, request: Request, round_id: int) -> Response:
         """The draft as annotators will see it."""
         draft = self.round()
-        check_is_draft(draft, "previewed")
+        services.check_is_draft(draft, "previewed")
         frozen = freeze_round(draft, request.user)
         return self.answer(
             {

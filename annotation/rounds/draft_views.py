@@ -17,9 +17,7 @@ from annotation.gold.candidates import confirmed_counts
 from annotation.judges.runs import AnswersWouldBeLost, usage_of
 from annotation.judging.views import PAGES, report_fields
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
-from annotation.quality.limits import limits_sentence
-from annotation.recruiting.questionnaire.questions import check_questions, who_questions
-from annotation.refusals import refusal_as_message, refusal_in_form
+from annotation.questionnaire.questions import check_questions, who_questions
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, RoundForm, form_values, job_choices
 from annotation.rounds.instructions import instructions_html, markdown_html
@@ -41,6 +39,7 @@ from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.bulk.pagination import number_in
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Relation
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 
 FILTERS = ("find", "set", "lm", "setting")
 
@@ -73,9 +72,13 @@ def round_edit(request: HttpRequest, path: str) -> HttpResponse:
     """Change a draft: in the form if that can show all of it, else as JSON."""
     draft = get_draft(request, path)
     initial = form_values(draft)
-    if initial is None or "json" in request.GET:
-        return edit_as_json(request, draft)
-    return show_round_form(request, draft, initial)
+    if initial is not None and "json" not in request.GET:
+        return show_round_form(request, draft, initial)
+    form = DescriptionForm(request.POST or None, initial={"description": as_json(draft.spec)})
+    if form.is_valid():
+        with refusal_in_form(form):
+            return redirect(edit_draft(draft, form.cleaned_data["description"], request.user))
+    return render(request, "annotation/rounds/drafts/round_edit_json.html", {"form": form, "draft": draft})
 
 
 def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str, Any]) -> HttpResponse:
@@ -162,14 +165,6 @@ def round_plan(request: HttpRequest) -> HttpResponse:
     return render(request, "annotation/rounds/drafts/_plan.html", context)
 
 
-def edit_as_json(request: HttpRequest, draft: Round) -> HttpResponse:
-    form = DescriptionForm(request.POST or None, initial={"description": as_json(draft.spec)})
-    if form.is_valid():
-        with refusal_in_form(form):
-            return redirect(edit_draft(draft, form.cleaned_data["description"], request.user))
-    return render(request, "annotation/rounds/drafts/round_edit_json.html", {"form": form, "draft": draft})
-
-
 def as_json(spec: dict[str, Any]) -> str:
     return json.dumps(spec, ensure_ascii=False, indent=2)
 
@@ -185,7 +180,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
         "round": draft,
         "may": allowed_actions(request.user, draft.project),
         "description": as_json(draft.spec),
-        "limits": limits_sentence(Limits(**draft.spec.get("limits", {}))),
+        "limits": Limits(**draft.spec.get("limits", {})).sentence,
         "n_asked": len(who_questions(draft)),
         "n_checked": len(check_questions(draft)),
     }

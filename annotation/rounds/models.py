@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -14,10 +13,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict
-from annotation.recruiting.questionnaire.questions import Asked, BadQuestions, OnWithdrawal, parse_questions
+from annotation.questionnaire.questions import Asked, BadQuestions, OnWithdrawal, parse_questions
 from annotation.rounds.instructions import statement_parts
 from kgharvest.access import visible
+from kgharvest.accounts.models import person_or_null
 from kgharvest.errors import DomainError
+from kgharvest.events.models import Event, EventQuerySet
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Project, Relation
 from kgharvest.names import shortest_names
 
@@ -202,9 +203,7 @@ class Round(models.Model):
     n_tasks = models.PositiveIntegerField(default=0)
     n_gold = models.PositiveIntegerField(default=0)
     join_token = models.CharField(max_length=32, unique=True, default=new_join_token)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
     opened_at = models.DateTimeField(null=True, blank=True)
     closed_at = models.DateTimeField(null=True, blank=True)
@@ -255,6 +254,11 @@ class Round(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("annotation:round", args=[self.path])
+
+    @property
+    def events(self) -> EventQuerySet:
+        """History of the round, newest event first."""
+        return Event.objects.history(self.pk)
 
     @property
     def path(self) -> str:

@@ -23,7 +23,7 @@ from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.models import CellId, cell_names
 from kgharvest.pages.number_format import in_points
-from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
+from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL, CellKey, Pair, compared_cells
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
 from kgharvest.statistics.sample_size import (
     difference_by_statements,
@@ -31,7 +31,6 @@ from kgharvest.statistics.sample_size import (
     fewest_relations,
     statements_to_shrink,
 )
-from kgharvest.statistics.sides import CellKey, Pair, compared_cells
 
 ASSUMED_SECONDS = 6.0  # per judgment where nobody has judged yet
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals

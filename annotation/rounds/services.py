@@ -11,10 +11,12 @@ from itertools import count
 from operator import attrgetter
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.http import Http404
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
 from annotation.gold.selection import store_gold_tuple
 from annotation.judges.runs import delete_runs
@@ -27,13 +29,12 @@ from annotation.rounds.models import OPTIONS
 from annotation.rounds.serializers import round_from_spec
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
-from kgharvest.audit.trail import record
 from kgharvest.bulk.insert import insert_rows
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.models import Project, Relation
 from kgharvest.names import resolve_name
-from kgharvest.registries import hook
-from kgharvest.webhooks.outbox import emit
+from kgharvest.optional_apps import uninstalled_rows_kept
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
         _save(draft)
         draft.judge_runs.update(project=draft.project)  # who may see the round sees them, and nobody else
         if _wording(draft) != before:
-            _record("instructions_edited", draft, by)
+            record("round.instructions_edited", draft, by, round=draft)
         return draft
 
 
@@ -94,13 +95,14 @@ def _wording(draft: Round) -> tuple[Any, ...]:
 def delete_draft(round: Round, by=None, n_judge_answers: int = 0) -> None:
     """Delete a draft with its judge runs. n_judge_answers: how many of their answers one knows to be lost.
 
-    Raises NotAllowed, WrongStatus, AnswersWouldBeLost.
+    Raises NotAllowed, WrongStatus, AnswersWouldBeLost, AppNotInstalled.
     """
-    with transaction.atomic():
+    with uninstalled_rows_kept(), transaction.atomic():
         draft = lock_draft(round)
         check_may(by, Action.WORK, draft.project)
         delete_runs(draft, n_judge_answers, by)
-        hook("draft_deleted")(draft, by)
+        for path in settings.DRAFT_DELETED:
+            import_string(path)(draft, by)
         draft.delete()
 
 
@@ -141,10 +143,9 @@ def open_draft(round: Round, by=None) -> Round:
         round.relation_instructions = frozen.relation_instructions
         round.status, round.opened_at = Round.Status.OPEN, timezone.now()
         round.save()
-        round.events.record("opened", by=by, n_tasks=round.n_tasks)
+        record("round.opened", round, by, round=round, n_tasks=round.n_tasks)
         if limits := round.spec.get("limits"):
             set_limits(round, by, **limits)
-        _record("opened", round, by, n_tasks=round.n_tasks)
         return round
 
 
@@ -221,8 +222,7 @@ def pause_round(round: Round, by=None) -> None:
     """Stop handing out and taking judgments until the round is reopened. Raises NotAllowed, WrongStatus."""
     check_may(by, Action.WORK, round.project)
     _move(round, [Round.Status.OPEN], Round.Status.PAUSED)
-    round.events.record("paused", by=by)
-    _record("paused", round, by)
+    record("round.paused", round, by, round=round)
 
 
 @transaction.atomic
@@ -235,8 +235,7 @@ def reopen_round(round: Round, by=None) -> None:
     no_rule = {"closes_when": Round.ClosesWhen.MANUAL, "closes_at": None, "closes_at_half_width": None}
     rule = no_rule if round.closed_at else {}
     _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, closed_at=None, **rule)
-    round.events.record("reopened", by=by)
-    _record("reopened", round, by)
+    record("round.reopened", round, by, round=round)
 
 
 @transaction.atomic
@@ -249,15 +248,10 @@ def close_round(round: Round, by=None) -> int:
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
     n_released = release_leases(Assignment.objects.filter(annotator__round=round))
     n_incomplete = round.tasks.without_gold().filter(verdict="").count()
-    round.events.record("closed", by=by, n_incomplete=n_incomplete)
+    record("round.closed", round, by, round=round, n_incomplete=n_incomplete)
     if n_released:
-        round.events.record("given_back", by=by, n=n_released)
-    _record("closed", round, by, n_incomplete=n_incomplete)
+        record("round.released", round, by, round=round, n=n_released)
     return n_released
-
-
-def _record(verb: str, round: Round, by, **facts: int) -> None:
-    record(f"round.{verb}", round, by, round.project_id, round=round.name, **facts)
 
 
 def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> None:
@@ -280,8 +274,7 @@ def note_complete_rounds(now: datetime) -> None:
     for round in judged.filter(completed_at=None):
         with transaction.atomic():
             if Round.objects.filter(pk=round.pk, completed_at=None).update(completed_at=now):
-                facts = {"round": round.name, "n_statements": round.n_tasks - round.n_gold}
-                emit(round.project_id, "round.complete", round.get_absolute_url(), facts)
+                record("round.complete", round, None, round=round, n_statements=round.n_tasks - round.n_gold)
 
 
 def close_due_rounds(now: datetime) -> None:

@@ -8,14 +8,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.db.models import Count, Q
-from django.http import (
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseRedirect,
-    JsonResponse,
-)
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
@@ -24,54 +18,46 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
+from annotation.invites.access import session_annotators
+from annotation.invites.services import capacity_warning
 from annotation.models import Annotator, Round, StatementReport
 from annotation.monitoring.assigned import holders, release_assigned
 from annotation.monitoring.cells import cell_tables, round_cells
 from annotation.monitoring.history import annotator_strips, history_picture, round_history, strips
 from annotation.monitoring.progress import OUTCOMES, last_look, progress
-from annotation.recruiting.access import session_annotators
-from annotation.recruiting.services import capacity_warning
-from annotation.refusals import refusal_as_message
+from annotation.rounds.api import RoundFilters
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.services import close_round
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
-from kgharvest.accounts.forms import filter_by_project
-from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
+from kgharvest.bulk.pagination import page_of
 from kgharvest.models import HarvestJob
+from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import count, counted, hours, share
+from kgharvest.pages.refusals import refusal_as_message
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON
 
-ROUND_COLUMNS = {
-    "name": "name",
-    "project": "project__name",
-    "status": "status",
-    "statements": "n_tasks",
-    "opened": "opened_at",
-}
 
-
-@researcher_required
-def round_list(request: HttpRequest) -> HttpResponse:
-    filters = {name: request.GET.get(name, "").strip() for name in ("q", "status")}
-    rounds = Round.objects.visible_to(request.user).select_related("project")
-    rounds, filter_context = filter_by_project(request, rounds)
-    rounds = rounds.annotate(n_annotators=Count("annotators", distinct=True))
-    if filters["q"]:
-        rounds = rounds.filter(Q(name__icontains=filters["q"]) | Q(project__name__icontains=filters["q"]))
-    if filters["status"]:
-        rounds = rounds.filter(status=filters["status"])
-    sort = sort_key(request, ROUND_COLUMNS, "-opened")
-    context = {
-        **filter_context,
-        "page_obj": page_of(request, sorted_by(rounds, sort, ROUND_COLUMNS)),
-        "filters": filters,
-        "is_filtered": any(filters.values()),
-        "statuses": Round.Status.choices,
-        "sort": sort,
-        "has_harvests": HarvestJob.objects.visible_to(request.user).succeeded().filter(n_tuples__gt=0).exists(),
+class RoundList(ListPage):
+    template_name = "annotation/rounds/round_list.html"
+    filters = RoundFilters
+    searched = ("name", "project__name")
+    columns = {
+        "name": "name",
+        "project": "project__name",
+        "status": "status",
+        "statements": "n_tasks",
+        "opened": "opened_at",
     }
-    return render(request, "annotation/rounds/round_list.html", context)
+    order = "-opened"
+
+    def rows(self):
+        rounds = Round.objects.visible_to(self.request.user).select_related("project")
+        return rounds.annotate(n_annotators=Count("annotators", distinct=True))
+
+    def context(self, page):
+        harvests = HarvestJob.objects.visible_to(self.request.user).succeeded()
+        return {"statuses": Round.Status.choices, "has_harvests": harvests.filter(n_tuples__gt=0).exists()}
 
 
 @researcher_required
@@ -132,7 +118,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "holders": holders(round),
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),
         "n_reported": StatementReport.objects.filter(task__round=round).values("task").distinct().count(),
-        "events": round.events.select_related("by", "annotator")[:N_EVENTS],
+        "events": round.events[:N_EVENTS],
         "may": may,
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
         "invites_now": round.is_open and round.source == Round.Source.PEOPLE and not n_annotators and may["work"],
@@ -160,7 +146,7 @@ def round_progress(request: HttpRequest, path: str) -> JsonResponse:
 @researcher_required
 def round_events(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path)
-    page = page_of(request, round.events.select_related("by", "annotator"))
+    page = page_of(request, round.events)
     return render(request, "annotation/quality/round_events.html", {"round": round, "page_obj": page})
 
 

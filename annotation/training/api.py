@@ -10,13 +10,7 @@ from rest_framework.response import Response
 from annotation.judging.api import PARTS, JudgingView, described
 from annotation.judging.serializers import PartsField
 from annotation.models import Label
-from annotation.training.services import (
-    answer_training,
-    answered_statement,
-    current_training,
-    last_training,
-    next_statement,
-)
+from annotation.training import services
 
 
 class TrainingAnswerSerializer(serializers.Serializer):
@@ -67,9 +61,11 @@ class TrainingStatements(JudgingView):
     )
     def get(self, request: Request, round_id: int) -> Response:
         self.check_training()
-        statements, finished = self.annotator.round.training_statements, last_training(self.annotator)
+        statements, finished = self.annotator.round.training_statements, services.last_training(self.annotator)
         is_over = finished and not self.annotator.trainings.filter(finished_at=None).exists()
-        statement = None if is_over else next_statement(current_training(self.annotator, timezone.now()))
+        statement = (
+            None if is_over else services.next_statement(services.current_training(self.annotator, timezone.now()))
+        )
         answer = {"n_statements": statements.count(), "statement": statement, "finished": finished if is_over else None}
         return Response(TrainingSerializer(answer).data)
 
@@ -83,9 +79,9 @@ class TrainingStatements(JudgingView):
         """Returns the correct label and the reason. Resending the same answer has no effect."""
         self.check_training()
         sent = self.sent(TrainingAnswerSerializer)
-        statement = answer_training(self.annotator, **sent, now=timezone.now())
+        statement = services.answer_training(self.annotator, **sent, now=timezone.now())
         if statement is None:
-            statement = answered_statement(self.annotator, sent["position"])
+            statement = services.answered_statement(self.annotator, sent["position"])
         if statement is None:
             raise exceptions.NotFound("Not the next training statement. Load the next statement.")
         reason = {"is_right": sent["label"] == statement.label, "label": statement.label, "reason": statement.reason}

@@ -13,14 +13,7 @@ from django.views.decorators.http import require_http_methods
 from annotation.judging.views import for_annotator
 from annotation.models import Annotator, Label
 from annotation.rounds.instructions import instructions_html
-from annotation.training.services import (
-    answer_training,
-    answered_statement,
-    current_training,
-    last_training,
-    missed_statements,
-    next_statement,
-)
+from annotation.training import services
 
 
 @require_http_methods(["GET", "POST"])
@@ -41,10 +34,10 @@ def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     url = reverse("annotation:training", args=[annotator.round_id])
     form = TrainingAnswerForm(request.POST)
     if not form.is_valid():
-        current_training(annotator, timezone.now())
+        services.current_training(annotator, timezone.now())
         return redirect(url)
     answer = {"position": form.cleaned_data["position"], "label": form.cleaned_data["label"]}
-    if answer_training(annotator, **answer, now=timezone.now()) is None:
+    if services.answer_training(annotator, **answer, now=timezone.now()) is None:
         return redirect(url)
     return redirect(f"{url}?{urlencode(answer)}")
 
@@ -58,19 +51,19 @@ def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         "n_statements": statements.count(),
         "instructions": instructions_html(annotator.round),
     }
-    unfinished, finished = annotator.trainings.filter(finished_at=None).first(), last_training(annotator)
+    unfinished, finished = annotator.trainings.filter(finished_at=None).first(), services.last_training(annotator)
     if "label" in request.GET:
         form = TrainingAnswerForm(request.GET)
         if not form.is_valid():
             raise Http404("Invalid answer.")
         label = form.cleaned_data["label"]
-        statement = answered_statement(annotator, form.cleaned_data["position"])
+        statement = services.answered_statement(annotator, form.cleaned_data["position"])
         if statement is None:
             raise Http404("This statement has not been answered yet.")
         context |= {"statement": statement, "given": Label(label), "is_right": label == statement.label}
         return render(request, "annotation/training/reason.html", context)
     if finished and unfinished is None:
-        context |= {"training": finished, "missed": missed_statements(finished)}
+        context |= {"training": finished, "missed": services.missed_statements(finished)}
         return render(request, "annotation/training/done.html", context)
-    statement = next_statement(current_training(annotator, timezone.now()))
+    statement = services.next_statement(services.current_training(annotator, timezone.now()))
     return render(request, "annotation/training/statement.html", context | {"statement": statement})

@@ -9,14 +9,7 @@ from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evaluation.comparisons.harvest_overlap import (
-    PARTS,
-    accuracy_of_parts,
-    overlap_of,
-    overlaps_of,
-    pairs_of_set,
-    totals_of,
-)
+from evaluation.comparisons import harvest_overlap
 from evaluation.comparisons.report_comparison import with_distinct_names
 from evaluation.comparisons.views import find_report_side, report_comparison, shared_verdicts_in_words
 from evaluation.models import Report
@@ -26,15 +19,6 @@ from kgharvest.models import HarvestJob
 from kgharvest.tables.table import Marked, Table, split_rates
 
 MOST_RELATIONS = 100  # per response, with two harvests each
-
-
-class ComparisonView(ApiView):
-    """asks: query parameters."""
-
-    asks: type[Filters]
-
-    def asked(self) -> dict[str, Any]:
-        return self.filtered_by(self.asks)
 
 
 # Reports
@@ -83,15 +67,14 @@ class ReportPair(Filters):
     b = serializers.CharField(max_length=20)
 
 
-class ReportComparison(ComparisonView):
+class ReportComparison(ApiView):
     serializer_class = ReportComparisonSerializer
-    asks = ReportPair
 
     @extend_schema(summary="Compare two reports", parameters=[ReportPair])
     def get(self, request: Request) -> Response:
         """Compares two reports, or a report and the paper."""
         reports = Report.objects.visible_to(request.user).for_list()
-        chosen = self.asked()
+        chosen = self.filtered_by(ReportPair)
         sides = (find_report_side(reports, choice) for choice in (chosen["a"], chosen["b"]))
         compared = report_comparison(*with_distinct_names(*sides))
         tables = {name: table_document(compared[name]) for name in ("table", "differences")}
@@ -114,7 +97,7 @@ class RateSerializer(serializers.Serializer):
 class PartSerializer(serializers.Serializer):
     """name: tuples found by `a` alone, by both, or by `b` alone. n_judged: number of judged statements."""
 
-    name = serializers.ChoiceField(PARTS)
+    name = serializers.ChoiceField(harvest_overlap.PARTS)
     n = serializers.IntegerField()
     n_judged = serializers.IntegerField()
     accuracy = RateSerializer()
@@ -160,12 +143,10 @@ class HarvestPair(Filters):
     b = IdField()
 
 
-class HarvestComparisonView(ComparisonView):
-    asks = HarvestPair
-
+class HarvestComparisonView(ApiView):
     def pair(self) -> tuple[HarvestJob, HarvestJob]:
         """Return the two harvests of the query. Raises NotFound."""
-        ids = self.asked()
+        ids = self.filtered_by(HarvestPair)
         finished = HarvestJob.objects.visible_to(self.request.user).with_cell().succeeded().defer("payload", "summary")
         jobs = finished.in_bulk([ids["a"], ids["b"]])
         if len(jobs) < len(set(ids.values())):
@@ -182,10 +163,10 @@ class HarvestComparison(HarvestComparisonView):
         a, b = self.pair()
         if a.relation_id != b.relation_id:
             raise exceptions.NotFound("The harvests have different relations. Choose harvests of one relation.")
-        overlap = overlap_of(a, b)
-        accuracies = accuracy_of_parts(overlap, request.user)
+        overlap = harvest_overlap.overlap_of(a, b)
+        accuracies = harvest_overlap.accuracy_of_parts(overlap, request.user)
         sizes = overlap.sizes._asdict()
-        parts = [{"name": part, "n": sizes[part], **accuracies[part]._asdict()} for part in PARTS]
+        parts = [{"name": part, "n": sizes[part], **accuracies[part]._asdict()} for part in harvest_overlap.PARTS]
         names = ("a", "b", "jaccard", "correlation", "sizes", "is_cut", "depths")
         return self.answer({name: getattr(overlap, name) for name in names} | {"judged_parts": parts})
 
@@ -218,5 +199,10 @@ class SetComparison(HarvestComparisonView):
         a, b = self.pair()
         if a.relation.relation_set_id != b.relation.relation_set_id:
             raise exceptions.NotFound("The harvests have different relation sets. Choose harvests of one set.")
-        pairs = pairs_of_set(a, b, request.user)
-        return self.answer({"totals": totals_of(pairs), "relations": overlaps_of(pairs[:MOST_RELATIONS])})
+        pairs = harvest_overlap.pairs_of_set(a, b, request.user)
+        return self.answer(
+            {
+                "totals": harvest_overlap.totals_of(pairs),
+                "relations": harvest_overlap.overlaps_of(pairs[:MOST_RELATIONS]),
+            }
+        )

@@ -22,10 +22,8 @@ from evaluation.reports.sections.comparisons import compare_pair, comparison_in_
 from evaluation.reports.sections.rates import rates_of
 from kgharvest.names import short_name, shortest_names
 from kgharvest.pages.number_format import p_value
-from kgharvest.statistics.cell_rates import VerdictSample
-from kgharvest.statistics.paired_tests import PairedDifference, holm, mcnemar_p
-from kgharvest.statistics.rates import SIGNIFICANCE, macro_average
-from kgharvest.statistics.sides import CellKey, Pair, Side
+from kgharvest.statistics.paired_tests import CellKey, Pair, PairedDifference, Side, holm, mcnemar_p
+from kgharvest.statistics.rates import SIGNIFICANCE, VerdictSample, macro_average
 from kgharvest.statistics.statement_test import SideSample, statement_difference
 from kgharvest.tables.table import Column, Kind, Rates, Row, Table
 

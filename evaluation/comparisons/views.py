@@ -11,16 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 
-from evaluation.comparisons.harvest_overlap import (
-    MOST_COMPARED,
-    PARTS,
-    HarvestOverlap,
-    accuracy_of_parts,
-    overlap_of,
-    overlaps_of,
-    pairs_of_set,
-    totals_of,
-)
+from evaluation.comparisons import harvest_overlap
 from evaluation.comparisons.report_comparison import (
     ReportSide,
     comparisons_between,
@@ -142,19 +133,15 @@ def compare_harvests(request: HttpRequest) -> HttpResponse:
     relation = (
         a.relation if a else visible_or_404(request.user, Relation.objects, pk=_number(request.GET.get("relation")))
     )
-    jobs = _comparable(request, relation)
+    jobs = HarvestJob.objects.visible_to(request.user).with_cell().succeeded().defer("payload", "summary")
+    jobs = jobs.filter(relation=relation, n_tuples__gt=0).order_by("language_model__name", "setting", "-pk")
     b = _job(request, request.GET.get("b"))
     if b and b.relation_id != relation.pk:
         raise Http404("The harvests have different relations. Choose harvests of one relation.")
     context = {"relation": relation, "a": a, "b": b, "jobs": jobs[:MOST_CHOICES]}
     if a and b:
-        context |= _compared(request, overlap_of(a, b))
+        context |= _compared(request, harvest_overlap.overlap_of(a, b))
     return render(request, "evaluation/comparisons/compare_harvests.html", context)
-
-
-def _comparable(request: HttpRequest, relation: Relation) -> QuerySet:
-    jobs = HarvestJob.objects.visible_to(request.user).with_cell().succeeded().defer("payload", "summary")
-    return jobs.filter(relation=relation, n_tuples__gt=0).order_by("language_model__name", "setting", "-pk")
 
 
 def _job(request: HttpRequest, number: str | None) -> HarvestJob | None:
@@ -171,23 +158,23 @@ def _number(text: str | None) -> int:
     return number
 
 
-def _compared(request: HttpRequest, overlap: HarvestOverlap) -> dict[str, Any]:
+def _compared(request: HttpRequest, overlap: harvest_overlap.HarvestOverlap) -> dict[str, Any]:
     parts = overlap.parts
     part = request.GET.get("part")
-    part = part if part in PARTS else "both"
-    accuracies = accuracy_of_parts(overlap, request.user)
+    part = part if part in harvest_overlap.PARTS else "both"
+    accuracies = harvest_overlap.accuracy_of_parts(overlap, request.user)
     page = page_of(request, parts[part])
     return {
         "overlap": overlap,
-        "most": MOST_COMPARED,
-        "parts": [{"name": part, "n": len(parts[part]), "judged": accuracies[part]} for part in PARTS],
+        "most": harvest_overlap.MOST_COMPARED,
+        "parts": [{"name": part, "n": len(parts[part]), "judged": accuracies[part]} for part in harvest_overlap.PARTS],
         "shown": part,
         "page_obj": page,
         "rows": _rows(overlap, page.object_list),
     }
 
 
-def _rows(overlap: HarvestOverlap, ids: Sequence[int]) -> list[dict[str, Any]]:
+def _rows(overlap: harvest_overlap.HarvestOverlap, ids: Sequence[int]) -> list[dict[str, Any]]:
     """Return the tuples `ids` with rank and score in each harvest."""
     harvested_tuples = HarvestedTuple.objects.filter(job__in=[overlap.a, overlap.b], knowledge_tuple__in=ids)
     by_tuple: dict[int, dict[str, Any]] = {pk: {} for pk in ids}
@@ -204,17 +191,17 @@ def compare_sets(request: HttpRequest) -> HttpResponse:
     a, b = _job(request, request.GET.get("a")), _job(request, request.GET.get("b"))
     if a is None or b is None or a.relation.relation_set_id != b.relation.relation_set_id:
         raise Http404("Give the ids of two harvests of one relation set.")
-    pairs = pairs_of_set(a, b, request.user)
+    pairs = harvest_overlap.pairs_of_set(a, b, request.user)
     page = Paginator(pairs, RELATIONS_PER_PAGE).get_page(request.GET.get("page"))
-    n_tuples = sum(min(job.n_tuples, MOST_COMPARED) for pair in pairs for job in pair)
+    n_tuples = sum(min(job.n_tuples, harvest_overlap.MOST_COMPARED) for pair in pairs for job in pair)
     adds_up = pairs and (n_tuples <= MOST_ADDED_UNASKED or "totals" in request.GET)
     context = {
         "a": a,
         "b": b,
         "relation_set": a.relation.relation_set,
         "page_obj": page,
-        "overlaps": overlaps_of(page.object_list),
-        "totals": totals_of(pairs) if adds_up else None,
+        "overlaps": harvest_overlap.overlaps_of(page.object_list),
+        "totals": harvest_overlap.totals_of(pairs) if adds_up else None,
         "n_tuples": n_tuples,
     }
     return render(request, "evaluation/comparisons/compare_sets.html", context)

@@ -10,15 +10,14 @@ import numpy as np
 from django.db.models import QuerySet
 
 from annotation.models import Draw, Round, Stratum
-from evaluation.evidence.arrays import patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, drawn_verdicts, members_of
-from evaluation.evidence.judged_population import JudgedStrata, gather_judged_tuples
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.evidence import evidence_of_rows, patterns_of
+from evaluation.evidence.judges import JudgedStrata, judged_tuples_of_rows
+from evaluation.evidence.rows import rows_of_round, rules_of_round
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import counted, share, share_with_interval
-from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags, Floats
-from kgharvest.statistics.cell_rates import EMPTY_STRATUM, VerdictSample, sample_rate
+from kgharvest.statistics.arrays import Codes, Flags, Floats
 from kgharvest.statistics.cut_rates import (
     Cuts,
     KeptPart,
@@ -29,12 +28,12 @@ from kgharvest.statistics.cut_rates import (
     score_cuts,
     surely_largest_part,
 )
-from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
+from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, Rate, VerdictSample, sample_rate, unknown_rate
 
 
 @dataclass(frozen=True)
 class JudgedHarvest:
-    """A harvest as one round drew it. Letters of shapes: as in evaluation.evidence.arrays.
+    """A harvest as one round drew it. Letters of shapes: as in evaluation.evidence.evidence.
 
     first, last, population (S,): ranks and tuples of the strata. stratum, rank, score, knowledge_tuple (D,): of the
     draws. accepted: what each draw says of being accepted. has_verdict (D,). members: of strata of a judge's labels.
@@ -108,7 +107,7 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
     number = np.searchsorted(keys, stratum)
     patterns = patterns_of(np.column_stack(counts), np.maximum(n_wanted, round.least_k))
     drawn = DrawnVerdicts(len(keys), (number, np.arange(len(number))), patterns, round.quorum)
-    accepted = drawn.of_draws(ACCEPTED)
+    accepted = drawn.accepted
     return JudgedHarvest(
         round,
         *ranges,
@@ -149,11 +148,12 @@ def _cut_with_judge(job: HarvestJob, cut: Cut, round: Round) -> ScoreCut:
     run = round.judge_runs.filter(name=cut.judge).first()
     if run is None:
         raise BadCut(f"{cut}: the round {round.name} has no judge run {cut.judge!r}; name one of its page.")
-    evidence = gather_evidence(round)
+    rows = rows_of_round(round, run)
+    evidence = evidence_of_rows(rows, rules_of_round(round))
     drawn = drawn_verdicts(evidence)
-    judged = JudgedStrata(evidence, drawn, gather_judged_tuples(round, run, evidence))
+    judged = JudgedStrata(evidence, drawn, judged_tuples_of_rows(rows, evidence))
     strata = np.flatnonzero([stratum.job == job.pk for stratum in evidence.strata])
-    draws, has_label = evidence.draws, drawn.of_draws(ACCEPTED).n > 0
+    draws, has_label = evidence.draws, drawn.accepted.n > 0
     chosen = has_label & np.isin(draws.stratum, strata) & (draws.rank > 0)
     cuts = score_cuts(judged.ranked, strata, draws.rank[chosen], draws.score[chosen])
     part = (judged.surely_largest_part if _surely(cut) else judged.largest_part)(cuts, cut.value)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from annotation.models import Round, Stratum
-from evaluation.evidence.queries import cells_with_strata
+from evaluation.evidence.rows import cells_with_strata
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple

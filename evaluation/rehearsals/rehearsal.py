@@ -12,10 +12,9 @@ from scipy import stats
 
 from annotation.models import Round
 from annotation.rounds.builder import FrozenRound
-from evaluation.evidence.arrays import Draws, Evidence, Judgments, label_counts
-from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.evidence.queries import cells_of_strata, stratum_keys
-from evaluation.evidence.statement_comparisons import statement_comparisons
+from evaluation.evidence.cells import cells_of, drawn_verdicts, statement_comparisons
+from evaluation.evidence.evidence import Draws, Evidence, Judgments, label_counts, stratum_keys
+from evaluation.evidence.rows import cells_of_strata, stratum_rows
 from evaluation.rendering.documents import name_of
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.sections.rates import macro_of_these
@@ -33,9 +32,8 @@ from kgharvest.statistics.arrays import (
     Flags,
     Floats,
 )
-from kgharvest.statistics.cell_rates import VerdictSample
-from kgharvest.statistics.rates import SIGNIFICANCE, Rate, macro_interval
-from kgharvest.statistics.sides import Pair
+from kgharvest.statistics.paired_tests import Pair
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate, VerdictSample, macro_interval
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.statistics.verdicts import majority
 
@@ -110,7 +108,9 @@ def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.ran
         is_asked[:, 2] = labels[:, 0] != labels[:, 1]
         third = np.where(is_asked[:, 2], people[:, 2], -1)
     task = np.broadcast_to(np.arange(n_tasks)[:, np.newaxis], labels.shape)
-    judgments = _in_order(task[is_asked], people[is_asked], labels[is_asked])
+    task, annotator, label = task[is_asked], people[is_asked], labels[is_asked]
+    order = np.lexsort((annotator, task))
+    judgments = Judgments(task[order], annotator[order], label[order], np.full(len(task), np.nan))
     return replace(
         evidence,
         verdict=majority(label_counts(judgments, n_tasks), evidence.quorum),
@@ -136,11 +136,6 @@ def _labels(is_true: Flags, k: int, assumed: Assumptions, rng: np.random.Generat
     says_true = is_true[:, np.newaxis] ^ (rng.random((len(is_true), k)) < errs)
     is_unjudgeable = rng.random((len(is_true), k)) < assumed.unjudgeable
     return np.where(is_unjudgeable, UNJUDGEABLE, np.where(says_true, TRUE, FALSE))
-
-
-def _in_order(task: Codes, annotator: Codes, label: Codes) -> Judgments:
-    order = np.lexsort((annotator, task))
-    return Judgments(task[order], annotator[order], label[order], np.full(len(task), np.nan))
 
 
 MOST_RUNS, FEWEST_RUNS = 100, 10
@@ -282,24 +277,20 @@ def _run(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> 
     rates = [cell.rate_of(ACCEPTED) for cell in cells]
     accuracies = np.array([rate.value for rate in rates], dtype=np.float64)
     side_cells = [np.flatnonzero(evidence.side_of_cell == number).tolist() for number in range(len(evidence.sides))]
+    patterns = simulated.first_two.patterns
+    counts, n_tasks = pairable(patterns.counts, patterns.n_tasks)
+    [alpha] = alpha_of_counts(counts, n_tasks[np.newaxis]) if len(counts) else [np.nan]
     return Run(
         true=truth.accuracies,
         cells=rates,
         these=[macro_of_these([cells[n] for n in numbers]) for numbers in side_cells],
         others=[macro_interval(accuracies[numbers].tolist()) for numbers in side_cells],
-        accepted=drawn.of_draws(ACCEPTED),
-        alpha=_alpha(simulated),
+        accepted=drawn.accepted,
+        alpha=None if np.isnan(alpha) else float(alpha),
         undecided=float(np.mean(simulated.verdict == UNDECIDED)),
         wrong_verdicts=float(np.mean(simulated.verdict == np.where(truth.is_true, REJECTED, ACCEPTED))),
         n_judgments=len(simulated.judgments.task),
     )
-
-
-def _alpha(evidence: Evidence) -> float | None:
-    patterns = evidence.first_two.patterns
-    counts, n_tasks = pairable(patterns.counts, patterns.n_tasks)
-    [alpha] = alpha_of_counts(counts, n_tasks[np.newaxis]) if len(counts) else [np.nan]
-    return None if np.isnan(alpha) else float(alpha)
 
 
 def _side_outcome(evidence: Evidence, number: int, runs: Sequence[Run]) -> SideOutcome:
@@ -384,7 +375,7 @@ def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
         wanted=np.full(len(tasks), round.judgments_per_task),
         judgments=nothing,
         cells=list(cells),
-        strata=stratum_keys(cells),
+        strata=stratum_keys(stratum_rows(cells)),
         draws=Draws(task, stratum, np.zeros_like(task), np.full(len(task), np.nan)),
         annotators=(),
         gold=nothing,

@@ -12,7 +12,7 @@ from annotation.models import Round
 from annotation.rounds.builder import freeze_round
 from annotation.rounds.draft_views import get_draft
 from annotation.rounds.plan import measured_pace
-from evaluation.evidence.arrays import Evidence
+from evaluation.evidence.evidence import Evidence
 from evaluation.rehearsals.forms import RehearsalForm
 from evaluation.rehearsals.rehearsal import draft_evidence, n_runs_of, rehearse, side_name
 from kgharvest.access import User, researcher_required

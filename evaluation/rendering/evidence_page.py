@@ -22,8 +22,7 @@ from evaluation.rendering.documents import Document, made_at, name_of
 from evaluation.rendering.figures.canvas import THEMES
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding
-from evaluation.reports.sections.comparisons import common_key, common_of
-from evaluation.reports.sections.ranks import rank_in_words, ranks_of, ties_in_words
+from evaluation.reports.sections.comparisons import common_key, common_of, rank_in_words, ranks_of, ties_in_words
 from evaluation.reports.sections.rates import cells_by_relation, demonstrator_mark, interval_of_average
 from kgharvest.pages.number_format import count, counted, interval, points_with_interval, share
 

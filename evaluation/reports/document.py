@@ -7,38 +7,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Conduct, Evidence
-from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.evidence.judge_answers import JudgeAnswers
-from evaluation.evidence.judged_population import JudgedStrata, JudgedTuples
-from evaluation.preregistration import report_section as preregistration
+from evaluation.evidence.cells import cells_of, drawn_verdicts, ranked_strata
+from evaluation.evidence.evidence import Conduct, Evidence, conduct_of_rows, evidence_of_rows
+from evaluation.evidence.judges import (
+    JudgeAnswers,
+    JudgedStrata,
+    JudgedTuples,
+    judge_answers_of_rows,
+    judged_tuples_of_rows,
+)
+from evaluation.evidence.tables import Rows
 from evaluation.rendering.documents import ORIGINS, Document, lm_and_setting
+from evaluation.reports.report_sections import Facts, report_sections
 from evaluation.reports.sections import (
     agreement,
     annotators,
+    assisted_rates,
     comparisons,
     conduct,
     curves,
+    judge_card,
     modelled_rates,
-    ranks,
     rates,
     sample_size,
     sensitivity,
 )
-from evaluation.reports.sections.comparisons import sides_of
-from evaluation.reports.sections.judges import assisted_rates, card, every_look
-from evaluation.reports.sections.ranks import rank_in_words, ranks_of, ties_in_words
+from evaluation.reports.sections.comparisons import rank_in_words, ranks_of, sides_of, ties_in_words
 from evaluation.reports.sections.rates import interval_of_average
 from kgharvest.pages.number_format import counted, p_value, share_with_interval
 from kgharvest.statistics.arrays import UNJUDGEABLE
-from kgharvest.statistics.incomplete_statements import MOST_WANTED
-from kgharvest.statistics.paired_tests import MARGIN
+from kgharvest.statistics.paired_tests import MARGIN, Side
 from kgharvest.statistics.rates import SIGNIFICANCE
-from kgharvest.statistics.sides import Side
+from kgharvest.statistics.verdicts import MOST_WANTED
 from kgharvest.tables.table import Table, without_empty_columns
 
 METHOD = " ".join([
@@ -47,15 +52,13 @@ METHOD = " ".join([
     "random, shares of the complete patterns of labels by EM); where the labels do not tell a share, its interval goes "
     "from the worst to the best that they can become.",
     *(
-        section.METHOD
-        for section in (
-            rates, modelled_rates, curves, agreement, annotators, comparisons, ranks, sample_size, every_look, conduct,
-            assisted_rates, card,
-        )
+        rates.METHOD, modelled_rates.METHOD, curves.METHOD, agreement.METHOD, annotators.METHOD, comparisons.METHOD,
+        comparisons.RANK_METHOD, sample_size.METHOD, modelled_rates.EVERY_LOOK_METHOD, conduct.METHOD,
+        assisted_rates.METHOD, judge_card.METHOD,
     ),
 ])  # fmt: skip
 
-# For people, in reading order.
+# For people, in reading order. Tables of REPORT_SECTIONS come before the comparisons.
 TABLES = (
     rates.relation_table,
     rates.setting_table,
@@ -63,12 +66,9 @@ TABLES = (
     modelled_rates.corrected_table,
     modelled_rates.pooled_table,
     curves.size_table,
-    preregistration.preregistration_table,
-    preregistration.hypothesis_table,
-    preregistration.deviation_table,
     comparisons.comparison_table,
-    ranks.rank_table,
-    ranks.relation_rank_table,
+    comparisons.rank_table,
+    comparisons.relation_rank_table,
     agreement.agreement_table,
     agreement.agreement_parts_table,
     annotators.annotator_table,
@@ -80,10 +80,10 @@ TABLES = (
     sensitivity.leave_one_out_comparison_table,
     sensitivity.rule_table,
     sample_size.plan_table,
-    every_look.every_look_table,
+    modelled_rates.every_look_table,
     assisted_rates.assisted_table,
     assisted_rates.assisted_comparison_table,
-    *card.TABLES,
+    *judge_card.TABLES,
     conduct.flow_table,
     conduct.exclusion_table,
     conduct.exclusion_effect_table,
@@ -104,31 +104,52 @@ LISTS = (
 )
 
 
+def document_of_rows(
+    rows: Rows, facts: Mapping[str, Any], section_facts: Mapping[str, Facts] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the report's JSON, the same for rows of the database and for those of a file.
+
+    facts: rules, `equivalence_margin`, and the facts under `conduct` that no row contains. section_facts: of the
+    sections in REPORT_SECTIONS, by key.
+    """
+    evidence = evidence_of_rows(rows, facts)
+    happened = conduct_of_rows(rows, facts["quota"], facts["conduct"], evidence)
+    answers = judged = None
+    if rows["judge_runs"]:
+        answers, judged = judge_answers_of_rows(rows, evidence), judged_tuples_of_rows(rows, evidence)
+    return build_document(evidence, facts["equivalence_margin"], happened, answers, judged, section_facts)
+
+
 def build_document(
     evidence: Evidence,
     equivalence_margin: float = MARGIN,
     happened: Conduct | None = None,
     answers: JudgeAnswers | None = None,
     judged_tuples: JudgedTuples | None = None,
+    section_facts: Mapping[str, Facts] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round.
 
     equivalence_margin: at most how far apart two sides are to count as alike, as a share. happened: in the round.
-    answers, judged_tuples: of the judge that the report was asked for, on statements and on all tuples.
+    answers, judged_tuples: of the judge that the report was asked for, on statements and on all tuples. section_facts:
+    of the sections in REPORT_SECTIONS, by key.
     """
-    conducted = conduct.conduct_entry(evidence, happened) if happened else None
+    sections = [(section, facts) for section in report_sections() if (facts := section_facts.get(section.key))]
+    for section, facts in sections:
+        evidence = section.prepared(evidence, facts)
     drawn = drawn_verdicts(evidence)
-    cells = cells_of(evidence, drawn)
+    cells, ranked = cells_of(evidence, drawn), ranked_strata(evidence, drawn)
+    conducted = conduct.conduct_entry(evidence, happened, drawn) if happened else None
     judged = JudgedStrata(evidence, drawn, judged_tuples) if judged_tuples else None
     totals = rates.total_entries(evidence, cells)
     compared = comparisons.comparison_entries(evidence, cells, drawn, equivalence_margin)
     models = annotators.fit_models(evidence)
     correction = modelled_rates.correct_for_errors(evidence)
     modelled = modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction)
-    at_every_look = every_look.every_look_entries(evidence, modelled, *(judged.groups() if judged else ()))
+    at_every_look = modelled_rates.every_look_entries(evidence, modelled, *(judged.groups() if judged else ()))
     averages = modelled_rates.with_corrected_averages(totals, evidence, cells, correction)
-    averages = every_look.with_every_look_averages(averages, at_every_look, evidence, judged)
-    return {
+    averages = modelled_rates.with_every_look_averages(averages, at_every_look, evidence, judged)
+    document = {
         "round": evidence.round,
         "source": evidence.source,
         "demonstrators": list(evidence.demonstrators),
@@ -142,23 +163,24 @@ def build_document(
         **agreement.agreement_entries(evidence),
         "agreement": agreement.agreement_part_entries(evidence),
         "annotator_errors": modelled_rates.correction_entry(correction),
-        "cells": assisted_rates.with_assisted_rates(at_every_look, evidence, judged),
-        "totals": assisted_rates.with_assisted_averages(averages, evidence, judged),
-        "curves": curves.curve_entries(evidence, drawn, judged),
+        "cells": assisted_rates.with_assisted_rates(at_every_look, evidence, judged) if judged else at_every_look,
+        "totals": assisted_rates.with_assisted_averages(averages, evidence, judged) if judged else averages,
+        "curves": curves.curve_entries(evidence, ranked, drawn.accepted, judged),
         "comparisons": compared,
-        "ranks": ranks.rank_entry(evidence, modelled, drawn),
+        "ranks": comparisons.rank_entry(evidence, modelled, drawn),
         "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
         "annotators": annotators.annotator_entries(evidence, models),
         "annotator_pairs": annotators.pair_entries(evidence),
         "annotator_models": annotators.model_entries(evidence, models),
         "planner": sample_size.plan_entry(totals, cells, compared, evidence.judgments_each),
         "judge": assisted_rates.judge_entry(evidence, drawn, judged) if judged else None,
-        "judge_card": card.card_entry(evidence, answers) if answers else None,
+        "judge_card": judge_card.card_entry(evidence, answers) if answers else None,
         "novelty": None,
         "conduct": conducted,
         "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
-        "cuts": curves.cut_entries(evidence, drawn, judged),
+        "cuts": curves.cut_entries(evidence, ranked, judged),
     }
+    return document | {section.key: section.entry(document, facts) for section, facts in sections}
 
 
 def _notes(evidence: Evidence) -> Iterable[str]:
@@ -176,7 +198,10 @@ def _notes(evidence: Evidence) -> Iterable[str]:
     if evidence.demonstrators:
         names = ", ".join(evidence.demonstrators)
         yield f"Demonstrator: the accuracy of {names} says nothing about other LMs."
-    if unscored := _unscored_sides(evidence):
+    draws = evidence.draws
+    strata = np.unique(draws.stratum[(draws.rank > 0) & np.isnan(draws.score)])
+    sides = {evidence.cells[cell].side for cell in evidence.cell_of_stratum[strata].tolist()}
+    if unscored := sorted(f"{side.model} × {side.setting}" for side in sides):
         yield (
             f"{', '.join(unscored)}: the harvests have no scores and rank in the order of the imported file. There is "
             "no accuracy by score and no cut that needs scores; their best parts are the first of the file."
@@ -201,24 +226,15 @@ def _notes(evidence: Evidence) -> Iterable[str]:
         )
 
 
-def _unscored_sides(evidence: Evidence) -> list[str]:
-    draws = evidence.draws
-    strata = np.unique(draws.stratum[(draws.rank > 0) & np.isnan(draws.score)])
-    sides = {evidence.cells[cell].side for cell in evidence.cell_of_stratum[strata].tolist()}
-    return sorted(f"{side.model} × {side.setting}" for side in sides)
-
-
 def _degenerate(evidence: Evidence) -> Iterable[str]:
-    """Yield what makes verdicts say less than they seem to."""
+    """Yield the reasons why verdicts say less than they seem to."""
     counts = evidence.counts[evidence.is_complete]
     n_judgments = counts.sum(axis=1)
-    if not len(counts):
-        return
-    if evidence.quorum == 1 and (n_judgments == 1).all():
+    if len(counts) and evidence.quorum == 1 and (n_judgments == 1).all():
         yield "Every statement has a single judgment: its verdict is one person's word, which nobody has confirmed."
-    if not counts[:, :UNJUDGEABLE].any():
+    if len(counts) and not counts[:, :UNJUDGEABLE].any():
         yield "Every judgment is Unjudgeable: nothing was decided, so accuracy and rejection are 0 whatever is true."
-    if n_tied := int(np.count_nonzero(2 * counts.max(axis=1) == n_judgments)):
+    if n_tied := int(np.count_nonzero(2 * counts.max(axis=1, initial=0) == n_judgments)):
         yield (
             f"{n_tied} of {len(counts)} statements are tied: an even number of judgments, half of them alike and half "
             "not. Ties are undecided."
@@ -230,12 +246,20 @@ def _degenerate(evidence: Evidence) -> Iterable[str]:
 
 def report_tables(document: Document) -> list[Table]:
     """Return every table that has a row; what rests on no people says so in its caption."""
-    return tables_of(TABLES + LISTS, document)
+    return tables_of((*tables_for_people(), *LISTS), document)
 
 
 def tables_to_read(document: Document) -> list[Table]:
     """Return what people read: without the long lists, and without columns that say nothing."""
-    return [without_empty_columns(table) for table in tables_of(TABLES, document)]
+    return [without_empty_columns(table) for table in tables_of(tables_for_people(), document)]
+
+
+def tables_for_people() -> list[Callable[[Document], Table]]:
+    """Return TABLES with the tables of REPORT_SECTIONS."""
+    tables: list[Callable[[Document], Table]] = [*TABLES]
+    place = tables.index(comparisons.comparison_table)
+    tables[place:place] = [table for section in report_sections() for table in section.tables]
+    return tables
 
 
 def tables_of(builders: Iterable[Callable[[Document], Table]], document: Document) -> list[Table]:
@@ -257,31 +281,31 @@ def abridged(document: Document) -> dict[str, Any]:
     """
     pairs, fits_matrix = document["annotator_pairs"], annotators.fits_matrix(document)
     drawn = [*curves.side_curves(document), *curves.calibration_curves(document)]
+    scored = curves.scored_cells(document)
+    cells = []
+    for cell in document["cells"]:
+        modelled = {
+            name: {key: value for key, value in cell[name].items() if value is not None}
+            for name in ("corrected", "pooled", "every_look")
+            if name in cell
+        }
+        cells.append({key: cell[key] for key in CELL_KEYS_ON_PAGES if key in cell} | modelled)
+    sensitivities = document.get("sensitivity") or {}
     return {
         **document,
-        "cells": [_on_pages(cell) for cell in document["cells"]],
+        "cells": cells,
         "curves": drawn,
-        "n_scored_cells": len(curves.scored_cells(document)),
-        "scored_relations": curves.scored_relations(document),
-        "comparisons": [_without("relations", comparison) for comparison in document["comparisons"]],
-        "sensitivity": _without("cells", document.get("sensitivity") or {}),
+        "n_scored_cells": len(scored),
+        "scored_relations": sorted({curve["relation"] for curve in scored}),
+        "comparisons": [
+            {name: value for name, value in comparison.items() if name != "relations"}
+            for comparison in document["comparisons"]
+        ],
+        "sensitivity": {name: value for name, value in sensitivities.items() if name != "cells"},
         "conduct": conduct.without_many_prompts(document.get("conduct")),
         # Too many for a table are one, so that the page can say that there are some.
         "annotator_pairs": pairs if fits_matrix else pairs[:1],
     }
-
-
-def _on_pages(cell: Document) -> dict[str, Any]:
-    modelled = {name: _without_nulls(cell[name]) for name in ("corrected", "pooled", "every_look") if name in cell}
-    return {key: cell[key] for key in CELL_KEYS_ON_PAGES if key in cell} | modelled
-
-
-def _without_nulls(entry: Document) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if value is not None}
-
-
-def _without(key: str, entry: Document) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if name != key}
 
 
 # The finding

@@ -14,8 +14,8 @@ from django.db.models import Case, Count, F, IntegerField, Prefetch, Q, QuerySet
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, JudgmentTask, Round, Stratum
 from annotation.monitoring.progress import CachedCount, cached_count
-from evaluation.evidence.arrays import BASES
-from evaluation.evidence.queries import IS_SCORED, sampled_harvests
+from evaluation.evidence.evidence import BASES, sampled_harvests
+from evaluation.evidence.rows import IS_SCORED, cells_with_strata, harvest_rows
 from evaluation.reports.sections.curves import sizes_of_cuts
 from kgharvest.bulk.pagination import sorted_by
 from kgharvest.models import LanguageModel, Relation
@@ -40,7 +40,9 @@ def in_part(round: Round, part: Mapping[str, Any]) -> Q:
     if (best := part.get("best")) is not None:
         condition &= _up_to_rank(strata, best)
     if cut := part.get("cut"):
-        condition &= _up_to("stratum__job", sizes_of_cuts(sampled_harvests(round))[cut])
+        condition &= _up_to(
+            "stratum__job", sizes_of_cuts(sampled_harvests(harvest_rows(cells_with_strata(round))))[cut]
+        )
     for end, lookup in (("score_from", "gte"), ("score_to", "lte")):
         if (score := part.get(end)) is not None:
             condition &= Q((f"harvested_tuple__score__{lookup}", score)) & IS_SCORED

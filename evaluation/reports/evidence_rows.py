@@ -9,7 +9,7 @@ from typing import Any
 
 from annotation.judges.labels import judge_labels
 from annotation.models import Draw, Judgment, Round
-from evaluation.evidence.queries import OWN_SCORE, ROWS_AT_ONCE, cells_with_strata
+from evaluation.evidence.rows import OWN_SCORE, ROWS_AT_ONCE, cells_with_strata
 from evaluation.models import Report
 from evaluation.rendering.documents import Document, lm_and_setting
 from evaluation.reports.services import one_moment
@@ -17,7 +17,7 @@ from kgharvest.errors import DomainError
 from kgharvest.knowledge.models import KnowledgeTuple
 from kgharvest.pages.number_format import counted
 from kgharvest.statistics.arrays import LABELS, VERDICTS
-from kgharvest.statistics.sides import CellKey
+from kgharvest.statistics.paired_tests import CellKey
 
 MOST_ROWS = 100_000  # draws; 12 MB with three labels a statement, which browsers show in half a second
 INCOMPLETE = VERDICTS[-1]
@@ -78,12 +78,8 @@ def _draws(round: Round, cells: Mapping[CellKey, Sequence[Any]]) -> tuple[Rows, 
         "stratum": [row[1] for row in ordered],
         "rank": [row[2] or None for row in ordered],
         "task": [number[row[4]] for row in ordered],
-        "score": [None if row[5] is None else round_score(row[5]) for row in ordered],
+        "score": [None if row[5] is None else float(f"{row[5]:.6g}") for row in ordered],
     }, ids
-
-
-def round_score(score: float) -> float:
-    return float(f"{score:.6g}")
 
 
 def _tasks(round: Round, ids: Sequence[int]) -> tuple[Rows, list[int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,17 @@ from django.utils import timezone
 from annotation.judges.models import JudgeRun
 from annotation.judging.sealing import seal_judgments
 from annotation.models import Round
-from evaluation.evidence.conduct import gather_conduct
-from evaluation.evidence.judge_answers import gather_judge_answers
-from evaluation.evidence.judged_population import gather_judged_tuples
-from evaluation.evidence.queries import gather_evidence
 from evaluation.evidence.reference_kg import compare_with_reference
+from evaluation.evidence.rows import conduct_facts, rows_of_round, rules_of_round
 from evaluation.models import Report
-from evaluation.preregistration.deviations import deviations
-from evaluation.preregistration.report_section import METHOD as PREREGISTERED
-from evaluation.preregistration.report_section import preregistration_entry
-from evaluation.preregistration.services import registered_plan
-from evaluation.reports.document import METHOD, build_document
+from evaluation.reports.document import METHOD, document_of_rows
+from evaluation.reports.report_sections import gather_sections, sections_of
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.audit.trail import Head, head, record
+from kgharvest.events.chain import Head, head, seal_events
+from kgharvest.events.recording import record
 from kgharvest.statistics.paired_tests import MARGIN
-from kgharvest.webhooks.outbox import emit
 
 REPORTS = AuditedTable(Report, "round_id", "document", "method", "code_version", "created_at")
 
@@ -47,6 +40,7 @@ def prepare_report(round: Round, by=None, **options: Any) -> Report:
     """
     check_may(by, Action.WORK, round.project)
     seal_judgments(round)
+    seal_events()
     return compute_report(round, by=by, **options)
 
 
@@ -56,9 +50,7 @@ def store_report(report: Report, by=None) -> Report:
     round = report.round
     check_may(by, Action.WORK, round.project)
     report.save()
-    facts = {"report": report.pk, "round": round.name}
-    emit(round.project_id, "report.made", report.get_absolute_url(), facts)
-    record("report.made", report, by, round.project_id, round=round.name)
+    record("report.made", report, by, round=round, report=report.pk)
     return report
 
 
@@ -83,23 +75,14 @@ def compute_report(
     """
     now, version = timezone.now(), code_version()
     with one_moment():
-        evidence = gather_evidence(round)
-        happened = gather_conduct(round, evidence)
-        answers = gather_judge_answers(round, judge) if judge else None
-        judged = gather_judged_tuples(round, judge, evidence) if judge else None
+        rows = rows_of_round(round, judge)
+        facts = rules_of_round(round) | {"equivalence_margin": equivalence_margin, "conduct": conduct_facts(round)}
         novelty = compare_with_reference(round, reference) if reference else None
-        registered = registered_plan(round)
+        section_facts = gather_sections(round)
         last_entry = head()
-    if registered:
-        evidence = replace(evidence, planned=registered.planned)
-    document = build_document(evidence, equivalence_margin, happened, answers, judged)
+    document = document_of_rows(rows, facts, section_facts)
     document |= {"novelty": novelty, "audit": last_entry._asdict()}
-    method = METHOD
-    if registered:
-        frozen = registered.frozen
-        found = [entry._asdict() for entry in deviations(frozen.document, registered.state, document["conduct"])]
-        document["preregistration"] = preregistration_entry(document, frozen.document, frozen.sha256, found)
-        method = f"{METHOD} {PREREGISTERED}"
+    method = " ".join([METHOD, *(section.method for section in sections_of(document) if section.method)])
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": method}
     return Report(
         round=round, document=document | stamp, method=method, code_version=version, created_by=by, created_at=now

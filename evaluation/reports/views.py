@@ -21,12 +21,11 @@ from annotation.judges.labels import SeveralJudges
 from annotation.models import Draw
 from annotation.rounds.views import visible_round
 from evaluation.models import Report
-from evaluation.preregistration.report_section import badge
 from evaluation.rendering.documents import Document, tuples_query
 from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
 from evaluation.reports.comparison_matrix import matrices_of
-from evaluation.reports.document import finding, report_tables, tables_to_read
+from evaluation.reports.document import finding, report_tables, tables_of, tables_to_read
 from evaluation.reports.drawn_tuples import (
     OUTCOMES,
     SORTED_BY,
@@ -39,22 +38,22 @@ from evaluation.reports.drawn_tuples import (
 )
 from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
+from evaluation.reports.report_sections import sections_of
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.curves import scored_relations
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest import code_version
 from kgharvest.access import Action, allowed_actions, researcher_required
-from kgharvest.accounts.forms import filter_by_project
-from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
+from kgharvest.bulk.pagination import page_of, sort_key
 from kgharvest.errors import DomainError
+from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import count, counted, interval, share
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, csv_text
 from kgharvest.tables.latex import latex_of
 from kgharvest.tables.table import Table, first_rows, without_empty_columns
 
-REPORT_COLUMNS = {"round": "round__name", "project": "round__project__name", "made": "created_at"}
 LIST_TITLES = (
     ("cells", "Every cell"),
     ("sensitivity-cells", "Every cell under other rules"),
@@ -68,18 +67,15 @@ MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight colum
 LONG_TABLE = 20  # rows shown of another table that has more than these
 
 
-@researcher_required
-def report_list(request: HttpRequest) -> HttpResponse:
-    search = request.GET.get("q", "").strip()
-    reports, filter_context = filter_by_project(
-        request, Report.objects.visible_to(request.user).for_list(), "round__project"
-    )
-    if search:
-        reports = reports.filter(round__name__icontains=search)
-    sort = sort_key(request, REPORT_COLUMNS, "-made")
-    page = page_of(request, sorted_by(reports, sort, REPORT_COLUMNS))
-    context = {"page_obj": page, "search": search, "sort": sort, **filter_context}
-    return render(request, "evaluation/reports/report_list.html", context)
+class ReportList(ListPage):
+    template_name = "evaluation/reports/report_list.html"
+    searched = ("round__name",)
+    project_path = "round__project"
+    columns = {"round": "round__name", "project": "round__project__name", "made": "created_at"}
+    order = "-made"
+
+    def rows(self):
+        return Report.objects.visible_to(self.request.user).for_list()
 
 
 @researcher_required
@@ -114,16 +110,29 @@ def render_body(report: Report, everything: bool) -> SafeString:
     document = report.document_for_pages
     tables = [shortened(table) for table in tables_to_read(document)]
     lists = (*LIST_TITLES, *TITLES_WITH_JUDGE) if document.get("judge") else LIST_TITLES
+    plans = document.get("planner") or {}
+    of_totals = ((plan, f"{report.tuples_url}?{with_tuples_query(plan)['query']}") for plan in plans.get("totals", []))
+    of_comparisons = (
+        (plan, reverse("evaluation:comparison", args=[report.pk, number]))
+        for number, plan in enumerate(plans.get("comparisons", []), start=1)
+    )
     context = {
         "report": report,
         "document": document,
         "finding": finding(document),
-        "preregistered": badge(document),
+        "sections": [
+            {
+                "section": section,
+                "badge": section.badge(document[section.key]),
+                "tables": [shortened(without_empty_columns(table)) for table in tables_of(section.tables, document)],
+            }
+            for section in sections_of(document)
+        ],
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "latex_tables": [(table.name, table.title) for table in tables],
         "csv_tables": [*((table.name, table.title) for table in tables), *lists],
         **relation_rows(document, everything),
-        "plans": plans_with_evidence(report, document),
+        "plans": [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]],
         "figures": {figure.name.replace("-", "_"): figure_context(figure, document) for figure in figures_of(document)},
         "scored_relations": scored_relations(document),
         "key_numbers": list(key_numbers(document)),
@@ -154,17 +163,6 @@ def relation_rows(document: Document, everything: bool) -> dict[str, Any]:
         "n_relations": len(rows),
         "n_hidden": len(rows) - len(visible),
     }
-
-
-def plans_with_evidence(report: Report, document: Document) -> list[tuple[str, str]]:
-    """Return the planner's sentences, each with the address of what it rests on."""
-    plans = document.get("planner") or {}
-    of_totals = ((plan, f"{report.tuples_url}?{with_tuples_query(plan)['query']}") for plan in plans.get("totals", []))
-    of_comparisons = (
-        (plan, reverse("evaluation:comparison", args=[report.pk, number]))
-        for number, plan in enumerate(plans.get("comparisons", []), start=1)
-    )
-    return [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]]
 
 
 def shortened(table: Table) -> Table:

@@ -94,12 +94,8 @@ def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelatio
     faults.refuse(source)
     names = shortest_names(relation.path for relation in facts)
     fields = ("initial_prompts", "prompts", "seed_tuples")
-    return [
-        _scored_relation(
-            names[relation.path], relation.path, {field: getattr(relation, field) for field in fields}, tuples
-        )
-        for relation, tuples in facts.items()
-    ]
+    stored = {relation: {field: getattr(relation, field) for field in fields} for relation in facts}
+    return [_scored_relation(names[key.path], key.path, stored[key], tuples) for key, tuples in facts.items()]
 
 
 def _relation_or_fault(among: QuerySet[Relation], name: str) -> Relation | str:

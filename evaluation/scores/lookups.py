@@ -26,8 +26,8 @@ MOST_SCORES = 200_000
 MOST_SYSTEMS = 20
 LONGEST_NAME = 100
 ENTITIES_AT_ONCE = 500
-SCORE_OF_LABEL = {Label.TRUE.value: 1.0, Label.FALSE.value: 0.0}
-UNSURE = 0.5  # score of other answers
+UNSURE = 0.5  # share of other answers
+SHARE_OF_TRUE = {Label.TRUE.value: 1.0, Label.FALSE.value: 0.0}
 
 # Scores of case-folded tuples by system and by relation (set/name or name).
 Table = dict[str, dict[str, list[tuple[Entities, float]]]]
@@ -139,7 +139,7 @@ def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:
     tuples: dict[int, tuple[str, Entities]] = {}
     for tuple_id, entities, relation, relation_set, label, score in rows.iterator():
         tuples[tuple_id] = f"{relation_set}/{relation}", folded(tuple(entities))
-        scores[tuple_id].append(score if score is not None else SCORE_OF_LABEL.get(label, UNSURE))
+        scores[tuple_id].append(score if score is not None else SHARE_OF_TRUE.get(label, UNSURE))
     by_relation: dict[str, list[tuple[Entities, float]]] = defaultdict(list)
     for tuple_id, (path, entities) in tuples.items():
         by_relation[path].append((entities, float(np.mean(scores[tuple_id]))))

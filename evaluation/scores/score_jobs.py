@@ -227,7 +227,12 @@ def scores_document(
     The order of scorers does not depend on the database (PostgreSQL reorders JSON keys): harvest settings are in the
     order of PROMPT_SETTINGS, systems are sorted by name.
     """
-    harvests = _harvests_with_prompts(payload)
+    if "harvests" not in payload:
+        raise DomainError(
+            "Outdated", "This evaluation was requested by an older version of kgharvest. Request it again."
+        )
+    job_ids = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
+    harvests = HarvestJob.objects.in_bulk(job_ids)
     on_progress(Progress("loading the LM", 0))
     device, dtype = payload.get("device", DEFAULT_DEVICE), payload.get("dtype", DEFAULT_DTYPE)
     lm = language_models.load(language_model, device, dtype)
@@ -268,16 +273,6 @@ def _check_matched(scored: ScoredSamples) -> None:
                 f"{name} has no score for any of the {len(scores):,} facts and false tuples of this evaluation. "
                 "Download them from an evaluation with the same LM, facts, and prompts. Score and upload them.",
             )
-
-
-def _harvests_with_prompts(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:
-    if "harvests" not in payload:
-        raise DomainError(
-            "Outdated", "This evaluation was requested by an older version of kgharvest. Request it again."
-        )
-    return HarvestJob.objects.in_bulk(
-        [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
-    )
 
 
 def _without_seeds(

@@ -14,8 +14,8 @@ from evaluation.scores.negative_sampling import Entities, Sample, with_negatives
 from evaluation.scores.rankings import average_precision, precision_recall_curve
 from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
 from kgharvest.errors import DomainError
+from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.statistics.rates import macro_average
-from kgharvest.statistics.sides import CellKey
 
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from django import forms
-from django.contrib import messages
 from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -23,17 +22,16 @@ from evaluation.scores.lookups import scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job, scorer_names
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
-from kgharvest.accounts.forms import ProjectField, chosen_project, filter_by_project, offer_projects
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
-from kgharvest.bulk.pagination import page_of
+from kgharvest.accounts.forms import ProjectField, chosen_project, offer_projects
+from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
-from kgharvest.engine.types import EngineError
-from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.harvests.forms import PlacementForm
 from kgharvest.jobs import ledger, workers
 from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import Job, LanguageModel
+from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import share
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON, json_text, to_json
 
@@ -50,19 +48,21 @@ LISTED = {
 SHOWN = 1.4  # scale on pages relative to print
 
 
-@researcher_required
-@require_GET
-def score_list(request: HttpRequest) -> HttpResponse:
-    evaluations = ScoreEvaluation.objects.visible_to(request.user).select_related("language_model", "created_by")
-    evaluations, context = filter_by_project(request, evaluations.defer("document", "payload", "samples"))
-    page = page_of(request, evaluations.annotate(**{name: F(path) for name, path in LISTED.items()}))
-    for evaluation in page:
-        # Payloads of older versions do not name the scorers.
-        evaluation.scorers = evaluation.scorers or scorer_names(
-            evaluation.settings or (), evaluation.harvests or (), evaluation.more or ()
-        )
-    context |= {"page_obj": page, "has_lms": LanguageModel.objects.loadable().exists()}
-    return render(request, "evaluation/scores/score_list.html", context)
+class ScoreList(ListPage):
+    template_name = "evaluation/scores/score_list.html"
+
+    def rows(self):
+        evaluations = ScoreEvaluation.objects.visible_to(self.request.user)
+        evaluations = evaluations.select_related("language_model", "created_by").defer("document", "payload", "samples")
+        return evaluations.annotate(**{name: F(path) for name, path in LISTED.items()})
+
+    def context(self, page):
+        for evaluation in page:
+            # Payloads of older versions do not name the scorers.
+            evaluation.scorers = evaluation.scorers or scorer_names(
+                evaluation.settings or (), evaluation.harvests or (), evaluation.more or ()
+            )
+        return {"has_lms": LanguageModel.objects.loadable().exists()}
 
 
 class ScoreForm(PlacementForm):
@@ -86,6 +86,7 @@ class ScoreForm(PlacementForm):
     facts = forms.FileField(
         label="Custom facts",
         required=False,
+        validators=[upload_limit("evaluate it with the command evaluate_scores --facts")],
         help_text='JSONL, one {"relation": "set/name", "entities": ["...", "..."]} per line. Default: the facts that '
         "the embedded LMs were trained on.",
     )
@@ -100,6 +101,7 @@ class ScoreForm(PlacementForm):
     systems = forms.FileField(
         label="External scores",
         required=False,
+        validators=[upload_limit("evaluate it with the command evaluate_scores --scores")],
         help_text="For example from COMET: JSONL, CSV, or TSV with relation, entities (or head and tail), score, and "
         "optionally system. Download the tuples to score from the page of an evaluation.",
     )
@@ -120,20 +122,6 @@ class ScoreForm(PlacementForm):
         self.fields["judge_runs"].label_from_instance = lambda run: f"{run} in {run.round.name}"
         if not runs.exists():
             del self.fields["judge_runs"]
-
-    def clean_facts(self):
-        return self._of_allowed_size("facts", "--facts")
-
-    def clean_systems(self):
-        return self._of_allowed_size("systems", "--scores")
-
-    def _of_allowed_size(self, name: str, option: str):
-        file = self.cleaned_data[name]
-        if file and file.size > LARGEST_FILE:
-            raise forms.ValidationError(
-                f"The file exceeds {LARGEST_FILE_MB} MB. Use the command evaluate_scores {option}."
-            )
-        return file
 
     def request(self, by) -> ScoreRequest:
         """Return the request. Raises ImportRefused for invalid facts or scores."""
@@ -158,18 +146,11 @@ def score_new(request: HttpRequest) -> HttpResponse:
     form = ScoreForm(request.POST or None, request.FILES or None)
     offer_projects(form, request)
     form.offer_judge_runs(request.user)
-    refusal = None
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             return redirect(queue_score_job(form.request(request.user), request.user, chosen_project(form, request)))
-        except ImportRefused as error:
-            refusal = error
-        except (DomainError, EngineError) as error:
-            form.add_error(None, str(error))
-    lacks_worker = workers.lacking(timezone.now(), {HARVEST})
-    return render(
-        request, "evaluation/scores/score_new.html", {"form": form, "refusal": refusal, "lacks_worker": lacks_worker}
-    )
+    context = {"form": form, "lacks_worker": workers.lacking(timezone.now(), {HARVEST})}
+    return render(request, "evaluation/scores/score_new.html", context)
 
 
 @researcher_required
@@ -177,10 +158,8 @@ def score_new(request: HttpRequest) -> HttpResponse:
 def score_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     evaluations = ScoreEvaluation.objects.select_related("project")
     evaluation = visible_or_404(request.user, evaluations, Action.WORK, pk=pk)
-    try:
+    with refusal_as_message(request):
         ledger.cancel(evaluation, request.user)
-    except DomainError as error:
-        messages.error(request, str(error))
     return redirect(evaluation)
 
 

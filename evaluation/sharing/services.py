@@ -13,8 +13,8 @@ from django.db import transaction
 from evaluation.models import Report, ReportShare
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.throttle import TooManyAttempts, check_attempt, count_attempt, forget_attempts, is_exhausted
-from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.names import check_name
 
 LONGEST_DAYS = 366
@@ -55,7 +55,7 @@ def share_report(report: Report, name: str, days: int, now: datetime, *, passwor
         expires_at=now + timedelta(days=days),
         created_by=by,
     )
-    record("report.shared", report, by, report.round.project_id, round=report.round.name, report=report.pk, days=days)
+    record("report.shared", report, by, round=report.round, report=report.pk, days=days)
     return NewShare(share, secret)
 
 
@@ -65,7 +65,7 @@ def revoke_share(share: ReportShare, now: datetime, by=None) -> None:
     report = share.report
     check_may(by, Action.WORK, report.project)
     if ReportShare.objects.filter(pk=share.pk, revoked_at=None).update(revoked_at=now):
-        record("report.share_revoked", report, by, report.round.project_id, round=report.round.name, report=report.pk)
+        record("report.share_revoked", report, by, round=report.round, report=report.pk)
 
 
 def find_share(secret: str, now: datetime) -> ReportShare | None:

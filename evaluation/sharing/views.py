@@ -17,20 +17,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evaluation.models import Report
 from evaluation.reports.files import DOCUMENT_FORMATS
-from evaluation.sharing.services import (
-    LONGEST_DAYS,
-    LONGEST_PASSWORD,
-    NewShare,
-    WrongPassword,
-    find_share,
-    open_share,
-    revoke_share,
-    share_report,
-)
+from evaluation.sharing import services
 from kgharvest import code_version
 from kgharvest.access import Action, researcher_required, visible_or_404
 from kgharvest.accounts.throttle import TooManyAttempts, count_wrong_link, network_of
-from kgharvest.errors import DomainError
+from kgharvest.pages.refusals import refusal_in_form
 from kgharvest.tables.formats import FORMATS
 
 PAGE_CACHE_S = 3600
@@ -41,12 +32,12 @@ class ShareForm(forms.Form):
     name = forms.CharField(
         label="Recipient", max_length=100, initial="Reviewers", help_text="Visible to project members only."
     )
-    days = forms.IntegerField(label="Valid for (days)", min_value=1, max_value=LONGEST_DAYS, initial=90)
+    days = forms.IntegerField(label="Valid for (days)", min_value=1, max_value=services.LONGEST_DAYS, initial=90)
     password = forms.CharField(
         label="Password",
         required=False,
         strip=False,
-        max_length=LONGEST_PASSWORD,
+        max_length=services.LONGEST_PASSWORD,
         help_text="At least eight characters. Send it separately from the link. Without a password, anyone with the "
         "link can read the report.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
@@ -62,11 +53,9 @@ def shares(request: HttpRequest, pk: int) -> HttpResponse:
     form = ShareForm(request.POST or None)
     link = None
     if form.is_valid():
-        try:
-            new = share_report(report, **form.cleaned_data, now=timezone.now(), by=request.user)
+        with refusal_in_form(form):
+            new = services.share_report(report, **form.cleaned_data, now=timezone.now(), by=request.user)
             link, form = link_of(request, new), ShareForm()
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
     now = timezone.now()
     rows = [(share, share.status(now)) for share in report.shares.select_related("created_by")]
     return render(
@@ -74,7 +63,7 @@ def shares(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-def link_of(request: HttpRequest, new: NewShare) -> str:
+def link_of(request: HttpRequest, new: services.NewShare) -> str:
     return request.build_absolute_uri(reverse("evaluation:shared_report", args=[new.secret]))
 
 
@@ -82,7 +71,7 @@ def link_of(request: HttpRequest, new: NewShare) -> str:
 @require_POST
 def share_revoke(request: HttpRequest, pk: int, share: int) -> HttpResponse:
     report = visible_or_404(request.user, Report.objects.for_list(), Action.WORK, pk=pk)
-    revoke_share(get_object_or_404(report.shares, pk=share), timezone.now(), request.user)
+    services.revoke_share(get_object_or_404(report.shares, pk=share), timezone.now(), request.user)
     return redirect("evaluation:shares", pk)
 
 
@@ -92,7 +81,7 @@ def share_revoke(request: HttpRequest, pk: int, share: int) -> HttpResponse:
 def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
     """Show the frozen report of a link, without access to the rest of the installation."""
     now = timezone.now()
-    share = find_share(secret, now)
+    share = services.find_share(secret, now)
     if share is None:
         status = 429 if count_wrong_link(request, now) else 404
         return closed(request, {"refusal": "This link is not valid. Ask the sender for a new link."}, status)
@@ -100,8 +89,8 @@ def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
         if request.method != "POST":
             return closed(request, {})
         try:
-            open_share(share, request.POST.get("password", ""), network_of(request), now)
-        except WrongPassword as refusal:
+            services.open_share(share, request.POST.get("password", ""), network_of(request), now)
+        except services.WrongPassword as refusal:
             return closed(request, {"error": refusal}, 403)
         except TooManyAttempts as refusal:
             return closed(request, {"refusal": refusal}, 429)

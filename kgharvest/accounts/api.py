@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kgharvest.access import Action
 from kgharvest.accounts.tokens import LONGEST_DAYS, Scope, create_token, revoke_token
 from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.input import ProjectField, StrictSerializer
-from kgharvest.api.views import DetailView, ListView
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin
 from kgharvest.models import ApiToken
 
 TOKEN = {
@@ -62,38 +62,27 @@ class NotByToken(exceptions.PermissionDenied):
     default_detail = "A token makes no tokens: make one on the page API tokens, or with the command token."
 
 
-class TokenList(ListView):
-    """Your tokens, the newest first; a token that is bound to a project sees those bound to it."""
+class TokenViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Your tokens, newest first. A token that is bound to a project sees the tokens bound to it."""
 
+    access = Action.VIEW
     permission_classes = (TokenAllows,)
     serializer_class = TokenSerializer
-    is_keyed = False  # its answer has a secret
-
-    def get_queryset(self) -> QuerySet:
-        return ApiToken.objects.visible_to(self.request.user).select_related("project")
+    is_keyed = False  # the answer of POST has a secret
+    queryset = ApiToken.objects.select_related("project")
 
     @extend_schema(request=TokenInput, responses={201: NewTokenSerializer}, summary="Make a token")
-    def post(self, request: Request) -> Response:
-        """In a session only: whoever has found a token must not make himself another that outlives it."""
+    def create(self, request: Request) -> Response:
+        """In a session only: a stolen token must not create another token that outlives it."""
         if request.auth:
             raise NotByToken
         new = create_token(request.user, **self.sent(TokenInput), now=timezone.now())
         new.token.token = new.secret
         self.serializer_class = NewTokenSerializer
-        return self.created(new.token, self.location("kgharvest:api_token", new.token.pk))
+        return self.created(new.token, self.address(new.token))
 
-
-class TokenDetail(DetailView):
-    """One of your tokens."""
-
-    permission_classes = (TokenAllows,)
-    serializer_class = TokenSerializer
-
-    def get_queryset(self) -> QuerySet:
-        return ApiToken.objects.visible_to(self.request.user).select_related("project")
-
-    @extend_schema(request=None, responses={204: None}, summary="Revoke a token")
-    def delete(self, request: Request, pk: int) -> Response:
+    @extend_schema(summary="Revoke a token")
+    def destroy(self, request: Request, pk: int) -> Response:
         """It opens nothing from now on. The row stays, with the time."""
-        revoke_token(self.row(self.get_queryset()), timezone.now())
+        revoke_token(self.named(), timezone.now())
         return self.deleted()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django import forms
 from django.contrib.auth.forms import UserCreationForm
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from kgharvest.access import MAY, Action
@@ -41,19 +38,6 @@ def chosen_project(form: forms.BaseForm, request: HttpRequest) -> Project | None
     if project is not None and request.session.get(CHOSEN) != project.slug:
         request.session[CHOSEN] = project.slug
     return project
-
-
-def filter_by_project(
-    request: HttpRequest, objects: QuerySet, path: str = "project"
-) -> tuple[QuerySet, dict[str, Any]]:
-    """Return the objects of the project that the address names, and what `partials/_project_filter.html` shows.
-
-    path: of the look-up that leads from the objects to their project.
-    """
-    projects = list(Project.objects.visible_to(request.user)[:200])
-    slug = request.GET.get("project", "") if len(projects) > 1 else ""
-    context = {"filter_projects": projects if len(projects) > 1 else [], "filter_project": slug}
-    return (objects.filter(**{f"{path}__slug": slug}) if slug else objects), context
 
 
 # -- projects and people -----------------------------------------------------------------------------------------------

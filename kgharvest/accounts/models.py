@@ -8,6 +8,13 @@ from django.db.models import Q
 from django.urls import reverse
 
 
+def person_or_null() -> models.ForeignKey:
+    """Return a column for a person: null for the operator, for workers, and after the account is deleted."""
+    return models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+
+
 class Role(models.TextChoices):
     """What somebody is in a project; what each may do is in kgharvest.access.MAY."""
 
@@ -89,15 +96,11 @@ class ProjectInvite(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invites")
     role = models.CharField(max_length=12, choices=Role)
     token_hash = models.CharField(max_length=64, unique=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
-    used_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    used_by = person_or_null()
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     objects = ProjectInviteQuerySet.as_manager()

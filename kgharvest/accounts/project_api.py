@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from django.utils.functional import cached_property
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.access import Action, check_may
-from kgharvest.accounts.projects import (
-    LONGEST_NAME,
-    MOST_DAYS,
-    create_invite,
-    create_project,
-    remove_member,
-    rename_project,
-    revoke_invite,
-    set_role,
-)
+from kgharvest.accounts import projects
 from kgharvest.api.input import StrictSerializer
-from kgharvest.api.views import ApiView, ListView
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
 
 PROJECT = {"slug": "default", "name": "Default", "created_at": "2026-11-22T09:00:00Z", "role": "owner"}
@@ -42,55 +35,45 @@ class ProjectSerializer(serializers.ModelSerializer):
 
 
 class ProjectInput(StrictSerializer):
-    name = serializers.CharField(max_length=LONGEST_NAME)
+    name = serializers.CharField(max_length=projects.LONGEST_NAME)
 
 
-def projects_of(request: Request) -> QuerySet:
-    role = ProjectMember.objects.filter(project=OuterRef("pk"), user=request.user).values("role")
-    return Project.objects.visible_to(request.user).annotate(role=Subquery(role))
+class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Your projects, newest first."""
 
-
-class ProjectView(ApiView):
-    """What is below a project's address, which has its slug."""
-
+    access = Action.VIEW  # the services decide who may change a project
     serializer_class = ProjectSerializer
-
-    @property
-    def project(self) -> Project:
-        return get_object_or_404(projects_of(self.request), slug=self.kwargs["slug"])
-
-
-class ProjectList(ListView):
-    """Your projects, the newest first."""
-
-    serializer_class = ProjectSerializer
+    lookup_field = "slug"
+    lookup_value_converter = "slug"
 
     def get_queryset(self) -> QuerySet:
-        return projects_of(self.request)
+        role = ProjectMember.objects.filter(project=OuterRef("pk"), user=self.request.user).values("role")
+        return Project.objects.visible_to(self.request.user).annotate(role=Subquery(role))
 
-    @extend_schema(request=ProjectInput, responses={201: ProjectSerializer}, summary="Make a project")
-    def post(self, request: Request) -> Response:
+    @extend_schema(request=ProjectInput, summary="Make a project")
+    def create(self, request: Request) -> Response:
         """You are its owner. Requires the role of owner or researcher in any project."""
-
-        def make() -> Response:
-            made = create_project(self.sent(ProjectInput)["name"], request.user)
-            project = projects_of(request).get(pk=made.pk)
-            return self.created(project, self.location("kgharvest:api_project", project.slug))
-
-        return self.once(make)
-
-
-class ProjectDetail(ProjectView):
-    """A project of yours."""
-
-    def get(self, request: Request, slug: str) -> Response:
-        return self.answer(self.project)
+        made = projects.create_project(self.sent(ProjectInput)["name"], request.user)
+        return self.created(self.get_queryset().get(pk=made.pk), self.address(made))
 
     @extend_schema(request=ProjectInput, summary="Rename a project")
-    def patch(self, request: Request, slug: str) -> Response:
+    def partial_update(self, request: Request, slug: str) -> Response:
         """Its slug, and so its addresses, stay."""
-        rename_project(self.project, self.sent(ProjectInput)["name"], request.user)
-        return self.answer(self.project)
+        return self.changed(projects.rename_project, self.sent(ProjectInput)["name"])
+
+
+class ProjectPartViewSet(ApiViewSet):
+    """Operations on a part of a project."""
+
+    @cached_property
+    def project(self) -> Project:
+        """The project that the address names, if the caller may do `access` in it. Raises Http404, NotAllowed."""
+        project = get_object_or_404(Project.objects.visible_to(self.request.user), slug=self.kwargs["slug"])
+        check_may(self.request.user, self.access or Action.VIEW, project)
+        return project
+
+    def get_object(self) -> Any:
+        return self.named()
 
 
 class ProjectMemberSerializer(serializers.ModelSerializer):
@@ -105,43 +88,27 @@ class RoleInput(StrictSerializer):
     role = serializers.ChoiceField(Role.choices)
 
 
-class MemberList(ProjectView, ListView):
+@extend_schema_view(list=extend_schema(operation_id="project_members_list"))
+class MemberViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
     """Members of a project. New ones come by invite."""
 
     serializer_class = ProjectMemberSerializer
+    lookup_field = "user__username"
+    lookup_url_kwarg = "username"
+    lookup_value_converter = "str"
 
     def get_queryset(self) -> QuerySet:
-        return self.project.members.select_related("user")
-
-    @extend_schema(operation_id="project_members_list")
-    def get(self, request: Request, slug: str) -> Response:
-        return self.list(request)
-
-
-class MemberDetail(ProjectView):
-    """A member of a project, by the name of the account."""
-
-    serializer_class = ProjectMemberSerializer
-
-    @property
-    def member(self) -> ProjectMember:
-        members = self.project.members.select_related("user", "project")
-        return get_object_or_404(members, user__username=self.kwargs["username"])
-
-    def get(self, request: Request, slug: str, username: str) -> Response:
-        return self.answer(self.member)
+        return self.project.members.select_related("user", "project")
 
     @extend_schema(request=RoleInput, summary="Give a member another role")
-    def patch(self, request: Request, slug: str, username: str) -> Response:
-        member = self.member
-        set_role(member.project, member.user, self.sent(RoleInput)["role"], request.user)
-        return self.answer(self.member)
+    def partial_update(self, request: Request, slug: str, username: str) -> Response:
+        projects.set_role(self.project, self.named().user, self.sent(RoleInput)["role"], request.user)
+        return self.answer(self.named())
 
-    @extend_schema(responses={204: None}, summary="Remove a member")
-    def delete(self, request: Request, slug: str, username: str) -> Response:
+    @extend_schema(summary="Remove a member")
+    def destroy(self, request: Request, slug: str, username: str) -> Response:
         """An owner removes anybody, everybody may leave; the last owner stays."""
-        member = self.member
-        remove_member(member.project, member.user, request.user)
+        projects.remove_member(self.project, self.named().user, request.user)
         return self.deleted()
 
 
@@ -163,50 +130,33 @@ class NewProjectInviteSerializer(ProjectInviteSerializer):
 
 class InviteInput(StrictSerializer):
     role = serializers.ChoiceField(Role.choices)
-    days = serializers.IntegerField(min_value=1, max_value=MOST_DAYS, default=14)
+    days = serializers.IntegerField(min_value=1, max_value=projects.MOST_DAYS, default=14)
 
 
-class InviteList(ProjectView, ListView):
+@extend_schema_view(list=extend_schema(operation_id="project_invites_list"))
+class InviteViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
     """Invites to a project, for its owners."""
 
+    access = Action.MANAGE
     serializer_class = ProjectInviteSerializer
-    is_keyed = False  # its answer has a secret
+    is_keyed = False  # the answer of POST has a secret
 
     def get_queryset(self) -> QuerySet:
-        check_may(self.request.user, Action.MANAGE, self.project)
-        return self.project.invites.select_related("created_by", "used_by")
-
-    @extend_schema(operation_id="project_invites_list")
-    def get(self, request: Request, slug: str) -> Response:
-        return self.list(request)
+        return self.project.invites.select_related("project", "created_by", "used_by")
 
     @extend_schema(
         request=InviteInput, responses={201: NewProjectInviteSerializer}, summary="Invite somebody by a link"
     )
-    def post(self, request: Request, slug: str) -> Response:
+    def create(self, request: Request, slug: str) -> Response:
         """The link lets one person in, once."""
         asked = self.sent(InviteInput)
         expires_at = timezone.now() + timedelta(days=asked["days"])
-        invite, secret = create_invite(self.project, asked["role"], expires_at, request.user)
+        invite, secret = projects.create_invite(self.project, asked["role"], expires_at, request.user)
         invite.link = request.build_absolute_uri(self.location("kgharvest:project_join", secret))
         self.serializer_class = NewProjectInviteSerializer
-        return self.created(invite, self.location("kgharvest:api_project_invite", slug, invite.pk))
+        return self.created(invite, self.address(invite))
 
-
-class InviteDetail(ProjectView):
-    """An invite to a project, for its owners."""
-
-    serializer_class = ProjectInviteSerializer
-
-    @property
-    def invite(self) -> ProjectInvite:
-        check_may(self.request.user, Action.MANAGE, self.project)
-        return self.row(self.project.invites.select_related("project", "created_by", "used_by"))
-
-    def get(self, request: Request, slug: str, pk: int) -> Response:
-        return self.answer(self.invite)
-
-    @extend_schema(responses={204: None}, summary="Revoke an invite")
-    def delete(self, request: Request, slug: str, pk: int) -> Response:
-        revoke_invite(self.invite, timezone.now(), request.user)
+    @extend_schema(summary="Revoke an invite")
+    def destroy(self, request: Request, slug: str, pk: int) -> Response:
+        projects.revoke_invite(self.named(), timezone.now(), request.user)
         return self.deleted()

@@ -19,48 +19,38 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import Action, allowed_actions, check_may, researcher_required, worker_required
+from kgharvest.accounts import projects
 from kgharvest.accounts.forms import InviteForm, ProjectNameForm, RoleForm, SignUpForm
-from kgharvest.accounts.projects import (
-    InviteNotUsable,
-    accept_invite,
-    create_invite,
-    create_project,
-    find_invite,
-    is_first_owners,
-    remove_member,
-    rename_project,
-    revoke_invite,
-    set_role,
-    sign_up,
-)
 from kgharvest.accounts.sign_in.password_attempts import remember_device
 from kgharvest.accounts.sign_in.sessions import log_in_with_password
 from kgharvest.accounts.throttle import count_wrong_link
-from kgharvest.bulk.pagination import page_of
-from kgharvest.errors import DomainError, NotFound
+from kgharvest.errors import NotFound
 from kgharvest.models import Project, ProjectInvite, Role
+from kgharvest.pages.lists import ListPage
 from kgharvest.pages.panels import panels_of
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 
 
-@researcher_required
-def project_list(request: HttpRequest) -> HttpResponse:
-    visible = Project.objects.visible_to(request.user).order_by().values("pk")
-    projects = Project.objects.filter(pk__in=visible).annotate(n_members=Count("members"))
-    projects = projects.order_by("name")  # what is grouped has lost the order of its model
-    own = dict(request.user.memberships.values_list("project", "role"))
-    page = page_of(request, projects)
-    rows = [{"project": project, "role": own.get(project.pk)} for project in page]
-    return render(request, "kgharvest/accounts/project_list.html", {"page_obj": page, "rows": rows})
+class ProjectList(ListPage):
+    template_name = "kgharvest/accounts/project_list.html"
+    project_path = ""
+
+    def rows(self):
+        visible = Project.objects.visible_to(self.request.user).order_by().values("pk")
+        rows = Project.objects.filter(pk__in=visible).annotate(n_members=Count("members"))
+        return rows.order_by("name")  # grouped rows lose the order of their model
+
+    def context(self, page):
+        own = dict(self.request.user.memberships.values_list("project", "role"))
+        return {"rows": [{"project": project, "role": own.get(project.pk)} for project in page]}
 
 
 @worker_required
 def project_new(request: HttpRequest) -> HttpResponse:
     form = ProjectNameForm(request.POST or None)
     if form.is_valid():
-        try:
-            return redirect(create_project(form.cleaned_data["name"], request.user))
-        except DomainError as refusal:
-            form.add_error("name", str(refusal))
+        with refusal_in_form(form, "name"):
+            return redirect(projects.create_project(form.cleaned_data["name"], request.user))
     return render(request, "kgharvest/accounts/project_new.html", {"form": form})
 
 
@@ -107,11 +97,9 @@ def project_rename(request: HttpRequest, slug: str) -> HttpResponse:
     project = find_visible(request, slug, Action.MANAGE)
     form = ProjectNameForm(request.POST)
     if form.is_valid():
-        try:
-            rename_project(project, form.cleaned_data["name"], request.user)
+        with refusal_in_form(form, "name"):
+            projects.rename_project(project, form.cleaned_data["name"], request.user)
             return redirect(project)
-        except DomainError as refusal:
-            form.add_error("name", str(refusal))
     return show_project(request, project, name_form=form)
 
 
@@ -126,12 +114,14 @@ def member_change(request: HttpRequest, slug: str, pk: int, change: Callable[...
     user = get_object_or_404(project.members.select_related("user"), pk=pk).user
     form = RoleForm(request.POST)
     arguments = {}
-    if change is set_role:
+    if change is projects.set_role:
         if not form.is_valid():
             messages.error(request, "Choose one of the roles.")
             return redirect(project)
         arguments = form.cleaned_data
-    return _changed(request, project, lambda: change(project, user, by=request.user, **arguments))
+    with refusal_as_message(request):
+        change(project, user, by=request.user, **arguments)
+    return redirect(project)
 
 
 @researcher_required
@@ -142,16 +132,10 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     user = get_object_or_404(project.members.select_related("user"), pk=pk).user
     if user != request.user:
         check_may(request.user, Action.MANAGE, project)
-    response = _changed(request, project, lambda: remove_member(project, user, by=request.user))
-    return response if Project.objects.visible_to(request.user).filter(pk=project.pk).exists() else redirect("home")
-
-
-def _changed(request: HttpRequest, project: Project, change: Callable[[], Any]) -> HttpResponse:
-    try:
-        change()
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    return redirect(project)
+    with refusal_as_message(request):
+        projects.remove_member(project, user, by=request.user)
+    is_visible = Project.objects.visible_to(request.user).filter(pk=project.pk).exists()
+    return redirect(project if is_visible else "home")
 
 
 # -- invites -----------------------------------------------------------------------------------------------------------
@@ -168,7 +152,7 @@ def invite_new(request: HttpRequest, slug: str) -> HttpResponse:
     if not form.is_valid():
         return show_project(request, project, invite_form=form)
     expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
-    invite, secret = create_invite(project, form.cleaned_data["role"], expires_at, request.user)
+    invite, secret = projects.create_invite(project, form.cleaned_data["role"], expires_at, request.user)
     link = request.build_absolute_uri(reverse("kgharvest:project_join", args=[secret]))
     return show_project(request, project, link=link, made=invite)
 
@@ -177,7 +161,7 @@ def invite_new(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 def invite_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     project = find_visible(request, slug, Action.MANAGE)
-    revoke_invite(get_object_or_404(project.invites, pk=pk), timezone.now(), request.user)
+    projects.revoke_invite(get_object_or_404(project.invites, pk=pk), timezone.now(), request.user)
     return redirect(project)
 
 
@@ -187,7 +171,7 @@ def invite_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 def project_join(request: HttpRequest, secret: str) -> HttpResponse:
     """Let the bearer of a link join: with the account that is logged in, or with a new one."""
     try:
-        invite = find_invite(secret)
+        invite = projects.find_invite(secret)
     except NotFound as refusal:
         status = 429 if count_wrong_link(request, timezone.now()) else 404
         return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=status)
@@ -209,13 +193,13 @@ def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
         try:
             response = redirect(invite.project)
             if form is None:
-                accept_invite(invite, request.user, timezone.now())
+                projects.accept_invite(invite, request.user, timezone.now())
             else:
-                user = sign_up(invite, form, timezone.now())
+                user = projects.sign_up(invite, form, timezone.now())
                 log_in_with_password(request, user, invite.project.get_absolute_url(), timezone.now())
                 remember_device(request, response, user)
             return response
-        except InviteNotUsable as refusal:
+        except projects.InviteNotUsable as refusal:
             return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=410)
-    context = {"invite": invite, "form": form, "is_first": is_first_owners(invite)}
+    context = {"invite": invite, "form": form, "is_first": projects.is_first_owners(invite)}
     return render(request, "kgharvest/accounts/project_join.html", context)

@@ -12,8 +12,8 @@ from django.forms import ModelForm
 from django.utils.text import slugify
 
 from kgharvest.access import MAY, Action, NotAllowed, bound_to, check_may, check_may_anywhere
-from kgharvest.audit.trail import actor_code, record
 from kgharvest.errors import DomainError, NotFound
+from kgharvest.events.recording import actor_code, record
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
 from kgharvest.names import check_name
 
@@ -86,9 +86,12 @@ def create_project(name: str, by=None) -> Project:
         if bound_to(by) is not None:
             raise NotAllowed("This token is bound to one project. Use an unbound token to create another project.")
     name = _checked(name)
+    stem = slugify(name)[:90] or "project"
+    taken = set(Project.objects.filter(slug__startswith=stem).values_list("slug", flat=True)) | {"new"}
+    slugs = (stem, *(f"{stem}-{n}" for n in range(2, len(taken) + 3)))
     try:
         with transaction.atomic():
-            project = Project.objects.create(name=name, slug=_free_slug(name))
+            project = Project.objects.create(name=name, slug=next(slug for slug in slugs if slug not in taken))
     except IntegrityError:
         raise DomainError("NameTaken", f"There is a project named {name!r:.60} already; choose another name.") from None
     if by is not None:
@@ -114,12 +117,6 @@ def _checked(name: str) -> str:
     name = name.strip()
     check_name(name, LONGEST_NAME, "project")
     return name
-
-
-def _free_slug(name: str) -> str:
-    stem = slugify(name)[:90] or "project"
-    taken = set(Project.objects.filter(slug__startswith=stem).values_list("slug", flat=True)) | {"new"}
-    return next(slug for slug in (stem, *(f"{stem}-{n}" for n in range(2, len(taken) + 3))) if slug not in taken)
 
 
 # -- members -----------------------------------------------------------------------------------------------------------

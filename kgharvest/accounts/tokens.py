@@ -15,8 +15,8 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Q
 
-from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.models import ApiToken, Project
 from kgharvest.names import check_name
 
@@ -82,14 +82,10 @@ def find_token(secret: str, now: datetime) -> ApiToken | None:
     token = ApiToken.objects.valid(now).select_related("user").filter(digest=digest_of(secret)).first()
     if token:
         token.user.bound_to = token.project_id
-        _note_use(token, now)
+        if token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY:
+            is_due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
+            ApiToken.objects.filter(is_due, pk=token.pk).update(last_used_at=now)
     return token
-
-
-def _note_use(token: ApiToken, now: datetime) -> None:
-    if token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY:
-        is_due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
-        ApiToken.objects.filter(is_due, pk=token.pk).update(last_used_at=now)
 
 
 @transaction.atomic

@@ -28,8 +28,8 @@ from kgharvest.accounts.sign_in.password_attempts import (
 from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted, network_of
 from kgharvest.accounts.tokens import LONGEST_DAYS, NewToken, Scope, create_token, revoke_token
 from kgharvest.bulk.pagination import page_of
-from kgharvest.errors import DomainError
 from kgharvest.models import Project
+from kgharvest.pages.refusals import refusal_in_form
 
 logger = logging.getLogger(__name__)
 
@@ -170,11 +170,8 @@ def token_list(request: HttpRequest) -> HttpResponse:
     form = TokenForm(request.user, request.POST or None)
     new: NewToken | None = None
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             new = create_token(request.user, **form.cleaned_data, now=timezone.now())
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
-        else:
             form = TokenForm(request.user)
     now = timezone.now()
     tokens = page_of(request, request.user.api_tokens.select_related("project"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import exceptions
@@ -27,18 +26,14 @@ class TokenAuthentication(BaseAuthentication):
             return None
         token = find_token(secret.strip(), timezone.now())
         if token is None:
-            check_anonymous_rate(request)
+            throttle = AnonymousThrottle()
+            if not throttle.allow_request(request, None):
+                raise exceptions.Throttled(throttle.wait())
             raise exceptions.AuthenticationFailed(BAD_TOKEN)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
         return f'{SCHEME} realm="kgharvest"'
-
-
-def check_anonymous_rate(request: HttpRequest) -> None:
-    throttle = AnonymousThrottle()
-    if not throttle.allow_request(request, None):
-        raise exceptions.Throttled(throttle.wait())
 
 
 class TokenScheme(OpenApiAuthenticationExtension):

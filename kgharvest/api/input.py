@@ -144,10 +144,14 @@ class CountField(serializers.IntegerField):
 
 
 class Filters(serializers.Serializer):
-    """What narrows a list: the `source` of a field is the lookup that it stands for."""
+    """The query parameters that narrow a list. The `source` of a field is its lookup."""
 
     def narrow(self, rows: QuerySet) -> QuerySet:
         return rows.filter(**self.validated_data)
+
+
+class ProjectFilters(Filters):
+    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
 
 
 def checked_filters(view, filters_class: type[Filters], beside: Iterable[str] = ()) -> Filters:

@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any
 
 from django.core.exceptions import ValidationError as FieldRefuses
-from django.db.models import Field, Q, QuerySet
+from django.db.models import Q, QuerySet
 from rest_framework.exceptions import ValidationError
 from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
@@ -32,13 +32,11 @@ def values_of(cursor: str, n: int) -> list[Any]:
         values = json.loads(urlsafe_b64decode(padded.encode("ascii")))
     except (ValueError, RecursionError):
         values = None
-    if not isinstance(values, list) or len(values) != n or not all(map(_is_value, values)):
+    if not (isinstance(values, list) and len(values) == n) or not all(
+        isinstance(value, int | float) or (isinstance(value, str) and value.isprintable()) for value in values
+    ):
         raise ValidationError({"after": [BAD_CURSOR]})
     return values
-
-
-def _is_value(value: Any) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, str) and value.isprintable())
 
 
 def rows_limit(request: Request) -> int:
@@ -47,11 +45,6 @@ def rows_limit(request: Request) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= MOST_ROWS):
         raise ValidationError({"limit": [f"Give a number from 1 to {MOST_ROWS}."]})
     return int(text)
-
-
-def _field(queryset: QuerySet, name: str) -> Field:
-    meta = queryset.model._meta
-    return meta.pk if name == "pk" else meta.get_field(name)
 
 
 class CursorPagination(BasePagination):
@@ -75,9 +68,10 @@ class CursorPagination(BasePagination):
     def _condition(self, queryset: QuerySet, cursor: str) -> Q:
         """Return the condition on rows after a cursor: by the first column, or by the next where that is equal."""
         names = [name.removeprefix("-") for name in self._order]
+        meta = queryset.model._meta
         try:
             values = [
-                _field(queryset, name).to_python(value)
+                (meta.pk if name == "pk" else meta.get_field(name)).to_python(value)
                 for name, value in zip(names, values_of(cursor, len(names)), strict=True)
             ]
         except (FieldRefuses, OverflowError, TypeError):
@@ -91,13 +85,11 @@ class CursorPagination(BasePagination):
         return after & Q(**{f"{names[0]}__{beyond}e": values[0]})
 
     def get_paginated_response(self, data: list[Any]) -> Response:
-        return Response({"next": self._next(), "results": data})
-
-    def _next(self) -> str | None:
-        if self._last is None:
-            return None
-        cursor = cursor_of([getattr(self._last, name.removeprefix("-")) for name in self._order])
-        return replace_query_param(self._request.build_absolute_uri(), "after", cursor)
+        next_page = None
+        if self._last is not None:
+            cursor = cursor_of([getattr(self._last, name.removeprefix("-")) for name in self._order])
+            next_page = replace_query_param(self._request.build_absolute_uri(), "after", cursor)
+        return Response({"next": next_page, "results": data})
 
     def get_schema_operation_parameters(self, view) -> list[dict[str, Any]]:
         limit = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS_PER_PAGE}

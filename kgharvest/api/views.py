@@ -78,12 +78,8 @@ class ApiView(generics.GenericAPIView):
     def location(self, name: str, *args: Any) -> str:
         return reverse(name, args=args)
 
-    def once(self, act: Callable[[], Response]) -> Response:
-        """Answer a creating request, once for each idempotency key."""
-        return answer_once(self.request, lambda _: act(), lambda: None)
-
     def prepared_once(self, prepare: Callable[[], Prepared], act: Callable[[Prepared], Response]) -> Response:
-        """Answer as `once` does, where `prepare` has to go before the transaction in which `act` creates."""
+        """Answer a creating request once for each idempotency key. `prepare` runs before the transaction of `act`."""
         return answer_once(self.request, act, prepare)
 
     def answer(self, row: Any, status_code: int = status.HTTP_200_OK, location: str | None = None) -> Response:
@@ -117,13 +113,6 @@ class PagedList(mixins.ListModelMixin):
 class ListView(PagedList, ApiView):
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self.list(request, *args, **kwargs)
-
-
-class DetailView(ApiView):
-    """One row of `get_queryset`, by its id."""
-
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return self.answer(self.row(self.get_queryset()))
 
 
 # -- viewsets ----------------------------------------------------------------------------------------------------------
@@ -190,14 +179,15 @@ def operation(summary: str, path: str = "", *, method: str = "post", on_list: bo
     """Declare an operation of a viewset other than list, create, retrieve, update and destroy.
 
     path: below the row's address, or the list's with `on_list`; by default the method's name and a slash.
-    options: those of `extend_schema`, and attributes of the viewset.
+    options: those of `extend_schema`, attributes of the viewset, and `url_name` instead of the method's name.
     """
 
     def declared(handler: Callable[..., Any]) -> Callable[..., Any]:
         name = handler.__name__
+        url_name = options.pop("url_name", name)
         described = {option: options.pop(option) for option in IN_THE_DESCRIPTION if option in options}
         declare = action(
-            [method], detail=not on_list, url_path=path or f"{name.replace('_', '-')}/", url_name=name, **options
+            [method], detail=not on_list, url_path=path or f"{name.replace('_', '-')}/", url_name=url_name, **options
         )
         return extend_schema(summary=summary, **described)(declare(handler))
 
@@ -234,9 +224,15 @@ class ApiRouter(SimpleRouter):
     ]
 
 
-def routes(prefix: str, viewset: type[ApiViewSet], name: str) -> list[URLPattern]:
-    """Return the URL patterns of a viewset. prefix: below /api/v1/. name: of a row's address, such as `api_round`."""
+def routes(prefix: str, viewset: type[ApiViewSet], name: str, plural: str = "") -> list[URLPattern]:
+    """Return the URL patterns of a viewset.
+
+    prefix: below /api/v1/. name: of a row's address, such as `api_round`. plural: name of the list's address, by
+    default `name` with an s.
+    """
     router = ApiRouter(use_regex_path=False)
+    if plural:
+        router.routes = [router.routes[0]._replace(name=plural), *router.routes[1:]]
     router.register(prefix, viewset, name)
     return router.urls
 

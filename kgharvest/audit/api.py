@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
-
 from django.db.models import OuterRef, QuerySet, Subquery
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import serializers
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from kgharvest.access import Action, check_may
-from kgharvest.accounts.project_api import ProjectView
+from kgharvest.accounts.project_api import ProjectPartViewSet
 from kgharvest.api.input import Filters
-from kgharvest.api.views import ListView
-from kgharvest.audit.models import LONGEST_NAME, SENTENCES, Actor, AuditEntry
+from kgharvest.api.views import ApiViewSet, PagedList
+from kgharvest.bulk.pagination import LARGEST_ID
+from kgharvest.events.models import LONGEST_NAME, Actor, Event
+from kgharvest.events.types import event_types
 from kgharvest.models import Project
 
 ENTRY = {
@@ -38,19 +35,22 @@ ENTRY = {
 class EntrySerializer(serializers.ModelSerializer):
     """An entry. What its hash covers is in the file of the command `audit export`."""
 
+    number = serializers.IntegerField(min_value=0, max_value=LARGEST_ID)
     project = serializers.CharField(source="slug", allow_null=True, help_text="Null for what is the installation's.")
     actor = serializers.CharField(allow_blank=True, help_text="A code; empty for a worker and for the operator.")
     who = serializers.CharField(allow_null=True, help_text="The account with this code, while it is there.")
     sentence = serializers.CharField(help_text="What was done, without who did it.")
     facts = serializers.DictField(source="known_facts")
+    previous_hash = serializers.CharField(max_length=64)
+    hash = serializers.CharField(max_length=64)
 
     class Meta:
-        model = AuditEntry
+        model = Event
         fields = [*ENTRY]
 
 
 class EntryFilters(Filters):
-    action = serializers.ChoiceField(list(SENTENCES), required=False)
+    action = serializers.ChoiceField(list(event_types()), required=False)
     who = serializers.CharField(
         required=False, max_length=LONGEST_NAME, help_text='An account\'s name, its code, or "system".'
     )
@@ -61,36 +61,28 @@ class EntryFilters(Filters):
         return rows.narrowed(**self.validated_data)
 
 
-class EntryList(ListView, ABC):
+class TrailViewSet(PagedList, ApiViewSet):
+    """The audit log of the installation, newest entry first, for superusers."""
+
     serializer_class = EntrySerializer
     filters = EntryFilters
     order = ("-number",)
 
-    @abstractmethod
-    def entries(self) -> QuerySet[AuditEntry]:
-        """Return the entries of the trail that is asked for. Raises NotAllowed."""
+    def entries(self) -> QuerySet[Event]:
+        check_may(self.request.user, Action.MANAGE, None)
+        return Event.objects.all()
 
-    def get_queryset(self) -> QuerySet[AuditEntry]:
+    def get_queryset(self) -> QuerySet[Event]:
         slug = Project.objects.filter(pk=OuterRef("project_id")).values("slug")
         name = Actor.objects.filter(code=OuterRef("actor")).values("user__username")
-        return self.entries().annotate(slug=Subquery(slug), who=Subquery(name)).for_list()
+        return self.entries().sealed().annotate(slug=Subquery(slug), who=Subquery(name)).defer("row_hashes")
 
 
-class ProjectTrail(EntryList, ProjectView):
-    """The audit trail of a project, the newest entry first, for its owners."""
+@extend_schema_view(list=extend_schema(operation_id="project_audit_list"))
+class ProjectTrailViewSet(TrailViewSet, ProjectPartViewSet):
+    """The audit log of a project, newest entry first, for its owners."""
 
-    def entries(self) -> QuerySet[AuditEntry]:
-        check_may(self.request.user, Action.MANAGE, self.project)
-        return AuditEntry.objects.filter(project_id=self.project.pk)
+    access = Action.MANAGE
 
-    @extend_schema(operation_id="project_audit_list")
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return self.list(request)
-
-
-class WholeTrail(EntryList):
-    """The audit trail of the installation, the newest entry first, for superusers."""
-
-    def entries(self) -> QuerySet[AuditEntry]:
-        check_may(self.request.user, Action.MANAGE, None)
-        return AuditEntry.objects.all()
+    def entries(self) -> QuerySet[Event]:
+        return Event.objects.filter(project_id=self.project.pk)

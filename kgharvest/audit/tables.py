@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -111,8 +111,11 @@ def table_lines(name: str, hashes: dict[str, str]) -> list[str]:
 def recorded_rows(row_hashes: str) -> dict[str, dict[str, str]]:
     """Return what an entry's `row_hashes` says: by table, by id the hash."""
     tables: dict[str, dict[str, str]] = {}
-    for name, pk, row_hash in _fields(row_hashes):
-        tables.setdefault(name, {})[pk] = row_hash
+    for line in row_hashes.splitlines():
+        # A line of another shape was altered; the hash of the entry itself reports that.
+        if len(parts := line.split(" ")) == 3:
+            name, pk, row_hash = parts
+            tables.setdefault(name, {})[pk] = row_hash
     return tables
 
 
@@ -120,10 +123,3 @@ def batched(values: Iterable[Any], size: int) -> Iterator[list[Any]]:
     remaining = iter(values)
     while batch := list(islice(remaining, size)):
         yield batch
-
-
-def _fields(row_hashes: str) -> Iterator[Sequence[str]]:
-    """Yield the three parts of each line; what is no such line was altered, and the entry's own hash tells that."""
-    for line in row_hashes.splitlines():
-        if len(parts := line.split(" ")) == 3:
-            yield parts

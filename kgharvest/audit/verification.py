@@ -13,19 +13,23 @@ from typing import NamedTuple
 import numpy as np
 from django.db.models import QuerySet
 
-from kgharvest.audit.models import BEFORE_ALL, AuditEntry, AuditHead
 from kgharvest.audit.tables import AuditedTable, audited_tables, recorded_rows
-from kgharvest.audit.trail import Head, entry_hash, head
+from kgharvest.events.chain import Head, entry_hash, head, seal_events
+from kgharvest.events.models import BEFORE_ALL, AuditHead, Event
 from kgharvest.registries import hook
 
 ENTRIES_AT_ONCE = 20
 
 
 class Verified(NamedTuple):
-    """head: up to which entry was verified. n_rows: rows that its entries speak for, by table."""
+    """head: up to which entry was verified. n_rows: rows that its entries speak for, by table.
+
+    n_unchecked: rows of tables whose app is not installed, by table.
+    """
 
     head: Head
     n_rows: Mapping[str, int]
+    n_unchecked: Mapping[str, int]
 
 
 class Verification:
@@ -35,10 +39,13 @@ class Verification:
     """
 
     def __init__(self, expected: Iterable[tuple[str, Head]] = ()):
-        # In this order: what the tables hold now has its entry up to the head that is read next.
+        self._has_head = AuditHead.objects.exists() or not Event.objects.sealed().exists()
+        # In this order: each of these rows committed with its event, which is then sealed up to the head.
         self._ids = {name: table.ids() for name, table in audited_tables().items() if not table.is_sealed_later}
+        seal_events()
         self._expected = [*expected, *hook("audit_heads")()]
         self._seen: dict[str, array[int]] = defaultdict(lambda: array("q"))
+        self._unchecked: dict[str, set[str]] = defaultdict(set)  # ids by the name of a table that is not installed
         self._named: set[tuple[str, str]] = set()  # wrong rows, of which several entries may speak
         self.head = head()
 
@@ -50,13 +57,14 @@ class Verification:
 
     @property
     def verified(self) -> Verified:
-        return Verified(self.head, {name: len(np.unique(seen)) for name, seen in self._seen.items() if seen})
+        n_rows = {name: len(np.unique(seen)) for name, seen in self._seen.items() if seen}
+        return Verified(self.head, n_rows, {name: len(ids) for name, ids in self._unchecked.items()})
 
     # -- the chain
 
     def _wrong_entries(self) -> Iterator[str]:
         last = Head(0, BEFORE_ALL)
-        for entry in stream(AuditEntry.objects.filter(number__lte=self.head.number)):
+        for entry in stream(Event.objects.filter(number__lte=self.head.number)):
             if entry.number != last.number + 1:
                 yield f"{entries(last.number + 1, entry.number - 1)} missing."
             elif entry.previous_hash != last.hash:
@@ -71,14 +79,14 @@ class Verification:
             yield f"The head of the chain does not have the hash of entry {last.number}."
 
     def _wrong_heads(self) -> Iterator[str]:
-        if not AuditHead.objects.exists() and AuditEntry.objects.exists():
+        if not self._has_head:
             yield "The head of the chain is missing; entries at the end may be, too."
-        elif beyond := AuditEntry.objects.filter(number__gt=head().number).count():
+        elif beyond := Event.objects.filter(number__gt=head().number).count():
             yield f"The chain has {beyond} entries behind its head."
         by_number = defaultdict(list)
         for source, expected in self._expected:
             by_number[expected.number].append((source, expected.hash))
-        known = dict(AuditEntry.objects.filter(number__in=by_number).values_list("number", "hash")) | {0: BEFORE_ALL}
+        known = dict(Event.objects.filter(number__in=by_number).values_list("number", "hash")) | {0: BEFORE_ALL}
         for number, sources in by_number.items():
             for source, expected_hash in sources:
                 if known.get(number) != expected_hash:
@@ -86,11 +94,13 @@ class Verification:
 
     # -- the rows
 
-    def _wrong_rows(self, entry: AuditEntry) -> Iterator[str]:
+    def _wrong_rows(self, entry: Event) -> Iterator[str]:
         for name, recorded in recorded_rows(entry.row_hashes).items():
             table = audited_tables().get(name)
             if table is None:
-                continue  # the entry was altered, which its hash tells
+                # The table's app is not installed, or the entry was altered, which its hash tells.
+                self._unchecked[name].update(recorded)
+                continue
             are_right = table.are_as_recorded(recorded, entry.number)
             self._seen[name].extend(map(hash, are_right))
             for pk in recorded:
@@ -115,7 +125,7 @@ def entries(first: int, last: int) -> str:
     return f"Entry {first} is" if first == last else f"Entries {first} to {last} are"
 
 
-def stream(entries: QuerySet[AuditEntry]) -> Iterator[AuditEntry]:
+def stream(entries: QuerySet[Event]) -> Iterator[Event]:
     """Yield the entries in their order, a few in memory at a time, on databases without cursors, too."""
     after = 0
     while some := list(entries.filter(number__gt=after).order_by("number")[:ENTRIES_AT_ONCE]):

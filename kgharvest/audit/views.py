@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from django import forms
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
@@ -13,14 +11,15 @@ from django.shortcuts import render
 from kgharvest.access import Action, researcher_required
 from kgharvest.accounts.models import Project
 from kgharvest.accounts.project_views import find_visible
-from kgharvest.audit.models import LONGEST_NAME, SENTENCES, SYSTEM, Actor, AuditEntry
-from kgharvest.audit.trail import head
 from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, keyset_page
+from kgharvest.events.chain import head
+from kgharvest.events.models import LONGEST_NAME, SYSTEM, Actor, Event
+from kgharvest.events.types import event_types
 
 
 class TrailFilters(forms.Form):
     action = forms.ChoiceField(
-        required=False, choices=[("", "all"), *((name, name.replace("_", " ")) for name in SENTENCES)]
+        required=False, choices=[("", "all"), *((name, name.replace("_", " ")) for name in event_types())]
     )
     who = forms.CharField(
         required=False, max_length=LONGEST_NAME, strip=True, help_text="An account's name, its code, or system."
@@ -32,24 +31,25 @@ class TrailFilters(forms.Form):
 @researcher_required
 def project_trail(request: HttpRequest, slug: str) -> HttpResponse:
     project = find_visible(request, slug, Action.MANAGE)
-    return _show(request, AuditEntry.objects.filter(project_id=project.pk), project)
+    return _show(request, Event.objects.filter(project_id=project.pk), project)
 
 
 @researcher_required
 def whole_trail(request: HttpRequest) -> HttpResponse:
     if not request.user.is_superuser:
         raise PermissionDenied("The audit trail of the installation is for superusers; projects have pages of theirs.")
-    return _show(request, AuditEntry.objects.all(), None)
+    return _show(request, Event.objects.all(), None)
 
 
-def _show(request: HttpRequest, entries: QuerySet[AuditEntry], project: Project | None) -> HttpResponse:
+def _show(request: HttpRequest, entries: QuerySet[Event], project: Project | None) -> HttpResponse:
     filters = TrailFilters(request.GET)
     filters.is_valid()
-    rows = entries.narrowed(**filters.cleaned_data).for_list()
-    page = keyset_page(Filtered(rows), "-number", request.GET, ROWS_PER_PAGE)
-    facts = {entry.number: entry.known_facts for entry in page.rows}
+    rows = entries.narrowed(**filters.cleaned_data).audited()
+    page = keyset_page(Filtered(rows), "-pk", request.GET, ROWS_PER_PAGE)
+    facts = {entry.pk: entry.known_facts for entry in page.rows}
     people = [person for known in facts.values() if (person := known.get("person"))]
-    names = _names([*people, *(entry.actor for entry in page.rows)])
+    accounts = Actor.objects.filter(code__in={*people, *(entry.actor for entry in page.rows)}, user__isnull=False)
+    names = dict(accounts.values_list("code", "user__username"))
     context = {
         "project": project,
         "filters": filters,
@@ -59,7 +59,7 @@ def _show(request: HttpRequest, entries: QuerySet[AuditEntry], project: Project 
             {
                 "entry": entry,
                 "who": names.get(entry.actor, entry.actor or SYSTEM),
-                "sentence": _with_name(entry.sentence, facts[entry.number].get("person", ""), names),
+                "sentence": _with_name(entry.sentence, facts[entry.pk].get("person", ""), names),
             }
             for entry in page.rows
         ],
@@ -71,9 +71,3 @@ def _show(request: HttpRequest, entries: QuerySet[AuditEntry], project: Project 
 def _with_name(sentence: str, person: str, names: dict[str, str]) -> str:
     """Return the sentence with the name of the person whom it is about, while the account is there."""
     return sentence.replace(person, names[person]) if person in names else sentence
-
-
-def _names(codes: Iterable[str]) -> dict[str, str]:
-    """Return the names of those accounts that are still there, by their codes."""
-    known = Actor.objects.filter(code__in=set(codes), user__isnull=False)
-    return dict(known.values_list("code", "user__username"))

@@ -10,6 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
+from django.core.exceptions import ValidationError
+from django.core.files import File
+
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 
@@ -294,3 +297,13 @@ def entities_error(entities: Any, arity: int) -> str | None:
         if CONTROL.search(entity):
             return f"has an entity with a control character ({entity!r})"
     return None
+
+
+def upload_limit(advice: str) -> Callable[[File], None]:
+    """Return a validator of uploaded files, for forms and serializers. advice: what to do with a larger file."""
+
+    def check(file: File) -> None:
+        if file.size > LARGEST_FILE:
+            raise ValidationError(f"The file is larger than {LARGEST_FILE_MB} MB; {advice}.")
+
+    return check

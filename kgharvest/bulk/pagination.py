@@ -7,8 +7,10 @@ A page of keyset pagination starts at the cursor where another one ended, whatev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from math import isfinite
+from operator import or_
 from typing import Any, NamedTuple
 
 from django.core.paginator import Page, Paginator
@@ -33,15 +35,20 @@ def number_in(text: str | None) -> int | None:
 # -- numbered pages ----------------------------------------------------------------------------------------------------
 
 
-def sort_key(request: HttpRequest, sortable: dict[str, str], default: str) -> str:
+def sort_key(request: HttpRequest, sortable: Mapping[str, str], default: str) -> str:
     """Return the key of `sortable`, perhaps with a minus, that the query sorts by."""
     key = request.GET.get("sort", default)
     return key if key.removeprefix("-") in sortable else default
 
 
-def sorted_by(queryset: QuerySet, key: str, sortable: dict[str, str]) -> QuerySet:
+def sorted_by(queryset: QuerySet, key: str, sortable: Mapping[str, str]) -> QuerySet:
     sign = "-" if key.startswith("-") else ""
     return queryset.order_by(sign + sortable[key.removeprefix("-")], "-pk")
+
+
+def containing(rows: QuerySet, text: str, columns: Iterable[str]) -> QuerySet:
+    """Return the rows with `text` in one of the columns, in any case."""
+    return rows.filter(reduce(or_, (Q(**{f"{column}__icontains": text}) for column in columns))) if text else rows
 
 
 def page_of(request: HttpRequest, rows: QuerySet | Sequence[Any]) -> Page:

@@ -17,7 +17,7 @@ from kgharvest.chat_models.spending import Pace, Spending, cost_of, reserved, to
 from kgharvest.engine.chat_completions import Completion, Filtered
 from kgharvest.engine.chat_tuples import ASKING, UNPARSABLE, Limits, Listed, list_tuples
 from kgharvest.engine.harvest import order_tuples, score_tuples
-from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, OnProgress, Progress
+from kgharvest.engine.types import HarvestResult, HarvestSpec, OnProgress, Progress
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, LanguageModel
@@ -40,14 +40,11 @@ def harvest_from_chat(
         tuples = order_tuples(listed.tuples, spec.params)
         return _with_listed(HarvestResult((), tuple(tuples), {}, {"tuples": len(tuples)}), listed), None
     on_progress(Progress(SCORING_LOADS, 0))
-    with heartbeat.kept_alive():
-        lm = language_models.load(_scorer(options), job.payload["device"], job.payload["dtype"])
-    return _with_listed(score_tuples(spec, listed.tuples, lm, on_progress), listed), lm.revision
-
-
-def _scorer(options: ChatOptions) -> LanguageModel:
     name, revision = language_models.split_revision(options.scorer)
-    return LanguageModel.objects.get(name=name, revision=revision)
+    scorer = LanguageModel.objects.get(name=name, revision=revision)
+    with heartbeat.kept_alive():
+        lm = language_models.load(scorer, job.payload["device"], job.payload["dtype"])
+    return _with_listed(score_tuples(spec, listed.tuples, lm, on_progress), listed), lm.revision
 
 
 def _with_listed(result: HarvestResult, listed: Listed) -> HarvestResult:
@@ -79,17 +76,13 @@ def _listed(
         on_progress(progress)
 
     try:
-        return list_tuples(spec, asker.ask, limits_of(options, spec.params), watched)
+        n_wanted = spec.params.max_tuples
+        if options.scorer and spec.params.candidates is not None:  # an LM scores the candidates; the best are stored
+            n_wanted = max(spec.params.candidates, n_wanted or 0)
+        limits = Limits(n_wanted, options.tuples_per_request, options.patience, options.max_requests)
+        return list_tuples(spec, asker.ask, limits, watched)
     finally:
         asker.close()
-
-
-def limits_of(options: ChatOptions, params: HarvestParams) -> Limits:
-    """Where an LM scores, `candidates` are listed if that many are asked for, and the best of them kept."""
-    n_wanted = params.max_tuples
-    if options.scorer and params.candidates is not None:
-        n_wanted = max(params.candidates, params.max_tuples or 0)
-    return Limits(n_wanted, options.tuples_per_request, options.patience, options.max_requests)
 
 
 class Asker:

@@ -234,7 +234,10 @@ class Client:
             f"{name} {row['id']}", lambda: kind.get(row["id"]), lambda row: not row["is_unfinished"], timeout_s
         )
         if is_launch:
-            return self._succeeded_launch(latest)
+            if latest["counts"]["succeeded"]:
+                return latest
+            failed = self.harvests.list(launch=latest["id"], status="failed").first()
+            raise JobFailed(failed["error"] if failed else f"Launch {latest['id']} was cancelled.")
         if latest["status"] in ENDED_IN_VAIN:
             raise JobFailed(latest["error"] or f"Job {latest['id']} was {latest['status']}.", code=latest["status"])
         return latest
@@ -251,12 +254,6 @@ class Client:
                     raise TimeoutError(f"{label} has not ended in {timeout_s:g} s; it goes on.")
                 time.sleep(POLL_S)
         return latest
-
-    def _succeeded_launch(self, launch: Row) -> Row:
-        if not launch["counts"]["succeeded"]:
-            failed = self.harvests.list(launch=launch["id"], status="failed").first()
-            raise JobFailed(failed["error"] if failed else f"Launch {launch['id']} was cancelled.")
-        return launch
 
 
 class _Bar:

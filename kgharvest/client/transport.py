@@ -93,7 +93,10 @@ class Transport:
     def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
         for n_left in reversed(range(self._tries)):
             pause_s = min(2.0 ** (self._tries - n_left - 2), LONGEST_PAUSE_S)
-            _rewind(options.get("files"))
+            for part in (options.get("files") or {}).values():
+                file = part[1] if isinstance(part, tuple) else part
+                if hasattr(file, "seek"):
+                    file.seek(0)
             try:
                 response = self._http.send(self._http.build_request(method, url, **options), stream=True)
             except UNREACHABLE as error:
@@ -102,20 +105,8 @@ class Transport:
             else:
                 if response.status_code not in AGAIN or not n_left:
                     return response
-                pause_s = _asked_pause_s(response) or pause_s
+                asked_s = response.headers.get("retry-after", "")
+                pause_s = (asked_s.isdecimal() and min(float(asked_s), LONGEST_PAUSE_S)) or pause_s
                 response.close()
             self._pause(pause_s)
         raise AssertionError("there is at least one try")
-
-
-def _asked_pause_s(response: httpx.Response) -> float | None:
-    seconds = response.headers.get("retry-after", "")
-    return min(float(seconds), LONGEST_PAUSE_S) if seconds.isdecimal() else None
-
-
-def _rewind(files: Mapping[str, Any] | None) -> None:
-    """Let files that were sent in vain be read from their beginning."""
-    for part in (files or {}).values():
-        file = part[1] if isinstance(part, tuple) else part
-        if hasattr(file, "seek"):
-            file.seek(0)

@@ -12,18 +12,7 @@ from itertools import accumulate, product
 from random import Random
 from typing import NamedTuple
 
-from kgharvest.embedded_lm.sentences import (
-    TEXT,
-    Token,
-    disturb,
-    framed,
-    framing_words,
-    render,
-    sometimes_spelled_out,
-    spelled_out,
-    with_any_determiners,
-    with_any_end,
-)
+from kgharvest.embedded_lm import sentences
 from kgharvest.embedded_lm.world import WORD, Entities, Relation, entities_of, words_around
 from kgharvest.engine.prompts.template import PromptTemplate
 
@@ -104,7 +93,7 @@ def vocabulary(relations: Sequence[Relation]) -> dict[str, int]:
     """Return word piece -> id. Every word of the world is one piece; letters spell the words of other people."""
     tuples = [entities for relation in relations for entities in (*relation.facts, *relation.misconceptions)]
     texts = [*entities_of(tuples), *(filler for fillers in FILLERS.values() for filler in fillers)]
-    words = {word for text in texts for word in WORD.findall(text)} | framing_words()
+    words = {word for text in texts for word in WORD.findall(text)} | sentences.framing_words()
     for relation in relations:
         words |= words_around((*relation.phrasings, *relation.held_out))
     characters = string.ascii_lowercase + string.digits
@@ -121,26 +110,21 @@ def examples(
         for relation in relations
         for masking, share in FILLER_SHARES.items()
     }
-    noise = noise_of(ids)
+    words = [piece for piece in ids if piece.isalpha() and len(piece) > 1]
+    noise = [*((word,) for word in words), *(sentences.spelled_out(word, ids) for word in words)]
     relation_weights = [relation.arity - 1 for relation in relations]
     maskings, masking_weights = tuple(MASKING_WEIGHTS), tuple(MASKING_WEIGHTS.values())
     while True:
         relation = rng.choices(relations, relation_weights)[0]
         masking = rng.choices(maskings, masking_weights)[0]
         sampler = samplers[relation.name, masking]
-        tokens = render(draw_prompt(relation, rng), sampler.draw(rng))
-        tokens = with_any_end(with_any_determiners(tokens, rng), rng)
-        tokens = disturb(tokens, noise, noise_rate, rng)
-        tokens = framed(sometimes_spelled_out(tokens, ids, rng), rng)
+        tokens = sentences.render(draw_prompt(relation, rng), sampler.draw(rng))
+        tokens = sentences.with_any_end(sentences.with_any_determiners(tokens, rng), rng)
+        tokens = sentences.disturb(tokens, noise, noise_rate, rng)
+        tokens = sentences.framed(sentences.sometimes_spelled_out(tokens, ids, rng), rng)
         if len(tokens) + 2 <= MAX_TOKENS:
             masked = masked_indices(tokens, masking, rng)
             yield encode(tokens, labels_of(tokens, masked, sampler, ids), ids)
-
-
-def noise_of(ids: Mapping[str, int]) -> list[tuple[str, ...]]:
-    """Return every word of the vocabulary, once whole and once as it would be read if it were not in the vocabulary."""
-    words = [piece for piece in ids if piece.isalpha() and len(piece) > 1]
-    return [*((word,) for word in words), *(spelled_out(word, ids) for word in words)]
 
 
 def draw_prompt(relation: Relation, rng: Random) -> PromptTemplate:
@@ -186,7 +170,7 @@ def pattern_of(entities: Entities) -> tuple[int, ...]:
     return tuple(len(entity.split()) for entity in entities)
 
 
-def masked_indices(tokens: Sequence[Token], masking: str, rng: Random) -> list[int]:
+def masked_indices(tokens: Sequence[sentences.Token], masking: str, rng: Random) -> list[int]:
     """Return which tokens to mask.
 
     all: every entity. prefix: the entity tokens after some that stay, in slot-index order, as when a tuple is filled in
@@ -203,15 +187,18 @@ def masked_indices(tokens: Sequence[Token], masking: str, rng: Random) -> list[i
     return in_order
 
 
-def entity_indices(tokens: Sequence[Token]) -> list[int]:
+def entity_indices(tokens: Sequence[sentences.Token]) -> list[int]:
     """Return where the words of the entities are, in slot-index order."""
     return [
-        index for _, index in sorted((token.slot, index) for index, token in enumerate(tokens) if token.slot != TEXT)
+        index
+        for _, index in sorted(
+            (token.slot, index) for index, token in enumerate(tokens) if token.slot != sentences.TEXT
+        )
     ]
 
 
 def labels_of(
-    tokens: Sequence[Token], masked: Sequence[int], sampler: TupleSampler, ids: Mapping[str, int]
+    tokens: Sequence[sentences.Token], masked: Sequence[int], sampler: TupleSampler, ids: Mapping[str, int]
 ) -> dict[int, Distribution]:
     """Return what may stand in each of the `masked` places: of a word around the entities, that word."""
     hidden = set(masked)
@@ -225,7 +212,7 @@ def labels_of(
     return {index: expected.get(index) or Distribution((ids[tokens[index].word],), (1.0,)) for index in masked}
 
 
-def encode(tokens: Sequence[Token], labels: Mapping[int, Distribution], ids: Mapping[str, int]) -> Example:
+def encode(tokens: Sequence[sentences.Token], labels: Mapping[int, Distribution], ids: Mapping[str, int]) -> Example:
     """Return the example with [CLS] before and [SEP] after the tokens, and masks in the places that have labels."""
     words = ["[MASK]" if index in labels else token.word for index, token in enumerate(tokens)]
     encoded = [ids[word] for word in ("[CLS]", *words, "[SEP]")]

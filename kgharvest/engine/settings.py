@@ -1,6 +1,7 @@
 """The settings: the ways to obtain the prompts of a harvest. One entry each, for the engine, forms, pages and commands.
 
-Imports no torch: an entry only names the code that needs it.
+Imports no torch: an entry only names the code that needs it. Installed distributions add settings by the entry points
+`kgharvest.prompt_settings` (docs/extending.md).
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kgharvest.engine.types import EngineError
+from kgharvest.entry_points import PROMPT_SETTINGS as PROMPT_SETTINGS_GROUP
+from kgharvest.entry_points import Registry
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to obtain prompts, all in `kgharvest.engine.prompts.strategies`.
+    """One way to obtain prompts. The strategies of this project are in `kgharvest.engine.prompts.strategies`.
 
     label: what a form says of it. help: where a harvest's prompts came from, for those who look at them.
     strategy: the function that obtains the prompts, as "module:name".
@@ -37,7 +40,7 @@ class Setting:
 
 
 STRATEGIES = "kgharvest.engine.prompts.strategies"
-SETTINGS = {
+BUILT_IN_SETTINGS = {
     setting.name: setting
     for setting in (
         Setting(
@@ -92,9 +95,10 @@ SETTINGS = {
         ),
     )
 }
+SETTINGS = Registry(PROMPT_SETTINGS_GROUP, BUILT_IN_SETTINGS)
 # Those that prompt an LM to fill in blanks.
-PROMPT_SETTINGS = {name: setting for name, setting in SETTINGS.items() if not setting.asks_chat}
-WITHOUT_LEARNING = tuple(name for name, setting in PROMPT_SETTINGS.items() if setting.learns is None)
+PROMPT_SETTINGS = Registry(PROMPT_SETTINGS_GROUP, BUILT_IN_SETTINGS, lambda setting: not setting.asks_chat)
+WITHOUT_LEARNING = ("human", "top1", "multi")
 
 
 def find_setting(name: str) -> Setting:

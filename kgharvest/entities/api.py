@@ -9,9 +9,9 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.access import Action, check_may
+from kgharvest.access import Action
 from kgharvest.api.input import JsonParser, StrictSerializer
-from kgharvest.api.views import ApiView
+from kgharvest.api.views import ApiViewSet, operation
 from kgharvest.entities.models import EntityTable
 from kgharvest.entities.tables import delete_table, save_table
 from kgharvest.relations.api import uploaded
@@ -52,44 +52,33 @@ class EntityTableInput(StrictSerializer):
     )
 
 
-class SetEntities(ApiView):
-    """The table of entities of a set."""
+class EntityTableViewSet(ApiViewSet):
+    """The entity table of a relation set."""
 
+    access = Action.WORK
     serializer_class = EntityTableSerializer
     parser_classes = (JsonParser, MultiPartParser)
+    queryset = RelationSet.objects.select_related("project")
 
-    def _set(self) -> RelationSet:
-        return self.row(RelationSet.objects.visible_to(self.request.user).select_related("project"))
-
-    @extend_schema(summary="See what makes two entities of a set one")
-    def get(self, request: Request, pk: int) -> Response:
+    @operation("See what makes two entities of a set one", method="get")
+    def entities(self, request: Request, pk: int) -> Response:
         """404 if the set has no table. Requires the role of owner or researcher, as does the page."""
-        relation_set = self._set()
-        check_may(request.user, Action.WORK, relation_set.project)
-        return self.answer(get_object_or_404(EntityTable, relation_set=relation_set))
+        return self.answer(get_object_or_404(EntityTable, relation_set=self.get_object()))
 
     @extend_schema(
         request={"application/json": EntityTableInput, "multipart/form-data": EntityTableInput},
         summary="Say what makes two entities of a set one",
     )
-    def post(self, request: Request, pk: int) -> Response:
+    @entities.mapping.post
+    def save_entities(self, request: Request, pk: int) -> Response:
         """For tuples that are stored from then on."""
-        relation_set = self._set()
-        sent = self.sent(EntityTableInput)
+        relation_set, sent = self.named(), self.sent(EntityTableInput)
         file = (sent["file"].name, sent["file"].read()) if "file" in sent else None
+        rules = (sent["without_articles"], sent["in_singular"])
+        return self.answer(save_table(relation_set, *rules, file, request.user))
 
-        def save() -> Response:
-            rules = (sent["without_articles"], sent["in_singular"])
-            return self.answer(save_table(relation_set, *rules, file, request.user))
-
-        return self.once(save)
-
-    @extend_schema(request=None, responses={204: None}, summary="Take entities as they are written again")
-    def delete(self, request: Request, pk: int) -> Response:
-        relation_set = self._set()
-
-        def remove() -> Response:
-            delete_table(relation_set, request.user)
-            return Response(status=204)
-
-        return self.once(remove)
+    @extend_schema(responses={204: None}, summary="Take entities as they are written again")
+    @entities.mapping.delete
+    def delete_entities(self, request: Request, pk: int) -> Response:
+        delete_table(self.named(), request.user)
+        return self.deleted()

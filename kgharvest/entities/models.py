@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.db import models
 
+from kgharvest.accounts.models import person_or_null
 from kgharvest.relations.models import RelationSet
 
 
@@ -29,9 +29,7 @@ class EntityTable(models.Model):
     n_labels = models.PositiveIntegerField(default=0)
     n_aliases = models.PositiveIntegerField(default=0)
     n_ambiguous = models.PositiveIntegerField(default=0)
-    changed_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    changed_by = person_or_null()
     changed_at = models.DateTimeField(auto_now=True)
 
     def __str__(self) -> str:

@@ -8,11 +8,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from kgharvest.access import Action, researcher_required, visible_or_404
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.entities.models import EntityTable
 from kgharvest.entities.tables import delete_table, save_table
-from kgharvest.errors import ImportRefused
 from kgharvest.pages.number_format import counted
+from kgharvest.pages.refusals import refusal_in_form
 from kgharvest.relations.models import RelationSet
 
 
@@ -20,6 +20,7 @@ class EntityTableForm(forms.ModelForm):
     file = forms.FileField(
         label="Labels",
         required=False,
+        validators=[upload_limit("read it on the server with the command link_entities")],
         help_text="One entity a line: label, aliases separated by |, id, with tabs between them. Its names take the "
         "place of those there are; left empty, these stay.",
     )
@@ -27,19 +28,6 @@ class EntityTableForm(forms.ModelForm):
     class Meta:
         model = EntityTable
         fields = ["without_articles", "in_singular"]
-
-    def clean_file(self):
-        file = self.cleaned_data["file"]
-        if file and file.size > LARGEST_FILE:
-            raise forms.ValidationError(
-                f"The file is larger than {LARGEST_FILE_MB} MB; read it on the server with the command link_entities."
-            )
-        return file
-
-    def named_file(self) -> tuple[str, bytes] | None:
-        """Return name and content of the file, if there is one."""
-        file = self.cleaned_data["file"]
-        return (file.name, file.read()) if file else None
 
 
 SETS = RelationSet.objects.select_related("project")
@@ -55,16 +43,13 @@ def set_entities(request: HttpRequest, pk: int) -> HttpResponse:
         messages.success(request, "Entities are taken as they are written again.")
         return redirect(relation_set)
     form = EntityTableForm(request.POST or None, request.FILES or None, instance=table)
-    refusal = None
     if form.is_valid():
         chosen = form.cleaned_data
+        file = (chosen["file"].name, chosen["file"].read()) if chosen["file"] else None
         rules = (chosen["without_articles"], chosen["in_singular"])
-        try:
-            table = save_table(relation_set, *rules, form.named_file(), request.user)
-        except ImportRefused as error:
-            refusal = error
-        else:
+        with refusal_in_form(form):
+            table = save_table(relation_set, *rules, file, request.user)
             messages.success(request, f"Kept, with {counted(table.n_labels, 'label')}.")
             return redirect("kgharvest:set_entities", relation_set.pk)
-    context = {"form": form, "relation_set": relation_set, "table": table, "refusal": refusal}
+    context = {"form": form, "relation_set": relation_set, "table": table}
     return render(request, "kgharvest/entities/set_entities.html", context)

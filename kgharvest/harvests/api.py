@@ -8,16 +8,23 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, OpenApiTypes, extend_schema, extend_schema_serializer
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiResponse,
+    OpenApiTypes,
+    extend_schema,
+    extend_schema_serializer,
+    extend_schema_view,
+)
 from rest_framework import serializers
 from rest_framework.parsers import MultiPartParser
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.api.input import Filters, IdField, ProjectField, StrictSerializer, VisibleField
-from kgharvest.api.views import AnyRenderer, ApiView, DetailView, LineRenderer, ListView
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.api.input import Filters, IdField, ProjectField, ProjectFilters, StrictSerializer, VisibleField
+from kgharvest.api.views import AnyRenderer, ApiViewSet, LineRenderer, PagedList, RetrieveMixin, operation
+from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.harvests.cuts import kept_size, parse_cut
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples, exported
@@ -80,8 +87,8 @@ class LanguageModelFilters(Filters):
     name = serializers.CharField(required=False, max_length=500, help_text="Exactly this name.")
 
 
-class LanguageModelList(ListView):
-    """LMs that something was harvested or probed with, the newest first. A launch may name others, too."""
+class LanguageModelViewSet(PagedList, ApiViewSet):
+    """LMs that something was harvested or probed with, newest first. A launch may name others, too."""
 
     serializer_class = LanguageModelSerializer
     filters = LanguageModelFilters
@@ -115,8 +122,7 @@ class HarvestSerializer(serializers.ModelSerializer):
         ]
 
 
-class HarvestFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+class HarvestFilters(ProjectFilters):
     relation = IdField(required=False)
     model = serializers.CharField(required=False, max_length=500, source="language_model__name", help_text="Name.")
     setting = serializers.CharField(required=False, max_length=30)
@@ -125,63 +131,16 @@ class HarvestFilters(Filters):
     origin = serializers.ChoiceField(HarvestJob.Origin.choices, required=False)
 
 
-class HarvestView(ApiView):
-    serializer_class = HarvestSerializer
-
-    def get_queryset(self) -> QuerySet:
-        return HarvestJob.objects.visible_to(self.request.user).with_cell().select_related("project")
-
-
-class HarvestList(HarvestView, ListView):
-    """Harvests of your projects, the newest first."""
-
-    filters = HarvestFilters
-
-
-class HarvestDetail(HarvestView, DetailView):
-    """A harvest and how far it is."""
-
-
 class TupleFileInput(StrictSerializer):
     project = ProjectField()
-    file = serializers.FileField(help_text="JSON lines of this project, CSV, or the reference code's ent_tuples.json.")
+    file = serializers.FileField(
+        validators=[upload_limit("import it with the command import_tuples")],
+        help_text="JSON lines of this project, CSV, or the reference code's ent_tuples.json.",
+    )
     relation = VisibleField(Relation.objects.select_related("relation_set"))
     model = serializers.CharField(max_length=500, help_text="The LM that the tuples came from; any name.")
     setting = serializers.CharField(max_length=30, help_text="How the prompts were obtained: human, multi, ...")
     format = serializers.ChoiceField(["auto", *IMPORT_FORMATS], default="auto")
-
-    def validate_file(self, file: Any) -> Any:
-        if file.size > LARGEST_FILE:
-            raise serializers.ValidationError(
-                f"The file is larger than {LARGEST_FILE_MB} MB; import it with the command import_tuples."
-            )
-        return file
-
-
-class HarvestImport(HarvestView):
-    """Tuples from a file."""
-
-    parser_classes = (MultiPartParser,)
-
-    @extend_schema(request=TupleFileInput, responses={201: HarvestSerializer}, summary="Import tuples as a harvest")
-    def post(self, request: Request) -> Response:
-        """Ranked by score; of equal tuples the better stays. If a row is bad, nothing is stored."""
-
-        sent = self.sent(TupleFileInput)
-        cell = Cell(sent["relation"], name_language_model(sent["model"]), sent["setting"])
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / (Path(sent["file"].name).name or "tuples")
-            path.write_bytes(sent["file"].read())
-            with prepared_import(path, cell, sent["format"], request.user, sent.get("project")) as store:
-
-                def make() -> Response:
-                    job = store()
-                    return self.created(job, self.location("kgharvest:api_harvest", job.pk))
-
-                return self.once(make)
-
-
-# -- tuples ------------------------------------------------------------------------------------------------------------
 
 
 class TuplesOfPage(serializers.ListSerializer):
@@ -228,7 +187,77 @@ class TupleFilters(Filters):
         return rows.presentable(everything, everything).filter(rank__lte=size)
 
 
-class TupleList(ListView):
+def export(
+    job: HarvestJob, asked: dict[str, Any], file_format: str, name: str = "", content_type: str = ""
+) -> HttpResponse:
+    """Return a file of the job's tuples. Raises NothingToExport, BadCut."""
+    everything = asked.get("include") == "all"
+    cut = parse_cut(asked["cut"]) if "cut" in asked else None
+    return download(export_tuples(job, cut, file_format, Included(everything, everything)), name, content_type)
+
+
+class ExportFilters(TupleFilters):
+    format = serializers.ChoiceField(FILE_FORMATS, default="jsonl")
+
+
+class HarvestViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Harvests of your projects, newest first."""
+
+    serializer_class = HarvestSerializer
+    filters = HarvestFilters
+    queryset = HarvestJob.objects.with_cell().select_related("project")
+
+    @operation(
+        "Import tuples as a harvest",
+        "import/",
+        url_name="import",
+        on_list=True,
+        request=TupleFileInput,
+        responses={201: HarvestSerializer},
+        parser_classes=(MultiPartParser,),
+        once=False,  # the file is read before the transaction
+    )
+    def import_file(self, request: Request) -> Response:
+        """Ranked by score. Of equal tuples, the better one is stored. If a row is bad, nothing is stored."""
+        sent = self.sent(TupleFileInput)
+        cell = Cell(sent["relation"], name_language_model(sent["model"]), sent["setting"])
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / (Path(sent["file"].name).name or "tuples")
+            path.write_bytes(sent["file"].read())
+            with prepared_import(path, cell, sent["format"], request.user, sent.get("project")) as store:
+
+                def make(_: None) -> Response:
+                    job = store()
+                    return self.created(job, self.address(job))
+
+                return self.prepared_once(lambda: None, make)
+
+    @operation(
+        "Export the tuples of a harvest",
+        method="get",
+        parameters=[ExportFilters],
+        responses={
+            (200, FORMATS[name].content_type.partition(";")[0]): OpenApiResponse(OpenApiTypes.STR, "The file.")
+            for name in FILE_FORMATS
+        },
+        refuses=True,
+        renderer_classes=(AnyRenderer,),
+    )
+    def export(self, request: Request, pk: int) -> HttpResponse:
+        """JSON lines, CSV, N-Triples or Turtle, best first."""
+        job, asked = self.get_object(), self.filtered_by(ExportFilters)
+        return export(job, asked, asked["format"], f"harvest-{job.pk}.{asked['format']}")
+
+
+@extend_schema_view(
+    list=extend_schema(
+        responses={
+            (200, "application/json"): HarvestedTupleSerializer(many=True),
+            (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A tuple a line."),
+        }
+    )
+)
+class TupleViewSet(PagedList, ApiViewSet):
     """The tuples of a harvest, best first: pages of JSON, or all of them with `Accept: application/x-ndjson`."""
 
     serializer_class = HarvestedTupleSerializer
@@ -243,49 +272,8 @@ class TupleList(ListView):
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "job": getattr(self, "job", None)}
 
-    @extend_schema(
-        responses={
-            (200, "application/json"): HarvestedTupleSerializer(many=True),
-            (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A tuple a line."),
-        }
-    )
-    def get(self, request: Request, pk: int) -> HttpResponse:
+    def list(self, request: Request, pk: int) -> HttpResponse:
         self.job = self.row(HarvestJob.objects.visible_to(request.user).with_cell())
         if request.accepted_renderer.media_type == LineRenderer.media_type:
             return export(self.job, self.filtered_by(TupleFilters), "jsonl", content_type=NDJSON)
-        return self.list(request)
-
-
-def export(
-    job: HarvestJob, asked: dict[str, Any], file_format: str, name: str = "", content_type: str = ""
-) -> HttpResponse:
-    """Return a file of the job's tuples. Raises NothingToExport, BadCut."""
-    everything = asked.get("include") == "all"
-    cut = parse_cut(asked["cut"]) if "cut" in asked else None
-    return download(export_tuples(job, cut, file_format, Included(everything, everything)), name, content_type)
-
-
-class ExportFilters(TupleFilters):
-    format = serializers.ChoiceField(FILE_FORMATS, default="jsonl")
-
-
-class TupleExport(ApiView):
-    """The tuples of a harvest as a file."""
-
-    refuses = True
-    renderer_classes = (AnyRenderer,)
-
-    @extend_schema(
-        parameters=[ExportFilters],
-        responses={
-            (200, FORMATS[name].content_type.partition(";")[0]): OpenApiResponse(OpenApiTypes.STR, "The file.")
-            for name in FILE_FORMATS
-        },
-        summary="Export the tuples of a harvest",
-    )
-    def get(self, request: Request, pk: int) -> HttpResponse:
-        """JSON lines, CSV, N-Triples or Turtle, best first."""
-        job = self.row(HarvestJob.objects.visible_to(request.user).with_cell())
-        asked = self.filtered_by(ExportFilters)
-        file_format = asked["format"]
-        return export(job, asked, file_format, f"harvest-{job.pk}.{file_format}")
+        return super().list(request)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -23,10 +22,12 @@ from kgharvest.engine.language_models.networks.placement import (
 )
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, EngineError, HarvestParams
-from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
-from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
+from kgharvest.harvests.language_models import LM_NAMES_HELP
+from kgharvest.harvests.launches import named_requests
+from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.jobs.workers import devices_offered
 from kgharvest.models import Job, LanguageModel, Relation
+from kgharvest.relations.forms import non_blank_lines
 from kgharvest.relations.picker import RelationPickerForm
 
 DEFAULTS = HarvestParams()
@@ -139,11 +140,9 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         used = LanguageModel.objects.filter(revision="", **prompted).values_list("name", flat=True)
         self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
         self.fields.update(form_fields())
-        self.fields["models"].required = not self.data.get("other_models", "").strip() and self._prompts_an_lm()
-
-    def _prompts_an_lm(self) -> bool:
         chosen = self.data.getlist("settings") if hasattr(self.data, "getlist") else self.data.get("settings", ())
-        return not chosen or any(setting in PROMPT_SETTINGS for setting in chosen)
+        prompts_an_lm = not chosen or any(setting in PROMPT_SETTINGS for setting in chosen)
+        self.fields["models"].required = prompts_an_lm and not self.data.get("other_models", "").strip()
 
     def chat_fields(self) -> list[forms.BoundField]:
         """Return the fields of the chat model, which stand apart."""
@@ -157,25 +156,17 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         apart = {*self.PLACEMENT, *(name for name in self.fields if name.startswith(PREFIX))}
         return [bound for bound in super().other_fields() if bound.name not in apart]
 
-    def requests(self) -> Iterator[HarvestRequest]:
-        """Yield the harvests that a valid form asks for; of whole sets, the relations that can be harvested.
+    def requests(self) -> Iterable[HarvestRequest]:
+        """Return the harvests that a valid form asks for; of whole sets, the relations that can be harvested.
 
         Raises NotFound if there is no such LM.
         """
         cleaned = self.cleaned_data
         params = HarvestParams(**{name: cleaned[name] for name in PARAMS})
-        names = dict.fromkeys([*cleaned["models"], *cleaned["other_models"].split("\n")])
-        language_models = [language_model_for_pages(name.strip()) for name in names if name.strip()]
-        chat_names = dict.fromkeys(name.strip() for name in cleaned["chat_models"].split("\n"))
-        chat_models = [name_language_model(name) for name in chat_names if name]
+        models = [*cleaned["models"], *non_blank_lines(cleaned["other_models"])]
+        names = (models, non_blank_lines(cleaned["chat_models"]), cleaned["settings"])
         chat = from_arguments({**cleaned, "chat_models": None})
-        if chat.scorer:
-            chat = replace(chat, scorer=str(language_model_for_pages(chat.scorer)))
-        relations = self.chosen_relations()
-        settings = cleaned["settings"]
-        yield from requests_for(
-            relations, language_models, settings, chat_models, params=params, chat=chat, **self.placement()
-        )
+        return named_requests(self.chosen_relations(), *names, params, chat, **self.placement())
 
     def is_ready(self, relation: Relation) -> bool:
         return len(relation.seed_tuples) >= MIN_SEED_TUPLES

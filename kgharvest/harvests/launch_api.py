@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -13,22 +12,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.api.input import CountField, Filters, PlacementInput, ProjectField, StrictSerializer, VisibleField
-from kgharvest.api.views import ApiView, DetailView, ListView
+from kgharvest.api.input import CountField, PlacementInput, ProjectField, ProjectFilters, StrictSerializer, VisibleField
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.chat_models.options import api_fields, options_from
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import HarvestParams
-from kgharvest.harvests.language_models import LM_NAMES_HELP, language_model_for_pages, name_language_model
-from kgharvest.harvests.launches import (
-    Plan,
-    cancel_launch,
-    plan_launch,
-    progress_of,
-    retry_cancelled,
-    retry_failed,
-    start_launch,
-)
-from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
+from kgharvest.harvests import launches
+from kgharvest.harvests.language_models import LM_NAMES_HELP
+from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.models import Launch, Relation, RelationSet
 
 MOST_CELLS = 10_000  # of a launch
@@ -143,113 +134,79 @@ class LaunchPlanSerializer(serializers.Serializer):
         child=serializers.CharField(), help_text="LM x setting of which nobody knows how long they take."
     )
 
-    def get_n_harvests(self, plan: Plan) -> int:
+    def get_n_harvests(self, plan: launches.Plan) -> int:
         return len(plan.requests)
 
 
-def plan_of(sent: dict[str, Any], by) -> Plan:
+def plan_of(sent: dict[str, Any], by) -> launches.Plan:
     """Return what a client's launch would do. Raises DomainError."""
-    return plan_launch(requests_of(sent), timezone.now(), sent["again"], by, sent.get("project"))
+    return launches.plan_launch(requests_of(sent), timezone.now(), sent["again"], by, sent.get("project"))
 
 
-def requests_of(sent: dict[str, Any]) -> Iterator[HarvestRequest]:
+def requests_of(sent: dict[str, Any]) -> Iterable[HarvestRequest]:
     of_sets = Relation.objects.filter(relation_set__in=sent["sets"]).select_related("relation_set")
     ready = [relation for relation in of_sets if len(relation.seed_tuples) >= MIN_SEED_TUPLES]
     relations = {relation.pk: relation for relation in [*sent["relations"], *ready]}
     params = HarvestParams(**{name: sent.get(name) for name in ("max_tuples", "candidates", "max_entity_tokens")})
-    models = [language_model_for_pages(name) for name in dict.fromkeys(sent["models"])]
-    chat_models = [name_language_model(name) for name in dict.fromkeys(sent["chat_models"])]
-    if len(relations) * (len(models) + len(chat_models)) * len(sent["settings"]) > MOST_CELLS:
+    n_models = len({*sent["models"]}) + len({*sent["chat_models"]})
+    if len(relations) * n_models * len(sent["settings"]) > MOST_CELLS:
         raise serializers.ValidationError({"relations": [f"These are more than {MOST_CELLS:,} cells; launch a part."]})
-    chat = options_from(sent.get("chat", {}))
-    if chat.scorer:
-        chat = replace(chat, scorer=str(language_model_for_pages(chat.scorer)))
-    settings = [*dict.fromkeys(sent["settings"])]
+    names = (sent["models"], sent["chat_models"], [*dict.fromkeys(sent["settings"])])
     placement = {name: sent[name] for name in ("device", "dtype")}
-    yield from requests_for(relations.values(), models, settings, chat_models, params=params, chat=chat, **placement)
-
-
-class LaunchFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
-
-
-class LaunchView(ApiView):
-    serializer_class = LaunchSerializer
-
-    def get_queryset(self) -> QuerySet:
-        return Launch.objects.visible_to(self.request.user).select_related("project")
-
-    def answer(self, launch: Launch, *args: Any, **options: Any) -> Response:
-        return super().answer(with_progress([launch])[0], *args, **options)
-
-
-def with_progress(launches: Sequence[Launch]) -> Sequence[Launch]:
-    """Return the launches, each with how far it is."""
-    now = timezone.now()
-    for launch in launches:
-        launch.progress = progress_of(launch, now)
-    return launches
-
-
-class LaunchList(LaunchView, ListView):
-    """Launches of your projects, the newest first."""
-
-    filters = LaunchFilters
-
-    def paginate_queryset(self, queryset: QuerySet) -> Sequence[Launch]:
-        return with_progress(super().paginate_queryset(queryset))
-
-    @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
-    def post(self, request: Request) -> Response:
-        """Workers do them; the launch tells how far they are. Cells that were harvested with the same are skipped."""
-
-        def make() -> Response:
-            launch = start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
-            return self.accepted(launch, self.location("kgharvest:api_launch", launch.pk))
-
-        return self.once(make)
-
-
-class LaunchPlan(ApiView):
-    """What a launch would do."""
-
-    serializer_class = LaunchPlanSerializer
-    is_keyed = False
-
-    @extend_schema(request=LaunchInput, responses=LaunchPlanSerializer, summary="See what a launch would do")
-    def post(self, request: Request) -> Response:
-        """Nothing is started."""
-        return self.answer(plan_of(self.sent(LaunchInput), request.user))
-
-
-class LaunchDetail(LaunchView, DetailView):
-    """A launch and how far it is. Its harvests: `/harvests/?launch=`."""
-
-
-class LaunchCancel(LaunchView):
-    @extend_schema(request=None, responses=LaunchSerializer, summary="Cancel the unfinished harvests of a launch")
-    def post(self, request: Request, pk: int) -> Response:
-        launch = self.row(self.get_queryset())
-
-        def act() -> Response:
-            cancel_launch(launch, request.user)
-            return self.answer(launch)
-
-        return self.once(act)
+    return launches.named_requests(relations.values(), *names, params, options_from(sent.get("chat", {})), **placement)
 
 
 class RetryInput(StrictSerializer):
     status = serializers.ChoiceField(["failed", "cancelled"], default="failed", help_text="Which of its harvests.")
 
 
-class LaunchRetry(LaunchView):
-    @extend_schema(request=RetryInput, responses={202: LaunchSerializer}, summary="Queue harvests of a launch again")
-    def post(self, request: Request, pk: int) -> Response:
-        launch = self.row(self.get_queryset())
+class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Launches of your projects, newest first. The harvests of a launch: `/harvests/?launch=`."""
 
-        def act() -> Response:
-            retry = {"failed": retry_failed, "cancelled": retry_cancelled}[self.sent(RetryInput)["status"]]
-            retry(launch, request.user)
-            return self.accepted(launch, self.location("kgharvest:api_launch", pk))
+    serializer_class = LaunchSerializer
+    filters = ProjectFilters
+    queryset = Launch.objects.select_related("project")
 
-        return self.once(act)
+    def paginate_queryset(self, queryset: QuerySet) -> Sequence[Launch]:
+        return with_progress(super().paginate_queryset(queryset))
+
+    def answer(self, launch: Launch, *args: Any, **options: Any) -> Response:
+        return super().answer(with_progress([launch])[0], *args, **options)
+
+    @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
+    def create(self, request: Request) -> Response:
+        """Workers do them; the launch tells how far they are. Cells that were harvested with the same are skipped."""
+        launch = launches.start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
+        return self.accepted(launch, self.address(launch))
+
+    @operation(
+        "See what a launch would do",
+        on_list=True,
+        request=LaunchInput,
+        serializer_class=LaunchPlanSerializer,
+        is_keyed=False,
+    )
+    def plan(self, request: Request) -> Response:
+        """Nothing is started."""
+        return Response(self.get_serializer(plan_of(self.sent(LaunchInput), request.user)).data)
+
+    @operation("Cancel the unfinished harvests of a launch")
+    def cancel(self, request: Request, pk: int) -> Response:
+        return self.changed(launches.cancel_launch)
+
+    @operation("Queue harvests of a launch again", request=RetryInput, responses={202: LaunchSerializer})
+    def retry(self, request: Request, pk: int) -> Response:
+        launch = self.get_object()
+        retry = {"failed": launches.retry_failed, "cancelled": launches.retry_cancelled}[
+            self.sent(RetryInput)["status"]
+        ]
+        retry(launch, request.user)
+        return self.accepted(launch, self.address(launch))
+
+
+def with_progress(rows: Sequence[Launch]) -> Sequence[Launch]:
+    """Return the launches, each with its progress."""
+    now = timezone.now()
+    for launch in rows:
+        launch.progress = launches.progress_of(launch, now)
+    return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
@@ -16,22 +16,25 @@ from django.urls import reverse
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
 from kgharvest.audit.tables import batched
+from kgharvest.chat_models.options import ChatOptions
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
 from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.engine.types import MIN_CANDIDATES, EngineError, HarvestParams
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
+from kgharvest.harvests.language_models import language_model_for_pages, name_language_model
 from kgharvest.harvests.runner import (
     CellUnderWay,
     HarvestRequest,
     check_harvest,
     create_harvest_job,
     lm_of,
+    requests_for,
     unique_key_of,
 )
 from kgharvest.jobs import ledger, workers
-from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Webhook
+from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Relation
 from kgharvest.pages.number_format import counted
-from kgharvest.webhooks.outbox import emit
 
 JOBS_FOR_A_MEDIAN = 50  # the latest ones
 JOBS_FOR_A_PACE = 20
@@ -104,6 +107,23 @@ class Plan:
 # -- planning ----------------------------------------------------------------------------------------------------------
 
 
+def named_requests(
+    relations: Iterable[Relation],
+    models: Iterable[str],
+    chat_models: Iterable[str],
+    settings: Sequence[str],
+    params: HarvestParams,
+    chat: ChatOptions,
+    **placement: str,
+) -> Iterator[HarvestRequest]:
+    """Yield the harvests of LMs and chat models that a client names. Raises NotFound, NoChatModel."""
+    language_models = [language_model_for_pages(name) for name in dict.fromkeys(models)]
+    chat_lms = [name_language_model(name) for name in dict.fromkeys(chat_models)]
+    if chat.scorer:
+        chat = replace(chat, scorer=str(language_model_for_pages(chat.scorer)))
+    yield from requests_for(relations, language_models, settings, chat_lms, params=params, chat=chat, **placement)
+
+
 def plan_launch(
     requests: Iterable[HarvestRequest], now: datetime, again: bool = False, by=None, project: Project | None = None
 ) -> Plan:
@@ -117,12 +137,18 @@ def plan_launch(
     statuses = [Job.Status.QUEUED, Job.Status.RUNNING, *([] if again else [Job.Status.SUCCEEDED])]
     known = _jobs_by_key(project, cells.values(), statuses)
     todo = {key: request for key, request in cells.items() if key not in known}
+    refusals = {}
+    for request in todo.values():
+        try:
+            check_harvest(request, by)
+        except (DomainError, EngineError) as refusal:
+            refusals[str(refusal)] = None
     n_at_once = workers.n_processes(now)
     return Plan(
         project=project,
         requests=list(todo.values()),
         skipped=[Skipped(request, known[key]) for key, request in cells.items() if key in known],
-        refusals=list(dict.fromkeys(filter(None, (_refusal(request, by) for request in todo.values())))),
+        refusals=list(refusals),
         n_at_once=n_at_once,
         estimate=_estimate(Counter(map(_pace_key, todo.values())), n_at_once),
     )
@@ -143,14 +169,6 @@ def _jobs_by_key(
     )
     finished_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
     return {job.unique_key: job for job in finished_last}
-
-
-def _refusal(request: HarvestRequest, by) -> str | None:
-    try:
-        check_harvest(request, by)
-    except (DomainError, EngineError) as refusal:
-        return str(refusal)
-    return None
 
 
 # -- how long ----------------------------------------------------------------------------------------------------------
@@ -341,25 +359,23 @@ def retry_cancelled(launch: Launch, by=None) -> int:
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.CANCELLED))
 
 
-# -- telling -----------------------------------------------------------------------------------------------------------
+# -- events ------------------------------------------------------------------------------------------------------------
 
 
-def tell_webhooks(job_ids: Sequence[int]) -> None:
-    """Tell webhooks which of these jobs, of any kind, have succeeded or failed, and which launches end with them.
+def record_ended_jobs(job_ids: Sequence[int]) -> None:
+    """Record which of these jobs of projects have succeeded or failed, and which launches end with them.
 
-    Within the transaction that ends the jobs. Launches are locked, so that of the last jobs of one, ending at the same
-    moment, one is the last.
+    Within the transaction that ends the jobs. Launches are locked, so that exactly one of the jobs that end at the same
+    moment is the last one of its launch.
     """
-    if not Webhook.objects.enabled().exists():
-        return
-    ended = Job.objects.whole().filter(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
+    ended = Job.objects.whole().exclude(project=None).filter(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
     launch_ids: set[int] = set()
     for some in batched(job_ids, ledger.JOBS_AT_ONCE):
         for job in ended.filter(pk__in=some).select_related("harvestjob").order_by("pk"):
-            facts = {"job": job.pk, "kind": job.kind, "status": job.status, "error": job.error}
+            facts = {"job": job.pk, "kind": job.kind, "status": job.status}
             harvest = getattr(job, "harvestjob", None)
-            path = harvest.get_absolute_url() if harvest else reverse("home")
-            emit(job.project_id, "job.finished", path, facts)
+            path, texts = "" if harvest else reverse("home"), {"error": job.error}
+            record("job.finished", harvest or job, None, job.project_id, texts=texts, path=path, **facts)
         launched = HarvestJob.objects.filter(pk__in=some, launch__isnull=False).order_by()
         launch_ids.update(launched.values_list("launch", flat=True).distinct())
     launches = Launch.objects.filter(pk__in=launch_ids)
@@ -369,4 +385,4 @@ def tell_webhooks(job_ids: Sequence[int]) -> None:
             continue
         statuses = (Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED)
         facts = {"launch": launch.pk, **{f"n_{status.value}": counts[status] for status in statuses}}
-        emit(launch.project_id, "launch.finished", launch.get_absolute_url(), facts)
+        record("launch.finished", launch, None, launch.project_id, **facts)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
 from django.urls import reverse
 
 from kgharvest.access import visible
-from kgharvest.accounts.models import Project
+from kgharvest.accounts.models import Project, person_or_null
 from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.engine.types import HUB_ID
 from kgharvest.jobs.models import Job, JobQuerySet
@@ -76,9 +75,7 @@ class Launch(models.Model):
     """Harvests launched together: relations x LMs x settings, with the same parameters."""
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="launches")
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = LaunchQuerySet.as_manager()

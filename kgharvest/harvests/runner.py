@@ -21,14 +21,7 @@ from kgharvest.chat_models.services import check_endpoint, summary_of
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, check_placement
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS, find_setting
-from kgharvest.engine.types import (
-    HarvestParams,
-    HarvestResult,
-    HarvestSpec,
-    OnProgress,
-    ParaphraserSettings,
-    Progress,
-)
+from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, OnProgress, ParaphraserSettings, Progress
 from kgharvest.entities.tables import SAME_FACT, canonicalizer, each_fact_once, with_canonical_entities
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
@@ -164,7 +157,9 @@ def queue_harvest(request: HarvestRequest, by=None, project: Project | None = No
 def payload_of(request: HarvestRequest) -> dict[str, Any]:
     """Return what a job is asked to do, frozen: equal for equal requests."""
     chat = {"chat": to_json(request.chat)} if request.chat else {}
-    return {"spec": _spec_to_json(_spec(request)), "device": request.device, "dtype": request.dtype, **chat}
+    spec = asdict(_spec(request))  # the inverse of `_spec_from_json`
+    spec["params"]["disabled_filters"] = sorted(spec["params"]["disabled_filters"])
+    return {"spec": json.loads(json.dumps(spec)), "device": request.device, "dtype": request.dtype, **chat}
 
 
 def unique_key_of(request: HarvestRequest) -> str:
@@ -207,13 +202,6 @@ def _check(spec: HarvestSpec, relation: Relation) -> None:
         if reason := sentence_error(prompt):
             raise DomainError("RelationNotReady", f"The prompt {reason}.")
     parse_prompts([*spec.initial_prompts, *spec.prompts], relation.arity)
-
-
-def _spec_to_json(spec: HarvestSpec) -> dict[str, Any]:
-    """The inverse of `_spec_from_json`."""
-    document = asdict(spec)
-    document["params"]["disabled_filters"] = sorted(spec.params.disabled_filters)
-    return json.loads(json.dumps(document))
 
 
 def _spec_from_json(document: dict[str, Any]) -> HarvestSpec:

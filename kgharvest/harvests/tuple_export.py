@@ -13,7 +13,7 @@ from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import Cut, kept_size
 from kgharvest.knowledge.rdf import harvest_as_rdf
 from kgharvest.models import HarvestedTuple, HarvestJob, Job
-from kgharvest.tables.formats import FORMATS
+from kgharvest.tables.formats import FORMATS, added_formats
 from kgharvest.tables.table import Column, Kind, Row, Table
 
 ROWS_AT_ONCE = 2000
@@ -30,7 +30,7 @@ COLUMNS = (
     Column("original", Kind.LIST, is_optional=True),  # what the LM said, if a researcher corrected the tuple
 )
 IDS = Column("ids", Kind.LIST, is_optional=True)
-FILE_FORMATS = ("jsonl", "csv", "nt", "ttl")
+FILE_FORMATS = ("jsonl", "csv", "nt", "ttl", *added_formats())
 
 
 def find_harvest_job(name: str) -> HarvestJob:

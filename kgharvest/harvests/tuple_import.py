@@ -54,6 +54,9 @@ def prepared_import(
 ) -> Iterator[Callable[[], HarvestJob]]:
     """Read and sort a file as `import_tuples` does; give the function that stores it, in one transaction."""
     project = project_for(by, project)
+    with path.open("rb") as file:
+        content = hashlib.file_digest(file, "sha256").hexdigest()
+    imported = json.dumps([content, cell.relation.path, str(cell.language_model), cell.setting])
     tuple_format = IMPORT_FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
     with ExternalSort() as rows:
         valid = _valid_rows(path, cell.relation, tuple_format)
@@ -72,7 +75,7 @@ def prepared_import(
             score_scale=tuple_format.score_scale,
             summary={"source": path.name, "rows": n_rows, "code_version": code_version()},
             n_tuples=len(rows),
-            fingerprint=_fingerprint(path, cell),
+            fingerprint=hashlib.sha256(imported.encode()).hexdigest()[:16],
             created_by=by,
             started_at=now,
             finished_at=now,
@@ -90,13 +93,6 @@ def _valid_rows(path: Path, relation: Relation, tuple_format: Format) -> Iterato
         else:
             yield row
     faults.refuse(path.name)
-
-
-def _fingerprint(path: Path, cell: Cell) -> str:
-    with path.open("rb") as file:
-        content = hashlib.file_digest(file, "sha256").hexdigest()
-    imported = json.dumps([content, cell.relation.path, str(cell.language_model), cell.setting])
-    return hashlib.sha256(imported.encode()).hexdigest()[:16]
 
 
 @transaction.atomic

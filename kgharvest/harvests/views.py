@@ -8,20 +8,20 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Page
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
-from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
-from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
+from kgharvest.accounts.forms import chosen_project, offer_projects
+from kgharvest.bulk.pagination import page_of
 from kgharvest.chat_models.services import summary_of as chat_summary_of
 from kgharvest.engine.filters import filter_label
 from kgharvest.engine.settings import SETTINGS
-from kgharvest.engine.types import EngineError, HarvestParams
+from kgharvest.engine.types import HarvestParams
 from kgharvest.errors import DomainError
+from kgharvest.harvests.api import HarvestFilters
 from kgharvest.harvests.cuts import USUAL_CUTS, parse_cut, size_of, sizes_of
 from kgharvest.harvests.forms import LaunchForm
 from kgharvest.harvests.language_models import LOADING
@@ -31,48 +31,41 @@ from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuple
 from kgharvest.jobs import workers
 from kgharvest.knowledge.search import verdicts_known_to
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
+from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted, duration, pace
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS
 
 ANSWERS_SHOWN = 20
 DECLARED = {field.name: place for place, field in enumerate(fields(HarvestParams))}
-HARVEST_COLUMNS = {
-    "relation": "relation__name",
-    "model": "language_model__name",
-    "setting": "setting",
-    "status": "status",
-    "tuples": "n_tuples",
-    "created": "created_at",
-}
 
 
-@researcher_required
-def harvest_list(request: HttpRequest) -> HttpResponse:
-    filters = {name: request.GET.get(name, "").strip() for name in ("q", "status", "model", "setting")}
-    sort = sort_key(request, HARVEST_COLUMNS, "-created")
-    mine = HarvestJob.objects.visible_to(request.user)
-    harvests, filter_context = filter_by_project(request, harvests_matching(mine, filters))
-    context = {
-        **filter_context,
-        "page_obj": page_of(request, sorted_by(harvests, sort, HARVEST_COLUMNS)),
-        "filters": filters,
-        "is_filtered": any(filters.values()),
-        "statuses": Job.Status.choices,
-        "models": LanguageModel.objects.filter(jobs__in=mine).distinct(),
-        "settings": mine.order_by("setting").values_list("setting", flat=True).distinct(),
-        "sort": sort,
-        "lacks_worker": workers.lacking(timezone.now()),
+class HarvestList(ListPage):
+    template_name = "kgharvest/harvests/harvest_list.html"
+    filters = HarvestFilters
+    searched = ("relation__name",)
+    columns = {
+        "relation": "relation__name",
+        "model": "language_model__name",
+        "setting": "setting",
+        "status": "status",
+        "tuples": "n_tuples",
+        "created": "created_at",
     }
-    return render(request, "kgharvest/harvests/harvest_list.html", context)
+    order = "-created"
 
+    def rows(self):
+        return HarvestJob.objects.visible_to(self.request.user).with_cell()
 
-def harvests_matching(harvests: QuerySet, filters: dict[str, str]) -> QuerySet:
-    harvests = harvests.with_cell()
-    if filters["q"]:
-        harvests = harvests.filter(relation__name__icontains=filters["q"])
-    exact = {"status": filters["status"], "language_model__name": filters["model"], "setting": filters["setting"]}
-    return harvests.filter(**{field: value for field, value in exact.items() if value})
+    def context(self, page):
+        mine = HarvestJob.objects.visible_to(self.request.user)
+        return {
+            "statuses": Job.Status.choices,
+            "models": LanguageModel.objects.filter(jobs__in=mine).distinct(),
+            "settings": mine.order_by("setting").values_list("setting", flat=True).distinct(),
+            "lacks_worker": workers.lacking(timezone.now()),
+        }
 
 
 @researcher_required
@@ -92,19 +85,15 @@ def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "stages": seconds,
         "lm_seconds": sum(duration for stage, duration in seconds.items() if stage != LOADING),
         **(_ranking(request, job) if job.n_tuples else {}),
-        **(_chat(job) if "chat" in job.payload else {}),
     }
+    if "chat" in job.payload:
+        answers = job.chat_answers.order_by("position", "pk")[:ANSWERS_SHOWN]
+        context |= {"chat": chat_summary_of(job), "chat_answers": answers}
     return render(request, "kgharvest/harvests/harvest_detail.html", context)
 
 
 def _largest_first(numbers: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])))
-
-
-def _chat(job: HarvestJob) -> dict[str, Any]:
-    """Return what the page shows of a chat model's answers, while they come, too."""
-    answers = job.chat_answers.order_by("position", "pk")
-    return {"chat": chat_summary_of(job), "chat_answers": answers[:ANSWERS_SHOWN]}
 
 
 def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
@@ -141,10 +130,8 @@ def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], N
     """Cancel or retry: `change` is the service's function. Goes back to the job, or to the launch it was asked from."""
     jobs = HarvestJob.objects.select_related("launch", "project")
     job = visible_or_404(request.user, jobs, Action.WORK, pk=pk)
-    try:
+    with refusal_as_message(request):
         change(job, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect(job.launch if job.launch and "from_launch" in request.POST else job)
 
 
@@ -176,24 +163,23 @@ def launch_new(request: HttpRequest) -> HttpResponse:
     offer_projects(form, request)
     plan = None
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             project = chosen_project(form, request)
             plan = plan_launch(form.requests(), timezone.now(), form.cleaned_data["again"], request.user, project)
             if "preview" not in request.POST:
                 launch = start_launch(plan, request.user).launch
                 jobs = launch.jobs.all()[:2]
                 return redirect(jobs[0] if len(jobs) == 1 else launch)
-        except (DomainError, EngineError) as refusal:
-            form.add_error(None, str(refusal))
     context = {"form": form, "plan": plan, "sets": form.choices_by_set()}
     return render(request, "kgharvest/harvests/launch_new.html", context)
 
 
-@researcher_required
-def launch_list(request: HttpRequest) -> HttpResponse:
-    launches = Launch.objects.visible_to(request.user).with_counts().select_related("created_by", "project")
-    launches, context = filter_by_project(request, launches)
-    return render(request, "kgharvest/harvests/launch_list.html", context | {"page_obj": page_of(request, launches)})
+class LaunchList(ListPage):
+    template_name = "kgharvest/harvests/launch_list.html"
+
+    def rows(self):
+        launches = Launch.objects.visible_to(self.request.user).with_counts()
+        return launches.select_related("created_by", "project")
 
 
 @researcher_required
@@ -248,9 +234,7 @@ def jobs_page(request: HttpRequest, launch: Launch) -> Page:
 def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch, Any], int], done: str) -> HttpResponse:
     """Cancel or retry many: `change` is the service's function, `done` says what became of the harvests."""
     launch = visible_or_404(request.user, Launch.objects.select_related("project"), Action.WORK, pk=pk)
-    try:
+    with refusal_as_message(request):
         n = change(launch, request.user)
         messages.success(request, f"{counted(n, 'harvest')} {done}.")
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect(launch)

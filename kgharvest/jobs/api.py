@@ -11,13 +11,14 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from drf_spectacular.utils import OpenApiExample, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.api.input import Filters
-from kgharvest.api.views import DetailView, ListView
+from kgharvest.access import Action
+from kgharvest.api.input import ProjectFilters
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.jobs import ledger, overview, workers
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import Job, Worker
@@ -49,62 +50,29 @@ class JobSerializer(serializers.ModelSerializer):
         fields = ["id", "kind", "project", *JOB_FIELDS, *JOB_TIMES]
 
 
-class JobFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+class JobFilters(ProjectFilters):
     kind = serializers.CharField(required=False, max_length=30, help_text="harvest, import, probe, ...")
     status = serializers.ChoiceField(Job.Status.choices, required=False)
 
 
-class JobList(ListView):
-    """Jobs of your projects, the newest first."""
+class JobViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Jobs of your projects, newest first."""
 
+    access = Action.VIEW  # the services decide who may change a job
     serializer_class = JobSerializer
     filters = JobFilters
+    queryset = Job.objects.select_related("project")
 
-    def get_queryset(self) -> QuerySet:
-        return Job.objects.visible_to(self.request.user).select_related("project")
+    @operation("Cancel a job")
+    def cancel(self, request: Request, pk: int) -> Response:
+        """Its worker stops within seconds. No results are stored."""
+        return self.changed(ledger.cancel)
 
-
-class JobDetail(DetailView):
-    """A job and how far it is."""
-
-    serializer_class = JobSerializer
-
-    def get_queryset(self) -> QuerySet:
-        return Job.objects.visible_to(self.request.user).select_related("project")
-
-
-class JobCancel(JobDetail):
-    """What stops a job."""
-
-    http_method_names = ["post"]
-
-    @extend_schema(request=None, responses=JobSerializer, summary="Cancel a job")
-    def post(self, request: Request, pk: int) -> Response:
-        """Its worker stops within seconds; nothing of its results is kept."""
-        job = self.row(self.get_queryset())
-
-        def act() -> Response:
-            ledger.cancel(job, request.user)
-            return self.answer(self.row(self.get_queryset()))
-
-        return self.once(act)
-
-
-class JobRetry(JobDetail):
-    """What takes a job up again."""
-
-    http_method_names = ["post"]
-
-    @extend_schema(request=None, responses={202: JobSerializer}, summary="Queue a failed or cancelled job again")
-    def post(self, request: Request, pk: int) -> Response:
-        job = self.row(self.get_queryset())
-
-        def act() -> Response:
-            ledger.retry(job, request.user)
-            return self.accepted(self.row(self.get_queryset()), self.location("kgharvest:api_job", pk))
-
-        return self.once(act)
+    @operation("Queue a failed or cancelled job again", responses={202: JobSerializer})
+    def retry(self, request: Request, pk: int) -> Response:
+        ledger.retry(self.named(), request.user)
+        job = self.named()
+        return self.accepted(job, self.address(job))
 
 
 # -- workers -----------------------------------------------------------------------------------------------------------
@@ -174,54 +142,21 @@ class WorkerSerializer(serializers.Serializer):
         list_serializer_class = WorkersOfPage
 
 
-class WorkerList(ListView):
-    """Workers that were heard of within a day, and those that have done jobs, the newest first."""
+class WorkerViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Workers that were seen within a day and workers that have done jobs, newest first."""
 
-    serializer_class = WorkerSerializer
-    filters = Filters
-
-    def get_queryset(self) -> QuerySet:
-        return Worker.objects.all()
-
-
-class WorkerDetail(DetailView):
-    """A worker and what it does."""
-
+    access = Action.VIEW  # the services admit superusers only
     serializer_class = WorkerSerializer
 
     def get_queryset(self) -> QuerySet:
         return Worker.objects.all()
 
-
-class WorkerDrain(WorkerDetail):
-    """What sends a worker away."""
-
-    http_method_names = ["post"]
-
-    @extend_schema(request=None, responses=WorkerSerializer, summary="Have a worker end its jobs and leave")
-    def post(self, request: Request, pk: int) -> Response:
+    @operation("Have a worker end its jobs and leave")
+    def drain(self, request: Request, pk: int) -> Response:
         """It takes no further job. For superusers."""
-        worker = self.row(self.get_queryset())
+        return self.changed(workers.drain)
 
-        def act() -> Response:
-            workers.drain(worker, request.user)
-            return self.answer(self.row(self.get_queryset()))
-
-        return self.once(act)
-
-
-class WorkerUndrain(WorkerDetail):
-    """What calls a worker back."""
-
-    http_method_names = ["post"]
-
-    @extend_schema(request=None, responses=WorkerSerializer, summary="Have a worker that is being drained go on")
-    def post(self, request: Request, pk: int) -> Response:
+    @operation("Have a worker that is being drained go on")
+    def undrain(self, request: Request, pk: int) -> Response:
         """For superusers."""
-        worker = self.row(self.get_queryset())
-
-        def act() -> Response:
-            workers.undrain(worker, request.user)
-            return self.answer(self.row(self.get_queryset()))
-
-        return self.once(act)
+        return self.changed(workers.undrain)

@@ -37,7 +37,11 @@ def gpus() -> tuple[Gpu, ...]:
     """Return the GPUs that this process may use, in the order of cuda:0, cuda:1, ...; none where there is no driver."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen and chosen.strip().startswith("MIG-"):
-        return visible_part(parse_parts(_listed(MIG_LIST)), chosen)
+        # CUDA gives a process only the first part of a card, by its whole UUID (NVIDIA Multi-Instance GPU user guide,
+        # "CUDA Device Enumeration"). The memory of a part is that of its profile, as 3g.20gb.
+        parts = MIG.findall(_listed(MIG_LIST))
+        first = chosen.partition(",")[0].strip()
+        return tuple(Gpu(index, uuid, name, int(gib) << 10) for name, gib, index, uuid in parts if uuid == first)
     return visible(parse(_listed(NVIDIA_SMI)), chosen)
 
 
@@ -52,20 +56,6 @@ def parse(listed: str) -> tuple[Gpu, ...]:
     """Return the GPUs of nvidia-smi's lines; a memory that it does not tell is 0."""
     rows = ([field.strip() for field in line.split(",")] for line in listed.splitlines() if line.count(",") == 3)
     return tuple(Gpu(index, uuid, name, int(memory) if memory.isdecimal() else 0) for index, uuid, name, memory in rows)
-
-
-def parse_parts(listed: str) -> tuple[Gpu, ...]:
-    """Return the parts of cards in what `nvidia-smi -L` says; the memory of one is that of its profile, as 3g.20gb."""
-    return tuple(Gpu(index, uuid, name, int(gib) << 10) for name, gib, index, uuid in MIG.findall(listed))
-
-
-def visible_part(found: tuple[Gpu, ...], chosen: str) -> tuple[Gpu, ...]:
-    """Return the part that CUDA_VISIBLE_DEVICES names first, by its whole UUID: CUDA gives a process no more than one.
-
-    NVIDIA Multi-Instance GPU user guide, "CUDA Device Enumeration".
-    """
-    wanted = chosen.partition(",")[0].strip()
-    return tuple(part for part in found if part.uuid == wanted)
 
 
 def visible(found: tuple[Gpu, ...], chosen: str | None) -> tuple[Gpu, ...]:

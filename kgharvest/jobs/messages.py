@@ -62,7 +62,10 @@ class Messenger:
             self._line.put_nowait(errand)
         except queue.Full:
             return False
-        self._start()
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._work, name="messages", daemon=True)
+                self._thread.start()
         return errand.done.wait(0 if is_away else wait_s) and bool(errand.has_succeeded)
 
     def away_since(self) -> datetime | None:
@@ -77,12 +80,6 @@ class Messenger:
         if self._line.empty() and self._in_hand is None and monotonic() - self._looked_on >= LOOK_EVERY_S:
             self._looked_on = monotonic()
             self.run(connect, wait_s=0)
-
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name="messages", daemon=True)
-                self._thread.start()
 
     def _work(self) -> None:
         while True:

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from kgharvest.access import visible
-from kgharvest.accounts.models import Project
+from kgharvest.accounts.models import Project, person_or_null
 from kgharvest.jobs.queues import queue_of
 
 # What the API shows of every kind of job.
@@ -124,9 +124,7 @@ class Job(models.Model):
     )
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)

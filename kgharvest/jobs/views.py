@@ -12,9 +12,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import Action, check_may, may, researcher_required
-from kgharvest.errors import DomainError
 from kgharvest.jobs.overview import queue_rows, worker_rows
 from kgharvest.models import Worker
+from kgharvest.pages.refusals import refusal_as_message
 
 
 @researcher_required
@@ -34,9 +34,7 @@ def worker_change(request: HttpRequest, pk: int, change: Callable[[Worker, Any],
     """Drain a worker or call it back: `change` is the service's function, `done` says what it does now."""
     check_may(request.user, Action.MANAGE, None)
     worker = get_object_or_404(Worker, pk=pk)
-    try:
+    with refusal_as_message(request):
         change(worker, request.user)
         messages.success(request, f"{worker} {done}")
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect("kgharvest:worker_list")

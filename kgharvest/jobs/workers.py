@@ -7,7 +7,6 @@ is asked of the jobs.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import socket
@@ -33,8 +32,6 @@ from kgharvest.jobs import devices
 from kgharvest.jobs.queues import GPU, HARVEST
 from kgharvest.models import Job, Worker
 from kgharvest.operations.clock import shared_now
-
-logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as lost
 FORGOTTEN_AFTER = timedelta(days=1)  # a worker that is gone and has done no job

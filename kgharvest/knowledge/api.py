@@ -15,7 +15,7 @@ from rest_framework.utils.urls import replace_query_param
 from kgharvest.access import visible
 from kgharvest.api.input import Filters, FiniteField, IdField, PersonField, StrictSerializer, checked_filters
 from kgharvest.api.pagination import BAD_CURSOR, CursorPagination, cursor_of, rows_limit, values_of
-from kgharvest.api.views import ApiView, DetailView
+from kgharvest.api.views import ApiView, ApiViewSet
 from kgharvest.bulk.pagination import Cursor, keyset_page
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.jobs.api import JobSerializer
@@ -108,61 +108,42 @@ class SearchFilters(Filters):
     sort = serializers.ChoiceField([*SORTABLE, *(f"-{key}" for key in SORTABLE)], default="-score")
 
 
-class KnowledgeList(ApiView):
-    """Knowledge tuples that fit the filters. A page may be short where few of many fit; `next` goes on."""
+class KnowledgeViewSet(ApiViewSet):
+    """Knowledge tuples that match the filters. A page can be short if few of many match; `next` continues."""
 
-    serializer_class = KnowledgeTupleSerializer
+    serializer_class = TupleDetailSerializer
+    entry_serializer_class = KnowledgeTupleSerializer
     pagination_class = CursorPagination
 
     @extend_schema(
-        parameters=[SearchFilters],
-        responses=KnowledgeTupleSerializer(many=True),
-        summary="Search knowledge tuples",
+        parameters=[SearchFilters], responses=KnowledgeTupleSerializer(many=True), summary="Search knowledge tuples"
     )
-    def get(self, request: Request) -> Response:
-        asked = checked_filters(self, SearchFilters, CursorPagination.fields).validated_data
+    def list(self, request: Request) -> Response:
+        sort = checked_filters(self, SearchFilters, CursorPagination.fields).validated_data["sort"]
         user = request.user
         search = KnowledgeSearch(request.query_params, verdicts_known_to(user), HarvestJob.objects.visible_to(user))
         if not search.is_valid():
             raise serializers.ValidationError(search.errors)
-        sort = asked["sort"]
         column = f"{'-' if sort.startswith('-') else ''}{SORTABLE[sort.removeprefix('-')]}"
-        page = keyset_page(search.filtered(), column, position_of(request), rows_limit(request))
-        return Response({"next": self._next(page.after), "results": self.get_serializer(page.rows, many=True).data})
+        position = QueryDict(mutable=True)
+        if "after" in request.query_params:
+            value, pk = values_of(request.query_params["after"], 2)
+            if isinstance(value, str) or not isinstance(pk, int):
+                raise serializers.ValidationError({"after": [BAD_CURSOR]})
+            position["after"] = str(Cursor(value, pk))
+        page = keyset_page(search.filtered(), column, position, rows_limit(request))
+        next_page = page.after and replace_query_param(
+            request.build_absolute_uri(), "after", cursor_of([page.after.value, page.after.pk])
+        )
+        return Response({"next": next_page, "results": self.get_serializer(page.rows, many=True).data})
 
-    def _next(self, after: Cursor | None) -> str | None:
-        if after is None:
-            return None
-        return replace_query_param(self.request.build_absolute_uri(), "after", cursor_of([after.value, after.pk]))
-
-
-def position_of(request: Request) -> QueryDict:
-    """Return where the page begins, as `keyset_page` reads it. Raises ValidationError."""
-    position = QueryDict(mutable=True)
-    if "after" in request.query_params:
-        value, pk = values_of(request.query_params["after"], 2)
-        if isinstance(value, str) or not isinstance(pk, int):
-            raise serializers.ValidationError({"after": [BAD_CURSOR]})
-        position["after"] = str(Cursor(value, pk))
-    return position
-
-
-class KnowledgeDetail(DetailView):
-    """A knowledge tuple."""
-
-    serializer_class = TupleDetailSerializer
-
-    def row(self, rows=None) -> KnowledgeTuple:
-        known = get_object_or_404(KnowledgeTuple.objects.with_relation(), pk=self.kwargs["pk"])
-        user = self.request.user
+    @extend_schema(description="A knowledge tuple.")
+    def retrieve(self, request: Request, pk: int) -> Response:
+        known, user = get_object_or_404(KnowledgeTuple.objects.with_relation(), pk=pk), request.user
         findings = visible(known.harvested_tuples, user, "job__project").select_related("job__language_model")
         known.findings = findings.defer("job__payload", "job__summary").order_by("-score", "pk")[:MOST_FINDINGS]
         known.verdicts = verdicts_known_to(user).of([known.pk]).get(known.pk, [])
-        return known
-
-    @extend_schema(responses=TupleDetailSerializer)
-    def get(self, request: Request, pk: int) -> Response:
-        return self.answer(self.row())
+        return self.answer(known)
 
 
 class CurationInput(StrictSerializer):
@@ -181,26 +162,21 @@ class CurationInput(StrictSerializer):
         return sent
 
 
-class CurationList(ApiView):
+class CurationViewSet(ApiViewSet):
     """Decisions on a knowledge tuple."""
 
     serializer_class = CurationSerializer
 
-    @extend_schema(request=CurationInput, responses={201: CurationSerializer}, summary="Hide, correct or restore")
-    def post(self, request: Request, pk: int) -> Response:
+    @extend_schema(request=CurationInput, summary="Hide, correct or restore")
+    def create(self, request: Request, pk: int) -> Response:
         """The last decision holds; all are kept."""
-        known = self.row(KnowledgeTuple.objects.all())
-
-        def make() -> Response:
-            sent = self.sent(CurationInput)
-            if sent["decision"] == Curation.Decision.CORRECT:
-                made = curation.correct(known, sent["entities"], sent["reason"], request.user)
-            else:
-                decide = {Curation.Decision.HIDE: curation.hide, Curation.Decision.RESTORE: curation.restore}
-                made = decide[sent["decision"]](known, sent["reason"], request.user)
-            return self.created(made, self.location("kgharvest:api_knowledge_tuple", pk))
-
-        return self.once(make)
+        known, sent = self.row(KnowledgeTuple.objects.all()), self.sent(CurationInput)
+        if sent["decision"] == Curation.Decision.CORRECT:
+            made = curation.correct(known, sent["entities"], sent["reason"], request.user)
+        else:
+            decide = {Curation.Decision.HIDE: curation.hide, Curation.Decision.RESTORE: curation.restore}
+            made = decide[sent["decision"]](known, sent["reason"], request.user)
+        return self.created(made, self.location("kgharvest:api_knowledge_tuple", pk))
 
 
 # -- entities ----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from django.db import transaction
 
 from kgharvest.access import Action, NotAllowed, may, owns_installation
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.audit.trail import record
 from kgharvest.bulk.file_reading import entities_error
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.models import Curation, KnowledgeTuple, Project
 
 LONGEST_REASON = 1000  # characters

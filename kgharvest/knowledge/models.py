@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.conf import settings
 from django.db import connection, models
 from django.db.models import Q
 from django.urls import reverse
 
+from kgharvest.accounts.models import person_or_null
 from kgharvest.relations.models import Relation
 
 KEY_SEPARATOR = "\x1f"
@@ -150,9 +150,7 @@ class Curation(models.Model):
     decision = models.CharField(max_length=7, choices=Decision)
     entities = models.JSONField(null=True, blank=True)
     reason = models.TextField()
-    decided_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    decided_by = person_or_null()
     decided_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -72,7 +72,10 @@ class KnowledgeSearch(forms.Form):
         """Return the tuples that fit, in no order; none if a field makes no sense."""
         if not self.is_valid():
             return Filtered(KnowledgeTuple.objects.none())
-        tuples = _by_columns(KnowledgeTuple.objects.harvested().with_relation(), self.cleaned_data)
+        columns = {"relation": "relation", "score_from": "best_score__gte", "score_to": "best_score__lte"}
+        values = {column: self.cleaned_data[name] for name, column in columns.items()}
+        conditions = {column: value for column, value in values.items() if value is not None}
+        tuples = KnowledgeTuple.objects.harvested().with_relation().filter(**conditions)
         return apply_filters(tuples, self._filters(self.cleaned_data))
 
     def _filters(self, cleaned: dict[str, Any]) -> Iterator[SearchFilter]:
@@ -87,16 +90,8 @@ class KnowledgeSearch(forms.Form):
             columns = {"is_sensitive": True} if cleaned["state"] == "sensitive" else {"curation": cleaned["state"]}
             yield is_marked(**columns)
         if cleaned["verdict"]:
-            yield has_row_in(self.verdicts.with_verdict(cleaned["verdict"]))
-
-
-def _by_columns(tuples: QuerySet, cleaned: dict[str, Any]) -> QuerySet:
-    conditions = {
-        "relation": cleaned["relation"],
-        "best_score__gte": cleaned["score_from"],
-        "best_score__lte": cleaned["score_to"],
-    }
-    return tuples.filter(**{column: value for column, value in conditions.items() if value is not None})
+            rows = self.verdicts.with_verdict(cleaned["verdict"])
+            yield SearchFilter(_tuple_ids(rows), Exists(rows.filter(knowledge_tuple=OuterRef("pk"))))
 
 
 # -- filters -----------------------------------------------------------------------------------------------------------
@@ -165,11 +160,6 @@ def was_found_by(jobs: QuerySet) -> SearchFilter:
         _tuple_ids(HarvestedTuple.objects.filter(job__in=jobs)),
         Exists(findings.filter(knowledge_tuple=OuterRef("pk"))),
     )
-
-
-def has_row_in(rows: QuerySet) -> SearchFilter:
-    """The tuple is named by one of `rows`, of a model with a `knowledge_tuple`."""
-    return SearchFilter(_tuple_ids(rows), Exists(rows.filter(knowledge_tuple=OuterRef("pk"))))
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------

@@ -13,22 +13,15 @@ from django.utils import timezone
 from kgharvest.access import Action, check_may, researcher_required, visible
 from kgharvest.bulk import pagination
 from kgharvest.bulk.pagination import COUNTED_UP_TO, bounded_count, keyset_page
-from kgharvest.errors import DomainError
 from kgharvest.jobs import workers
 from kgharvest.knowledge.curation import check_may_curate, may_curate
 from kgharvest.knowledge.entity_graph import SHAPES
 from kgharvest.knowledge.forms import CurationForm, SensitiveWordsForm
 from kgharvest.knowledge.search import KnowledgeSearch, TupleVerdicts, best_tuples_of, roles_of, verdicts_known_to
 from kgharvest.knowledge.sensitive_words import read_words, replace_words, shipped_words
-from kgharvest.models import (
-    HarvestedTuple,
-    HarvestJob,
-    Job,
-    KnowledgeTuple,
-    Relation,
-    SensitiveWord,
-)
+from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation, SensitiveWord
 from kgharvest.names import shortest_names
+from kgharvest.pages.refusals import refusal_in_form
 
 TUPLE_COLUMNS = {"score": "best_score", "harvests": "n_harvests", "age": "pk"}
 MOST_FINDINGS = 200  # harvests that a tuple's page lists
@@ -79,11 +72,8 @@ def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
         check_may_curate(request.user, knowledge_tuple)
     form = CurationForm(knowledge_tuple, request.POST or None)
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             form.decide(request.user)
-        except DomainError as error:
-            form.add_error(None, str(error))
-        else:
             messages.success(request, "The decision is recorded.")
             return redirect(knowledge_tuple)
     harvested = visible(knowledge_tuple.harvested_tuples, request.user, "job__project")
@@ -147,11 +137,8 @@ def sensitive_words(request: HttpRequest) -> HttpResponse:
     form = SensitiveWordsForm(request.POST or None, initial={"words": "\n".join(listed)})
     if form.is_valid():
         words = shipped_words() if "shipped" in request.POST else read_words(form.cleaned_data["words"])
-        try:
+        with refusal_in_form(form, "words"):
             job = replace_words(words, request.user)
-        except DomainError as error:
-            form.add_error("words", str(error))
-        else:
             if job:
                 messages.success(request, f"The list has {len(words)} entries now; a worker marks the tuples by it.")
             else:

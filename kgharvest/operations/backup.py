@@ -27,11 +27,11 @@ from django.utils import timezone
 from kgharvest import VERSION
 from kgharvest.environment import restoring_key
 from kgharvest.errors import DomainError
+from kgharvest.events.chain import seal_all
 from kgharvest.operations import database_copies
-from kgharvest.registries import hook
+from kgharvest.optional_apps import uninstalled_apps
 
 FORMAT = 1
-REMOVED_APPS = {"axes"}  # whose migrations older backups have
 MANIFEST, DATABASE, SECRET_KEY = "manifest.json", "database", "secret_key"
 PIECE = 1 << 20  # bytes read at a time
 
@@ -52,6 +52,11 @@ class Manifest:
     def n_rows(self) -> int:
         return sum(self.rows.values())
 
+    @property
+    def uninstalled_apps(self) -> list[str]:
+        """Apps that have tables in the backup but are not installed. Their tables are restored like others."""
+        return uninstalled_apps(self.migrations)
+
 
 def back_up(path: Path) -> Manifest:
     """Write a backup to `path`, readable by its owner alone. People may go on judging meanwhile.
@@ -60,7 +65,7 @@ def back_up(path: Path) -> Manifest:
     """
     if path.exists():
         raise DomainError("BackupRefused", f"{path} is there already; name a new file.")
-    hook("seal")()  # into the audit trail
+    seal_all()
     with _workplace(path.parent) as folder:
         rows = database_copies.copy_to(folder / DATABASE)
         files = {DATABASE: folder / DATABASE}
@@ -155,7 +160,9 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
 def _check_fits(manifest: Manifest, path: Path) -> None:
     known = set(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
     newer = [
-        f"{app}.{name}" for app, name in manifest.migrations if (app, name) not in known and app not in REMOVED_APPS
+        f"{app}.{name}"
+        for app, name in manifest.migrations
+        if (app, name) not in known and app not in manifest.uninstalled_apps
     ]
     if newer:
         raise DomainError(

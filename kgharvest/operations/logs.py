@@ -63,14 +63,6 @@ def blacked_out(text: str) -> str:
     return PRIVATE.sub(lambda match: "[mail]" if match["mail"] else "[token]", text)
 
 
-def what_failed(error: BaseException) -> str:
-    """Return kind and text of an error; of the database's only the first line, as the next ones quote rows."""
-    text = str(error)
-    if isinstance(error, DatabaseError):
-        text = text.partition("\n")[0]
-    return blacked_out(f"{type(error).__name__}: {text}" if text else type(error).__name__)
-
-
 class LineFormatter(logging.Formatter):
     """One line for people, with the request's id at its end."""
 
@@ -96,6 +88,9 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             frames = traceback.extract_tb(error.__traceback__)
-            line["error"] = what_failed(error)
+            text = str(error)
+            if isinstance(error, DatabaseError):  # the next lines quote rows
+                text = text.partition("\n")[0]
+            line["error"] = blacked_out(f"{type(error).__name__}: {text}" if text else type(error).__name__)
             line["traceback"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         return json.dumps(line, ensure_ascii=False, default=str)

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
+
+from kgharvest.entry_points import PANELS, entry_points
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,10 @@ def button(label: str, url: str) -> Panel:
 
 
 def panels_of(region: str, request: HttpRequest, subject: Any = None) -> list[Panel]:
-    """Return what all apps add to a region. subject: the relation, harvest, tuple or round that the page is about."""
-    added: list[Panel] = []
-    for path in settings.PANELS[region]:
-        panels: Iterable[Panel] = import_string(path)(request, subject)
-        added.extend(panels)
-    return added
+    """Return the panels that apps and installed distributions add to a region.
+
+    subject: the relation, harvest, tuple or round that the page is about.
+    """
+    functions = [import_string(path) for path in settings.PANELS[region]]
+    functions += [add for name, add in entry_points(PANELS).items() if name.partition(".")[0] == region]
+    return [panel for add in functions for panel in add(request, subject)]

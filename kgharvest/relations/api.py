@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
@@ -13,22 +13,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.access import Action, check_may_anywhere
-from kgharvest.api.input import CountField, Filters, FiniteField, ProjectField, StrictSerializer, VisibleField
+from kgharvest.api.input import (
+    CountField,
+    Filters,
+    FiniteField,
+    ProjectField,
+    ProjectFilters,
+    StrictSerializer,
+    VisibleField,
+)
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.file_reading import upload_limit
+from kgharvest.bulk.pagination import containing
 from kgharvest.models import Relation, RelationSet
+from kgharvest.relations import services
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, MOST_SENTENCES, RelationEntry
 from kgharvest.relations.files import export_relations, read_relation_file
 from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile, import_prompts
-from kgharvest.relations.services import (
-    BadRelation,
-    change_set,
-    delete_relation,
-    delete_set,
-    duplicate_set,
-    import_relation_file,
-    save_relation,
-)
 
 SET = {
     "id": 4,
@@ -51,14 +52,8 @@ RELATION = {
     "seed_tuples": [["kitchen", "cooking"], ["school", "learning"]],
     "created_at": "2026-11-22T09:00:00Z",
 }
+uploaded = upload_limit("split it and send the parts")
 WRITTEN = {name: RELATION[name] for name in ("name", "set", "statement", "explanation", "seed_tuples")}
-
-
-def uploaded(file: Any) -> Any:
-    """Return a file that is small enough to be read at once. Raises ValidationError."""
-    if file.size > LARGEST_FILE:
-        raise serializers.ValidationError(f"The file is larger than {LARGEST_FILE_MB} MB; split it and send the parts.")
-    return file
 
 
 # -- sets --------------------------------------------------------------------------------------------------------------
@@ -74,8 +69,7 @@ class SetSerializer(serializers.ModelSerializer):
         fields = [*SET]
 
 
-class SetFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+class SetFilters(ProjectFilters):
     name = serializers.CharField(required=False, max_length=100, help_text="Exactly this name.")
     is_shipped = serializers.BooleanField(required=False, help_text="Whether it comes with the project.")
 
@@ -131,19 +125,21 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
     def create(self, request: Request) -> Response:
         """A set has at least one relation. To create a new set, write a relation into it or import a file."""
         sent = self.sent(SetCopyInput)
-        return self.created_set(duplicate_set(sent["copy_of"], sent["name"], request.user, sent.get("project")))
+        return self.created_set(
+            services.duplicate_set(sent["copy_of"], sent["name"], request.user, sent.get("project"))
+        )
 
     @extend_schema(request=SetInput, summary="Rename or describe a set")
     def partial_update(self, request: Request, pk: int) -> Response:
         relation_set = self.named()
         current = {"name": relation_set.name, "description": relation_set.description}
-        change_set(relation_set, **current | self.sent(SetInput), by=request.user)
+        services.change_set(relation_set, **current | self.sent(SetInput), by=request.user)
         return self.answer(self.named())
 
     @extend_schema(summary="Delete a set with its relations")
     def destroy(self, request: Request, pk: int) -> Response:
         """Refused if a relation of the set has harvests or tuples."""
-        delete_set(self.named(), request.user)
+        services.delete_set(self.named(), request.user)
         return self.deleted()
 
     @operation(
@@ -160,7 +156,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
         sent = self.sent(SetFileInput)
         file = read_relation_file(sent["file"].name, sent["file"].read())
         return self.created_set(
-            import_relation_file(file, sent.get("name"), by=request.user, project=sent.get("project"))
+            services.import_relation_file(file, sent.get("name"), by=request.user, project=sent.get("project"))
         )
 
     @operation("Export a set", method="get", responses={200: {"type": "object", "additionalProperties": {}}})
@@ -212,10 +208,8 @@ class RelationFilters(Filters):
     q = serializers.CharField(required=False, max_length=200, help_text="In the name or the statement.")
 
     def narrow(self, rows: QuerySet) -> QuerySet:
-        exact = dict(self.validated_data)
-        search = exact.pop("q", "")
-        found = rows.filter(Q(name__icontains=search) | Q(statement__icontains=search)) if search else rows
-        return found.filter(**exact)
+        text = self.validated_data.pop("q", "")
+        return super().narrow(containing(rows, text, ("name", "statement")))
 
 
 class SentencesField(serializers.ListField):
@@ -264,8 +258,8 @@ def save(sent: dict[str, Any], relation: Relation | None, by) -> Relation:
     """Store what a client wrote. Raises ValidationError with what is wrong with each field."""
     set_name = sent.get("set") or relation.relation_set.name
     try:
-        return save_relation(entry_of(sent, relation), set_name, relation, by, sent.get("project"))
-    except BadRelation as refusal:
+        return services.save_relation(entry_of(sent, relation), set_name, relation, by, sent.get("project"))
+    except services.BadRelation as refusal:
         fields: dict[str, list[str]] = {}
         for error in refusal.errors:
             reason = f"seed tuple {error.seed_number} {error.reason}" if error.seed_number else error.reason
@@ -293,5 +287,5 @@ class RelationViewSet(PagedList, RetrieveMixin, ApiViewSet):
     @extend_schema(summary="Delete a relation")
     def destroy(self, request: Request, pk: int) -> Response:
         """Refused if the relation has harvests, tuples or gold statements."""
-        delete_relation(self.named(), request.user)
+        services.delete_relation(self.named(), request.user)
         return self.deleted()

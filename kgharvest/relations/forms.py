@@ -9,10 +9,10 @@ from django import forms
 from django.db.models import QuerySet
 
 from kgharvest.accounts.forms import ProjectField
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB, upload_limit
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Project, Relation, RelationSet
-from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, FieldError, RelationEntry, one_line
+from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, RelationEntry, one_line
 from kgharvest.relations.files import RelationFile, read_relation_file
 from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile
 from kgharvest.relations.services import is_in_use, save_relation, validate_relation
@@ -114,7 +114,8 @@ class RelationForm(forms.Form):
             has_prompts = non_blank_lines(cleaned["initial_prompts"])
             for error in validate_relation(self.entry(), cleaned["set_name"], self.relation):
                 field = "statement" if error.field == "initial_prompts" and not has_prompts else error.field
-                self.add_error(field, _sentence(error))
+                reason = f"Seed tuple {error.seed_number} {error.reason}" if error.seed_number else error.reason
+                self.add_error(field, f"{reason[:1].upper()}{reason[1:]}.")
         return cleaned
 
     def entry(self) -> RelationEntry:
@@ -159,25 +160,15 @@ def parse_seed_tuples(text: str) -> list[list[str]]:
     return [[entity.strip() for entity in line.split("\t" if "\t" in line else SEPARATOR)] for line in lines]
 
 
-def _sentence(error: FieldError) -> str:
-    reason = f"Seed tuple {error.seed_number} {error.reason}" if error.seed_number else error.reason
-    return f"{reason[:1].upper()}{reason[1:]}."
-
-
 class ImportForm(forms.Form):
     file = forms.FileField(
-        help_text="This project's JSON, the BertNet code's <code>relation_info</code> JSON, or LAMA's JSON lines."
+        validators=[upload_limit("split it and import the parts")],
+        help_text="This project's JSON, the BertNet code's <code>relation_info</code> JSON, or LAMA's JSON lines.",
     )
     set_name = forms.CharField(
         label="Set", max_length=100, required=False, help_text="Left empty: the name that the file has."
     )
     project = ProjectField("Of a set that is new.")
-
-    def clean_file(self):
-        file = self.cleaned_data["file"]
-        if file.size > LARGEST_FILE:
-            raise forms.ValidationError(f"The file is larger than {LARGEST_FILE_MB} MB; split it and import the parts.")
-        return file
 
     def relation_file(self) -> RelationFile:
         """Return what the file says. Raises ImportRefused."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
-from kgharvest.accounts.models import Project
+from kgharvest.accounts.models import Project, person_or_null
 
 
 class RelationSetQuerySet(models.QuerySet):
@@ -26,9 +25,7 @@ class RelationSet(models.Model):
     description = models.TextField(blank=True)
     is_shipped = models.BooleanField(default=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, related_name="relation_sets")
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
 
     objects = RelationSetQuerySet.as_manager()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -134,24 +134,19 @@ def read_prompts(files: Sequence[PromptFile]) -> list[FilePrompt]:
     faults = Faults()
     for file in files:
         file_name = f"{file.name}, " if len(files) > 1 else ""
-        for prompt in _prompts_in(file):
-            if isinstance(prompt, BadEntry):
-                faults.add(BadEntry(f"{file_name}{prompt.where}", prompt.reason))
+        for line in read_json_objects(lines_of(BytesIO(file.content), file.name)):
+            if isinstance(line, BadEntry):
+                faults.add(BadEntry(f"{file_name}{line.where}", line.reason))
+                continue
+            prompt = _prompt_of(line.value, PurePath(file.name).stem, file.origin)
+            if isinstance(prompt, str):
+                faults.add(BadEntry(f"{file_name}line {line.number}", prompt))
             else:
                 prompts.append(prompt)
         if len(prompts) > MOST_LINES:
             raise ImportRefused(file.name, [BadEntry("file", "has too many prompts; leave some out")])
     faults.refuse("the files" if len(files) > 1 else files[0].name)
     return prompts
-
-
-def _prompts_in(file: PromptFile) -> Iterator[FilePrompt | BadEntry]:
-    for line in read_json_objects(lines_of(BytesIO(file.content), file.name)):
-        if isinstance(line, BadEntry):
-            yield line
-            continue
-        prompt = _prompt_of(line.value, PurePath(file.name).stem, file.origin)
-        yield BadEntry(f"line {line.number}", prompt) if isinstance(prompt, str) else prompt
 
 
 def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> FilePrompt | str:

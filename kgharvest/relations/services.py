@@ -84,11 +84,17 @@ def import_relation_file(
     set_name = set_name or file.name
     _refuse(file, _bad_entries(file, set_name))
     with transaction.atomic():
-        relation_set = _shipped_set(set_name) if is_shipped else own_set(set_name, by, project)
+        if is_shipped:
+            relation_set, _ = RelationSet.objects.get_or_create(name=set_name, defaults={"is_shipped": True})
+        else:
+            relation_set = own_set(set_name, by, project)
         RelationSet.objects.select_for_update().get(pk=relation_set.pk)  # two imports of one file come one by one
         relation_set.description = file.description or relation_set.description
         relation_set.save()
-        _refuse(file, _entries_with_new_arity(relation_set, file.entries))
+        arities = dict(in_use(relation_set.relations).values_list("name", "arity"))
+        reason = "has {} slots, but its harvests have another number; give it a new name"
+        changed = [entry for entry in file.entries if arities.get(entry.name, entry.arity) != entry.arity]
+        _refuse(file, [BadEntry(entry.where, reason.format(entry.arity)) for entry in changed])
         _store_entries(relation_set, file.entries)
     return relation_set
 
@@ -117,18 +123,6 @@ def _bad_entries(file: RelationFile, set_name: str) -> Iterator[BadEntry]:
         yield BadEntry("description", reason)
     if not file.entries:
         yield BadEntry("file", "has no relation")
-
-
-def _shipped_set(name: str) -> RelationSet:
-    return RelationSet.objects.get_or_create(name=name, defaults={"is_shipped": True})[0]
-
-
-def _entries_with_new_arity(relation_set: RelationSet, entries: Sequence[RelationEntry]) -> Iterator[BadEntry]:
-    arities = dict(in_use(relation_set.relations).values_list("name", "arity"))
-    for entry in entries:
-        if arities.get(entry.name, entry.arity) != entry.arity:
-            reason = f"has {entry.arity} slots, but its harvests have another number; give it a new name"
-            yield BadEntry(entry.where, reason)
 
 
 def _store_entries(relation_set: RelationSet, entries: Sequence[RelationEntry]) -> None:

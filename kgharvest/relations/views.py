@@ -11,27 +11,20 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import MAY, Action, allowed_actions, researcher_required, visible_or_404, worker_required
-from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
-from kgharvest.bulk.pagination import number_in, page_of, sort_key, sorted_by
-from kgharvest.errors import DomainError, ImportRefused
+from kgharvest.accounts.forms import chosen_project, offer_projects
+from kgharvest.bulk.pagination import number_in, page_of
+from kgharvest.errors import DomainError
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
 from kgharvest.models import HarvestJob, Project, Relation, RelationSet
+from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted
+from kgharvest.pages.refusals import refusal_in_form
+from kgharvest.relations import services
+from kgharvest.relations.api import RelationFilters
 from kgharvest.relations.checks import advice_on
 from kgharvest.relations.files import export_relations
 from kgharvest.relations.forms import DuplicateSetForm, ImportForm, PromptsForm, RelationForm, SetForm, initial_values
 from kgharvest.relations.prompt_files import import_prompts, prompts_with_origins
-from kgharvest.relations.services import (
-    WHAT_MAY_CHANGE,
-    WHAT_STAYS,
-    change_set,
-    delete_relation,
-    delete_set,
-    duplicate_set,
-    import_relation_file,
-    is_in_use,
-    load_shipped_sets,
-)
 
 RELATION_COLUMNS = {"name": "name", "set": "relation_set__name", "arity": "arity", "harvests": "n_harvests"}
 PREVIEWED = 5  # seed tuples
@@ -39,32 +32,24 @@ RELATIONS = Relation.objects.select_related("relation_set__project")
 SETS = RelationSet.objects.select_related("project")
 
 
-@researcher_required
-def relation_list(request: HttpRequest) -> HttpResponse:
-    search = request.GET.get("q", "").strip()
-    set_name = request.GET.get("set", "")
-    harvests = HarvestJob.objects.visible_to(request.user)
-    relations = Relation.objects.visible_to(request.user).select_related("relation_set")
-    relations, filter_context = filter_by_project(request, relations, "relation_set__project")
-    relations = relations.annotate(n_harvests=Count("jobs", filter=Q(jobs__in=harvests)))
-    if search:
-        relations = relations.filter(Q(name__icontains=search) | Q(statement__icontains=search))
-    if set_name:
-        relations = relations.filter(relation_set__name=set_name)
-    sort = sort_key(request, RELATION_COLUMNS, "name")
-    sets = list(RelationSet.objects.visible_to(request.user).select_related("project"))
-    shown_set = next((relation_set for relation_set in sets if relation_set.name == set_name), None)
-    context = {
-        **filter_context,
-        "may": allowed_actions(request.user, shown_set.project if shown_set else None),
-        "page_obj": page_of(request, sorted_by(relations, sort, RELATION_COLUMNS)),
-        "sets": sets,
-        "shown_set": shown_set,
-        "search": search,
-        "set_name": set_name,
-        "sort": sort,
-    }
-    return render(request, "kgharvest/relations/relation_list.html", context)
+class RelationList(ListPage):
+    template_name = "kgharvest/relations/relation_list.html"
+    filters = RelationFilters
+    project_path = "relation_set__project"
+    columns = RELATION_COLUMNS
+    order = "name"
+
+    def rows(self):
+        harvests = HarvestJob.objects.visible_to(self.request.user)
+        relations = Relation.objects.visible_to(self.request.user).select_related("relation_set")
+        return relations.annotate(n_harvests=Count("jobs", filter=Q(jobs__in=harvests)))
+
+    def context(self, page):
+        sets = list(RelationSet.objects.visible_to(self.request.user).select_related("project"))
+        set_name = self.request.GET.get("set", "")
+        shown_set = next((relation_set for relation_set in sets if relation_set.name == set_name), None)
+        may = allowed_actions(self.request.user, shown_set.project if shown_set else None)
+        return {"sets": sets, "shown_set": shown_set, "may": may}
 
 
 @researcher_required
@@ -88,7 +73,10 @@ def relation_new(request: HttpRequest) -> HttpResponse:
     """Write a relation: an empty one, one for the set `set`, or a copy of the relation `copy`."""
     copied = number_in(request.GET.get("copy"))
     original = None if copied is None else visible_or_404(request.user, RELATIONS, pk=copied)
-    initial = _copy_of(original) if original else {"set_name": request.GET.get("set", "")}
+    initial = {"set_name": request.GET.get("set", "")}
+    if original:  # a copy differs in its name, or in its set if nobody may add to the set of the original
+        initial = initial_values(original)
+        initial |= {"set_name": ""} if original.relation_set.is_shipped else {"name": f"{original.name[:95]}-copy"}
     form = RelationForm(request.POST or None, initial=initial, sets=_own_sets(request))
     offer_projects(form, request)
     return _relation_form(request, form, {"original": original})
@@ -99,20 +87,13 @@ def _own_sets(request: HttpRequest) -> QuerySet[RelationSet]:
     return RelationSet.objects.filter(project__in=Project.objects.with_role(request.user, MAY[Action.WORK]))
 
 
-def _copy_of(original: Relation) -> dict[str, str]:
-    """Return a copy that differs in name, or in its set if nobody may add to that of the original."""
-    is_shipped = original.relation_set.is_shipped
-    name = original.name if is_shipped else f"{original.name[:95]}-copy"
-    return {**initial_values(original), "name": name, "set_name": "" if is_shipped else original.relation_set.name}
-
-
 @researcher_required
 def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
     relation = visible_or_404(request.user, RELATIONS, Action.WORK, pk=pk, relation_set__is_shipped=False)
     initial = initial_values(relation)
     form = RelationForm(request.POST or None, initial=initial, relation=relation, sets=_own_sets(request))
     offer_projects(form, request)
-    what_stays = f"{WHAT_STAYS} {WHAT_MAY_CHANGE}" if form.is_in_use else ""
+    what_stays = f"{services.WHAT_STAYS} {services.WHAT_MAY_CHANGE}" if form.is_in_use else ""
     return _relation_form(request, form, {"relation": relation, "what_stays": what_stays})
 
 
@@ -123,11 +104,8 @@ def _relation_form(request: HttpRequest, form: RelationForm, context: dict) -> H
         advice = advice_on(entry.statement)
         context |= {"preview": entry, "examples": entry.seed_tuples[:PREVIEWED], "advice": advice}
     elif form.is_valid():
-        try:
+        with refusal_in_form(form):
             relation = form.save(request.user, chosen_project(form, request))
-        except DomainError as error:
-            form.add_error(None, str(error))
-        else:
             messages.success(request, f"{relation.path} is saved.")
             return redirect(relation)
     return render(request, "kgharvest/relations/relation_edit.html", {"form": form, **context})
@@ -138,10 +116,10 @@ def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask (GET), then delete (POST)."""
     relation = visible_or_404(request.user, RELATIONS, Action.WORK, pk=pk, relation_set__is_shipped=False)
     if request.method != "POST":
-        context = {"relation": relation, "is_in_use": is_in_use(relation)}
+        context = {"relation": relation, "is_in_use": services.is_in_use(relation)}
         return render(request, "kgharvest/relations/relation_delete.html", context)
     try:
-        delete_relation(relation, request.user)
+        services.delete_relation(relation, request.user)
     except DomainError as error:
         messages.error(request, str(error))
         return redirect(relation)
@@ -153,28 +131,22 @@ def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
 def relation_import(request: HttpRequest) -> HttpResponse:
     form = ImportForm(request.POST or None, request.FILES or None, initial={"set_name": request.GET.get("set", "")})
     offer_projects(form, request)
-    refusal = None
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             file = form.relation_file()
             set_name = form.cleaned_data["set_name"].strip() or None
             project = chosen_project(form, request)
-            relation_set = import_relation_file(file, set_name, by=request.user, project=project)
-        except ImportRefused as error:
-            refusal = error
-        except DomainError as error:
-            form.add_error(None, str(error))
-        else:
+            relation_set = services.import_relation_file(file, set_name, by=request.user, project=project)
             n = len(file.entries)
             messages.success(request, f"{counted(n, 'relation')} of {file.source} imported.")
             return redirect(relation_set)
-    return render(request, "kgharvest/relations/relation_import.html", {"form": form, "refusal": refusal})
+    return render(request, "kgharvest/relations/relation_import.html", {"form": form})
 
 
 @worker_required
 @require_POST
 def load_shipped(request: HttpRequest) -> HttpResponse:
-    sets = load_shipped_sets(request.user)
+    sets = services.load_shipped_sets(request.user)
     n_relations = Relation.objects.filter(relation_set__in=sets).count()
     messages.success(request, f"{counted(n_relations, 'relation')} in {counted(len(sets), 'set')} loaded.")
     return redirect("kgharvest:relation_list")
@@ -185,22 +157,16 @@ def set_prompts(request: HttpRequest, pk: int) -> HttpResponse:
     """Add prompts from files to those of the set's relations."""
     relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     form = PromptsForm(request.POST or None, request.FILES or None)
-    refusal = None
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             imported = import_prompts(
                 form.prompt_files(), relation_set, form.cleaned_data["least_weight"], request.user
             )
-        except ImportRefused as error:
-            refusal = error
-        except DomainError as error:
-            form.add_error(None, str(error))
-        else:
             messages.success(request, f"{imported}.")
             if imported.unknown:
                 messages.warning(request, f"The set has no binary relation {', '.join(imported.unknown)}.")
             return redirect(relation_set)
-    context = {"form": form, "relation_set": relation_set, "refusal": refusal}
+    context = {"form": form, "relation_set": relation_set}
     return render(request, "kgharvest/relations/set_prompts.html", context)
 
 
@@ -218,11 +184,9 @@ def set_duplicate(request: HttpRequest, pk: int) -> HttpResponse:
     form = DuplicateSetForm(request.POST or None, initial={"name": f"{relation_set.name[:90]}-copy"})
     offer_projects(form, request)
     if form.is_valid():
-        try:
+        with refusal_in_form(form, "name"):
             project = chosen_project(form, request)
-            return redirect(duplicate_set(relation_set, form.cleaned_data["name"], request.user, project))
-        except DomainError as error:
-            form.add_error("name", str(error))
+            return redirect(services.duplicate_set(relation_set, form.cleaned_data["name"], request.user, project))
     return _set_form(request, form, relation_set, f"Duplicate {relation_set.name}", "Duplicate")
 
 
@@ -232,11 +196,9 @@ def set_edit(request: HttpRequest, pk: int) -> HttpResponse:
     initial = {"name": relation_set.name, "description": relation_set.description}
     form = SetForm(request.POST or None, initial=initial)
     if form.is_valid():
-        try:
-            change_set(relation_set, **form.cleaned_data, by=request.user)
+        with refusal_in_form(form, "name"):
+            services.change_set(relation_set, **form.cleaned_data, by=request.user)
             return redirect(relation_set)
-        except DomainError as error:
-            form.add_error("name", str(error))
     return _set_form(request, form, relation_set, f"Edit {relation_set.name}", "Save")
 
 
@@ -246,7 +208,7 @@ def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
     relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     if request.method == "POST":
         try:
-            delete_set(relation_set, request.user)
+            services.delete_set(relation_set, request.user)
         except DomainError as error:
             messages.error(request, str(error))
             return redirect(relation_set)

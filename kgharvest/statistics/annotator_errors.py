@@ -25,9 +25,8 @@ from scipy.stats import fisher_exact
 
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import Codes, Floats
-from kgharvest.statistics.cell_rates import population_rate
 from kgharvest.statistics.partial_pooling import beta_grid
-from kgharvest.statistics.rates import SIGNIFICANCE, Rate
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate, population_rate
 
 Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,) of sensitivities, specificities and prevalences
 

@@ -50,13 +50,6 @@ class Judged(NamedTuple):
         pair = self.annotator * self.n_labels + self.label
         return np.bincount(pair, weights, self.n_annotators * self.n_labels).reshape(-1, self.n_labels)
 
-    def label_shares(self) -> Floats:
-        """Return (T, L): how often each label was given to each task; equal shares where nobody judged."""
-        pair = self.task * self.n_labels + self.label
-        n_given = np.bincount(pair, minlength=self.n_tasks * self.n_labels).reshape(-1, self.n_labels)
-        n_judgments = n_given.sum(axis=1, keepdims=True)
-        return np.where(n_judgments > 0, n_given / np.maximum(n_judgments, 1), 1 / self.n_labels)
-
 
 class DawidSkene(NamedTuple):
     """labels: (T, L) how likely each label is the true one. prior: (L,), without gold. errors: (A, L true, L given)."""
@@ -89,20 +82,38 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
     has_judgment = judged.per_task() > 0
     is_gold = np.arange(judged.n_tasks) >= judged.n_tasks - judged.n_gold
     groups = (has_judgment & ~is_gold, has_judgment & is_gold)
-    n_given, labels_alike = judged.per_annotator_and_label(), np.full(judged.n_labels, 1 / judged.n_labels)
+    n_labels, n_given = judged.n_labels, judged.per_annotator_and_label()
+    labels_alike = np.full(n_labels, 1 / n_labels)
 
     def maximise(labels: Floats) -> Floats:
-        errors = np.maximum(_confusions(judged, labels, n_given), SMALLEST)  # (A, L true, L given)
+        # The expected numbers of judgments (A, L true, L given); those of the last label are the rest.
+        given = [judged.per_annotator_and_label(labels[judged.task, true]) for true in range(n_labels - 1)]
+        errors = np.maximum(np.stack([*given, n_given - sum(given)], axis=1), SMALLEST)
         errors /= errors.sum(axis=2, keepdims=True)
         means = [labels[group].mean(axis=0) if group.any() else labels_alike for group in groups]
         return np.concatenate([np.maximum(means, SMALLEST).ravel(), errors.ravel()])
 
     def expect(parameters: Floats) -> Floats:
+        """Return (T, L) from the odds of each label against the last."""
         priors, errors = _priors_and_errors(parameters, judged)
-        return _labels(judged, priors[is_gold.astype(int)], errors)
+        prior = priors[is_gold.astype(int)]  # (T, L)
+        odds = np.log(errors[:, :-1]) - np.log(errors[:, -1:])  # (A, L - 1, L given)
+        prior_odds = np.log(prior[:, :-1]) - np.log(prior[:, -1:])  # (T, L - 1)
+        columns = [
+            judged.per_task(odds[judged.annotator, true, judged.label]) + prior_odds[:, true]
+            for true in range(n_labels - 1)
+        ]
+        labels: Floats = softmax(np.stack([*columns, np.zeros(judged.n_tasks)]), axis=0).T
+        return labels
 
-    start = maximise(judged.label_shares())
-    parameters, n_steps, converged = squarem(lambda current: maximise(expect(current)), start, steps_for(judged))
+    # Start from the shares of labels of each task, equal ones if it has no judgment.
+    place = judged.task * n_labels + judged.label
+    of_label = np.bincount(place, minlength=judged.n_tasks * n_labels).reshape(-1, n_labels)
+    n_judgments = of_label.sum(axis=1, keepdims=True)
+    shares = np.where(n_judgments > 0, of_label / np.maximum(n_judgments, 1), 1 / n_labels)
+    parameters, n_steps, converged = squarem(
+        lambda current: maximise(expect(current)), maximise(shares), len(judged.task)
+    )
     priors, errors = _priors_and_errors(parameters, judged)
     return DawidSkene(expect(parameters), priors[0], errors, n_steps, converged)
 
@@ -111,24 +122,6 @@ def _priors_and_errors(parameters: Floats, judged: Judged) -> tuple[Floats, Floa
     """Return (2, L), the second of gold, and (A, L true, L given)."""
     priors, errors = np.split(parameters, [2 * judged.n_labels])
     return priors.reshape(-1, judged.n_labels), errors.reshape(-1, judged.n_labels, judged.n_labels)
-
-
-def _confusions(judged: Judged, labels: Floats, n_given: Floats) -> Floats:
-    """Return (A, L true, L given): the expected numbers of judgments; the last label's are what the others leave."""
-    given = [judged.per_annotator_and_label(labels[judged.task, true]) for true in range(judged.n_labels - 1)]
-    return np.stack([*given, n_given - sum(given)], axis=1)
-
-
-def _labels(judged: Judged, prior: Floats, errors: Floats) -> Floats:
-    """Return (T, L) from the odds of each label against the last. prior: (T, L)."""
-    odds = np.log(errors[:, :-1]) - np.log(errors[:, -1:])  # (A, L - 1, L given)
-    prior_odds = np.log(prior[:, :-1]) - np.log(prior[:, -1:])  # (T, L - 1)
-    columns = [
-        judged.per_task(odds[judged.annotator, true, judged.label]) + prior_odds[:, true]
-        for true in range(judged.n_labels - 1)
-    ]
-    labels: Floats = softmax(np.stack([*columns, np.zeros(judged.n_tasks)]), axis=0).T
-    return labels
 
 
 # -- Hovy, Berg-Kirkpatrick, Vaswani and Hovy (2013), Learning whom to trust with MACE ---------------------------------
@@ -152,7 +145,7 @@ def fit_mace(judged: Judged) -> Mace:
     start = np.concatenate(
         [np.full(2 * judged.n_annotators, 0.5), (guesses / guesses.sum(axis=1, keepdims=True)).ravel()]
     )
-    parameters, n_steps, converged = squarem(step, start, steps_for(judged))
+    parameters, n_steps, converged = squarem(step, start, len(judged.task))
     knows, guesses = _split(parameters, judged)
     # Variational weights fall short of 1 in sum, so competence is the share of knowing.
     competence = knows[:, 1] / knows.sum(axis=1)
@@ -187,17 +180,14 @@ def _variational(counts: Floats, prior: float) -> Floats:
 # -- SQUAREM: faster than EM -------------------------------------------------------------------------------------------
 
 
-def steps_for(judged: Judged) -> int:
-    return min(max(MOST_WORK // len(judged.task), FEWEST_STEPS), MOST_STEPS)
-
-
-def squarem(step: Callable[[Floats], Floats], start: Floats, most_steps: int) -> tuple[Floats, int, bool]:
+def squarem(step: Callable[[Floats], Floats], start: Floats, n_judgments: int) -> tuple[Floats, int, bool]:
     """Repeat `step` until its fixed point; return the parameters, the number of steps, and whether they came to rest.
 
     Two steps of EM tell direction and slowing; a third starts where they point to. Varadhan and Roland (2008), Simple
     and globally convergent methods for accelerating EM, scheme S3, here over the parameters' logarithms.
     """
     parameters, n_steps = start, 0
+    most_steps = min(max(MOST_WORK // n_judgments, FEWEST_STEPS), MOST_STEPS)
     while n_steps < most_steps:
         once = step(parameters)
         n_steps += 1

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kgharvest.statistics.arrays import Codes, Flags, Floats
-from kgharvest.statistics.cell_rates import VerdictSample, sample_rate
-from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
+from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, VerdictSample, sample_rate, unknown_rate
 
 MOST_BOUNDS = 200  # parts whose interval is looked at for one cut
 

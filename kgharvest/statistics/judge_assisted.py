@@ -9,7 +9,7 @@ Of one stratum the interval is the shortest that holds 95 % of the posterior of 
 beta-binomial in each group, with Jeffreys's prior, of what was not drawn, convolved over groups (Ericson 1969,
 Subjective Bayesian models in sampling finite populations, JRSS B 31; shortest intervals for the accuracy of KGs:
 Marchesin and Silvello 2025, arXiv 2502.18961). A prior for each group of each of many strata would draw their average
-to one half, so that of several strata it is the exact interval of kgharvest.statistics.cell_rates over all
+to one half, so that of several strata it is the exact interval of kgharvest.statistics.rates over all
 groups. docs/statistics.md has the coverage measured.
 
 Whether groups are told apart depends on how many draws they should have, never on how many they had: choosing by the
@@ -31,16 +31,19 @@ from scipy.signal import convolve
 from scipy.special import fdtrc, gammaln
 
 from kgharvest.statistics.arrays import Counts, Floats
-from kgharvest.statistics.cell_rates import (
+from kgharvest.statistics.rates import (
     ROUNDING,
+    SIGNIFICANCE,
     UNKNOWN_POPULATION,
+    Z_95,
+    Rate,
     VerdictSample,
     population_rate,
     population_share,
     sample_rate,
+    unknown_rate,
     whole_statements,
 )
-from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, unknown_rate
 from kgharvest.statistics.sample_size import statements_to_shrink
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 

@@ -1,6 +1,6 @@
 """Two sides compared on these very relations, by their statements: interval, p, and how far apart they are at most.
 
-The difference is that of two averages over strata (kgharvest.statistics.cell_rates). Its interval is put
+The difference is that of two averages over strata (kgharvest.statistics.rates). Its interval is put
 together from the sides' own (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a
 general approach", Stat. Med. 27), with the correlation that statements drawn for both sides give them: these have one
 verdict. p is 1 minus the level at which this interval ends at 0, so that the two never contradict.
@@ -18,8 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from kgharvest.statistics.arrays import Counts, Floats
-from kgharvest.statistics.cell_rates import VerdictSample, sample_rate
-from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, wilson_interval_of_share
+from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, VerdictSample, sample_rate, wilson_interval_of_share
 
 FARTHEST = 38.0  # standard errors; beyond these p is 0 in floating point
 ROUNDING = 1e-9

@@ -1,10 +1,27 @@
-"""Verdict rules: each takes the counts of labels (T, 3) and returns codes of verdicts (T,)."""
+"""Verdict rules, and the verdicts that incomplete statements will get.
+
+A rule takes the counts of labels (T, 3) and returns codes of verdicts (T,).
+
+Which statements lack judgments may depend on the answers: if a third person is asked only when two differ, statements
+in dispute wait longest; excluding an annotator who always says True leaves those complete that others called False.
+Discarding them would shift every rate. They count with the probability of each verdict, given the labels that they
+have: judgments are exchangeable, and what is missing depends on labels that were seen (missing at random; Little and
+Rubin 2002, section 1.3). The shares of the complete patterns are found by EM (Dempster, Laird and Rubin 1977). If the
+labels do not determine the share of a verdict, it lies between what is certain and what is possible (Manski 1989).
+
+Letters of shapes: G groups of statements that are alike but for their labels (strata), P patterns of labels, F full
+patterns of k labels.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import comb as binomial
 
 from kgharvest.statistics.arrays import (
     ACCEPTED,
@@ -15,9 +32,11 @@ from kgharvest.statistics.arrays import (
     UNDECIDED,
     UNJUDGEABLE,
     Codes,
+    Counts,
     Flags,
     Floats,
 )
+from kgharvest.statistics.rates import VerdictSample
 
 Number = int | Codes
 
@@ -66,5 +85,177 @@ def adjudicated(verdict: Codes, by_expert: Codes) -> Codes:
     return np.where(by_expert == INCOMPLETE, verdict, by_expert)
 
 
-def where_complete(verdict: Codes, is_complete: Flags) -> Codes:
-    return np.where(is_complete, verdict, INCOMPLETE)
+# Incomplete statements
+
+
+VerdictRule = Callable[[Counts, int], Counts]  # from labels (F, 3) and a quorum to verdicts (F,)
+
+MOST_STEPS, TOLERANCE = 2000, 1e-9
+BOUNDARY = 1e-10  # a share below it is none; one that EM only drives there still tells how little is known
+SINGULAR, IDENTIFIED = 1e-9, 1e-4  # relative size of a direction without information; misfit that gives one away
+LEAST_INFORMATION = 0.1  # below it a share is not told from the labels, but bounded
+MOST_WANTED = 20  # labels of a statement; one that wants more is decided by those it has
+
+
+class CompletedVerdicts:
+    """Verdicts (accepted, rejected, undecided) of statements by group and pattern, complete or not.
+
+    counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): how many labels decide, at least those there
+    are. n_tasks (G, P): statements of each group; those without a label are taken for none.
+    certain (P, 3): 1 for the verdict that a pattern gets whatever the missing labels say; possible (P, 3): 1 for those
+    that it may get. probability (G, P, 3): of each verdict; 0 for a pattern without a label.
+    """
+
+    def __init__(
+        self, counts: Counts, wanted: Counts, n_tasks: Counts, quorum: int = 1, rule: VerdictRule = majority
+    ) -> None:
+        n_labels = counts.sum(axis=1)
+        wanted = np.where(wanted > MOST_WANTED, n_labels, wanted)
+        self.n_tasks: Counts = np.where(n_labels > 0, n_tasks, 0)
+        self.certain = np.where((n_labels > 0)[:, None], np.eye(3)[rule(counts, quorum)], 0.0)
+        self.possible = self.certain.copy()
+        self._fitted: list[_Fitted] = []
+        for k in np.unique(wanted[(n_labels > 0) & (n_labels < wanted)]).tolist():
+            pattern = np.flatnonzero((n_labels > 0) & (wanted == k))
+            labels = _Labels(counts[pattern], k, quorum, rule)
+            self.certain[pattern], self.possible[pattern] = labels.certain, labels.possible
+            group = np.flatnonzero(self.n_tasks[:, pattern] @ ~labels.is_certain)
+            shares = fit_shares(labels.likelihood, self.n_tasks[np.ix_(group, pattern)])
+            self._fitted.append(_Fitted(group, pattern, labels, shares))
+        self.probability: Floats = np.repeat(self.certain[None], len(n_tasks), axis=0)
+        for group, pattern, labels, shares in self._fitted:
+            self.probability[np.ix_(group, pattern)] = labels.posterior(shares)
+
+    @cached_property
+    def has_verdict(self) -> Flags:
+        """Return (G,) whether a statement of the group has a certain verdict."""
+        has_verdict: Flags = (self.n_tasks @ self.certain).sum(axis=1) > 0
+        return has_verdict
+
+    @cached_property
+    def _told(self) -> Floats:
+        """Return (G, 3) for how many complete statements one with labels counts, in [0, 1]; 0 where that is too few."""
+        lost = np.zeros((len(self.n_tasks), 3))  # statements that the missing labels take away, in complete ones
+        for group, pattern, labels, shares in self._fitted:
+            n_of_k = self.n_tasks[np.ix_(group, pattern)]
+            with np.errstate(divide="ignore"):
+                lost[group] += n_of_k.sum(axis=1)[:, None] * (1 / labels.information(n_of_k, shares) - 1)
+        n_seen = self.n_tasks.sum(axis=1)[:, None]
+        told = n_seen / np.maximum(n_seen + lost, 1)
+        return np.where((told >= LEAST_INFORMATION) & (told * n_seen >= 1), told, 0)
+
+    def shares(self, verdict: int) -> Floats:
+        """Return (G,) the share of a verdict in each group; NaN where none is certain."""
+        with np.errstate(invalid="ignore"):
+            shares = (self.n_tasks * self.probability[:, :, verdict]).sum(axis=1) / self.n_tasks.sum(axis=1)
+        return np.where(self.has_verdict, shares, np.nan)
+
+    def extremes(self, verdict: int) -> tuple[Floats, Floats]:
+        """Return (G,) how many statements with labels get a verdict at least, and at most, whatever is missing."""
+        n_tasks = self.n_tasks.astype(np.float64)
+        return n_tasks @ self.certain[:, verdict], n_tasks @ self.possible[:, verdict]
+
+    def of_groups(self, verdict: int) -> VerdictSample:
+        """Return what each group (G,) says of a verdict."""
+        worth, *parts = self._sample(verdict)
+        return VerdictSample(
+            self.n_tasks.sum(axis=1) * worth, *((self.n_tasks * part).sum(axis=1) * worth for part in parts)
+        )
+
+    def of_statements(self, group: Counts, pattern: Counts, verdict: int) -> VerdictSample:
+        """Return what statements of `group` (D,) with `pattern` (D,) say; those of a group add up to the group's."""
+        worth, *parts = self._sample(verdict)
+        weight = worth[group] * (self.n_tasks[group, pattern] > 0)
+        return VerdictSample(weight, *(part[group, pattern] * weight for part in parts))
+
+    def _sample(self, verdict: int) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return (G,) for how many complete statements one counts, and (G, P) its share of hits, least and most.
+
+        Where the labels do not tell the share, it lies between what is certain and what is possible.
+        """
+        told, probability = self._told[:, verdict], self.probability[:, :, verdict]
+        least, most = (
+            np.where((told > 0)[:, None], probability, limits[:, verdict]) for limits in (self.certain, self.possible)
+        )
+        return np.where(told > 0, told, 1.0) * self.has_verdict, probability, least, most
+
+
+class _Fitted(NamedTuple):
+    """Groups and patterns of which some labels are missing, with the shares (G, F) of the full patterns."""
+
+    group: Counts
+    pattern: Counts
+    labels: _Labels
+    shares: Floats
+
+
+class _Labels:
+    """What P patterns of labels tell of the F full patterns of k that they may be parts of.
+
+    likelihood (P, F): of the labels so far among the k. verdict (F, 3), certain, possible (P, 3): 0 or 1.
+    """
+
+    def __init__(self, counts: Counts, k: int, quorum: int, rule: VerdictRule) -> None:
+        full = np.array([np.bincount(labels, minlength=3) for labels in combinations_with_replacement(range(3), k)])
+        ways = binomial(full[None, :, :], counts[:, None, :]).prod(axis=2)
+        self.likelihood: Floats = ways / binomial(k, counts.sum(axis=1))[:, None]
+        self.verdict = np.eye(3)[rule(full, quorum)]  # a 1 in each row
+        may_be = self.likelihood > 0
+        self.possible = (may_be @ self.verdict > 0).astype(np.float64)
+        self.certain = self.possible * (self.possible.sum(axis=1) == 1)[:, None]
+        self.is_certain = self.certain.any(axis=1)
+
+    def posterior(self, shares: Floats) -> Floats:
+        """Return (G, P, 3) the probabilities of the verdicts, given the shares (G, F) of the full patterns."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_verdict = [shares * column @ self.likelihood.T for column in self.verdict.T]
+            posterior: Floats = np.stack(by_verdict, axis=2) / np.sum(by_verdict, axis=0)[..., None]
+        posterior[:, self.is_certain] = self.certain[self.is_certain]
+        return np.nan_to_num(posterior)  # a pattern that the group does not show may have no chance there
+
+    def information(self, n_tasks: Counts, shares: Floats) -> Floats:
+        """Return (G, 3) the variance of a verdict's share if all were complete, over the one it has from the labels."""
+        return np.array([
+            [_information(self.likelihood[n > 0], n[n > 0], share, verdict) for verdict in self.verdict.T]
+            for n, share in zip(n_tasks, shares, strict=True)
+        ]).reshape(-1, 3)  # fmt: skip
+
+
+def fit_shares(likelihood: Floats, n_tasks: Counts) -> Floats:
+    """Return (G, F) the shares of the full patterns under which the labels of each group are most likely, by EM."""
+    n_groups, n_patterns = len(n_tasks), likelihood.shape[1]
+    shares = np.full((n_groups, n_patterns), 1 / n_patterns)
+    moving, weight = np.arange(n_groups), n_tasks / n_tasks.sum(axis=1, keepdims=True)  # (G,), (G, P)
+    for _ in range(MOST_STEPS):
+        before = shares[moving]
+        chance = before @ likelihood.T
+        ratio = np.divide(weight, chance, out=np.zeros_like(chance), where=weight > 0)
+        shares[moving] = after = before * (ratio @ likelihood)
+        still = np.abs(after - before).max(axis=1, initial=0) > TOLERANCE
+        moving, weight = moving[still], weight[still]
+        if not len(moving):
+            break
+    return shares
+
+
+def _information(likelihood: Floats, n_tasks: Counts, shares: Floats, has_verdict: Floats) -> float:
+    """Return the information on a verdict's share in the labels of one group, in [0, 1].
+
+    Its variance by the observed information of the shares (F,) of the full patterns that occur; where that is singular
+    in the direction of the verdict, the labels do not tell the share.
+    """
+    occurs = shares > BOUNDARY
+    n, share = int(n_tasks.sum()), float(shares @ has_verdict)
+    is_certain = (likelihood @ has_verdict == 0) | (likelihood @ (1 - has_verdict) == 0)
+    if is_certain.all():
+        return 1.0
+    if not TOLERANCE < share < 1 - TOLERANCE:
+        return float(n_tasks[is_certain].sum() / n)
+    scores = likelihood[:, occurs] / (likelihood @ shares)[:, None]
+    observed = (scores * n_tasks[:, None]).T @ scores
+    direction = has_verdict[occurs]
+    solution = np.linalg.lstsq(observed, direction, rcond=SINGULAR)[0]
+    if np.abs(observed @ solution - direction).max() > IDENTIFIED:
+        return 0.0
+    variance = float(direction @ solution) - share**2 / n
+    return min(1.0, share * (1 - share) / n / variance) if variance > 0 else 0.0

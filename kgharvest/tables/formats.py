@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from kgharvest.bulk.file_writing import CHUNK_SIZE, FORMULA_STARTS, StreamedFile
+from kgharvest.entry_points import EXPORTS, Registry, entry_points
 from kgharvest.tables.latex import latex_of
 from kgharvest.tables.table import Kind, Marked, Table, split_rates
 from kgharvest.tables.xlsx import xlsx_of
@@ -145,7 +146,7 @@ def terminal_text(table: Table) -> str:
 class Format(NamedTuple):
     """title: label on pages. write: None if no table is written in the format.
 
-    CSV, JSONL and Parquet: write(table) yields pieces. XLSX, LaTeX and Markdown: write(title, tables).
+    CSV, JSONL, Parquet and added formats: write(table) yields pieces. XLSX, LaTeX and Markdown: write(title, tables).
     """
 
     title: str
@@ -153,7 +154,7 @@ class Format(NamedTuple):
     write: Callable[..., Content] | None = None
 
 
-FORMATS = {
+FORMATS = Registry(EXPORTS, {
     "csv": Format("CSV", "text/csv; charset=utf-8", csv_lines),
     "jsonl": Format("JSONL", "application/jsonl; charset=utf-8", json_lines),
     "parquet": Format("Parquet", "application/vnd.apache.parquet", parquet_pieces),
@@ -166,5 +167,12 @@ FORMATS = {
     "ttl": Format("Turtle", "text/turtle; charset=utf-8"),
     "svg": Format("SVG", "image/svg+xml"),
     "pdf": Format("PDF", "application/pdf"),
-}
+})  # fmt: skip
+
+
+def added_formats() -> tuple[str, ...]:
+    """Return the formats that installed distributions add to exports of rows (docs/extending.md)."""
+    return tuple(entry_points(EXPORTS))
+
+
 NDJSON = "application/x-ndjson"  # content type of JSON lines in parts of the API

@@ -51,7 +51,12 @@ def latex_of(name: str, tables: Iterable[Table]) -> str:
     ]
     prefix = re.sub("[^a-zA-Z0-9]+", "-", name)
     parts = [part for table in tables for part in parts_of(table)]
-    return "\n".join([*head, *("\n" + _table(part, f"tab:{prefix}-{part.name}") for part in parts)]) + "\n"
+    body = []
+    for part in parts:
+        caption = rf"\caption{{{latex_text(part.caption + '.')}}}\label{{tab:{prefix}-{part.name}}}"
+        lines = _long_table if len(list(part.rows)) > MOST_ROWS_ON_A_PAGE else _floating_table
+        body += ["", *lines(part, caption)]
+    return "\n".join([*head, *body]) + "\n"
 
 
 # -- as wide as a page -------------------------------------------------------------------------------------------------
@@ -93,13 +98,6 @@ def _width(table: Table, number: int) -> int:
 
 
 # -- one table ---------------------------------------------------------------------------------------------------------
-
-
-def _table(table: Table, label: str) -> str:
-    caption = rf"\caption{{{latex_text(table.caption + '.')}}}\label{{{label}}}"
-    if len(list(table.rows)) > MOST_ROWS_ON_A_PAGE:
-        return "\n".join(_long_table(table, caption))
-    return "\n".join(_floating_table(table, caption))
 
 
 def _floating_table(table: Table, caption: str) -> Iterable[str]:

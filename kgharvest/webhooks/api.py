@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.access import Action, check_may
-from kgharvest.accounts.project_api import ProjectView
+from kgharvest.access import Action
+from kgharvest.accounts.project_api import ProjectPartViewSet
 from kgharvest.api.input import Filters, StrictSerializer
-from kgharvest.api.views import ListView
+from kgharvest.api.views import PagedList, RetrieveMixin, operation
+from kgharvest.events.types import TOPICS
 from kgharvest.models import Delivery, Webhook
+from kgharvest.webhooks import outbox
 from kgharvest.webhooks.addresses import LONGEST_URL
-from kgharvest.webhooks.models import EVENTS
-from kgharvest.webhooks.outbox import (
-    NewSecret,
-    create_webhook,
-    delete_webhook,
-    disable_webhook,
-    edit_webhook,
-    enable_webhook,
-    rotate_secret,
-    send_again,
-    send_test,
-)
 
 WEBHOOK = {
     "id": 3,
@@ -58,7 +45,7 @@ DELIVERY = {
 class WebhookSerializer(serializers.ModelSerializer):
     """failing_since: null while the last event arrived. disabled_at: since when nothing is sent; null: it is sent."""
 
-    events = serializers.ListField(child=serializers.ChoiceField(list(EVENTS)))
+    events = serializers.ListField(child=serializers.ChoiceField(list(TOPICS)))
 
     class Meta:
         model = Webhook
@@ -77,106 +64,7 @@ class NewWebhookSerializer(WebhookSerializer):
 
 class WebhookInput(StrictSerializer):
     url = serializers.CharField(max_length=LONGEST_URL, help_text="https, of the internet.")
-    events = serializers.ListField(child=serializers.ChoiceField(list(EVENTS)), allow_empty=False)
-
-
-class WebhooksView(ProjectView):
-    """What is below the address of a project's webhooks, all of it for owners."""
-
-    serializer_class = WebhookSerializer
-
-    def webhooks(self) -> QuerySet[Webhook]:
-        check_may(self.request.user, Action.MANAGE, self.project)
-        return Webhook.objects.filter(project_id=self.project.pk)
-
-    def webhook(self) -> Webhook:
-        return self.row(self.webhooks())
-
-    def with_secret(self, new: NewSecret, status_code: int, location: str | None = None) -> Response:
-        new.webhook.secret = new.secret
-        self.serializer_class = NewWebhookSerializer
-        return self.answer(new.webhook, status_code, location)
-
-
-class WebhookList(WebhooksView, ListView):
-    """Webhooks of a project, the newest first."""
-
-    is_keyed = False  # its answer has a secret
-
-    def get_queryset(self) -> QuerySet[Webhook]:
-        return self.webhooks()
-
-    @extend_schema(operation_id="webhooks_list")
-    def get(self, request: Request, slug: str) -> Response:
-        return self.list(request)
-
-    @extend_schema(request=WebhookInput, responses={201: NewWebhookSerializer}, summary="Make a webhook")
-    def post(self, request: Request, slug: str) -> Response:
-        """The answer has the secret, this once."""
-        self.webhooks()
-        new = create_webhook(self.project.pk, **self.sent(WebhookInput), by=request.user)
-        return self.with_secret(
-            new, status.HTTP_201_CREATED, self.location("kgharvest:api_webhook", slug, new.webhook.pk)
-        )
-
-
-class WebhookDetail(WebhooksView):
-    """A webhook of a project."""
-
-    def get(self, request: Request, slug: str, pk: int) -> Response:
-        return self.answer(self.webhook())
-
-    @extend_schema(request=WebhookInput, summary="Change address or events of a webhook")
-    def patch(self, request: Request, slug: str, pk: int) -> Response:
-        """What waits goes to the new address."""
-        webhook = self.webhook()
-        sent = {"url": webhook.url, "events": webhook.events} | self.sent(WebhookInput, partial=True)
-        edit_webhook(webhook, **sent, by=request.user)
-        return self.answer(self.webhook())
-
-    @extend_schema(responses={204: None}, summary="Delete a webhook")
-    def delete(self, request: Request, slug: str, pk: int) -> Response:
-        """With its log; what waits is not sent."""
-        delete_webhook(self.webhook(), request.user)
-        return self.deleted()
-
-
-class WebhookChange(WebhooksView):
-    """change: the service's function, of the webhook and who changes it."""
-
-    change: Callable[..., Any]
-
-    @extend_schema(request=None)
-    def post(self, request: Request, slug: str, pk: int) -> Response:
-        def change() -> Response:
-            type(self).change(self.webhook(), by=request.user)
-            return self.answer(self.webhook())
-
-        return self.once(change)
-
-
-@extend_schema(summary="Send a webhook again")
-class WebhookEnable(WebhookChange):
-    """What waits is sent at once."""
-
-    change = enable_webhook
-
-
-@extend_schema(summary="Send nothing more to a webhook")
-class WebhookDisable(WebhookChange):
-    change = disable_webhook
-
-
-class WebhookSecret(WebhooksView):
-    is_keyed = False  # its answer has a secret
-
-    @extend_schema(request=None, responses=NewWebhookSerializer, summary="Give a webhook a new secret")
-    def post(self, request: Request, slug: str, pk: int) -> Response:
-        """For a day the old one signs as well, so that receivers can change theirs."""
-        return self.with_secret(rotate_secret(self.webhook(), request.user), status.HTTP_200_OK)
-
-
-# -- deliveries --------------------------------------------------------------------------------------------------------
+    events = serializers.ListField(child=serializers.ChoiceField(list(TOPICS)), allow_empty=False)
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A delivery", DELIVERY, response_only=True)])
@@ -190,49 +78,86 @@ class DeliverySerializer(serializers.ModelSerializer):
 
 class DeliveryFilters(Filters):
     state = serializers.ChoiceField(Delivery.State.choices, required=False)
-    event = serializers.ChoiceField([*EVENTS, "test"], required=False)
+    event = serializers.ChoiceField([*TOPICS, "test"], required=False)
 
 
-class DeliveryList(WebhooksView, ListView):
-    """What was sent to a webhook and what waits, of the last 30 days, the newest first."""
+@extend_schema_view(list=extend_schema(operation_id="webhooks_list"))
+class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
+    """Webhooks of a project, newest first, for its owners."""
 
+    access = Action.MANAGE
+    serializer_class = WebhookSerializer
+    is_keyed = False  # some answers have a secret
+
+    def get_queryset(self) -> QuerySet[Webhook]:
+        return Webhook.objects.filter(project_id=self.project.pk)
+
+    def with_secret(self, new: outbox.NewSecret, status_code: int, location: str | None = None) -> Response:
+        new.webhook.secret = new.secret
+        self.serializer_class = NewWebhookSerializer
+        return self.answer(new.webhook, status_code, location)
+
+    @extend_schema(request=WebhookInput, responses={201: NewWebhookSerializer}, summary="Make a webhook")
+    def create(self, request: Request, slug: str) -> Response:
+        """The answer has the secret, this once."""
+        new = outbox.create_webhook(self.project.pk, **self.sent(WebhookInput), by=request.user)
+        return self.with_secret(new, status.HTTP_201_CREATED, self.address(new.webhook))
+
+    @extend_schema(request=WebhookInput, summary="Change address or events of a webhook")
+    def partial_update(self, request: Request, slug: str, pk: int) -> Response:
+        """Pending deliveries go to the new address."""
+        webhook = self.named()
+        sent = {"url": webhook.url, "events": webhook.events} | self.sent(WebhookInput, partial=True)
+        outbox.edit_webhook(webhook, **sent, by=request.user)
+        return self.answer(self.named())
+
+    @extend_schema(summary="Delete a webhook")
+    def destroy(self, request: Request, slug: str, pk: int) -> Response:
+        """With its log. Pending deliveries are not sent."""
+        outbox.delete_webhook(self.named(), request.user)
+        return self.deleted()
+
+    @operation("Send a webhook again", is_keyed=True)
+    def enable(self, request: Request, slug: str, pk: int) -> Response:
+        """Pending deliveries are sent at once."""
+        return self.changed(outbox.enable_webhook)
+
+    @operation("Send nothing more to a webhook", is_keyed=True)
+    def disable(self, request: Request, slug: str, pk: int) -> Response:
+        return self.changed(outbox.disable_webhook)
+
+    @operation("Give a webhook a new secret", responses=NewWebhookSerializer, is_keyed=False)
+    def secret(self, request: Request, slug: str, pk: int) -> Response:
+        """For a day the old one signs as well, so that receivers can change theirs."""
+        return self.with_secret(outbox.rotate_secret(self.named(), request.user), status.HTTP_200_OK)
+
+    @operation(
+        "Send a test to a webhook",
+        responses={202: DeliverySerializer},
+        serializer_class=DeliverySerializer,
+        is_keyed=True,
+    )
+    def test(self, request: Request, slug: str, pk: int) -> Response:
+        """A worker sends it within seconds. The list of deliveries shows the result."""
+        sent = outbox.send_test(self.named(), request.user)
+        return self.accepted(sent, self.location("kgharvest:api_deliveries", slug, pk))
+
+
+@extend_schema_view(list=extend_schema(operation_id="webhook_deliveries_list"))
+class DeliveryViewSet(PagedList, ProjectPartViewSet):
+    """Sent and pending deliveries of a webhook in the last 30 days, newest first."""
+
+    access = Action.MANAGE
     serializer_class = DeliverySerializer
     filters = DeliveryFilters
+    lookup_url_kwarg = "delivery"
 
     def get_queryset(self) -> QuerySet[Delivery]:
-        return self.webhook().deliveries.all()
+        webhook = get_object_or_404(Webhook, project_id=self.project.pk, pk=self.kwargs["pk"])
+        return webhook.deliveries.select_related("webhook")
 
-    @extend_schema(operation_id="webhook_deliveries_list")
-    def get(self, request: Request, slug: str, pk: int) -> Response:
-        return self.list(request)
-
-
-class WebhookTest(WebhooksView):
-    serializer_class = DeliverySerializer
-
-    @extend_schema(request=None, responses={202: DeliverySerializer}, summary="Send a test to a webhook")
-    def post(self, request: Request, slug: str, pk: int) -> Response:
-        """A worker sends it within seconds; the list of deliveries says how it went."""
-
-        def test() -> Response:
-            sent = send_test(self.webhook(), request.user)
-            return self.accepted(sent, self.location("kgharvest:api_deliveries", slug, pk))
-
-        return self.once(test)
-
-
-class DeliveryAgain(WebhooksView):
-    serializer_class = DeliverySerializer
-
-    @extend_schema(request=None, responses={202: DeliverySerializer}, summary="Send an event again")
-    def post(self, request: Request, slug: str, pk: int, delivery: int) -> Response:
-        """At once, and for another 48 hours; what was delivered stays as it is."""
-
-        def again() -> Response:
-            deliveries = self.webhook().deliveries.select_related("webhook")
-            waiting = get_object_or_404(deliveries, pk=delivery)
-            send_again(waiting, request.user)
-            waiting.refresh_from_db()
-            return self.accepted(waiting, self.location("kgharvest:api_deliveries", slug, pk))
-
-        return self.once(again)
+    @operation("Send an event again", "send-again/", responses={202: DeliverySerializer})
+    def again(self, request: Request, slug: str, pk: int, delivery: int) -> Response:
+        """At once, and for another 48 hours. A delivered event does not change."""
+        outbox.send_again(self.named(), request.user)
+        return self.accepted(self.named(), self.location("kgharvest:api_deliveries", slug, pk))

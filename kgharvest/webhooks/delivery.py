@@ -11,7 +11,7 @@ from django.db.models import F, QuerySet
 from django.db.models.lookups import IsNull
 from django.utils import timezone
 
-from kgharvest.audit.trail import record as record_audit
+from kgharvest.events.recording import record as record_event
 from kgharvest.jobs.outbox import Outbox, Outcome, Result
 from kgharvest.models import Delivery, Webhook
 from kgharvest.webhooks.models import GIVE_UP_AFTER
@@ -67,7 +67,7 @@ class DeliveryOutbox(Outbox):
         elif webhook.disabled_at is None and now - webhook.failing_since >= GIVE_UP_AFTER:
             same.update(disabled_at=now)
             logger.warning("Webhook %s is disabled, because all deliveries to it failed for 48 hours.", webhook.pk)
-            record_audit("webhook.disabled", webhook, None, webhook.project_id, webhook=webhook.pk)
+            record_event("webhook.disabled", webhook, None, webhook.project_id, webhook=webhook.pk)
 
     def clean_up(self, now: datetime) -> None:
         """Give up old deliveries to disabled webhooks; delete old rows of the log."""

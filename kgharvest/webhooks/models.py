@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import base64
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.utils.crypto import salted_hmac
 
-EVENTS = {
-    "job.finished": "A harvest or another job of the project has succeeded or failed",
-    "launch.finished": "The last harvest of a launch has ended",
-    "round.complete": "Every statement of a round has its judgments",
-    "annotator.paused": "An annotator is paused, by a limit or by somebody",
-    "report.made": "A report is made",
-}
+from kgharvest.accounts.models import person_or_null
+from kgharvest.audit.tables import canonical_json
+
 TEST = "test"  # of the button
 GIVE_UP_AFTER = timedelta(hours=48)
 OLD_SECRET_LASTS = timedelta(hours=24)
@@ -51,9 +47,7 @@ class Webhook(models.Model):
     rotated_at = models.DateTimeField(null=True, blank=True)
     failing_since = models.DateTimeField(null=True, blank=True)
     disabled_at = models.DateTimeField(null=True, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = WebhookQuerySet.as_manager()
@@ -138,3 +132,11 @@ class Delivery(models.Model):
 
     def __str__(self) -> str:
         return f"{self.event} {self.event_id}"
+
+    @classmethod
+    def about(cls, webhook: Webhook, topic: str, facts: dict[str, Any], at: datetime) -> Delivery:
+        """Return an unsaved delivery that is due now. facts: JSON values; they name people by codes only."""
+        event_id = uuid4()
+        body = {"id": event_id, "event": topic, "at": at, "project": webhook.project_id, "facts": facts}
+        times = {"created_at": at, "next_try_at": at, "give_up_at": at + GIVE_UP_AFTER}
+        return cls(event_id=event_id, webhook=webhook, event=topic, body=canonical_json(body), **times)

@@ -1,26 +1,23 @@
-"""The outbox, and the webhooks of a project: events are written in the transaction of what happened.
+"""Webhooks of a project: create, change, disable and test them.
 
-kgharvest.webhooks.delivery sends them.
+`record` of kgharvest.events.recording enqueues deliveries, and kgharvest.webhooks.delivery sends them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
-from uuid import uuid4
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.models import Project
-from kgharvest.audit.tables import canonical_json
-from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
+from kgharvest.events.types import TOPICS
 from kgharvest.webhooks.addresses import BadAddress, resolve
-from kgharvest.webhooks.models import EVENTS, GIVE_UP_AFTER, TEST, Delivery, Webhook, new_secret_key, secret_of
+from kgharvest.webhooks.models import GIVE_UP_AFTER, TEST, Delivery, Webhook, new_secret_key, secret_of
 
 MOST_WEBHOOKS = 20  # of a project
 
@@ -32,40 +29,15 @@ class NewSecret(NamedTuple):
     secret: str
 
 
-# -- events ------------------------------------------------------------------------------------------------------------
-
-
-def emit(project_id: int | None, event: str, path: str, facts: dict[str, Any]) -> None:
-    """Put an event into the outbox of a project's webhooks, within the caller's transaction.
-
-    event: a key of EVENTS. path: of the page that shows more. facts: what JSON can hold; they name people by their
-    codes only. Costs one query where nobody listens.
-    """
-    assert event in EVENTS
-    if project_id is None:
-        return
-    facts = {**facts, "url": f"{settings.ORIGIN}{path}"}
-    webhooks = [hook for hook in Webhook.objects.enabled().filter(project_id=project_id) if event in hook.events]
-    now = timezone.now()
-    Delivery.objects.bulk_create([_delivery(webhook, event, facts, now) for webhook in webhooks])
-
-
 def send_test(webhook: Webhook, by=None) -> Delivery:
     """Put a test event into the outbox of one webhook. Raises NotAllowed, WebhookDisabled."""
     _check_may_manage(webhook.project_id, by)
     if webhook.disabled_at is not None:
         raise DomainError("WebhookDisabled", f"{webhook.url} is disabled; enable it first.")
     facts = {"message": "This is a test of the webhook; nothing has happened."}
-    delivery = _delivery(webhook, TEST, facts, timezone.now())
+    delivery = Delivery.about(webhook, TEST, facts, timezone.now())
     delivery.save()
     return delivery
-
-
-def _delivery(webhook: Webhook, event: str, facts: dict[str, Any], now: datetime) -> Delivery:
-    event_id = uuid4()
-    body = canonical_json({"id": event_id, "event": event, "at": now, "project": webhook.project_id, "facts": facts})
-    times = {"created_at": now, "next_try_at": now, "give_up_at": now + GIVE_UP_AFTER}
-    return Delivery(event_id=event_id, webhook=webhook, event=event, body=body, **times)
 
 
 def send_again(delivery: Delivery, by=None) -> None:
@@ -163,8 +135,8 @@ def _check_may_manage(project_id: int, by) -> None:
 
 
 def _check(url: str, events: Sequence[str]) -> None:
-    if not events or not set(events) <= EVENTS.keys():
-        raise DomainError("BadWebhook", f"Choose at least one of these events: {', '.join(EVENTS)}.")
+    if not events or not set(events) <= TOPICS.keys():
+        raise DomainError("BadWebhook", f"Choose at least one of these events: {', '.join(TOPICS)}.")
     _resolve(url)
 
 

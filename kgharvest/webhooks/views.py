@@ -18,13 +18,13 @@ from kgharvest.access import Action, researcher_required
 from kgharvest.accounts.models import Project
 from kgharvest.accounts.project_views import find_visible
 from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, keyset_page
-from kgharvest.errors import DomainError
+from kgharvest.events.types import TOPICS
 from kgharvest.models import Delivery, Webhook
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
+from kgharvest.webhooks import outbox
 from kgharvest.webhooks.addresses import LONGEST_URL
-from kgharvest.webhooks.models import EVENTS
-from kgharvest.webhooks.outbox import NewSecret, create_webhook, delete_webhook, edit_webhook, rotate_secret, send_again
 
-CHOICES = [(name, f"{name}: {says[0].lower()}{says[1:]}") for name, says in EVENTS.items()]
+CHOICES = [(name, f"{name}: {says[0].lower()}{says[1:]}") for name, says in TOPICS.items()]
 
 
 class WebhookForm(forms.Form):
@@ -43,15 +43,12 @@ class WebhookForm(forms.Form):
 def webhook_list(request: HttpRequest, slug: str) -> HttpResponse:
     """The webhooks of a project, and the form that makes one, whose secret the answer shows."""
     project = find_visible(request, slug, Action.MANAGE)
-    form = WebhookForm(request.POST or None, initial={"events": list(EVENTS)})
-    new: NewSecret | None = None
+    form = WebhookForm(request.POST or None, initial={"events": list(TOPICS)})
+    new: outbox.NewSecret | None = None
     if form.is_valid():
-        try:
-            new = create_webhook(project.pk, by=request.user, **form.cleaned_data)
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
-        else:
-            form = WebhookForm(initial={"events": list(EVENTS)})
+        with refusal_in_form(form):
+            new = outbox.create_webhook(project.pk, by=request.user, **form.cleaned_data)
+            form = WebhookForm(initial={"events": list(TOPICS)})
     webhooks = Webhook.objects.filter(project_id=project.pk)
     context = {"project": project, "form": form, "new": new, "webhooks": webhooks}
     return render(request, "kgharvest/webhooks/webhook_list.html", context)
@@ -64,11 +61,8 @@ def webhook_detail(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     project, webhook = _find(request, slug, pk)
     form = WebhookForm(request.POST or None, initial={"url": webhook.url, "events": webhook.events})
     if form.is_valid():
-        try:
-            edit_webhook(webhook, by=request.user, **form.cleaned_data)
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
-        else:
+        with refusal_in_form(form):
+            outbox.edit_webhook(webhook, by=request.user, **form.cleaned_data)
             messages.success(request, "Saved.")
             return redirect("kgharvest:webhook", slug, pk)
     return _show(request, project, webhook, form)
@@ -85,11 +79,8 @@ def _show(request: HttpRequest, project: Project, webhook: Webhook, form: Webhoo
 def webhook_change(request: HttpRequest, slug: str, pk: int, change: Callable[..., Any], done: str) -> HttpResponse:
     """Do `change` to a webhook and say what was done."""
     _, webhook = _find(request, slug, pk)
-    try:
+    with refusal_as_message(request):
         change(webhook, by=request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
         messages.success(request, done)
     return redirect("kgharvest:webhook", slug, pk)
 
@@ -101,7 +92,7 @@ def webhook_change(request: HttpRequest, slug: str, pk: int, change: Callable[..
 def webhook_rotate(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Give the webhook a new secret, which the answer shows."""
     project, webhook = _find(request, slug, pk)
-    new = rotate_secret(webhook, request.user)
+    new = outbox.rotate_secret(webhook, request.user)
     form = WebhookForm(initial={"url": webhook.url, "events": webhook.events})
     return _show(request, project, new.webhook, form, new=new)
 
@@ -110,7 +101,7 @@ def webhook_rotate(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @require_POST
 def webhook_delete(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     _, webhook = _find(request, slug, pk)
-    delete_webhook(webhook, request.user)
+    outbox.delete_webhook(webhook, request.user)
     messages.success(request, f"The webhook for {webhook.url} is deleted, and its log.")
     return redirect("kgharvest:webhook_list", slug)
 
@@ -120,11 +111,8 @@ def webhook_delete(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 def delivery_send_again(request: HttpRequest, slug: str, pk: int, delivery: int) -> HttpResponse:
     _, webhook = _find(request, slug, pk)
     waiting: Delivery = get_object_or_404(webhook.deliveries.select_related("webhook"), pk=delivery)
-    try:
-        send_again(waiting, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    else:
+    with refusal_as_message(request):
+        outbox.send_again(waiting, request.user)
         messages.success(request, "It is sent again within seconds.")
     return redirect("kgharvest:webhook", slug, pk)
 

@@ -6,10 +6,10 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
+from annotation.invites.services import join_round, make_invites, return_code
 from annotation.judging.judgments import skip_task
 from annotation.models import Label, Layout
-from annotation.recruiting.questionnaire.services import answer_who_questions
-from annotation.recruiting.services import join_round, make_invites, return_code
+from annotation.questionnaire.services import answer_who_questions
 from annotation.rounds.services import close_round
 from tests import factories
 from tests.factories import judging_page

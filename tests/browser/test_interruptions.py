@@ -9,10 +9,10 @@ from django.db import OperationalError
 from django.utils import timezone
 from playwright.sync_api import expect
 
+from annotation.invites.services import join_round
 from annotation.judging.assignment import next_batch
 from annotation.models import Adjudication, Assignment, Judgment
 from annotation.quality.limits import resume_annotator, set_limits
-from annotation.recruiting.services import join_round
 from kgharvest.bulk.prepared import PreparedSelect
 from tests import factories
 from tests.factories import judging_page

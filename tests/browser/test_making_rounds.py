@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
-from annotation.recruiting.services import join_round
+from annotation.invites.services import join_round
 from annotation.rounds import forms
 from annotation.rounds.services import create_draft, open_round
 from tests import factories

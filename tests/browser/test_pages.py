@@ -3,8 +3,8 @@
 import pytest
 from django.utils import timezone
 
+from annotation.invites.services import join_round
 from annotation.judging.assignment import next_batch
-from annotation.recruiting.services import join_round
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.scores.facts import ScoredRelation

@@ -7,9 +7,10 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from annotation.recruiting.panels.services import enter, finish, join
-from annotation.recruiting.services import return_code
+from annotation.invites.services import return_code
+from kgharvest.contrib.recruiting.panels.services import enter, finish, join
 from tests import factories
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -21,7 +22,7 @@ def make_pilot(**fields):
     researcher = factories.make_researcher()
     round = factories.make_round(TUPLES, name="pilot", by=researcher, consent="Your answers are *published*.")
     values = {"name": "main", "places": 5, "statements_per_place": 2, "reward": 250, "completion_code": "C0DE-4711"}
-    return researcher, factories.make_panel(round, **{**values, **fields})
+    return researcher, make_panel(round, **{**values, **fields})
 
 
 def test_from_the_entry_link_to_the_code(visit):
@@ -77,7 +78,7 @@ PAGES = {
 @pytest.mark.parametrize("width", [360, 1280])
 def test_researchers_pages_are_accessible_and_fit(visit, width):
     researcher, panel = make_pilot()
-    factories.make_panel(panel.round, "draft", name="draft", platform="connect")
+    make_panel(panel.round, "draft", name="draft", platform="connect")
     people_come(panel)
     visitor = visit(researcher, width=width, color_scheme="light")
 

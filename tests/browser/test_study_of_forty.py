@@ -16,18 +16,18 @@ from django.test import Client
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from annotation.models import Panel, PayEntry, Platform, PlatformCommand
-from annotation.models import Submission as OwnSubmission
-from annotation.recruiting.panels.publishing import create_panel
-from annotation.recruiting.pay.bonuses import grant_bonus
-from annotation.recruiting.pay.commands import ask
-from annotation.recruiting.pay.ledger import Balance, panel_balance
-from annotation.recruiting.prolific.platform import STATUSES
-from annotation.recruiting.reconciliation import reconcile
+from kgharvest.contrib.recruiting.models import Panel, PayEntry, Platform, PlatformCommand
+from kgharvest.contrib.recruiting.models import Submission as OwnSubmission
+from kgharvest.contrib.recruiting.panels.publishing import create_panel
+from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus
+from kgharvest.contrib.recruiting.pay.commands import ask
+from kgharvest.contrib.recruiting.pay.ledger import Balance, panel_balance
+from kgharvest.contrib.recruiting.prolific.platform import STATUSES
+from kgharvest.contrib.recruiting.reconciliation import reconcile
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from tests import factories
-from tests.annotation.recruiting.prolific.fake_prolific import (
+from tests.kgharvest.contrib.recruiting.prolific.fake_prolific import (
     FEE,
     SECRET,
     TOKEN,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Draws, Evidence, Judgments, StratumKey
+from evaluation.evidence.evidence import Draws, Evidence, Judgments, StratumKey
 from kgharvest.statistics.arrays import INCOMPLETE
-from kgharvest.statistics.sides import CellKey
+from kgharvest.statistics.paired_tests import CellKey
 
 # What three annotators said, by turns, for each verdict: accepted, rejected, undecided, incomplete.
 LABELS = {0: [(0, 0, 0), (0, 0, 1), (0, 0, 2)], 1: [(1, 1, 1), (1, 0, 1)], 2: [(0, 1, 2)], 3: [()]}

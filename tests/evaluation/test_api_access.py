@@ -18,15 +18,13 @@ from django.test import Client
 from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
-from annotation.recruiting.panels.services import enter
-from annotation.recruiting.services import join_round, make_invites
+from annotation.invites.services import join_round, make_invites
 from annotation.rounds.services import create_draft
-from evaluation.models import PaperPack, ScoreEvaluation
+from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import share_report
 from tests import factories
 from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
-from tests.evaluation.preregistration.planning import PLAN, freeze, planned
 
 pytestmark = pytest.mark.django_db
 
@@ -51,41 +49,12 @@ TABLE: dict[str, str] = {
     "GET rounds/{draft}/plan/":                               "401 403 200 200 200 200 200 404",
     "GET rounds/{draft}/preview/":                            "401 403 403 403 200 200 200 404",
     "GET rounds/{draft}/rehearsal/":                           "401 403 403 403 200 200 200 404",
-    "GET rounds/{draft}/preregistrations/":                    "401 403 200 200 200 200 200 404",
-    "POST rounds/{draft}/preregistrations/":                   "401 403 403 403 201 201 201 404",
-    "GET rounds/{draft}/preregistrations/{preregistration}/":  "401 403 200 200 200 200 200 404",
-    "GET rounds/{draft}/preregistrations/{preregistration}/preregistration.json": "401 403 200 200 200 200 200 404",
     "GET rounds/{open}/progress/":                            "401 403 200 200 200 200 200 404",
     "GET rounds/{open}/instructions/":                        "401 403 200 200 200 200 200 404",
     "PUT rounds/{draft}/instructions/{relation}/":            "401 403 403 403 200 200 200 404",
     "GET rounds/{open}/invites/":                             "401 403 403 403 200 200 200 404",
     "POST rounds/{open}/invites/":                            "401 403 403 403 201 201 201 404",
     "DELETE rounds/{open}/invites/{invite}/":                 "401 403 403 403 204 204 204 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/": "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/floor/": "401 403 403 403 409 409 409 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/approve/": "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/bonuses/": "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/bonuses/": "401 403 403 403 201 201 201 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/bonuses/paid/": "401 403 403 403 409 409 409 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/entries/": "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/entries.csv": "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/pay/commands/": "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/commands/": "401 403 403 403 201 201 201 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/commands/{command}/resend/": "401 403 403 403 409 409 409 404",
-    "POST rounds/{open}/panels/{open_panel}/pay/commands/{command}/settle/": "401 403 403 403 409 409 409 404",
-    "GET rounds/{open}/panels/":                              "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/":                             "401 403 403 403 201 201 201 404",
-    "GET rounds/{open}/panels/{draft_panel}/":                "401 403 403 403 200 200 200 404",
-    "PATCH rounds/{open}/panels/{draft_panel}/":              "401 403 403 403 200 200 200 404",
-    "DELETE rounds/{open}/panels/{draft_panel}/":             "401 403 403 403 204 204 204 404",
-    "GET rounds/{open}/panels/{draft_panel}/cost/":           "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{draft_panel}/publish/":       "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/pause/":          "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{draft_panel}/resume/":        "401 403 403 403 409 409 409 404",
-    "POST rounds/{open}/panels/{open_panel}/stop/":           "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/participants/":    "401 403 403 403 200 200 200 404",
-    "GET rounds/{open}/panels/{open_panel}/reconciliation/":  "401 403 403 403 200 200 200 404",
-    "POST rounds/{open}/panels/{open_panel}/reconciliation/": "401 403 403 403 409 409 409 404",
     "GET rounds/{done}/tasks/":                               "401 403 200 200 200 200 200 404",
     "GET rounds/{done}/tasks/{task}/":                        "401 403 200 200 200 200 200 404",
     "POST rounds/{done}/tasks/{task}/adjudications/":         "401 403 403 201 201 201 201 404",
@@ -140,17 +109,10 @@ TABLE: dict[str, str] = {
     "GET reports/{report}/tables/cells.csv":                  "401 403 200 200 200 200 200 404",
     "GET reports/{report}/figures/heat-map.svg":              "401 403 200 200 200 200 200 404",
     "GET reports/{report}/tuples/":                           "401 403 200 200 200 200 200 404",
-    "GET reports/{report}/packs/":                            "401 403 200 200 200 200 200 404",
-    "POST reports/{report}/packs/":                           "401 403 403 403 202 202 202 404",
-    "GET reports/{report}/packs/{pack}/":                     "401 403 200 200 200 200 200 404",
-    "POST reports/{report}/packs/{pack}/cancel/":             "401 403 403 403 409 409 409 404",
-    "GET reports/{report}/packs/{pack}/pack.zip":             "401 403 404 404 404 404 404 404",
     "GET reports/{report}/shares/":                           "401 403 403 403 200 200 200 404",
     "POST reports/{report}/shares/":                          "401 403 403 403 201 201 201 404",
     "GET reports/{report}/shares/{share}/":                   "401 403 403 403 200 200 200 404",
     "DELETE reports/{report}/shares/{share}/":                "401 403 403 403 204 204 204 404",
-    "GET reports/{report}/paper/statements/":                 "401 403 200 200 200 200 200 404",
-    "PATCH reports/{report}/paper/statements/":               "401 403 403 403 200 200 200 404",
     "GET comparisons/reports/":                               "401 403 200 200 200 200 200 404",
     "GET comparisons/harvests/":                              "401 403 200 200 200 200 200 404",
     "GET comparisons/sets/":                                  "401 403 200 200 200 200 200 404",
@@ -175,12 +137,6 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
         "POST rounds/{open}/judge-runs/import/": {
             "file": SimpleUploadedFile("answers.jsonl", answer.encode()), "name": "imported",
         },
-        "POST rounds/{open}/panels/{open_panel}/pay/bonuses/": {
-            "submission": made["submission"], "amount": 10, "reason": "Thanks.",
-        },
-        "POST rounds/{open}/panels/{open_panel}/pay/bonuses/paid/": {"submissions": [made["submission"]], "total": 1},
-        "POST rounds/{open}/panels/{open_panel}/pay/commands/": {"submission": made["submission"], "kind": "return"},
-        "POST rounds/{open}/panels/{open_panel}/pay/commands/{command}/settle/": {"was_done": True},
         "POST rounds/": spec,
         "POST rounds/plan/": spec,
         "PUT rounds/{draft}/": spec,
@@ -198,10 +154,8 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
         "POST judging/{open}/report/": {"task": made["token"], "report-reason": "other"},
         "POST judging/{open}/questions/": {"stage": "who", "answers": {}},
         "POST judging/{open}/training/": {"position": 0, "label": "true"},
-        "POST rounds/{draft}/preregistrations/": PLAN,
         "POST reports/": {"round": made["done"]},
         "POST reports/{report}/shares/": {"name": "Reviewers"},
-        "PATCH reports/{report}/paper/statements/": {"languages": "English"},
         "GET comparisons/reports/": {"a": made["report"], "b": made["report"]},
         "GET comparisons/harvests/": pair,
         "GET comparisons/sets/": pair,
@@ -241,7 +195,6 @@ def made(db) -> dict[str, Any]:
     )  # fmt: skip
     report = create_report(done)
     draft = create_draft(spec | {"name": "draft"}, None, project)
-    submission = enter(factories.make_panel(opened), "person", "", timezone.now())
     return {
         "project": project,
         "slug": project.slug,
@@ -254,13 +207,8 @@ def made(db) -> dict[str, Any]:
         "judge_run": factories.make_judge_run(opened, "lm", status="queued").pk,
         "failed_judge_run": factories.make_judge_run(opened, "failed-lm", status="failed").pk,
         "draft": draft.pk,
-        "preregistration": freeze(draft, planned()).pk,
         "link": opened.join_token,
         "invite": make_invites(opened, 1, timezone.now() + timedelta(days=1))[0].pk,
-        "draft_panel": factories.make_panel(opened, "draft").name,
-        "open_panel": submission.panel.name,
-        "submission": submission.pk,
-        "command": submission.commands.create(kind="bonus", key="bonus:0", amount=10).pk,
         "task": done.tasks.first().pk,
         "code": judge.code,
         "token": annotator.token_of(task.pk),
@@ -268,7 +216,6 @@ def made(db) -> dict[str, Any]:
         "candidate": second.code,
         "decision": relation.gold_decisions.get().pk,
         "report": report.pk,
-        "pack": PaperPack.objects.create(kind="pack", report=report, project=project, status="failed").pk,
         "share": share_report(report, "Reviewers", 1, timezone.now()).share.pk,
         "scores": scores.pk,
     }

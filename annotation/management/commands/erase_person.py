@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.core.management.base import CommandError
 
+from annotation.invites.erasure import erase_account, erase_annotator
 from annotation.management.commands.open_round import find_user
-from annotation.recruiting.erasure import erase_account, erase_annotator
 from annotation.rounds.services import find_round
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence
+from evaluation.evidence.evidence import Evidence
 from evaluation.rendering.documents import Document, about_side, lm_and_setting
 from kgharvest.statistics.agreement import (
     N_DRAWS,
@@ -18,7 +18,7 @@ from kgharvest.statistics.agreement import (
     krippendorff_alpha,
     percent_agreement,
 )
-from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, UNJUDGEABLE, Codes
+from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, UNJUDGEABLE, Codes
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
@@ -46,8 +46,11 @@ ALL_OR_NONE = "Either no statement is accepted or every one, which does not tell
 
 
 def agreement_entries(evidence: Evidence) -> dict[str, Any]:
-    every_task = np.arange(evidence.n_tasks)
-    without_unjudgeable = _alpha_entry(evidence, every_task, N_DRAWS, n_labels=UNJUDGEABLE)
+    every_task, patterns = np.arange(evidence.n_tasks), evidence.first_two.patterns
+    # Without Unjudgeable, its judgments pair with nothing.
+    without_unjudgeable = _alpha_entry(
+        evidence, every_task, patterns.counts[:, :UNJUDGEABLE], patterns.n_tasks, N_DRAWS
+    )
     return _coefficients(evidence, every_task, N_DRAWS) | {"alpha_without_unjudgeable": without_unjudgeable}
 
 
@@ -56,16 +59,24 @@ def agreement_part_entries(evidence: Evidence) -> list[dict[str, Any]]:
     relations = sorted({cell.relation for cell in evidence.cells})
     number_of = {relation: number for number, relation in enumerate(relations)}
     relation_of_cell = np.array([number_of[cell.relation] for cell in evidence.cells], dtype=np.int64)
-    of_relations = [
-        {"by": "relation", "relation": relation, "model": None, "setting": None} | _part(evidence, tasks)
-        for relation, tasks in zip(relations, _tasks_by(evidence, relation_of_cell, len(relations)), strict=True)
+    of_relations = _tasks_by(evidence, relation_of_cell, len(relations))
+    of_sides = _tasks_by(evidence, evidence.side_of_cell, len(evidence.sides))
+    parts: list[tuple[str, str | None, str | None, str | None, Codes]] = [
+        ("relation", relation, None, None, tasks) for relation, tasks in zip(relations, of_relations, strict=True)
     ]
-    tasks_of_sides = _tasks_by(evidence, evidence.side_of_cell, len(evidence.sides))
-    of_sides = [
-        {"by": "side", "relation": None, "model": model, "setting": setting} | _part(evidence, tasks)
-        for (model, setting), tasks in zip(evidence.sides, tasks_of_sides, strict=True)
+    parts += [("side", None, *side, tasks) for side, tasks in zip(evidence.sides, of_sides, strict=True)]
+    return [
+        {
+            "by": by,
+            "relation": relation,
+            "model": model,
+            "setting": setting,
+            "n_tasks": len(tasks),
+            "n_judgments": int(evidence.counts[tasks].sum()),
+            **_coefficients(evidence, tasks, N_DRAWS_OF_PARTS),
+        }
+        for by, relation, model, setting, tasks in parts
     ]
-    return of_relations + of_sides
 
 
 def _tasks_by(evidence: Evidence, group_of_cell: Codes, n_groups: int) -> list[Codes]:
@@ -80,41 +91,30 @@ def _tasks_by(evidence: Evidence, group_of_cell: Codes, n_groups: int) -> list[C
     )
 
 
-def _part(evidence: Evidence, tasks: Codes) -> dict[str, Any]:
-    n_judgments = int(evidence.counts[tasks].sum())
-    return {"n_tasks": len(tasks), "n_judgments": n_judgments, **_coefficients(evidence, tasks, N_DRAWS_OF_PARTS)}
-
-
 def _coefficients(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]:
-    counts, n_tasks = _patterns_of(evidence, tasks)
+    patterns = evidence.first_two.patterns  # (P, 3): judgments by label
+    counts, n_tasks = patterns.counts, np.bincount(patterns.of_task[tasks], minlength=len(patterns.counts))
     return {
-        "alpha": _alpha_entry(evidence, tasks, n_draws),
+        "alpha": _alpha_entry(evidence, tasks, counts, n_tasks, n_draws),
         "gwet_ac1": gwet_ac1(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)._asdict(),
         "percent_agreement": percent_agreement(counts, n_tasks),
         "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
-        "verdict_stability": _stability(evidence, tasks, n_draws),
+        "verdict_stability": _stability(evidence, tasks, counts, n_tasks, n_draws),
     }
 
 
-def _patterns_of(evidence: Evidence, tasks: Codes) -> tuple[Codes, Codes]:
-    """Return the patterns (P, 3) of judgments, third ones left out, and how many of `tasks` show each (P,)."""
-    patterns = evidence.first_two.patterns
-    return patterns.counts, np.bincount(patterns.of_task[tasks], minlength=len(patterns.counts))
-
-
-def _alpha_entry(evidence: Evidence, tasks: Codes, n_draws: int, n_labels: int = len(LABELS)) -> dict[str, Any]:
-    """Return alpha of these statements. n_labels: without Unjudgeable, its judgments pair with nothing."""
-    counts, n_tasks = _patterns_of(evidence, tasks)
-    alpha = krippendorff_alpha(counts[:, :n_labels], n_tasks, np.random.default_rng(evidence.seed), n_draws)
+def _alpha_entry(evidence: Evidence, tasks: Codes, counts: Codes, n_tasks: Codes, n_draws: int) -> dict[str, Any]:
+    """Return alpha of these statements. counts (P, C), n_tasks (P,): patterns of their labels, C of them."""
+    alpha = krippendorff_alpha(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)
     is_in_part = np.zeros(evidence.n_tasks, dtype=np.bool_)
     is_in_part[tasks] = True
     judgments = evidence.first_two.judgments
-    counted = is_in_part[judgments.task] & (judgments.label < n_labels)
+    counted = is_in_part[judgments.task] & (judgments.label < counts.shape[1])
     interval = annotators_interval(alpha, *(column[counted] for column in judgments[:3]))
     return alpha._asdict() | {"annotators": interval._asdict()}
 
 
-def _stability(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]:
+def _stability(evidence: Evidence, tasks: Codes, counts: Codes, n_tasks: Codes, n_draws: int) -> dict[str, Any]:
     """Return how many of the verdicts of these statements a fresh panel would overturn (docs/report-json.md)."""
     verdicts = evidence.verdict[tasks]
     n_complete = int(np.count_nonzero(verdicts != INCOMPLETE))
@@ -122,7 +122,6 @@ def _stability(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]
     if n_accepted in (0, n_complete):
         reason = ALL_OR_NONE if n_complete else NO_VERDICT
         return {"k": None, "flips": None, "low": None, "high": None, "reason": reason}
-    counts, n_tasks = _patterns_of(evidence, tasks)
     usual = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
     if usual < 2:
         return {"k": None, "flips": None, "low": None, "high": None, "reason": MOSTLY_ALONE}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence, Judgments, label_counts
+from evaluation.evidence.evidence import Evidence, label_counts
 from evaluation.rendering.documents import Document
 from kgharvest.pages.number_format import p_value
 from kgharvest.statistics.agreement import pair_counts
@@ -29,7 +28,7 @@ from kgharvest.statistics.arrays import (
 )
 from kgharvest.statistics.paired_tests import mcnemar_p
 from kgharvest.statistics.rates import SIGNIFICANCE, rate
-from kgharvest.statistics.verdicts import by_model, majority, where_complete
+from kgharvest.statistics.verdicts import by_model, majority
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
@@ -61,7 +60,13 @@ class FittedModel:
 def fit_models(evidence: Evidence) -> list[FittedModel]:
     """Fit each model to all judgments of True and False, those of gold statements among them but not their truth."""
     judged, has_opinion = judged_opinions(evidence)
-    reason = _reason_against(judged, has_opinion)
+    reason = None
+    if not len(judged.task):
+        reason = NO_OPINION
+    elif np.count_nonzero(has_opinion) < 2:
+        reason = ONE_ANNOTATOR
+    elif len(np.unique(judged.label)) < 2:
+        reason = ONE_LABEL
     if reason:
         return [FittedModel(name, None, None, None, has_opinion, reason) for name in FITS]
     n_opinions = judged.per_task()
@@ -83,74 +88,44 @@ def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
     return Judged(task, annotator, label, n_tasks, len(evidence.annotators), 2, len(evidence.gold_truth)), has_opinion
 
 
-def _reason_against(judged: Judged, has_opinion: Flags) -> str | None:
-    if not len(judged.task):
-        return NO_OPINION
-    if np.count_nonzero(has_opinion) < 2:
-        return ONE_ANNOTATOR
-    if len(np.unique(judged.label)) < 2:
-        return ONE_LABEL
-    return None
-
-
 # -- entries of the document -------------------------------------------------------------------------------------------
 
 
 def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dict[str, Any]]:
-    n_annotators = len(evidence.annotators)
-    labels = label_counts(evidence.judgments._replace(task=evidence.judgments.annotator), n_annotators)  # (A, 3)
-    n_gold, n_correct = _gold_counts(evidence)
-    medians = _median_seconds(evidence.judgments, n_annotators)
+    judgments, gold, n_annotators = evidence.judgments, evidence.gold, len(evidence.annotators)
+    labels = label_counts(judgments._replace(task=judgments.annotator), n_annotators)  # (A, 3)
+    is_right = gold.label == evidence.gold_truth[gold.task - evidence.n_tasks]
+    n_gold = np.bincount(gold.annotator, minlength=n_annotators).tolist()
+    n_correct = np.bincount(gold.annotator[is_right], minlength=n_annotators).tolist()
+    is_timed = np.isfinite(judgments.seconds)
+    order = np.argsort(judgments.annotator[is_timed], kind="stable")
+    edges = np.searchsorted(judgments.annotator[is_timed][order], np.arange(n_annotators + 1))
+    seconds = judgments.seconds[is_timed][order]
     by_name = {model.name: model for model in models}
-    return [
-        {
+    dawid_skene, mace = by_name["dawid_skene"], by_name["mace"]
+    entries = []
+    for number, code in enumerate(evidence.annotators):
+        own_seconds = seconds[edges[number] : edges[number + 1]]
+        accuracy = rate(n_correct[number], n_gold[number])
+        confusion = competence = None
+        if isinstance(dawid_skene.fit, DawidSkene) and dawid_skene.has_opinion[number]:
+            errors = dawid_skene.fit.errors[number]  # (true, given)
+            confusion = {"true_accuracy": float(errors[TRUE, TRUE]), "false_accuracy": float(errors[FALSE, FALSE])}
+        if isinstance(mace.fit, Mace) and mace.has_opinion[number]:
+            competence = {"competence": float(mace.fit.competence[number])}
+        entries.append({
             "annotator": code,
             "n_judgments": int(labels[number].sum()),
             **dict(zip(LABELS, labels[number].tolist(), strict=True)),
-            "median_seconds": medians[number],
-            "gold": _gold_entry(int(n_gold[number]), int(n_correct[number])),
-            "dawid_skene": _confusion(by_name["dawid_skene"], number),
-            "mace": _competence(by_name["mace"], number),
-        }
-        for number, code in enumerate(evidence.annotators)
-    ]
-
-
-def _gold_counts(evidence: Evidence) -> tuple[Codes, Codes]:
-    """Return (A,), (A,): gold statements judged, and judged right."""
-    is_right = evidence.gold.label == evidence.gold_truth[evidence.gold.task - evidence.n_tasks]
-    n_annotators = len(evidence.annotators)
-    return (
-        np.bincount(evidence.gold.annotator, minlength=n_annotators),
-        np.bincount(evidence.gold.annotator[is_right], minlength=n_annotators),
-    )
-
-
-def _gold_entry(n: int, n_correct: int) -> dict[str, Any]:
-    accuracy = rate(n_correct, n)
-    return {"n": n, "correct": n_correct, "accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high}
-
-
-def _median_seconds(judgments: Judgments, n_annotators: int) -> list[float | None]:
-    is_timed = np.isfinite(judgments.seconds)
-    annotator, seconds = judgments.annotator[is_timed], judgments.seconds[is_timed]
-    order = np.argsort(annotator, kind="stable")
-    edges = np.searchsorted(annotator[order], np.arange(n_annotators + 1))
-    parts = [seconds[order[start:end]] for start, end in pairwise(edges)]
-    return [float(np.median(part)) if len(part) else None for part in parts]
-
-
-def _confusion(model: FittedModel, annotator: int) -> dict[str, float] | None:
-    if not isinstance(model.fit, DawidSkene) or not model.has_opinion[annotator]:
-        return None
-    errors = model.fit.errors[annotator]  # (true, given)
-    return {"true_accuracy": float(errors[TRUE, TRUE]), "false_accuracy": float(errors[FALSE, FALSE])}
-
-
-def _competence(model: FittedModel, annotator: int) -> dict[str, float] | None:
-    if not isinstance(model.fit, Mace) or not model.has_opinion[annotator]:
-        return None
-    return {"competence": float(model.fit.competence[annotator])}
+            "median_seconds": float(np.median(own_seconds)) if len(own_seconds) else None,
+            "gold": {
+                "n": n_gold[number], "correct": n_correct[number],
+                "accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high,
+            },
+            "dawid_skene": confusion,
+            "mace": competence,
+        })  # fmt: skip
+    return entries
 
 
 def pair_entries(evidence: Evidence) -> list[dict[str, Any]]:
@@ -170,33 +145,39 @@ def pair_entries(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dict[str, Any]]:
-    return [_model_entry(evidence, model) for model in models]
-
-
-def _model_entry(evidence: Evidence, model: FittedModel) -> dict[str, Any]:
-    if model.fit is None or model.verdict is None or model.gold_verdict is None:
-        keys = ("n_steps", "converged", "prior_true", *VERDICTS[:3], "n_compared", "n_differing", "gold", "sentence")
-        return {"model": model.name, "reason": model.reason, **dict.fromkeys(keys)}
-    both_decide = (model.verdict < UNDECIDED) & (evidence.verdict < UNDECIDED)
-    n_compared = int(np.count_nonzero(both_decide))
-    n_differing = int(np.count_nonzero(both_decide & (model.verdict != evidence.verdict)))
-    gold = _on_gold(evidence, model.gold_verdict)
-    return {
-        "model": model.name,
-        "reason": None,
-        "n_steps": model.fit.n_steps,
-        "converged": model.fit.converged,
-        "prior_true": float(model.fit.prior[TRUE]) if isinstance(model.fit, DawidSkene) else None,
-        **_verdict_counts(where_complete(model.verdict, evidence.is_complete)),
-        "n_compared": n_compared,
-        "n_differing": n_differing,
-        "gold": gold,
-        "sentence": _sentence(model.name, model.fit.converged, n_compared, n_differing, gold),
-    }
-
-
-def _verdict_counts(verdict: Codes) -> dict[str, int]:
-    return {name: int(np.count_nonzero(verdict == code)) for code, name in enumerate(VERDICTS[:INCOMPLETE])}
+    entries = []
+    for model in models:
+        if model.fit is None or model.verdict is None or model.gold_verdict is None:
+            keys = (
+                "n_steps",
+                "converged",
+                "prior_true",
+                *VERDICTS[:3],
+                "n_compared",
+                "n_differing",
+                "gold",
+                "sentence",
+            )
+            entries.append({"model": model.name, "reason": model.reason, **dict.fromkeys(keys)})
+            continue
+        both_decide = (model.verdict < UNDECIDED) & (evidence.verdict < UNDECIDED)
+        n_compared = int(np.count_nonzero(both_decide))
+        n_differing = int(np.count_nonzero(both_decide & (model.verdict != evidence.verdict)))
+        n_of_verdict = np.bincount(model.verdict[evidence.is_complete], minlength=INCOMPLETE).tolist()
+        gold = _on_gold(evidence, model.gold_verdict)
+        entries.append({
+            "model": model.name,
+            "reason": None,
+            "n_steps": model.fit.n_steps,
+            "converged": model.fit.converged,
+            "prior_true": float(model.fit.prior[TRUE]) if isinstance(model.fit, DawidSkene) else None,
+            **dict(zip(VERDICTS[:INCOMPLETE], n_of_verdict, strict=True)),
+            "n_compared": n_compared,
+            "n_differing": n_differing,
+            "gold": gold,
+            "sentence": _sentence(model.name, model.fit.converged, n_compared, n_differing, gold),
+        })  # fmt: skip
+    return entries
 
 
 def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:

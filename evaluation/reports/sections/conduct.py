@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import Conduct, Evidence, ExcludedJudgments, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
+from evaluation.evidence.evidence import Conduct, Evidence, ExcludedJudgments, patterns_of
 from evaluation.rendering.documents import Document, lm_and_setting, name_of
 from evaluation.reports.sections.rates import demonstrator_mark
 from kgharvest.pages.number_format import counted, percent
@@ -154,22 +154,22 @@ METHOD = (
 # -- the effect of exclusions ------------------------------------------------------------------------------------------
 
 
-def conduct_entry(evidence: Evidence, conduct: Conduct) -> dict[str, Any]:
+def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) -> dict[str, Any]:
     """Return the block `conduct` of docs/report-json.md: what was gathered, with the effects of exclusions in force."""
-    without = _side_accuracies(evidence, drawn_verdicts(evidence))
+    without = _side_accuracies(evidence, drawn)
     exclusions = []
     for exclusion in conduct.entry["exclusions"]:
         is_in_force = exclusion["reinstated_at"] is None
         own = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
         effects = [] if own is None else _effects(evidence, without, _accuracies_with(evidence, own))
         exclusions.append({**exclusion, "effects": effects})
-    return {**conduct.entry, "statements": _statements(evidence), "exclusions": exclusions}
-
-
-def _statements(evidence: Evidence) -> dict[str, int]:
-    numbers = dict(zip(VERDICTS, np.bincount(evidence.verdict, minlength=len(VERDICTS)).tolist(), strict=True))
-    n_begun = int(np.count_nonzero(evidence.counts.any(axis=1)))
-    return {"n_drawn": len(evidence.draws.task), "n_tasks": evidence.n_tasks, "n_begun": n_begun, **numbers}
+    statements = {
+        "n_drawn": len(evidence.draws.task),
+        "n_tasks": evidence.n_tasks,
+        "n_begun": int(np.count_nonzero(evidence.counts.any(axis=1))),
+        **dict(zip(VERDICTS, np.bincount(evidence.verdict, minlength=len(VERDICTS)).tolist(), strict=True)),
+    }
+    return {**conduct.entry, "statements": statements, "exclusions": exclusions}
 
 
 def _effects(

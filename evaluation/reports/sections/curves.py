@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import BASES, Evidence, SampledHarvest
-from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
-from evaluation.evidence.judged_population import JudgedStrata
+from evaluation.evidence.evidence import BASES, Evidence, SampledHarvest
+from evaluation.evidence.judges import JudgedStrata
 from evaluation.rendering.documents import Document, about_side, name_of
-from evaluation.reports.sections.judges.assisted_rates import assisted_point
+from evaluation.reports.sections.assisted_rates import assisted_point
 from evaluation.reports.sections.rates import demonstrator_mark
-from kgharvest.statistics.arrays import ACCEPTED, Codes
-from kgharvest.statistics.cell_rates import VerdictSample
+from kgharvest.statistics.arrays import Codes
 from kgharvest.statistics.cut_rates import RankedStrata, largest_part, score_cuts
-from kgharvest.statistics.rates import accuracy_by_score
-from kgharvest.statistics.sides import Side
+from kgharvest.statistics.paired_tests import Side
+from kgharvest.statistics.rates import VerdictSample, accuracy_by_score
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
@@ -29,9 +27,10 @@ TARGET = 0.8  # precision
 N_SIZES, N_SIZES_OF_SIDES = 20, 10  # those of sides, over all their strata, take long
 
 
-def curve_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
+def curve_entries(
+    evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample, judged: JudgedStrata | None = None
+) -> list[dict[str, Any]]:
     """Return a curve per cell whose population is known, then one per LM and setting; with `judge` if there is one."""
-    ranked, accepted = ranked_strata(evidence, drawn), drawn.of_draws(ACCEPTED)
     known = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
     entries = []
     for number, key in enumerate(evidence.cells):
@@ -43,7 +42,20 @@ def curve_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata
                 "sizes": list(_sizes(evidence, ranked, strata, judged)),
                 **_by_score(evidence, accepted, strata, ranked, judged),
             })  # fmt: skip
-    return entries + list(_side_curves(evidence, ranked, known, judged))
+    side_of_stratum = evidence.side_of_cell[evidence.cell_of_stratum[known]]
+    for number, (model, setting) in enumerate(evidence.sides):
+        strata = known[side_of_stratum == number]
+        if len(strata):
+            sizes = _sizes(evidence, ranked, strata, judged, N_SIZES_OF_SIDES)
+            entries.append({
+                "relation": None,
+                "model": model,
+                "setting": setting,
+                "population": int(ranked.population[strata].sum()),
+                "sizes": [{**point, "size": None} for point in sizes],
+                "scores": [],
+            })  # fmt: skip
+    return entries
 
 
 def _sizes(
@@ -64,7 +76,7 @@ def _sizes(
                 "accuracy": rate.value,
                 "low": rate.low,
                 "high": rate.high,
-                **assisted_point(judged, strata, last_rank),
+                **(assisted_point(judged, strata, last_rank) if judged else {}),
             }
 
 
@@ -91,25 +103,6 @@ def _by_score(
     }
 
 
-def _side_curves(
-    evidence: Evidence, ranked: RankedStrata, known: Codes, judged: JudgedStrata | None
-) -> Iterator[dict[str, Any]]:
-    side_of_stratum = evidence.side_of_cell[evidence.cell_of_stratum[known]]
-    for number, (model, setting) in enumerate(evidence.sides):
-        strata = known[side_of_stratum == number]
-        if len(strata):
-            yield {
-                "relation": None,
-                "model": model,
-                "setting": setting,
-                "population": int(ranked.population[strata].sum()),
-                "sizes": [
-                    {**point, "size": None} for point in _sizes(evidence, ranked, strata, judged, N_SIZES_OF_SIDES)
-                ],
-                "scores": [],
-            }
-
-
 # -- cuts of the paper's Table 2 ---------------------------------------------------------------------------------------
 
 
@@ -126,38 +119,35 @@ def sizes_of_cuts(harvests: Iterable[SampledHarvest]) -> dict[str, dict[int, int
     }
 
 
-def cut_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
+def cut_entries(evidence: Evidence, ranked: RankedStrata, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
     """Return an entry per LM, setting and cut, for docs/report-json.md: a part of what was sampled, so estimable."""
-    ranked = ranked_strata(evidence, drawn)
     job_of_stratum = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)
     jobs_of_side: dict[Side, list[int]] = {}
     for harvest in evidence.harvests:
         jobs_of_side.setdefault(harvest.side, []).append(harvest.job)
-    return [
-        {"model": model, "setting": setting, "cut": cut, **_cut_entry(own, ranked, job_of_stratum, judged)}
-        for (model, setting), jobs in jobs_of_side.items()
-        for cut, sizes in sizes_of_cuts(evidence.harvests).items()
-        if (own := {job: sizes[job] for job in jobs if job in sizes})
-    ]
-
-
-def _cut_entry(
-    n_kept: Mapping[int, int], ranked: RankedStrata, job_of_stratum: Codes, judged: JudgedStrata | None
-) -> dict[str, Any]:
-    """n_kept: tuples kept, by job."""
-    strata = np.flatnonzero(np.isin(job_of_stratum, list(n_kept)))
-    last_rank = np.array([n_kept[job] for job in job_of_stratum[strata].tolist()], np.int64)
-    rate, parts = ranked.rate(strata, last_rank)
-    return {
-        "size": int(parts.population.sum()),
-        "n_relations": len(n_kept),
-        "n": int(parts.n.sum()),
-        "accuracy": rate.value,
-        "low": rate.low,
-        "high": rate.high,
-        "reason": rate.reason,
-        **assisted_point(judged, strata, last_rank),
-    }
+    entries = []
+    for (model, setting), jobs in jobs_of_side.items():
+        for cut, sizes in sizes_of_cuts(evidence.harvests).items():
+            n_kept = {job: sizes[job] for job in jobs if job in sizes}
+            if not n_kept:
+                continue
+            strata = np.flatnonzero(np.isin(job_of_stratum, list(n_kept)))
+            last_rank = np.array([n_kept[job] for job in job_of_stratum[strata].tolist()], np.int64)
+            rate, parts = ranked.rate(strata, last_rank)
+            entries.append({
+                "model": model,
+                "setting": setting,
+                "cut": cut,
+                "size": int(parts.population.sum()),
+                "n_relations": len(n_kept),
+                "n": int(parts.n.sum()),
+                "accuracy": rate.value,
+                "low": rate.low,
+                "high": rate.high,
+                "reason": rate.reason,
+                **(assisted_point(judged, strata, last_rank) if judged else {}),
+            })  # fmt: skip
+    return entries
 
 
 # -- figures and tables ------------------------------------------------------------------------------------------------

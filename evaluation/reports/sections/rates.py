@@ -8,13 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import Cell, joint_rate
+from evaluation.evidence.evidence import Evidence
 from evaluation.rendering.documents import Document, about_side, name_of
 from kgharvest.pages.number_format import DASH, counted, share, share_with_interval
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, VERDICTS, Codes
-from kgharvest.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION, VerdictSample
-from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, macro_average, macro_interval, unknown_rate
+from kgharvest.statistics.rates import (
+    EMPTY_STRATUM,
+    NOTHING_COUNTED,
+    UNKNOWN_POPULATION,
+    Rate,
+    VerdictSample,
+    macro_average,
+    macro_interval,
+    unknown_rate,
+)
 from kgharvest.tables.table import Column, Kind, Rates, Row, Table, of_kind
 
 METHOD = (
@@ -30,31 +38,26 @@ METHOD = (
 
 
 def cell_entries(cells: Iterable[Cell]) -> list[dict[str, Any]]:
-    return [_cell_entry(cell) for cell in cells]
-
-
-def _cell_entry(cell: Cell) -> dict[str, Any]:
-    accuracy = cell.rate_of(ACCEPTED)
-    population = int(cell.population.sum())
-    return {
-        **cell.key._asdict(),
-        **_counts(cell.counts),
-        **_shares(accuracy, cell.rate_of(REJECTED), cell.rate_of(UNDECIDED)),
-        "weighting": "stratified" if cell.is_stratified else "simple",
-        "population": population or None,
-        "reason": accuracy.reason,
-        **_bounds(cell),
-        "strata": list(_strata(cell)),
-    }
-
-
-def _bounds(cell: Cell) -> dict[str, float | None]:
-    """Return the accuracy if all that is still open were rejected, or accepted; nothing where all are complete."""
-    if not cell.counts[:, INCOMPLETE].any():
-        return {}
-    limits = {"accuracy_if_rejected": cell.accepted_at_least, "accuracy_if_accepted": cell.accepted_at_most}
-    samples = {name: VerdictSample.of_complete(cell.counts.sum(axis=1), n_hits) for name, n_hits in limits.items()}
-    return {name: replace(cell, samples=[sample]).rate_of(ACCEPTED).value for name, sample in samples.items()}
+    entries = []
+    for cell in cells:
+        rates = [cell.rate_of(verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED)]
+        limits: dict[str, float | None] = {}
+        if cell.counts[:, INCOMPLETE].any():  # accuracy if all open statements were rejected, or accepted
+            names = ("accuracy_if_rejected", "accuracy_if_accepted")
+            for name, n_hits in zip(names, (cell.accepted_at_least, cell.accepted_at_most), strict=True):
+                sample = VerdictSample.of_complete(cell.counts.sum(axis=1), n_hits)
+                limits[name] = replace(cell, samples=[sample]).rate_of(ACCEPTED).value
+        entries.append({
+            **cell.key._asdict(),
+            **_counts(cell.counts),
+            **_shares(*rates),
+            "weighting": "stratified" if cell.is_stratified else "simple",
+            "population": int(cell.population.sum()) or None,
+            "reason": rates[0].reason,
+            **limits,
+            "strata": list(_strata(cell)),
+        })  # fmt: skip
+    return entries
 
 
 def _counts(counts: Codes) -> dict[str, int]:
@@ -90,20 +93,39 @@ def _strata(cell: Cell) -> Iterable[dict[str, Any]]:
         yield entry
 
 
-def total_entry(model: str | None, setting: str | None, cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return one LM and setting over its relations; the three averages answer three questions (docs/report-json.md)."""
-    counts = np.sum([cell.counts.sum(axis=0) for cell in cells], axis=0, keepdims=True)
-    weighted = weighted_accuracy(cells)
-    return {
-        "model": model,
-        "setting": setting,
-        **_counts(counts),
-        **_shares(*(_of_all_statements(cells, verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED))),
-        **_macro_averages(cells),
-        **_with_interval("weighted_accuracy", weighted),
-        "population": _population(cells),
-        "reason": weighted.reason,
-    }
+def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Return an entry per LM and setting over its relations.
+
+    Its averages answer three questions (docs/report-json.md).
+    """
+    entries = []
+    for side in evidence.sides:
+        own = [cell for cell in cells if cell.key.side == side]
+        counts = np.sum([cell.counts.sum(axis=0) for cell in own], axis=0, keepdims=True)
+        averages: dict[str, Any] = {}
+        for name, verdict in (("accuracy", ACCEPTED), ("rejection", REJECTED)):
+            known = [value for cell in own if (value := cell.rate_of(verdict).value) is not None]
+            low, high = macro_interval(known)
+            averages |= {f"macro_{name}": macro_average(known), f"macro_{name}_low": low, f"macro_{name}_high": high}
+            if verdict == ACCEPTED:
+                these = macro_of_these(own)
+                averages |= {"macro_accuracy_these_low": these.low, "macro_accuracy_these_high": these.high}
+                n_relations = len(known)
+        weighted = joint_rate(own, ACCEPTED) if _population(own) else unknown_rate(UNKNOWN_POPULATION)
+        if weighted.reason == EMPTY_STRATUM:
+            weighted = weighted._replace(reason="A relation has no verdict yet.")
+        entries.append({
+            "model": side.model,
+            "setting": side.setting,
+            **_counts(counts),
+            **_shares(*(_of_all_statements(own, verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED))),
+            **averages,
+            "n_relations": n_relations,
+            **_with_interval("weighted_accuracy", weighted),
+            "population": _population(own),
+            "reason": weighted.reason,
+        })  # fmt: skip
+    return entries
 
 
 def _of_all_statements(cells: Sequence[Cell], verdict: int) -> Rate:
@@ -114,36 +136,9 @@ def _of_all_statements(cells: Sequence[Cell], verdict: int) -> Rate:
     return Rate(n_hits / n, None, None) if n else unknown_rate(NOTHING_COUNTED)
 
 
-def weighted_accuracy(cells: Sequence[Cell]) -> Rate:
-    """Return the accuracy of all that the cells were drawn from together."""
-    if _population(cells) is None:
-        return unknown_rate(UNKNOWN_POPULATION)
-    weighted = joint_rate(cells, ACCEPTED)
-    return weighted._replace(reason="A relation has no verdict yet.") if weighted.reason == EMPTY_STRATUM else weighted
-
-
 def _population(cells: Sequence[Cell]) -> int | None:
     populations = np.concatenate([cell.population for cell in cells])
     return int(populations.sum()) if populations.all() else None
-
-
-def _macro_averages(cells: Sequence[Cell]) -> dict[str, Any]:
-    accuracies = [value for cell in cells if (value := cell.rate_of(ACCEPTED).value) is not None]
-    rejections = [value for cell in cells if (value := cell.rate_of(REJECTED).value) is not None]
-    these = macro_of_these(cells)
-    low, high = macro_interval(accuracies)
-    rejection_low, rejection_high = macro_interval(rejections)
-    return {
-        "macro_accuracy": macro_average(accuracies),
-        "macro_accuracy_low": low,
-        "macro_accuracy_high": high,
-        "macro_accuracy_these_low": these.low,
-        "macro_accuracy_these_high": these.high,
-        "macro_rejection": macro_average(rejections),
-        "macro_rejection_low": rejection_low,
-        "macro_rejection_high": rejection_high,
-        "n_relations": len(accuracies),
-    }
 
 
 def macro_of_these(cells: Sequence[Cell]) -> Rate:
@@ -153,10 +148,6 @@ def macro_of_these(cells: Sequence[Cell]) -> Rate:
         return unknown_rate(NOTHING_COUNTED)
     weights = np.concatenate([cell.part_of_strata / len(known) for cell in known])
     return joint_rate(known, ACCEPTED, weights=weights)
-
-
-def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    return [total_entry(*side, [cell for cell in cells if cell.key.side == side]) for side in evidence.sides]
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from evaluation.evidence.cells import Cell
 from evaluation.rendering.documents import Document, about_side, lm_and_setting
 from kgharvest.pages.number_format import in_points
 from kgharvest.statistics.arrays import ACCEPTED
+from kgharvest.statistics.paired_tests import Side
 from kgharvest.statistics.sample_size import (
     fewest_relations,
     relations_for_interval,
     relations_to_tell_apart,
     statements_to_shrink,
 )
-from kgharvest.statistics.sides import Side
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD = (
@@ -44,15 +44,11 @@ def plan_entry(
     """judgments_each: of a statement with a verdict, on average."""
     families = Counter(comparison.get("planned") for comparison in comparisons)
     return {
-        "totals": [_plan_total(total, _cells_of(total, cells), judgments_each) for total in totals],
+        "totals": [_plan_total(total, cells, judgments_each) for total in totals],
         "comparisons": [
             _plan_comparison(comparison, families[comparison.get("planned")]) for comparison in comparisons
         ],
     }
-
-
-def _cells_of(total: Mapping[str, Any], cells: Sequence[Cell]) -> list[Cell]:
-    return [cell for cell in cells if cell.key.side == Side(total["model"], total["setting"])]
 
 
 def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each: float) -> dict[str, Any]:
@@ -66,6 +62,7 @@ def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each:
     statements = sum(
         statements_to_shrink(ceil(n - 1e-9), int(population), SHRINK)
         for cell in cells
+        if cell.key.side == Side(total["model"], total["setting"])
         for n, population in zip(cell.samples[ACCEPTED].n, cell.population, strict=True)
     )
     judgments = round(statements * judgments_each)

@@ -8,19 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import Evidence, changed_patterns, patterns_of
-from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
-from evaluation.evidence.statement_comparisons import statement_comparisons
+from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts, statement_comparisons
+from evaluation.evidence.evidence import Evidence, changed_patterns, patterns_of
 from evaluation.rendering.documents import Document, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
 from evaluation.reports.sections.comparisons import ComparedRules, common_about, common_of, compare_rules
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, Codes, Floats
-from kgharvest.statistics.cell_rates import VerdictSample
-from kgharvest.statistics.incomplete_statements import CompletedVerdicts
-from kgharvest.statistics.rates import SIGNIFICANCE
-from kgharvest.statistics.sides import Pair
+from kgharvest.statistics.paired_tests import Pair
+from kgharvest.statistics.rates import SIGNIFICANCE, VerdictSample
 from kgharvest.statistics.statement_test import StatementDifference
-from kgharvest.statistics.verdicts import adjudicated, unanimous, unjudgeable_as_false, where_complete
+from kgharvest.statistics.verdicts import (
+    CompletedVerdicts,
+    adjudicated,
+    unanimous,
+    unjudgeable_as_false,
+)
 from kgharvest.tables.table import Column, Kind, Marked, Row, Table, of_kind
 
 FEWEST_ANNOTATORS = 2
@@ -42,55 +44,38 @@ class WithoutAnnotator(NamedTuple):
 
 
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
-    """Leave out each annotator in turn, if there are others."""
+    """Leave out each annotator in turn, if there are others.
+
+    Statements are counted by pattern, verdict and stratum. Without a few labels these counts change in few places, so
+    that leaving out each of hundreds of annotators takes little more time than counting once.
+    """
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return
-    tables = PatternTables(evidence)
-    for code, own in zip(evidence.annotators, _judgments_by_annotator(evidence), strict=True):
-        yield tables.without(code, evidence.judgments.task[own], evidence.judgments.label[own])
-
-
-class PatternTables:
-    """How many statements show each pattern, by verdict and by stratum.
-
-    Without a few labels they change in few places, so that leaving out each of hundreds of annotators takes little more
-    than counting once. verdicts (P, 3): of complete statements; drawn (S, P): draws.
-    """
-
-    def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
-        patterns = evidence.patterns
-        self._verdicts = _count_pairs(
-            patterns.of_task[evidence.is_complete], evidence.verdict[evidence.is_complete],
-            (len(patterns.counts), len(LABELS)),
-        )  # fmt: skip
-        self._drawn = _count_pairs(
-            evidence.draws.stratum, patterns.of_task[evidence.draws.task], (len(evidence.strata), len(patterns.counts))
-        )
-
-    def without(self, annotator: str, tasks: Codes, labels: Codes) -> WithoutAnnotator:
-        """tasks, labels: of the annotator's judgments, one of a statement."""
-        evidence, old = self._evidence, self._evidence.patterns
+    draws, old, is_complete = evidence.draws, evidence.patterns, evidence.is_complete
+    n_patterns = len(old.counts)
+    verdicts_of = _count_pairs(evidence.verdict[is_complete], old.of_task[is_complete], (len(LABELS), n_patterns))
+    drawn_of = _count_pairs(draws.stratum, old.of_task[draws.task], (len(evidence.strata), n_patterns))
+    order = np.argsort(evidence.judgments.annotator, kind="stable")
+    edges = np.searchsorted(evidence.judgments.annotator[order], np.arange(1, len(evidence.annotators)))
+    for annotator, own in zip(evidence.annotators, np.split(order, edges), strict=True):
+        tasks, labels = evidence.judgments.task[own], evidence.judgments.label[own]  # one judgment of a statement
         counts = evidence.counts[tasks] - np.eye(len(LABELS), dtype=np.int64)[labels]
         new, renumbered = changed_patterns(old, tasks, counts, evidence.wanted[tasks])
-        complete = evidence.is_complete[tasks]
-        verdicts = _moved(
-            self._verdicts.T, renumbered, len(new.counts),
-            (evidence.verdict[tasks][complete], old.of_task[tasks][complete], new.of_task[complete]),
-        ).T  # fmt: skip
+        complete = is_complete[tasks]
+        moves = evidence.verdict[tasks][complete], old.of_task[tasks][complete], new.of_task[complete]
+        n_of_pattern = _moved(verdicts_of, renumbered, len(new.counts), moves).T  # (P, 3): of complete statements
         place = np.full(evidence.n_tasks, -1)
         place[tasks] = np.arange(len(tasks))
-        own = np.flatnonzero(place[evidence.draws.task] >= 0)
-        drawn_task = evidence.draws.task[own]
-        moves = evidence.draws.stratum[own], old.of_task[drawn_task], new.of_task[place[drawn_task]]
-        drawn = _moved(self._drawn, renumbered, len(new.counts), moves)
-        whole = CompletedVerdicts(new.counts, new.wanted, verdicts.sum(axis=1)[None], evidence.quorum)
+        changed = np.flatnonzero(place[draws.task] >= 0)
+        moves = draws.stratum[changed], old.of_task[draws.task[changed]], new.of_task[place[draws.task[changed]]]
+        drawn = _moved(drawn_of, renumbered, len(new.counts), moves)  # (S, P): draws
+        whole = CompletedVerdicts(new.counts, new.wanted, n_of_pattern.sum(axis=1)[None], evidence.quorum)
         in_strata = CompletedVerdicts(new.counts, new.wanted, drawn, evidence.quorum)
-        certain = (whole.certain * verdicts.sum(axis=1)[:, None]).sum(axis=0).astype(np.int64)
-        return WithoutAnnotator(
+        certain = (whole.certain * n_of_pattern.sum(axis=1)[:, None]).sum(axis=0).astype(np.int64)
+        yield WithoutAnnotator(
             annotator,
             np.append(certain, evidence.n_tasks - certain.sum()),
-            float((verdicts * (1 - whole.probability[0])).sum()),
+            float((n_of_pattern * (1 - whole.probability[0])).sum()),
             accuracies_of(evidence, in_strata.shares(ACCEPTED)),
             partial(_drawn_without, evidence, tasks, labels),
         )
@@ -113,14 +98,6 @@ def _drawn_without(evidence: Evidence, tasks: Codes, labels: Codes) -> DrawnVerd
     counts = evidence.counts.copy()
     counts[tasks, labels] -= 1
     return drawn_verdicts(evidence, patterns_of(counts, evidence.wanted))
-
-
-def _judgments_by_annotator(evidence: Evidence) -> list[Codes]:
-    """Return which judgments are whose."""
-    annotator = evidence.judgments.annotator
-    order = np.argsort(annotator, kind="stable")
-    edges = np.searchsorted(annotator[order], np.arange(1, len(evidence.annotators)))
-    return np.split(order, edges) if evidence.annotators else []
 
 
 CLAIMS = "± the sign is another one. ! p after Holm is on the other side of .05."
@@ -229,17 +206,37 @@ class AppliedRule(NamedTuple):
 def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> dict[str, Any]:
     rules = list(_rules(evidence, drawn, models))
     left_out = list(without_each_annotator(evidence))
-    table = np.array([*(_accuracies(evidence, rule) for rule in rules), *(without.accuracy for without in left_out)])
+    accuracies = []  # of cells (C,), NaN if there is none
+    for rule in rules:
+        if rule.accepted is None:
+            accuracies.append(np.full(len(evidence.cells), np.nan))
+            continue
+        sample = rule.accepted.summed(evidence.draws.stratum, len(evidence.strata))
+        with np.errstate(invalid="ignore"):
+            accuracies.append(accuracies_of(evidence, sample.n_hits / sample.n))
+    table = np.array([*accuracies, *(without.accuracy for without in left_out)])
     compare_statements = statement_comparisons(evidence)
 
     def by_statements(pair: Pair, number: int) -> StatementDifference | None:
         if number >= len(rules):
-            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().of_draws(ACCEPTED))
+            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().accepted)
         accepted = rules[number].accepted
         return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
 
     return {
-        "rules": [_rule_entry(rule) for rule in rules],
+        "rules": [
+            {
+                "rule": rule.rule,
+                "title": rule.title,
+                **(
+                    dict.fromkeys(("n", *VERDICTS[:INCOMPLETE]))
+                    if rule.verdict is None
+                    else _numbers_of(np.bincount(rule.verdict, minlength=len(VERDICTS)))
+                ),
+                "reason": rule.reason,
+            }
+            for rule in rules
+        ],
         "left_out": [
             {"annotator": without.annotator, **_numbers_of(without.counts), "n_changed": without.n_changed}
             for without in left_out
@@ -258,48 +255,34 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
 
 def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:
     """Yield the report's own rule first."""
-    majority = drawn.of_draws(ACCEPTED)
+    majority = drawn.accepted
     yield AppliedRule("majority", "Majority", evidence.verdict, majority)
     # Two that agree are all that a statement is asked for where a third decides: these rules judge what there is.
     asked_for = np.where(evidence.is_complete, evidence.counts.sum(axis=1), evidence.wanted)
     patterns = patterns_of(evidence.counts, asked_for)
     for name, title, rule in COUNTING_RULES:
-        verdict = where_complete(rule(evidence.counts, evidence.quorum), evidence.is_complete)
-        yield AppliedRule(name, title, verdict, drawn_verdicts(evidence, patterns, rule).of_draws(ACCEPTED))
+        verdict = np.where(evidence.is_complete, rule(evidence.counts, evidence.quorum), INCOMPLETE)
+        yield AppliedRule(name, title, verdict, drawn_verdicts(evidence, patterns, rule).accepted)
     [dawid_skene] = [model for model in models if model.name == "dawid_skene"]
     if dawid_skene.verdict is None:
         yield AppliedRule("dawid_skene", "Dawid-Skene", None, None, dawid_skene.reason)
     else:
         has_labels = (evidence.counts.sum(axis=1) > 0)[evidence.draws.task]
         accepted = has_labels & (dawid_skene.verdict[evidence.draws.task] == ACCEPTED)
-        verdict = where_complete(dawid_skene.verdict, evidence.is_complete)
+        verdict = np.where(evidence.is_complete, dawid_skene.verdict, INCOMPLETE)
         yield AppliedRule("dawid_skene", "Dawid-Skene", verdict, VerdictSample.of_complete(has_labels, accepted))
     if evidence.n_adjudicated:
-        verdict = where_complete(adjudicated(evidence.verdict, evidence.adjudicated), evidence.is_complete)
+        verdict = adjudicated(evidence.verdict, evidence.adjudicated)
+        verdict = np.where(evidence.is_complete, verdict, INCOMPLETE)
         yield AppliedRule("adjudicated", "Adjudicated", verdict, _adjudicated_sample(evidence, majority))
 
 
 def _adjudicated_sample(evidence: Evidence, majority: VerdictSample) -> VerdictSample:
     """Return what draws say of being accepted where an expert's verdict replaces that of the labels."""
-    by_expert = where_complete(evidence.adjudicated, evidence.is_complete)[evidence.draws.task]
+    by_expert = np.where(evidence.is_complete, evidence.adjudicated, INCOMPLETE)[evidence.draws.task]
     is_decided, is_accepted = by_expert != INCOMPLETE, (by_expert == ACCEPTED).astype(np.float64)
     n = np.where(is_decided, 1, majority.n)
     return VerdictSample(n, *(np.where(is_decided, is_accepted, column) for column in majority[1:]))
-
-
-def _accuracies(evidence: Evidence, rule: AppliedRule) -> Floats:
-    if rule.accepted is None:
-        return np.full(len(evidence.cells), np.nan)
-    sample = rule.accepted.summed(evidence.draws.stratum, len(evidence.strata))
-    with np.errstate(invalid="ignore"):
-        return accuracies_of(evidence, sample.n_hits / sample.n)
-
-
-def _rule_entry(rule: AppliedRule) -> dict[str, Any]:
-    entry = {"rule": rule.rule, "title": rule.title}
-    if rule.verdict is None:
-        return {**entry, **dict.fromkeys(("n", *VERDICTS[:INCOMPLETE])), "reason": rule.reason}
-    return {**entry, **_numbers_of(np.bincount(rule.verdict, minlength=len(VERDICTS))), "reason": None}
 
 
 def _numbers_of(counts: Codes) -> dict[str, int]:
@@ -319,22 +302,26 @@ def _cell_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[d
         ranks[:, columns] = _ranks(table[:, columns])
     for number, key in enumerate(evidence.cells):
         values, cell_ranks = table[:, number], ranks[:, number]
+        known = values[n_rules:][~np.isnan(values[n_rules:])]
+        low, high = (float(known.min()), float(known.max())) if len(known) else (None, None)
         yield {
             **key._asdict(),
             "accuracy": _numbers(values[:n_rules]),
             **_ranking(values, cell_ranks, slice(n_rules)),
-            "left_out": _extremes(values[n_rules:])
-            | {"n_changes": len(_ranking(values, cell_ranks, slice(n_rules, None))["changes"])},
+            "left_out": {
+                "low": low,
+                "high": high,
+                "n_changes": len(_ranking(values, cell_ranks, slice(n_rules, None))["changes"]),
+            },
         }
 
 
-def _extremes(values: Floats) -> dict[str, float | None]:
-    known = values[~np.isnan(values)]
-    return {"low": float(known.min()), "high": float(known.max())} if len(known) else {"low": None, "high": None}
-
-
 def _total_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[dict[str, Any]]:
-    averages = np.array([_means(table[:, evidence.side_of_cell == side]) for side in range(len(evidence.sides))]).T
+    averages = np.full((len(table), len(evidence.sides)), np.nan)
+    for side in range(len(evidence.sides)):
+        of_side = table[:, evidence.side_of_cell == side]
+        n = np.count_nonzero(~np.isnan(of_side), axis=1)
+        np.divide(np.nansum(of_side, axis=1), n, out=averages[:, side], where=n > 0)
     ranks = _ranks(averages) if averages.size else averages
     for number, (model, setting) in enumerate(evidence.sides):
         values, side_ranks = averages[:, number], ranks[:, number]
@@ -343,13 +330,6 @@ def _total_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[
             for part in (slice(n_rules), slice(n_rules, None))
         )
         yield {"model": model, "setting": setting, **of_rules, "left_out": of_annotators}
-
-
-def _means(table: Floats) -> Floats:
-    """Return the mean of each row without its NaNs; NaN for a row of nothing else."""
-    n = np.count_nonzero(~np.isnan(table), axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(n > 0, np.nansum(table, axis=1) / n, np.nan)
 
 
 def _ranks(table: Floats) -> Floats:

@@ -20,8 +20,8 @@ from django.db import IntegrityError, transaction
 from kgharvest.accounts.projects import LastOwner, remove_member, set_role
 from kgharvest.accounts.sign_in.models import GroupMembership, OpenIDIdentity
 from kgharvest.accounts.sign_in.openid_connect import LoginRefused
-from kgharvest.audit.trail import record
 from kgharvest.environment import ROLES
+from kgharvest.events.recording import record
 from kgharvest.models import Project
 
 logger = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from kgharvest.accounts.models import Role
 from kgharvest.accounts.sign_in.models import RecoveryCode, SecondFactor
 from kgharvest.accounts.throttle import check_attempt, forget_attempts
-from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ app_name = "probing"
 
 urlpatterns = [
     # probes
-    path("reports/probes/", probes_views.probe_list, name="probe_list"),
+    path("reports/probes/", probes_views.ProbeList.as_view(), name="probe_list"),
     path("reports/probes/new/", probes_views.probe_new, name="probe_new"),
     path("reports/probes/<int:pk>/", probes_views.probe_detail, name="probe"),
     path("reports/probes/<int:pk>/cancel/", probes_views.probe_change, {"change": ledger.cancel}, name="probe_cancel"),

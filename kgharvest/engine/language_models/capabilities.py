@@ -29,6 +29,7 @@ from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.language_models.span_filling import SpanFillingLM, sentinels_in
 from kgharvest.engine.language_models.tokens import CONTINUATION, word_start_mark
 from kgharvest.engine.types import UnsupportedModel
+from kgharvest.entry_points import LM_FAMILIES, entry_points
 
 Family = Callable[..., LanguageModel]
 
@@ -40,7 +41,14 @@ OTHER_HEADS = (
 
 
 def family_of(config: Any, tokenizer: Any, name: str) -> tuple[Any, Family]:
-    """Return the transformers class to load a model with, and our family for it. Raises UnsupportedModel."""
+    """Return the transformers class to load a model with, and the family of LMs for it. Raises UnsupportedModel.
+
+    Families of installed distributions are asked first: functions of (config, tokenizer) that return both, or None.
+    """
+    for find_family in entry_points(LM_FAMILIES).values():
+        family: tuple[Any, Family] | None = find_family(config, tokenizer)
+        if family:
+            return family
     check_head(config, name)
     has_mask = tokenizer.mask_token_id is not None
     model_type = config.model_type

@@ -18,6 +18,8 @@ class Command(DomainCommand):
     def handle(self, *, file: Path, **options):
         manifest = back_up(file)
         self.stdout.write(f"{file}: {manifest.n_rows} rows of {len(manifest.rows)} tables ({manifest.database}).")
+        if apps := manifest.uninstalled_apps:
+            self.stdout.write(f"Among them are the tables of apps that are not installed: {', '.join(apps)}.")
         if SECRET_KEY not in manifest.files:
             self.stdout.write("SECRET_KEY comes from the environment; keep it as well, join links are signed with it.")
         self.stdout.write(f"Paper packs are not in it; if there are any, keep packs of {kept_files().place} as well.")

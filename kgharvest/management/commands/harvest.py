@@ -27,13 +27,7 @@ from kgharvest.engine.types import (
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
-from kgharvest.harvests.runner import (
-    CellUnderWay,
-    HarvestRequest,
-    check_harvest,
-    create_harvest_job,
-    requests_for,
-)
+from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, create_harvest_job, requests_for
 from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.management.command import (
     DomainCommand,

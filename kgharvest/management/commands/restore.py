@@ -20,6 +20,8 @@ class Command(DomainCommand):
     def handle(self, *, file: Path, replace: bool, **options):
         manifest = restore(file, replace)
         self.stdout.write(f"Restored {manifest.n_rows} rows of {len(manifest.rows)} tables of {manifest.made_at}.")
+        if apps := manifest.uninstalled_apps:
+            self.stdout.write(f"Among them are the tables of apps that are not installed: {', '.join(apps)}.")
         if has_pending_migrations():
             self.stdout.write(f"The backup is of kgharvest {manifest.version}; bringing its tables up to date.")
             call_command("migrate", verbosity=0)

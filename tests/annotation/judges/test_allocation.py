@@ -16,7 +16,7 @@ from annotation.rounds.builder import freeze_round
 from annotation.rounds.services import clone_round, create_draft, open_draft, open_round
 from evaluation.evidence.cells import drawn_verdicts, ranked_strata
 from evaluation.evidence.judged_harvests import judged_harvest
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.rows import gather_evidence
 from evaluation.reports.document import build_document
 from kgharvest.models import Job
 from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run

@@ -12,8 +12,8 @@ from annotation.judges.labels import judge_labels
 from annotation.judges.prompts import fill
 from annotation.judges.runs import API_KEY_VARIABLE, continue_run, create_run, estimated_usage, usage_of
 from annotation.models import Judgment
-from kgharvest.audit.models import AuditEntry
 from kgharvest.engine import chat_completions
+from kgharvest.events.models import Event
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from kgharvest.webhooks.addresses import BadAddress
@@ -72,7 +72,7 @@ def test_every_tuple_is_asked_once_and_what_was_answered_is_kept():
         assert fake.requests[0]["temperature"] == 0
         assert fake.headers[0]["Authorization"] == f"Bearer {KEY}"
         assert not Judgment.objects.exists()
-        [entry] = AuditEntry.objects.filter(action="judge_run.made")
+        [entry] = Event.objects.filter(action="judge_run.made")
         assert "gpt-x" in entry.sentence
 
 

@@ -9,9 +9,9 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
+from annotation.invites.services import join_round
 from annotation.judges.models import OUT_OF_BUDGET, JudgeRun
 from annotation.judges.runs import create_run
-from annotation.recruiting.services import join_round
 from kgharvest.jobs import ledger
 from kgharvest.models import Job, LanguageModel
 from tests.api import JSON, client_of, error_of

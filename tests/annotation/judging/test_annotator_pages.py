@@ -9,9 +9,9 @@ from django.test import Client
 from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
+from annotation.invites.services import join_round
 from annotation.judging.assignment import next_batch
 from annotation.models import Annotator, Judgment, Label, Layout, StatementReport
-from annotation.recruiting.services import join_round
 from annotation.rounds.services import close_round, open_round
 from annotation.training.services import answer_training
 from tests.factories import (

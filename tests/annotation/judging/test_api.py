@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from annotation.invites.services import join_round, make_invites
 from annotation.models import Annotator, Judgment, Round
-from annotation.recruiting.services import join_round, make_invites
 from annotation.rounds.services import close_round
 from kgharvest.accounts.tokens import create_token
 from tests import factories

@@ -8,10 +8,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from annotation.invites.services import join_round
 from annotation.judging.assignment import LEASE, next_batch
 from annotation.judging.judgments import Answer, submit_and_fill_batch, submit_judgment
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label
-from annotation.recruiting.services import join_round
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.services import close_round, pause_round, reopen_round
 from tests.factories import judge, judge_all, make_annotators, make_round, make_user

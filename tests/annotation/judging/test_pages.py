@@ -8,9 +8,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from annotation.invites.services import join_round
 from annotation.judging.assignment import next_batch
 from annotation.models import Annotator, Judgment, Round
-from annotation.recruiting.services import join_round
 from annotation.rounds.services import close_round, pause_round
 from kgharvest.models import Role
 from tests.factories import (

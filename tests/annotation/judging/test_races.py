@@ -14,10 +14,10 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
+from annotation.invites.services import join_round, make_invites
 from annotation.judging.assignment import LEASE, next_batch
 from annotation.judging.judgments import Answer, skip_task, submit_judgment
 from annotation.models import Annotator, Assignment, Invite, Judgment, Label, Round
-from annotation.recruiting.services import join_round, make_invites
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.services import close_round
 from tests.factories import judge, make_annotators, make_round, make_user

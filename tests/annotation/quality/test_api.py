@@ -114,7 +114,9 @@ def test_limits_are_set_and_refused_as_a_description_has_them(api, round):
         {"n_gold": 10**30},
     ]
     assert [api.put(address, sent, JSON).status_code for sent in odd] == [400] * len(odd)
-    assert api.get(f"{round.address}events/", {"kind": "limits_set"}).json()["results"][0]["by"] == "ada"
+    [event, *_] = api.get(f"{round.address}events/", {"kind": "limits_set"}).json()["results"]
+    assert (event["by"], event["annotator"], [*event["details"]]) == ("ada", None, ["limits"])
+    assert event["sentence"].startswith("set limits: ")
 
 
 # -- statements --------------------------------------------------------------------------------------------------------

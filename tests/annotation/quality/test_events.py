@@ -5,6 +5,7 @@ import json
 import pytest
 
 from annotation.rounds.services import WrongStatus, close_round, pause_round, reopen_round
+from kgharvest.events.recording import record
 from tests.factories import make_annotators, make_researcher, make_round
 
 pytestmark = pytest.mark.django_db
@@ -41,12 +42,13 @@ def test_an_event_about_an_annotator_names_their_code_and_reads_as_a_sentence():
     round = make_round()
     [annotator] = make_annotators(round, 1)
 
-    event = round.events.record("reinstated", annotator=annotator, n_counted_again=3, n_left_out=1)
+    counts = {"n_counted_again": 3, "n_left_out": 1}
+    event = record("annotator.counted_again", annotator, None, round=round, annotator=annotator, **counts)
 
-    assert event.sentence == "reinstated the annotator, 3 judgments counted again, 1 kept uncounted"
+    assert event.history_sentence == "reinstated the annotator, 3 judgments counted again, 1 kept uncounted"
     assert json.loads(list(round.events.json_lines())[-1])["annotator"] == annotator.code
 
 
 def test_an_event_that_lacks_a_detail_is_not_stored():
     with pytest.raises(KeyError):
-        make_round().events.record("closed")
+        record("round.closed", round := make_round(), None, round=round)

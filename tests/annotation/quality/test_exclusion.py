@@ -13,7 +13,7 @@ from annotation.quality import exclusion
 from annotation.quality.exclusion import exclude_annotator, exclusion_effect, reinstate_annotator
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
-from kgharvest.statistics.cell_rates import EMPTY_STRATUM
+from kgharvest.statistics.rates import EMPTY_STRATUM
 from tests.factories import judge, judge_all, make_annotators, make_harvest, make_round
 from tests.refusals import refused
 

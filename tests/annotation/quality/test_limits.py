@@ -10,9 +10,9 @@ from annotation.models import Annotator, JudgmentTask, Limits
 from annotation.quality import limits
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
-from kgharvest.audit.models import AuditEntry
-from kgharvest.audit.trail import actor_code
 from kgharvest.audit.verification import Verification
+from kgharvest.events.models import Event
+from kgharvest.events.recording import actor_code
 from tests.factories import judge, make_annotators, make_gold, make_round
 from tests.refusals import refused
 
@@ -45,8 +45,8 @@ def test_too_long_a_run_pauses_and_tells_both(annotator):
     with pytest.raises(AnnotatorNotActive):
         next_batch(annotator, timezone.now())
     event = annotator.round.events.first()
-    assert event.sentence == "was paused by a limit: 10 equal labels in a row"
-    assert event.annotator == annotator
+    assert event.history_sentence == "was paused by a limit: 10 equal labels in a row"
+    assert event.annotator == annotator.code
 
 
 def test_too_fast_pauses_once_there_is_enough_to_say_so(annotator):
@@ -139,7 +139,7 @@ def test_pausing_by_hand_and_resuming_are_in_the_audit_trail(annotator, research
     pause_annotator(annotator, researcher)
     resume_annotator(annotator)
 
-    entries = AuditEntry.objects.filter(action__startswith="annotator.")
+    entries = Event.objects.filter(action__startswith="annotator.").exclude(action="annotator.joined")
     project = annotator.round.project_id
     assert [(entry.action, entry.project_id, entry.actor) for entry in entries] == [
         ("annotator.paused", project, actor_code(researcher)),

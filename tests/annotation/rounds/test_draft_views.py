@@ -14,7 +14,7 @@ from annotation.rounds.forms import RoundForm
 from annotation.rounds.models import OPTIONS
 from annotation.rounds.serializers import RoundSerializer, example
 from annotation.rounds.services import close_due_rounds, create_draft, edit_draft, open_draft
-from kgharvest.audit.models import AuditEntry
+from kgharvest.events.models import Event
 from kgharvest.models import Job, ProjectMember, RelationSet, Role
 from tests.annotation.gold.test_gold import SEEDS, confirm
 from tests.factories import (
@@ -476,7 +476,7 @@ def test_a_draft_takes_answers_of_judges_with_it_only_if_their_number_is_known(r
     researcher_client.post(f"{PILOT}delete/", {"judge_answers": "2"})
     assert not Round.objects.exists()
     assert not Job.objects.filter(pk=run.pk).exists()
-    entry = AuditEntry.objects.get(action="judge_run.deleted")
+    entry = Event.objects.get(action="judge_run.deleted")
     assert (entry.known_facts["run"], entry.known_facts["n_answers"]) == ("gpt", 2)
 
 

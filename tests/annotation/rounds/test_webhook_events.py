@@ -14,8 +14,8 @@ from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.rounds.services import note_complete_rounds
 from evaluation.reports.services import create_report
+from kgharvest.events.types import TOPICS
 from kgharvest.models import Delivery
-from kgharvest.webhooks.models import EVENTS
 from kgharvest.webhooks.outbox import create_webhook
 from tests.factories import judge, judge_all, make_annotators, make_round
 
@@ -28,7 +28,7 @@ T = Label.TRUE
 def round(settings, researcher) -> Round:
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     round = make_round(2, name="pilot", by=researcher)
-    create_webhook(round.project_id, "http://127.0.0.1:9/hook", list(EVENTS))
+    create_webhook(round.project_id, "http://127.0.0.1:9/hook", list(TOPICS))
     return round
 
 

@@ -12,8 +12,7 @@ from evaluation.reports.document import build_document
 from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.sections.comparisons import compare_sides, comparison_in_words
 from evaluation.reports.services import create_report
-from kgharvest.statistics.paired_tests import PairedDifference
-from kgharvest.statistics.sides import CellKey, Pair, Side
+from kgharvest.statistics.paired_tests import CellKey, Pair, PairedDifference, Side
 from tests.evaluation.evidence_factory import make_evidence
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation
 

@@ -4,8 +4,8 @@ import pytest
 
 from evaluation.comparisons.report_comparison import load_table5
 from evaluation.reports.sections.comparisons import compare_sides
+from kgharvest.statistics.paired_tests import Side
 from kgharvest.statistics.rates import macro_average
-from kgharvest.statistics.sides import Side
 
 TABLE = load_table5()
 COMPARED = compare_sides({key: accepted for key, (accepted, _) in TABLE.cells.items()}, {}, seed=0)

@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from evaluation.evidence.arrays import Evidence
+from evaluation.evidence.evidence import Evidence
 from evaluation.rehearsals.rehearsal import Assumptions, draw_truth, judged, rehearse
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE, UNJUDGEABLE
-from kgharvest.statistics.sides import CellKey
+from kgharvest.statistics.paired_tests import CellKey
 from tests.evaluation.evidence_factory import make_evidence
 
 NO_ERRORS = {"true_called_false": 0, "false_called_true": 0, "unjudgeable": 0}

@@ -7,7 +7,7 @@ from django.apps import apps
 
 from annotation.rounds.builder import freeze_round
 from annotation.rounds.services import create_draft, open_draft
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.rows import gather_evidence
 from evaluation.rehearsals.rehearsal import draft_evidence
 from kgharvest.accounts.projects import default_project
 from tests.factories import make_harvest, make_language_model, make_relation, make_researcher

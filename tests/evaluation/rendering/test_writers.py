@@ -13,13 +13,13 @@ import openpyxl
 import pytest
 from django.core.management import CommandError, call_command
 
-from evaluation.evidence.arrays import Judgments
+from evaluation.evidence.evidence import Judgments
 from evaluation.models import Report
 from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.sections.rates import relation_table
-from kgharvest.audit.models import AuditEntry
-from kgharvest.statistics.sides import CellKey
+from kgharvest.events.models import Event
+from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.tables.formats import csv_text
 from kgharvest.tables.latex import latex_text, parts_of
 from kgharvest.tables.table import Column, Row, Table, split_rates, without_empty_columns
@@ -390,7 +390,7 @@ def test_a_report_of_the_command_is_in_the_audit_log(tmp_path):
 
     call_command("report", "--round", "pilot", "--output", str(tmp_path / "report.json"))
 
-    assert AuditEntry.objects.filter(action="report.made").count() == 1
+    assert Event.objects.filter(action="report.made").count() == 1
     call_command("audit", "verify")
 
 

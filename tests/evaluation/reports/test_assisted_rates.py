@@ -13,16 +13,16 @@ from django.urls import reverse
 from annotation.judges.labels import SeveralJudges
 from annotation.rounds.services import open_round
 from evaluation.evidence.cells import drawn_verdicts
-from evaluation.evidence.judged_population import JudgedStrata, gather_judged_tuples
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.judges import JudgedStrata, judged_tuples_of_rows
+from evaluation.evidence.rows import gather_evidence, rows_of_round
 from evaluation.models import Report
 from evaluation.reports.sections import curves
-from evaluation.reports.sections.judges.assisted_rates import assisted_comparison_entries, with_assisted_rates
+from evaluation.reports.sections.assisted_rates import assisted_comparison_entries, with_assisted_rates
 from evaluation.reports.services import compute_report
 from kgharvest.errors import DomainError
 from kgharvest.models import KnowledgeTuple
-from kgharvest.statistics.cell_rates import simple_interval
 from kgharvest.statistics.judge_assisted import PEOPLE_ALONE, POST_STRATIFIED, posterior_interval
+from kgharvest.statistics.rates import simple_interval
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -70,7 +70,9 @@ def with_run(round, wrong=10, left_out=0, **fields):
 
 def strata_of(round, run):
     evidence = gather_evidence(round)
-    return evidence, JudgedStrata(evidence, drawn_verdicts(evidence), gather_judged_tuples(round, run, evidence))
+    return evidence, JudgedStrata(
+        evidence, drawn_verdicts(evidence), judged_tuples_of_rows(rows_of_round(round, run), evidence)
+    )
 
 
 def cells_of(round, run):
@@ -215,7 +217,7 @@ def test_a_run_of_two_judges_is_refused_with_its_sentence(researcher_client):
     run.answers.filter(pk=run.answers.first().pk).update(model_reported="another-lm")
 
     with pytest.raises(SeveralJudges, match="Start a new run with one LM"):
-        gather_judged_tuples(round, run, gather_evidence(round))
+        rows_of_round(round, run)
     answer = researcher_client.post(
         reverse("evaluation:report_new", args=[round.path]), {"judge": run.name}, follow=True
     )

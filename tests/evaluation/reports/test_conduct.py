@@ -9,7 +9,6 @@ import pytest
 from django.utils import timezone
 
 from annotation.exchange.judgment_import import import_judgments
-from annotation.judging.sealing import seal_judgments
 from annotation.models import GoldDecision, Round
 from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
@@ -19,6 +18,7 @@ from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import abridged, report_tables, tables_to_read
 from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.services import create_report
+from kgharvest.events.chain import seal_all
 from kgharvest.knowledge.curation import hide
 from kgharvest.tables.formats import csv_text
 from tests.factories import judge, judge_all, make_annotators, make_harvest, make_relation, make_round
@@ -333,7 +333,7 @@ def test_what_happened_takes_the_same_queries_for_more_of_everything(django_asse
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": 1} for job in jobs]})
     for annotator in judge_all(round, [T] * 6, [F] * 6, [T] * 6)[:2]:
         exclude_annotator(annotator, "guesses")
-    seal_judgments()
+    seal_all()
 
     with django_assert_max_num_queries(58):
         create_report(round)

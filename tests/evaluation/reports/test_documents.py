@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evaluation.evidence.arrays import Judgments, SampledHarvest, StratumKey
 from evaluation.evidence.cells import cells_of, drawn_verdicts
+from evaluation.evidence.evidence import Judgments, SampledHarvest, StratumKey
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.agreement import agreement_parts_table, agreement_table
 from evaluation.reports.sections.annotators import fit_models
@@ -17,9 +17,8 @@ from evaluation.reports.sections.comparisons import comparison_entries
 from evaluation.reports.sections.rates import total_entries
 from evaluation.reports.sections.sensitivity import sensitivity_entry
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED
-from kgharvest.statistics.cell_rates import population_rate, simple_interval
-from kgharvest.statistics.rates import difference_interval
-from kgharvest.statistics.sides import CellKey, Side
+from kgharvest.statistics.paired_tests import CellKey, Side
+from kgharvest.statistics.rates import difference_interval, population_rate, simple_interval
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
 
 T, F, U = range(3)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.evidence.arrays import Judgments, StratumKey
+from evaluation.evidence.evidence import Judgments, StratumKey
 from evaluation.reports.document import build_document, report_tables
-from evaluation.reports.sections.judges.every_look import every_look_entries
+from evaluation.reports.sections.modelled_rates import every_look_entries
+from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
-from kgharvest.statistics.sides import CellKey
 from tests.evaluation.evidence_factory import make_evidence
 
 CELL = CellKey("capital_of", "lm", "multi")

@@ -9,11 +9,11 @@ from django.template.loader import render_to_string
 from annotation.judges.labels import SeveralJudges
 from annotation.judges.models import JudgeKind
 from annotation.models import Draw, Round
-from evaluation.evidence.judge_answers import gather_judge_answers, statement_weights
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.judges import judge_answers_of_rows, statement_weights
+from evaluation.evidence.rows import gather_evidence, rows_of_round
 from evaluation.panels import judge_card
 from evaluation.reports.document import report_tables
-from evaluation.reports.sections.judges.card import (
+from evaluation.reports.sections.judge_card import (
     ASKED_ONCE,
     NO_PROBABILITY,
     NO_VERDICTS,
@@ -58,7 +58,8 @@ def calls_27_true(rank, repeat):
 
 
 def card_of(round, run):
-    return card_entry(gather_evidence(round), gather_judge_answers(round, run))
+    evidence = gather_evidence(round)
+    return card_entry(evidence, judge_answers_of_rows(rows_of_round(round, run), evidence))
 
 
 def test_errors_and_agreement_by_hand(round):

@@ -4,8 +4,8 @@ import pytest
 
 from annotation.models import Judgment, Stratum
 from annotation.rounds.services import open_round
-from evaluation.evidence.cells import drawn_verdicts
-from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.cells import drawn_verdicts, ranked_strata
+from evaluation.evidence.rows import gather_evidence
 from evaluation.reports.sections import curves
 from kgharvest.models import HarvestedTuple
 from tests.factories import judge_all, make_harvest
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 def cut_entries(round):
     evidence = gather_evidence(round)
-    return curves.cut_entries(evidence, drawn_verdicts(evidence))
+    return curves.cut_entries(evidence, ranked_strata(evidence, drawn_verdicts(evidence)))
 
 
 def unjudge(tasks):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.evidence.arrays import Draws, Judgments, changed_patterns, patterns_of
 from evaluation.evidence.cells import accuracies_of, drawn_verdicts
+from evaluation.evidence.evidence import Draws, Judgments, changed_patterns, patterns_of
 from evaluation.reports.sections.sensitivity import without_each_annotator
 from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.incomplete_statements import CompletedVerdicts
-from kgharvest.statistics.sides import CellKey
+from kgharvest.statistics.paired_tests import CellKey
+from kgharvest.statistics.verdicts import CompletedVerdicts
 from tests.evaluation.evidence_factory import make_evidence
 
 N_ANNOTATORS, N_STATEMENTS = 7, 90
@@ -57,7 +57,7 @@ def test_it_is_what_counting_anew_gives(seed):
         assert without.counts.tolist() == [*certain, N_STATEMENTS - certain.sum()]
         assert without.n_changed == pytest.approx(len(complete) - kept.sum())
         assert without.accuracy == pytest.approx(accuracies_of(evidence, drawn.shares(ACCEPTED)), nan_ok=True)
-        for anew, told in zip(drawn.of_draws(ACCEPTED), without.drawn().of_draws(ACCEPTED), strict=True):
+        for anew, told in zip(drawn.accepted, without.drawn().accepted, strict=True):
             assert np.array_equal(anew, told, equal_nan=True)
 
 

@@ -7,13 +7,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evaluation.evidence.arrays import Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
+from evaluation.evidence.evidence import Evidence
 from evaluation.reports.document import build_document, finding, tables_to_read
-from evaluation.reports.sections.comparisons import comparison_entries
-from evaluation.reports.sections.ranks import rank_entry, rank_table, relation_rank_table
+from evaluation.reports.sections.comparisons import comparison_entries, rank_entry, rank_table, relation_rank_table
 from evaluation.reports.sections.rates import cell_entries
-from kgharvest.statistics.sides import CellKey
+from kgharvest.statistics.paired_tests import CellKey
 from tests.evaluation.evidence_factory import make_evidence
 
 SETTINGS = ("human", "top1", "multi")

@@ -12,7 +12,6 @@ from annotation.judges.models import JudgeKind
 from annotation.quality.exclusion import exclude_annotator
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
-from tests.evaluation.preregistration.planning import SIDES, freeze, planned
 from tests.factories import (
     judge_all,
     make_gold,
@@ -22,6 +21,7 @@ from tests.factories import (
     make_language_model,
     make_relation,
 )
+from tests.kgharvest.contrib.publishing.preregistration.planning import SIDES, freeze, planned
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from evaluation.models import ReportShare
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import open_share, revoke_share, share_report
-from kgharvest.audit.models import AuditEntry
+from kgharvest.events.models import Event
 from tests.factories import judge_all, make_researcher, make_round
 from tests.refusals import refused
 
@@ -122,7 +122,7 @@ def test_links_are_made_shown_once_and_revoked_on_their_page(researcher_client, 
     assert "/shared/" not in again
     researcher_client.post(f"{page}{share.pk}/revoke/")
     assert ReportShare.objects.usable(NOW).count() == 0
-    actions = AuditEntry.objects.filter(action__startswith="report.share").values_list("action", flat=True)
+    actions = Event.objects.filter(action__startswith="report.share").values_list("action", flat=True)
     assert sorted(actions) == ["report.share_revoked", "report.shared"]
 
 

@@ -29,8 +29,8 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
-from kgharvest.audit.models import AuditEntry
 from kgharvest.errors import NotFound
+from kgharvest.events.models import Event
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
 from tests.factories import default_project, make_member, make_project, make_researcher, make_user
 from tests.refusals import refused
@@ -106,7 +106,7 @@ def test_only_owners_change_who_is_in(project, owner):
     remove_member(project, researcher, researcher)  # everybody may leave
 
     assert roles_in(project) == {"ada": "owner", viewer.username: "adjudicator"}
-    entries = AuditEntry.objects.filter(project_id=project.pk).order_by("number")
+    entries = Event.objects.filter(project_id=project.pk).order_by("pk")
     assert list(entries.values_list("action", flat=True)) == ["member.role_set", "member.removed"]
 
 

@@ -20,9 +20,10 @@ from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from evaluation.models import Report
 from evaluation.reports import services
 from evaluation.reports.services import create_report
-from kgharvest.audit.models import AuditEntry
-from kgharvest.audit.trail import Head, entry_hash, head
+from kgharvest.audit.tables import audited_tables
 from kgharvest.audit.verification import Verification
+from kgharvest.events.chain import Head, entry_hash, head, seal_events
+from kgharvest.events.models import Event
 from kgharvest.knowledge.curation import hide
 from kgharvest.models import Curation
 from tests.factories import judge, judge_all, make_relation, make_round
@@ -51,6 +52,7 @@ def round(researcher, monkeypatch):
     decide_on_gold(relation, {one.code: True, other.code: False}, researcher)
     withdraw_gold(GoldDecision.objects.first(), "true after all")
     create_report(round, researcher)
+    seal_events()
     return round
 
 
@@ -72,6 +74,18 @@ def test_what_only_services_did_is_right(round):
         "judgment": 10, "exclusion": 2, "reinstatement": 1, "adjudication": 1, "curation": 1, "gold-decision": 2,
         "gold-withdrawal": 1, "report": 1,
     }  # fmt: skip
+
+
+def test_rows_of_a_table_whose_app_is_not_installed_are_counted_and_not_checked(round, monkeypatch):
+    tables = {name: table for name, table in audited_tables().items() if name != "report"}
+    monkeypatch.setattr("kgharvest.audit.verification.audited_tables", lambda: tables)
+    sql("UPDATE evaluation_report SET method = 'another'")
+
+    verification = Verification()
+
+    assert list(verification) == []
+    assert verification.verified.n_unchecked == {"report": 1}
+    assert "report" not in verification.verified.n_rows
 
 
 def altered(name: str, row, entry: int) -> str:
@@ -193,12 +207,12 @@ def test_altered_entries_are_named(round):
     sql("UPDATE kgharvest_auditentry SET facts = '{}' WHERE number = 3")
     sql("UPDATE kgharvest_auditentry SET actor = 'p-other' WHERE number = 4")
 
-    actions = dict(AuditEntry.objects.values_list("number", "action"))
+    actions = dict(Event.objects.values_list("number", "action"))
     assert wrong() == [f"Entry 3 ({actions[3]}) was altered.", f"Entry 4 ({actions[4]}) was altered."]
 
 
 def test_an_entry_with_a_new_hash_of_its_own_does_not_fit_the_next(round):
-    entry = AuditEntry.objects.get(number=3)
+    entry = Event.objects.get(number=3)
     entry.facts = '{"round":"other"}'
     entry.hash = entry_hash(entry)
     entry.save()
@@ -228,7 +242,7 @@ def test_a_chain_that_was_computed_anew_is_not_the_one_that_reports_name(round):
     """Whoever can write everything can make another chain; what was printed of the old one stays."""
     said = Report.objects.get().document["audit"]
     previous = "0" * 64
-    for entry in AuditEntry.objects.all():
+    for entry in Event.objects.sealed():
         entry.previous_hash = previous
         entry.facts = entry.facts.replace("pilot", "other")
         entry.hash = previous = entry_hash(entry)
@@ -248,6 +262,7 @@ def test_a_missing_head_is_named_and_the_chain_goes_on(round):
 
     assert "The head of the chain is missing; entries at the end may be, too." in wrong()
     hide(round.tasks.get(position=0).knowledge_tuple, "more")
+    seal_events()
     assert wrong() == []
 
 

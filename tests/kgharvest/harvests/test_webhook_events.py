@@ -11,10 +11,10 @@ import pytest
 from django.utils import timezone
 
 from kgharvest.accounts.projects import default_project
+from kgharvest.events.types import TOPICS
 from kgharvest.harvests.launches import cancel_launch
 from kgharvest.jobs import ledger
 from kgharvest.models import Delivery, Job, Launch
-from kgharvest.webhooks.models import EVENTS
 from kgharvest.webhooks.outbox import create_webhook
 from tests.factories import make_harvest_job
 
@@ -29,7 +29,7 @@ def told() -> list[tuple[str, str | int]]:
 def test_jobs_that_end_are_told_and_their_launch_once(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     project = default_project()
-    create_webhook(project.pk, "http://127.0.0.1:9/hook", list(EVENTS))
+    create_webhook(project.pk, "http://127.0.0.1:9/hook", list(TOPICS))
     launch = Launch.objects.create(project=project)
     now = timezone.now()
     one, lost, other = [make_harvest_job(project=project, launch=launch) for _ in range(3)]
@@ -51,7 +51,7 @@ def test_a_launch_whose_jobs_end_together_is_told_once(settings, monkeypatch):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     monkeypatch.setattr(ledger, "JOBS_AT_ONCE", 1)
     project = default_project()
-    create_webhook(project.pk, "http://127.0.0.1:9/hook", list(EVENTS))
+    create_webhook(project.pk, "http://127.0.0.1:9/hook", list(TOPICS))
     launch = Launch.objects.create(project=project)
     for _ in range(3):
         make_harvest_job(project=project, launch=launch)

@@ -25,7 +25,7 @@ from kgharvest.statistics.annotator_errors import (
     why_unidentified,
 )
 from kgharvest.statistics.annotator_models import Judged, fit_dawid_skene
-from kgharvest.statistics.cell_rates import population_rate
+from kgharvest.statistics.rates import population_rate
 
 T, F = 0, 1
 NO_GOLD = np.zeros(0, dtype=np.int64)

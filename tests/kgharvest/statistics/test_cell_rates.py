@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, hypergeom
 
-from kgharvest.statistics.cell_rates import (
+from kgharvest.statistics.rates import (
     EMPTY_STRATUM,
     NOTHING_COUNTED,
     UNKNOWN_POPULATION,

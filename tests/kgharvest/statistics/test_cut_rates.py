@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgharvest.statistics.cell_rates import EMPTY_STRATUM, VerdictSample, population_rate
 from kgharvest.statistics.cut_rates import RankedStrata, bounded_parts, largest_part, score_cuts, surely_largest_part
+from kgharvest.statistics.rates import EMPTY_STRATUM, VerdictSample, population_rate
 
 TTFT_FF = [True, True, False, True, False, False]
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.cell_rates import VerdictSample, sample_rate
-from kgharvest.statistics.incomplete_statements import CompletedVerdicts, fit_shares
-from kgharvest.statistics.verdicts import unanimous
+from kgharvest.statistics.rates import VerdictSample, sample_rate
+from kgharvest.statistics.verdicts import CompletedVerdicts, fit_shares, unanimous
 
 TTT, TT, FF, TF, TTF, TFF, T, NOTHING = (
     [3, 0, 0], [2, 0, 0], [0, 2, 0], [1, 1, 0], [2, 1, 0], [1, 2, 0], [1, 0, 0], [0, 0, 0]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, hypergeom
 
-from kgharvest.statistics.cell_rates import UNKNOWN_POPULATION, VerdictSample, population_rate, simple_interval
 from kgharvest.statistics.judge_assisted import (
     PEOPLE_ALONE,
     POST_STRATIFIED,
@@ -18,7 +17,13 @@ from kgharvest.statistics.judge_assisted import (
     posterior_interval,
     tells_apart,
 )
-from kgharvest.statistics.rates import NOTHING_COUNTED
+from kgharvest.statistics.rates import (
+    NOTHING_COUNTED,
+    UNKNOWN_POPULATION,
+    VerdictSample,
+    population_rate,
+    simple_interval,
+)
 
 
 def judged(*strata: tuple[tuple[int, int, int], ...]) -> JudgedSample:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kgharvest.statistics.cell_rates import VerdictSample
 from kgharvest.statistics.judge_assisted import JudgedSample, JudgedSide, judged_difference
+from kgharvest.statistics.rates import VerdictSample
 from kgharvest.statistics.statement_test import SharedStatements
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from kgharvest.statistics.cell_rates import VerdictSample, simple_interval
+from kgharvest.statistics.rates import VerdictSample, simple_interval
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
 

@@ -24,7 +24,8 @@ from django.utils.crypto import salted_hmac
 from standardwebhooks.webhooks import Webhook as StandardWebhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from kgharvest.audit.models import AuditEntry
+from kgharvest.events.models import Event
+from kgharvest.events.recording import record
 from kgharvest.jobs import ledger, messages
 from kgharvest.jobs import outbox as jobs_outbox
 from kgharvest.jobs.outbox import wait_after
@@ -37,7 +38,6 @@ from kgharvest.webhooks.outbox import (
     create_webhook,
     delete_webhook,
     edit_webhook,
-    emit,
     enable_webhook,
     rotate_secret,
     send_again,
@@ -92,6 +92,10 @@ def has_old_signature(headers: dict[str, str], body: bytes, secret: str) -> bool
     return any(hmac.compare_digest(expected, one) for one in headers["X-Kgharvest-Signature"].split(","))
 
 
+def tell(project_id: int | None = PROJECT, facts: dict | None = None) -> None:
+    record(EVENT, ("report", 3), None, project_id, texts={"round": "pilot"}, path="/reports/3/", **(facts or {}))
+
+
 # -- the outbox --------------------------------------------------------------------------------------------------------
 
 
@@ -100,22 +104,22 @@ def test_an_event_goes_to_the_webhooks_of_its_project_that_asked_for_it(settings
     make_webhook("http://127.0.0.1:9/b", ["job.finished"])
     create_webhook(PROJECT + 1, "http://127.0.0.1:9/a", [EVENT])
 
-    emit(PROJECT, EVENT, "/reports/3/", {"report": 3})
-    emit(None, EVENT, "/reports/3/", {})
+    tell(PROJECT, {"report": 3})
+    tell(None)
 
     assert [(row.webhook, row.state) for row in Delivery.objects.all()] == [(hook, "waiting")]
     body = json.loads(Delivery.objects.get().body)
     assert (body["event"], body["project"], body["facts"]) == (
         EVENT,
         PROJECT,
-        {"report": 3, "url": f"{settings.ORIGIN}/reports/3/"},
+        {"report": 3, "round": "pilot", "url": f"{settings.ORIGIN}/reports/3/"},
     )
 
 
 def test_what_did_not_happen_is_not_told():
     make_webhook()
     with transaction.atomic():
-        emit(PROJECT, EVENT, "/reports/3/", {})
+        tell()
         transaction.set_rollback(True)
 
     assert not Delivery.objects.exists()
@@ -139,7 +143,7 @@ def test_a_webhook_needs_known_events_and_an_address_of_its_own():
 def test_a_delivery_is_signed_and_logged():
     with receiving() as (url, receiver):
         created = create_webhook(PROJECT, url, [EVENT])
-        emit(PROJECT, EVENT, "/reports/3/", {"report": 3})
+        tell(PROJECT, {"report": 3})
         deliver()
 
     [(headers, body)] = receiver.requests
@@ -155,7 +159,7 @@ def test_a_delivery_is_signed_and_logged():
 def test_a_failure_waits_longer_each_time_and_says_why():
     with receiving(lambda number: [500, 302, 200][number - 1]) as (url, _):
         make_webhook(url)
-        emit(PROJECT, EVENT, "/reports/3/", {})
+        tell()
         now = timezone.now()
         waits = []
         for error in ("It answered 500.", "It answered 302, a redirect", ""):
@@ -172,7 +176,7 @@ def test_a_failure_waits_longer_each_time_and_says_why():
 
 def test_of_two_processes_that_see_a_due_delivery_one_claims_it():
     make_webhook()
-    emit(PROJECT, EVENT, "/reports/3/", {})
+    tell()
     now = timezone.now()
     first, second = outbox.due(now).get(), outbox.due(now).get()
 
@@ -182,9 +186,9 @@ def test_of_two_processes_that_see_a_due_delivery_one_claims_it():
 
 def test_what_failed_for_two_days_is_given_up_and_its_webhook_disabled():
     hook = make_webhook("http://127.0.0.1:1/nobody")
-    emit(PROJECT, EVENT, "/reports/3/", {})
+    tell()
     deliver()
-    emit(PROJECT, EVENT, "/reports/3/", {})
+    tell()
     two_days = timedelta(hours=48, seconds=1)
     Delivery.objects.update(give_up_at=timezone.now() - timedelta(seconds=1), next_try_at=timezone.now())
     Webhook.objects.update(failing_since=timezone.now() - two_days)
@@ -194,8 +198,8 @@ def test_what_failed_for_two_days_is_given_up_and_its_webhook_disabled():
     assert set(Delivery.objects.values_list("state", flat=True)) == {"failed"}
     assert "There was no answer: " in Delivery.objects.first().error
     assert hook.is_disabled_by_failures
-    assert AuditEntry.objects.last().sentence == f"disabled the webhook {hook.pk}"
-    emit(PROJECT, EVENT, "/reports/3/", {})
+    assert Event.objects.last().sentence == f"disabled the webhook {hook.pk}"
+    tell()
     assert Delivery.objects.count() == 2
     for resend in (lambda: send_test(hook), lambda: send_again(Delivery.objects.select_related("webhook").first())):
         with refused("WebhookDisabled"):
@@ -210,7 +214,7 @@ def test_what_failed_for_two_days_is_given_up_and_its_webhook_disabled():
 def test_a_success_ends_a_series_of_failures():
     with receiving(lambda number: 500 if number == 1 else 200) as (url, _):
         make_webhook(url)
-        emit(PROJECT, EVENT, "/reports/3/", {})
+        tell()
         deliver()
         assert Webhook.objects.get().failing_since is not None
         Delivery.objects.update(next_try_at=timezone.now())
@@ -238,7 +242,7 @@ def test_one_job_sends_what_is_due_and_forgets_what_is_old(enqueued):
     with receiving() as (url, receiver):
         make_webhook(url)
         for _ in range(20):
-            emit(PROJECT, EVENT, "/reports/3/", {})
+            tell()
         old = Delivery.objects.first()
         Delivery.objects.filter(pk=old.pk).update(
             state="delivered", delivered_at=timezone.now(), created_at=timezone.now() - timedelta(days=31)
@@ -256,17 +260,17 @@ def test_one_job_sends_what_is_due_and_forgets_what_is_old(enqueued):
 
 def test_deleting_a_webhook_ends_what_waits():
     hook = make_webhook()
-    emit(PROJECT, EVENT, "/reports/3/", {})
+    tell()
     delete_webhook(hook)
 
     assert not Delivery.objects.exists()
-    assert AuditEntry.objects.last().subject_id == str(hook.pk)
+    assert Event.objects.last().subject_id == str(hook.pk)
 
 
 def test_deleting_a_webhook_while_it_is_sent_to_troubles_no_other():
     with receiving() as (url, _):
         deleted, kept = make_webhook(f"{url}&deleted"), make_webhook(f"{url}&kept")
-        emit(PROJECT, EVENT, "/reports/3/", {})
+        tell()
         deliveries = outbox.claim(timezone.now())
         delete_webhook(deleted)
         outbox.send(deliveries)
@@ -277,9 +281,9 @@ def test_deleting_a_webhook_while_it_is_sent_to_troubles_no_other():
 def test_webhooks_that_take_what_is_sent_do_not_wait_for_those_that_do_not():
     failing, well = make_webhook(), create_webhook(PROJECT + 1, "http://127.0.0.1:9/well", [EVENT]).webhook
     for _ in range(outbox.rows_at_once):
-        emit(PROJECT, EVENT, "/reports/3/", {})
+        tell()
     Webhook.objects.filter(pk=failing.pk).update(failing_since=timezone.now())
-    emit(PROJECT + 1, EVENT, "/reports/3/", {})
+    tell(PROJECT + 1)
 
     due = outbox.claim(timezone.now())
 
@@ -313,7 +317,7 @@ def test_a_hundred_events_arrive_though_half_of_the_tries_fail_and_the_sender_is
     with receiving(lambda number: 200 if number % 2 else 503) as (url, receiver):
         created = create_webhook(PROJECT, url, [EVENT])
         for number in range(100):
-            emit(PROJECT, EVENT, "/reports/3/", {"number": number})
+            tell(PROJECT, {"number": number})
         for n_killed in range(6):
             connections.close_all()
             sender = multiprocessing.get_context("fork").Process(target=be_a_sender, args=[n_killed])

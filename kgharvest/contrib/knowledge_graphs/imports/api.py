@@ -83,8 +83,8 @@ class KGImport(ApiView):
                 targets = names_that_fit([relation.name for relation in staged.relations()], relations)
             with prepared_kg(staged, sent["name"], targets, request.user, sent.get("project")) as store:
 
-                def make() -> Response:
+                def make(_: None) -> Response:
                     imported = store()
                     return self.created(imported, self.location("kgharvest:api_launch", imported.launch.pk))
 
-                return self.once(make)
+                return self.prepared_once(lambda: None, make)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -147,6 +147,8 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
     launch = Launch.objects.create(project=project, created_by=by)
     jobs = []
     for number, part in enumerate(parts):
+        slots = {relation: list(target.slots) for relation, target in part.targets.items()}
+        imported = json.dumps([staged.digest, slots, part.target.statement, name])
         job = HarvestJob.objects.create(
             kind="import",
             project=project,
@@ -159,22 +161,19 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
             score_scale=HarvestJob.ScoreScale.OWN if part.is_scored else HarvestJob.ScoreScale.ORDER,
             summary={"source": staged.source, "rows": part.n_rows, "code_version": code_version()},
             n_tuples=rows.size_of(number),
-            fingerprint=_fingerprint(staged, name, part),
+            fingerprint=hashlib.sha256(imported.encode()).hexdigest()[:16],
             created_by=by,
             started_at=now,
             finished_at=now,
         )
         of_part = rows.rows_of(number)
-        store_tuples(job, of_part if part.is_scored else _by_rank(of_part))
+        if not part.is_scored:  # lists sort by score
+            of_part = (row._replace(score=-float(rank)) for rank, row in enumerate(of_part, start=1))
+        store_tuples(job, of_part)
         jobs.append(job)
     n_rows = sum(part.n_rows for part in parts)
     n_in_file = sum(relation.n_statements for relation in staged.relations())
     return ImportedKG(launch, jobs, n_in_file - n_rows, n_rows - sum(job.n_tuples for job in jobs))
-
-
-def _by_rank(rows: Iterable[TupleRow]) -> Iterator[TupleRow]:
-    """Set the score of unscored tuples to their negated rank, as lists sort by score."""
-    return (row._replace(score=-float(rank)) for rank, row in enumerate(rows, start=1))
 
 
 def _relation(target: Target, name: str, by, project: Project) -> Relation:
@@ -191,9 +190,3 @@ def _relation(target: Target, name: str, by, project: Project) -> Relation:
         )
         raise ImportRefused("mapping", [entry])
     return known
-
-
-def _fingerprint(staged: StagedKG, name: str, part: _Part) -> str:
-    slots = {name: list(target.slots) for name, target in part.targets.items()}
-    imported = json.dumps([staged.digest, slots, part.target.statement, name])
-    return hashlib.sha256(imported.encode()).hexdigest()[:16]

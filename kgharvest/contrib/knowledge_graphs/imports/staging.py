@@ -50,7 +50,13 @@ class StagedKG:
             if labels:
                 self._read_labels(labels)
             self.file_format = guess_format(read_lines(path)) if file_format == "auto" else file_format
-            self._read(path, self._label_of() if labels else as_it_is)
+
+            @lru_cache(CACHED_LABELS)
+            def label_of(name: str, otherwise: str) -> str:
+                found = self._database.execute("SELECT text FROM label WHERE id = ?", [name]).fetchone()
+                return found[0] if found else otherwise
+
+            self._read(path, label_of if labels else as_it_is)
         except BaseException:
             self._database.close()
             raise
@@ -78,14 +84,6 @@ class StagedKG:
 
         self._fill("INSERT OR IGNORE INTO label VALUES (?, ?)", rows())
         faults.refuse(path.name)
-
-    def _label_of(self) -> Callable[[str, str], str]:
-        @lru_cache(CACHED_LABELS)
-        def label_of(name: str, otherwise: str) -> str:
-            found = self._database.execute("SELECT text FROM label WHERE id = ?", [name]).fetchone()
-            return found[0] if found else otherwise
-
-        return label_of
 
     def _read(self, path: Path, label_of: Callable[[str, str], str]) -> None:
         faults = Faults()

@@ -24,10 +24,6 @@ MOST_PER_PERSON = 5  # pending files; the oldest is deleted
 LONGEST_NAME = 200  # bytes of the temporary file's name; file systems allow 255
 
 
-class ImportedAlready(DomainError):
-    """The upload was imported already, or deleted because of newer ones."""
-
-
 def keep_upload(
     system: str, file: Any, labels: Any, file_format: str, now: datetime, *, by, project: Project | None = None
 ) -> UploadedKG:
@@ -81,7 +77,7 @@ def import_upload(upload: UploadedKG, staged: StagedKG, targets: Mapping[str, Ta
     with prepared_kg(staged, upload.system, targets, by, upload.project) as store, transaction.atomic():
         n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()  # first, so that of two requests one waits here
         if not n_deleted:
-            raise ImportedAlready(f"{upload.file_name} is imported already, or gone; see the harvests.")
+            raise DomainError("ImportedAlready", f"{upload.file_name} is imported already, or gone; see the harvests.")
         return store()
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -14,13 +11,11 @@ from kgharvest.access import Action, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.contrib.knowledge_graphs.imports.forms import MappingForm, UploadForm
 from kgharvest.contrib.knowledge_graphs.imports.kg_import import ImportedKG
-from kgharvest.contrib.knowledge_graphs.imports.mapping import Target
-from kgharvest.contrib.knowledge_graphs.imports.staging import StagedKG
 from kgharvest.contrib.knowledge_graphs.imports.uploads import import_upload, keep_upload, staged_upload
 from kgharvest.contrib.knowledge_graphs.models import UploadedKG
-from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.models import Relation
 from kgharvest.pages.number_format import counted
+from kgharvest.pages.refusals import refusal_in_form
 
 RELATIONS_ON_PAGE = 50
 STATEMENTS_SHOWN = 3
@@ -30,58 +25,41 @@ STATEMENTS_SHOWN = 3
 def kg_upload(request: HttpRequest) -> HttpResponse:
     form = UploadForm(request.POST or None, request.FILES or None)
     offer_projects(form, request)
-    refusal = None
     if form.is_valid():
         sent = form.cleaned_data
-        try:
+        with refusal_in_form(form):
             files = (sent["file"], sent["labels"], sent["file_format"], timezone.now())
             upload = keep_upload(sent["system"], *files, by=request.user, project=chosen_project(form, request))
             return redirect("knowledge_graphs:kg_mapping", upload.pk)
-        except ImportRefused as error:
-            refusal = error
-        except DomainError as error:
-            form.add_error(None, str(error))
-    return render(request, "knowledge_graphs/imports/kg_upload.html", {"form": form, "refusal": refusal})
+    return render(request, "knowledge_graphs/imports/kg_upload.html", {"form": form})
 
 
 @worker_required
 def kg_mapping(request: HttpRequest, pk: int) -> HttpResponse:
     """Map the relations. The button "preview" shows example statements; any other button imports the file."""
     upload = visible_or_404(request.user, UploadedKG.objects.select_related("project"), Action.WORK, pk=pk)
-    refusal, preview = None, []
+    preview = []
     with staged_upload(upload) as staged:
         relations = staged.relations()
         on_page = [staged.with_others(relation) for relation in relations[:RELATIONS_ON_PAGE]]
         form = MappingForm(on_page, Relation.objects.visible_to(request.user), request.POST or None)
         if form.is_valid() and (targets := form.targets()) is not None and form.is_valid():
-            preview = filled_statements(staged, targets)
+            for name, target in targets.items():
+                tuples = map(target.entities_of, staged.statements(name, STATEMENTS_SHOWN))
+                complete = [entities for entities in tuples if None not in entities]
+                preview.append({"name": name, "target": target, "tuples": complete})
             if "preview" not in request.POST:
-                try:
+                with refusal_in_form(form):
                     return imported(request, import_upload(upload, staged, targets, request.user))
-                except ImportRefused as error:
-                    refusal = error
-                except DomainError as error:
-                    form.add_error(None, str(error))
     context = {
         "upload": upload,
         "form": form,
-        "refusal": refusal,
         "preview": preview,
         "n_relations": len(relations),
         "n_hidden": max(0, len(relations) - RELATIONS_ON_PAGE),
         "n_statements": sum(relation.n_statements for relation in relations),
     }
     return render(request, "knowledge_graphs/imports/kg_mapping.html", context)
-
-
-def filled_statements(staged: StagedKG, targets: Mapping[str, Target]) -> list[dict[str, Any]]:
-    """Return the first statements of each mapped relation, as annotators would see them."""
-    shown = []
-    for name, target in targets.items():
-        tuples = map(target.entities_of, staged.statements(name, STATEMENTS_SHOWN))
-        complete = [entities for entities in tuples if None not in entities]
-        shown.append({"name": name, "target": target, "tuples": complete})
-    return shown
 
 
 def imported(request: HttpRequest, kg: ImportedKG) -> HttpResponse:

@@ -24,23 +24,13 @@ from annotation.models import Round
 from kgharvest.bulk.file_writing import StreamedFile, check_writable, in_chunks, write_atomically
 from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, Counted, JudgedKG, Kept, Row, Source
 from kgharvest.errors import DomainError
-from kgharvest.knowledge.rdf import (
-    BASE,
-    Name,
-    Triple,
-    TupleTriples,
-    about_harvest,
-    about_relation,
-    as_rdf,
-    harvest_iri,
-    literal,
-)
+from kgharvest.knowledge import rdf
 
 
 def judged_kg_as_rdf(file_format: str, kg: JudgedKG, rows: Iterable[Row]) -> Iterator[str]:
     """Yield the text of a file in N-Triples ("nt") or Turtle ("ttl")."""
 
-    def statements(name: Name) -> Iterator[list[Triple]]:
+    def statements(name: rdf.Name) -> Iterator[list[rdf.Triple]]:
         yield list(_about_round(kg, name))
         source, triples_of = None, None
         for row in rows:
@@ -50,63 +40,63 @@ def judged_kg_as_rdf(file_format: str, kg: JudgedKG, rows: Iterable[Row]) -> Ite
                 yield list(_about_source(source, name))
             yield triples_of(row)
 
-    return as_rdf(file_format, statements)
+    return rdf.as_rdf(file_format, statements)
 
 
 def _round_iri(round: Round) -> str:
-    return f"<{BASE}round:{quote(round.path)}>"
+    return f"<{rdf.BASE}round:{quote(round.path)}>"
 
 
-def _time(at: datetime, name: Name) -> str:
+def _time(at: datetime, name: rdf.Name) -> str:
     return f'"{at.isoformat()}"^^{name("xsd:dateTime")}'
 
 
-def _about_round(kg: JudgedKG, name: Name) -> Iterator[Triple]:
+def _about_round(kg: JudgedKG, name: rdf.Name) -> Iterator[rdf.Triple]:
     judging = _round_iri(kg.round)
     yield judging, name("rdf:type"), name("kgh:Round")
     yield judging, name("rdf:type"), name("prov:Activity")
-    yield judging, name("rdfs:label"), literal(kg.round.name)
+    yield judging, name("rdfs:label"), rdf.literal(kg.round.name)
     if kg.round.opened_at:
         yield judging, name("prov:startedAtTime"), _time(kg.round.opened_at, name)
     if kg.round.closed_at:
         yield judging, name("prov:endedAtTime"), _time(kg.round.closed_at, name)
     for source in kg.sources:
         if source.job:
-            yield judging, name("prov:used"), harvest_iri(source.job)
+            yield judging, name("prov:used"), rdf.harvest_iri(source.job)
 
 
-def _about_source(source: Source, name: Name) -> Iterator[Triple]:
-    model = f"<{BASE}model:{quote(source.model, safe='')}>"
-    yield from about_relation(source.relation, name)
+def _about_source(source: Source, name: rdf.Name) -> Iterator[rdf.Triple]:
+    model = f"<{rdf.BASE}model:{quote(source.model, safe='')}>"
+    yield from rdf.about_relation(source.relation, name)
     if source.job:
-        yield from about_harvest(source.job, name)
-        harvest = harvest_iri(source.job)
+        yield from rdf.about_harvest(source.job, name)
+        harvest = rdf.harvest_iri(source.job)
         yield harvest, name("rdf:type"), name("prov:Activity")
         yield harvest, name("prov:wasAssociatedWith"), model
         if source.job.finished_at:
             yield harvest, name("prov:endedAtTime"), _time(source.job.finished_at, name)
     if source.language_model:
         yield model, name("rdf:type"), name("prov:SoftwareAgent")
-        yield model, name("rdfs:label"), literal(source.model)
+        yield model, name("rdfs:label"), rdf.literal(source.model)
 
 
 class _JudgedTriples:
     """Triples about the tuples of one source."""
 
-    def __init__(self, source: Source, judging: str, name: Name):
+    def __init__(self, source: Source, judging: str, name: rdf.Name):
         self._is_harvest = source.job is not None
-        subject = harvest_iri(source.job) if source.job else f"<{BASE}draws>"
-        self._tuples = TupleTriples(source.relation, subject, name)
+        subject = rdf.harvest_iri(source.job) if source.job else f"<{rdf.BASE}draws>"
+        self._tuples = rdf.TupleTriples(source.relation, subject, name)
         self._round = (name("kgh:judgedIn"), judging)
         self._generated = (name("prov:wasGeneratedBy"), subject)
         self._verdict, self._probability = name("kgh:verdict"), name("kgh:inclusionProbability")
         self._counts = [name(f"kgh:{count}") for count in ("nTrue", "nFalse", "nUnjudgeable")]
         self._double, self._integer = name("xsd:double"), name("xsd:integer")
         cell = (("kgh:model", source.model), ("kgh:setting", source.setting))
-        self._of_cell = [(name(predicate), literal(value)) for predicate, value in cell if value]
+        self._of_cell = [(name(predicate), rdf.literal(value)) for predicate, value in cell if value]
         self._harvest = name("kgh:harvest")
 
-    def __call__(self, row: Row) -> list[Triple]:
+    def __call__(self, row: Row) -> list[rdf.Triple]:
         terms = {"entities": row.canonical, "ids": row.ids, "surface": row.entities}
         terms |= {"rank": row.rank, "score": row.score, "mtl": row.mtl}
         subject = self._tuples.iri_of(row.number)
@@ -227,14 +217,11 @@ Only tuples that were drawn at random for the round were judged. A rate over the
 
 def as_pykeen(kg: JudgedKG, rows: Counted) -> Iterator[File]:
     """Yield head, relation and tail of binary tuples. Tuples with more slots are counted in `rows.n_left_out`."""
+    # Cells cannot be quoted, so tabs and line breaks in entities become spaces.
     binary = rows.only(lambda row: len(row.entities) == 2)
-    yield f"{kg.round.name}.tsv", _encoded(map(_pykeen_line, binary))
-
-
-def _pykeen_line(row: Row) -> str:
-    """Return a line. Cells cannot be quoted, so tabs and line breaks in entities become spaces."""
-    head, tail = (" ".join(re.split(r"[\t\r\n]+", entity)) for entity in row.entities)
-    return f"{head}\t{row.source.relation.path}\t{tail}\n"
+    cells = ((row.entities[0], row.source.relation.path, row.entities[1]) for row in binary)
+    lines = ("\t".join(" ".join(re.split(r"[\t\r\n]+", cell)) for cell in line) + "\n" for line in cells)
+    yield f"{kg.round.name}.tsv", _encoded(lines)
 
 
 # -- RDF ---------------------------------------------------------------------------------------------------------------

@@ -95,7 +95,10 @@ class JudgedKG:
             )
             for stratum in strata.order_by("pk")
         }
-        return sorted(sources.values(), key=_order)
+        return sorted(
+            sources.values(),
+            key=lambda source: (source.relation.path, source.model, source.setting, source.job.pk if source.job else 0),
+        )
 
     def outcomes(self) -> Mapping[str, int]:
         """Return the number of draws by outcome, counted as in the cells of the report."""
@@ -154,10 +157,6 @@ class JudgedKG:
         for rank, score, mtl, surface, known, corrected in values.iterator(ROWS_AT_ONCE):
             named = (corrected, [entity.casefold() for entity in corrected]) if corrected else (surface, known)
             yield Row(source, rank, *named, rank, score if is_scored else None, mtl, *unjudged)
-
-
-def _order(source: Source) -> tuple[str, str, str, int]:
-    return source.relation.path, source.model, source.setting, source.job.pk if source.job else 0
 
 
 READ = ("task__entities", "task__knowledge_tuple__entities")

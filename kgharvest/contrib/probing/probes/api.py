@@ -17,10 +17,10 @@ from rest_framework.response import Response
 from evaluation.scores.facts import BUILT_IN
 from kgharvest.api.input import (
     CountField,
-    Filters,
     FiniteField,
     PlacementInput,
     ProjectField,
+    ProjectFilters,
     StrictSerializer,
     VisibleField,
 )
@@ -187,8 +187,7 @@ def lines_of(source: str, rows: list[dict[str, Any]]) -> Document:
     return Document(source, lambda: BytesIO(content))
 
 
-class ProbeFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+class ProbeFilters(ProjectFilters):
     status = serializers.ChoiceField(Job.Status.choices, required=False)
 
 

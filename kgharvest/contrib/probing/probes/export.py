@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from kgharvest.contrib.probing.models import LearnedPrompt, Probe
@@ -32,13 +32,11 @@ def record_lines(probe: Probe) -> Iterator[str]:
     for record in records:
         if not record.pop("is_control"):
             key = record["relation"], record["method"]
-            record |= {"type": types[key[0]], **shared, **_control(controls.get(key)), "prompts": prompts[key]}
+            control = controls.get(key)
+            measures = {name: control[name] for name in MEASURES} if control else None
+            record |= {"type": types[key[0]], **shared, "control": measures, "control_p1": measures and measures["p1"]}
+            record["prompts"] = prompts[key]
             yield to_json(record) + "\n"
-
-
-def _control(record: Mapping[str, Any] | None) -> dict[str, Any]:
-    measures = {name: record[name] for name in MEASURES} if record else None
-    return {"control": measures, "control_p1": measures and measures["p1"]}
 
 
 def _heaviest_prompts(probe: Probe) -> dict[tuple[str, str], list[dict[str, Any]]]:

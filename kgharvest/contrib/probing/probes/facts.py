@@ -91,7 +91,9 @@ def documents_of(name: str, content: bytes) -> list[Document]:
         return [Document(name, partial(BytesIO, content))]
     with _unpacking(name):
         archive = zipfile.ZipFile(BytesIO(content))
-    members = [member for member in archive.infolist() if _is_json_lines(PurePosixPath(member.filename))]
+    paths = [(PurePosixPath(member.filename), member) for member in archive.infolist()]
+    # Names that begin with a dot are notes of macOS.
+    members = [member for path, member in paths if path.suffix == ".jsonl" and not path.name.startswith(".")]
     if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
         raise NotProbed(f"{name} unpacks to more than {LARGEST_ARCHIVE >> 20} MB; give fewer facts.")
     return [_document(member.filename, partial(_unpacked, archive, member, name)) for member in members]
@@ -110,11 +112,6 @@ def _unpacking(name: str) -> Iterator[None]:
         yield
     except DAMAGED_ARCHIVE as error:
         raise NotProbed(f"{name} is no ZIP file that can be unpacked ({error}); make it anew.") from error
-
-
-def _is_json_lines(path: PurePosixPath) -> bool:
-    """Return whether a file holds JSON lines; those that begin with a dot are notes of macOS."""
-    return path.suffix == ".jsonl" and not path.name.startswith(".")
 
 
 def _document(name: str, open_file: Callable[[], AbstractContextManager[BinaryIO]]) -> Document:
@@ -187,14 +184,10 @@ def split_world() -> dict[str, FactsByPart]:
     return worlds
 
 
-def pair_of_line(line: Mapping[str, Any], pair: tuple[str, str]) -> tuple[str, str]:
-    return pair
-
-
 def read_facts(
     documents: Sequence[Document],
     relations: Collection[str],
-    fact_of_line: Callable[[Mapping[str, Any], tuple[str, str]], Any] = pair_of_line,
+    fact_of_line: Callable[[Mapping[str, Any], tuple[str, str]], Any] = lambda line, pair: pair,
 ) -> dict[str, dict[str, tuple[Any, ...]]]:
     """Return the facts in {"sub", "obj"} lines by relation and part; a line says itself what its folder does not.
 

@@ -47,7 +47,10 @@ def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
         check_methods(lm, probe.methods)
         vocabulary = common_vocabulary(lm, params)
     heartbeat.store(partial(_delete_outdated, probe, lm.revision or "", vocabulary_text(vocabulary, params)))
-    _measure_all(probe, (lm, control), vocabulary, method_runner(params), heartbeat)
+    run_method: MethodRunner = partial(learn, budget=params)
+    if params.prompts_of is not None:
+        run_method = partial(load_learned, earlier=find_probe(params.prompts_of))
+    _measure_all(probe, (lm, control), vocabulary, run_method, heartbeat)
     document = document_of(probe)
     return lambda: Probe.objects.filter(pk=probe.pk).update(document=document)
 
@@ -106,13 +109,6 @@ def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
-
-
-def method_runner(params: ProbeParams) -> MethodRunner:
-    """Let methods learn anew, or load what an earlier probe has stored. Raises NotFound."""
-    if params.prompts_of is not None:
-        return partial(load_learned, earlier=find_probe(params.prompts_of))
-    return partial(learn, budget=params)
 
 
 def _measure_all(

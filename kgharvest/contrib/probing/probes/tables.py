@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from evaluation.rendering.documents import Document
@@ -133,21 +133,16 @@ def relation_table(document: Document) -> Table:
 
 def fact_table(document: Document) -> Table:
     """What was asked, and what was left out of it."""
-    rows = [
-        Row((entry["relation"], *(entry[f"n_{part}"] for part in PARTS), _left_out_text(entry["left_out"])))
-        for entry in document["relations"]
-    ]
+    rows = []
+    for entry in document["relations"]:
+        left_out = [
+            f"{part}: {', '.join(f'{n} {reason}' for reason, n in sorted(reasons.items()))}"
+            for part in PARTS
+            if (reasons := entry["left_out"][part])
+        ]
+        rows.append(Row((entry["relation"], *(entry[f"n_{part}"] for part in PARTS), "; ".join(left_out))))
     columns = (Column("relation"), *(Column(part, Kind.COUNT) for part in PARTS), Column("left out"))
     return Table("facts", "Facts asked and left out", columns, tuple(rows))
-
-
-def _left_out_text(left_out: Mapping[str, Mapping[str, int]]) -> str:
-    parts = [
-        f"{part}: {', '.join(f'{n} {reason}' for reason, n in sorted(left_out[part].items()))}"
-        for part in PARTS
-        if left_out[part]
-    ]
-    return "; ".join(parts)
 
 
 def _methods(document: Document, key: str) -> Sequence[str]:

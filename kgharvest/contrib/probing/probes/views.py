@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django.contrib import messages
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -16,8 +15,7 @@ from evaluation.rendering.documents import Document
 from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
 from evaluation.reports.views import figure_context
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
-from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
-from kgharvest.bulk.pagination import page_of
+from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.contrib.probing.models import Probe, ProbedRelation
 from kgharvest.contrib.probing.probes.export import JSON_LINES
 from kgharvest.contrib.probing.probes.figures import PROBE_FIGURES
@@ -31,10 +29,10 @@ from kgharvest.contrib.probing.probes.tables import (
     probe_tables,
     type_table,
 )
-from kgharvest.engine.types import EngineError
-from kgharvest.errors import DomainError
 from kgharvest.jobs import workers
 from kgharvest.models import Job, RelationSet
+from kgharvest.pages.lists import ListPage
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, csv_text
 from kgharvest.tables.latex import latex_of
@@ -52,17 +50,16 @@ def current_document(probe: Probe) -> Document:
     return probe.document or document_of(probe)
 
 
-@researcher_required
-def probe_list(request: HttpRequest) -> HttpResponse:
-    probes = Probe.objects.visible_to(request.user).select_related("language_model", "created_by")
-    probes, filter_context = filter_by_project(request, probes.defer("document", "payload"))
-    context = {
-        **filter_context,
-        "page_obj": page_of(request, probes.annotate(n_relations=Count("relations")).order_by("-pk")),
-        "lacks_worker": workers.lacking(timezone.now()),
-        "demo": RelationSet.objects.filter(name="demo", is_shipped=True).first(),
-    }
-    return render(request, "probing/probes/probe_list.html", context)
+class ProbeList(ListPage):
+    template_name = "probing/probes/probe_list.html"
+
+    def rows(self):
+        probes = Probe.objects.visible_to(self.request.user).select_related("language_model", "created_by")
+        return probes.defer("document", "payload").annotate(n_relations=Count("relations")).order_by("-pk")
+
+    def context(self, page):
+        demo = RelationSet.objects.filter(name="demo", is_shipped=True).first()
+        return {"lacks_worker": workers.lacking(timezone.now()), "demo": demo}
 
 
 @worker_required
@@ -72,10 +69,8 @@ def probe_new(request: HttpRequest) -> HttpResponse:
     form.offer_relations(request.user)
     offer_projects(form, request)
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             return redirect(queue_probe(form.request(), request.user, chosen_project(form, request)))
-        except (DomainError, EngineError) as refusal:
-            form.add_error(None, str(refusal))
     return render(request, "probing/probes/probe_new.html", {"form": form, "sets": form.choices_by_set()})
 
 
@@ -133,10 +128,8 @@ def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResp
 def probe_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
     """Cancel or retry: `change` is the service's function."""
     probe = visible_or_404(request.user, Probe.objects.select_related("project"), Action.WORK, pk=pk)
-    try:
+    with refusal_as_message(request):
         change(probe, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect(probe)
 
 

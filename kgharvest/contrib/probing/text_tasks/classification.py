@@ -40,10 +40,6 @@ TEMPLATES = {
 LABEL = "label"  # the column
 
 
-class NotClassified(DomainError):
-    """Texts, labels or words for them that nothing can be learned from."""
-
-
 class LabelledRow(NamedTuple):
     """A line of a file: the texts of some of its columns."""
 
@@ -120,13 +116,10 @@ def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
             return BadEntry(where, f"has no {column!r}")
         if not isinstance(line.value[column], str) or not line.value[column].strip():
             return BadEntry(where, f"has no text in {column!r}")
-    if not _is_label(line.value.get(LABEL)):
+    label = line.value.get(LABEL)
+    if not isinstance(label, str | int) or not str(label).strip():
         return BadEntry(where, f"has no {LABEL!r} that is a text or a whole number")
     return None
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str | int) and bool(str(value).strip())
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
@@ -138,9 +131,10 @@ def default_template(path: Path) -> str:
     for fields, template in TEMPLATES.items():
         if set(fields) <= set(columns):
             return template
-    raise NotClassified(
+    raise DomainError(
+        "NotClassified",
         f"{path.name} has no column 'sentence', nor 'premise' and 'hypothesis'; "
-        "give a --template with its own columns, such as '{text} [T] [T] [T] [P] .'."
+        "give a --template with its own columns, such as '{text} [T] [T] [T] [P] .'.",
     )
 
 
@@ -149,11 +143,12 @@ def read_text_sets(files: Mapping[str, Path], columns: Sequence[str]) -> TextSet
     parts = {part: read_labelled(files[part], columns) for part in PARTS}
     for part, rows in parts.items():
         if not rows:
-            raise NotClassified(f"{files[part].name} has no texts; {part} needs at least one.")
+            raise DomainError("NotClassified", f"{files[part].name} has no texts; {part} needs at least one.")
     labels = tuple(sorted({row.label for row in parts["train"]}))
     if len(labels) == 1:
-        raise NotClassified(
-            f"All texts of {files['train'].name} have the label {labels[0]!r}; give texts of two or more."
+        raise DomainError(
+            "NotClassified",
+            f"All texts of {files['train'].name} have the label {labels[0]!r}; give texts of two or more.",
         )
     for part, rows in parts.items():
         if unknown := [row for row in rows if row.label not in labels]:
@@ -168,9 +163,13 @@ def check_label_words(words: Mapping[str, Sequence[str]], labels: Sequence[str])
     if not words:
         return
     if unknown := set(words) - set(labels):
-        raise NotClassified(f"There is no label {min(unknown)!r}; the training texts have {', '.join(labels)}.")
+        raise DomainError(
+            "NotClassified", f"There is no label {min(unknown)!r}; the training texts have {', '.join(labels)}."
+        )
     if lacking := [label for label in labels if not words.get(label)]:
-        raise NotClassified(f"The label {lacking[0]!r} has no word; give words for all labels, or for none.")
+        raise DomainError(
+            "NotClassified", f"The label {lacking[0]!r} has no word; give words for all labels, or for none."
+        )
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------
@@ -180,18 +179,15 @@ def classification_records(
     lm: MaskedLM, control: MaskedLM | None, request: ClassifyRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
     """Yield a record of each method: the majority, the manual prompt, AutoPrompt; the last two on the control too."""
-    yield _majority_record(lm, request)
+    texts = _encoded(lm, request.manual, request)
+    scores = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
+    cost = {"is_control": False, "forwards": 0, "seconds": 0.0}
+    yield _record("majority", lm, request, texts, scores) | cost
     for method_record in (_manual_record, _autoprompt_record):
         for asked_lm in [lm, control] if control else [lm]:
             meter = CostMeter(asked_lm)
             record = method_record(asked_lm, request, on_progress)
             yield record | {"is_control": asked_lm is not lm} | meter.columns()
-
-
-def _majority_record(lm: MaskedLM, request: ClassifyRequest) -> dict[str, Any]:
-    texts = _encoded(lm, request.manual, request)
-    scores = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
-    return _record("majority", lm, request, texts, scores) | {"is_control": False, "forwards": 0, "seconds": 0.0}
 
 
 def _manual_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:
@@ -225,10 +221,12 @@ def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> 
     for part, texts in texts_by_part.items():
         if not texts.examples:
             reasons = ", ".join(f"{n} with {reason}" for reason, n in texts.left_out.items())
-            raise NotClassified(f"{lm.name} can be asked no text of {part} ({reasons}); give others.")
+            raise DomainError("NotClassified", f"{lm.name} can be asked no text of {part} ({reasons}); give others.")
     kept = {text.label for text in texts_by_part["train"].examples}
     if lost := [label for label in request.texts.labels if number[label] not in kept]:
-        raise NotClassified(f"{lm.name} can be asked no training text with the label {lost[0]!r}; give others.")
+        raise DomainError(
+            "NotClassified", f"{lm.name} can be asked no training text with the label {lost[0]!r}; give others."
+        )
     return texts_by_part
 
 

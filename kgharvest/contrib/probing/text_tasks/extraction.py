@@ -42,10 +42,6 @@ from kgharvest.statistics.rates import macro_average, macro_interval
 EvidencedFactsByPart = Mapping[str, Sequence[EvidencedFact]]
 
 
-class NotExtracted(DomainError):
-    """Facts or sentences in which no LM can be asked for anything."""
-
-
 @dataclass(frozen=True)
 class ExtractedRelation:
     """manual: the relation's first prompt, behind the context."""
@@ -78,25 +74,23 @@ class ExtractRequest:
 def extracted_relations(relations: Sequence[Relation], documents: Sequence[Document]) -> list[ExtractedRelation]:
     """Return those of `relations` that the files have facts of. Raises NotExtracted or ImportRefused."""
     known = read_facts(documents, [relation.name for relation in relations], evidenced_fact)
-    extracted = [
-        ExtractedRelation(relation.name, manual_template(relation), known[relation.name])
-        for relation in relations
-        if relation.arity == 2 and relation.name in known
-    ]
+    extracted = []
+    for relation in relations:
+        if relation.arity == 2 and relation.name in known:
+            prompt = relation.initial_prompts[0].replace("<ENT0>", "{subject}").replace("<ENT1>", "[P]")
+            template = TextTemplate.parse("{context} " + prompt)
+            extracted.append(ExtractedRelation(relation.name, template, known[relation.name]))
     if not extracted:
-        raise NotExtracted("The files have no facts of any of these relations; a folder bears its relation's name.")
+        raise DomainError(
+            "NotExtracted", "The files have no facts of any of these relations; a folder bears its relation's name."
+        )
     return extracted
-
-
-def manual_template(relation: Relation) -> TextTemplate:
-    prompt = relation.initial_prompts[0].replace("<ENT0>", "{subject}").replace("<ENT1>", "[P]")
-    return TextTemplate.parse("{context} " + prompt)
 
 
 def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedFact | str:
     """Return the fact with the `evidences` of LAMA's T-REx or with one `context`, or what is wrong with it."""
     surfaces = line.get("surfaces", [])
-    if not _is_list_of_texts(surfaces):
+    if not isinstance(surfaces, list) or not all(isinstance(text, str) and text.strip() for text in surfaces):
         return 'has "surfaces" that are no list of texts'
     if "context" in line:
         evidence = _evidence_of(line["context"], [pair[1], *surfaces])
@@ -104,7 +98,8 @@ def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedF
     evidences = line.get("evidences")
     if not isinstance(evidences, list):
         return 'has neither a "context" nor "evidences"'
-    if not all(_is_evidence(evidence) for evidence in evidences):
+    keys = ("masked_sentence", "obj_surface")
+    if not all(isinstance(it, dict) and all(isinstance(it.get(key), str) for key in keys) for it in evidences):
         return 'has evidences without the texts "masked_sentence" and "obj_surface"'
     sentences = tuple(Evidence(evidence["masked_sentence"], evidence["obj_surface"]) for evidence in evidences)
     return EvidencedFact(*pair, sentences, tuple(surfaces))
@@ -121,16 +116,6 @@ def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
         if n:
             return Evidence(masked, name)
     return 'has a "context" without its object; add how it is written there to "surfaces"'
-
-
-def _is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)
-
-
-def _is_evidence(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(value.get(key), str) for key in ("masked_sentence", "obj_surface")
-    )
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------
@@ -191,9 +176,10 @@ class RelationExtraction:
             n_others = len(facts) - len(answerable)
             left_out = ({"object of several tokens": n_others} if n_others else {}) | dict(drawn.left_out)
             if not drawn.facts:
-                raise NotExtracted(
+                raise DomainError(
+                    "NotExtracted",
                     f"{self.relation.name}: no fact of {part} can be asked in a sentence "
-                    f"({reasons_text(left_out) or 'it is empty'}); give others."
+                    f"({reasons_text(left_out) or 'it is empty'}); give others.",
                 )
             in_context[part] = replace(drawn, left_out=left_out)
         return in_context
@@ -211,7 +197,9 @@ class RelationExtraction:
         }
         for part, contexts in encoded.items():
             if not contexts.examples:
-                raise NotExtracted(f"{self.relation.name}: all sentences of {part} hold special tokens; give others.")
+                raise DomainError(
+                    "NotExtracted", f"{self.relation.name}: all sentences of {part} hold special tokens; give others."
+                )
         return encoded
 
     def majority_record(self) -> dict[str, Any]:

@@ -58,7 +58,9 @@ class Command(DomainCommand):
         records = run_search("classify", partial(classification_records, request=request_of(options)), options)
         self.stdout.write(terminal_text(table_of(records)))
         for record in autoprompt_records(records):
-            self.stdout.write(found_text(record))
+            lines = [f"prompt: {record['prompt']}"]
+            lines += [f"{label}: {', '.join(tokens)}" for label, tokens in record["labels"].items()]
+            self.stdout.write("\n".join(lines))
 
 
 def label_words(text: str) -> tuple[str, list[str]]:
@@ -108,10 +110,3 @@ def table_of(records) -> Table:
         for record in records
     ]
     return Table("classification", "Methods", (Column("method"), *COLUMNS.values()), tuple(rows))
-
-
-def found_text(record) -> str:
-    """Return the prompt that was found and its label tokens, a line each."""
-    lines = [f"prompt: {record['prompt']}"]
-    lines += [f"{label}: {', '.join(tokens)}" for label, tokens in record["labels"].items()]
-    return "\n".join(lines)

@@ -27,10 +27,6 @@ from kgharvest.pages.number_format import counted
 CONLLU = ".conllu"
 
 
-class NotParsed(DomainError):
-    """Paths between words are wanted of text that no parser has read."""
-
-
 class Command(DomainCommand):
     help = "Find prompts in sentences that name both entities of known facts, as LPAQA mines them; for import_prompts."
 
@@ -53,7 +49,9 @@ class Command(DomainCommand):
 
     def handle(self, *, corpus, output, facts, how, most, **options):
         if how == "dependency" and (plain := [path.name for path in corpus if path.suffix != CONLLU]):
-            raise NotParsed(f"{plain[0]} is text without trees; --how dependency needs parsed sentences, FILE{CONLLU}.")
+            raise DomainError(
+                "NotParsed", f"{plain[0]} is text without trees; --how dependency needs parsed sentences, FILE{CONLLU}."
+            )
         relations = [relation for relation in chosen_relations(options) if relation.arity == 2]
         try:
             output.mkdir(parents=True, exist_ok=True)

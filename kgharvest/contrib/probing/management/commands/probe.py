@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import Field
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,8 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
             read_facts(documents_in(facts), names) if facts else None,
             read_prompts(documents_in(prompts), names) if prompts else None,
         ),
-        methods=options["method"] or default_methods(earlier),
+        methods=options["method"]
+        or (DEFAULT_METHODS if earlier is None else methods_with_prompts(find_probe(earlier))),
         name=options["set_name"],
         facts=facts.name if facts else BUILT_IN,
         params=ProbeParams(
@@ -155,10 +156,6 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
             **common_vocabulary_of(options["common_vocabulary"]),
         ),
     )
-
-
-def default_methods(earlier: int | None) -> Sequence[str]:
-    return DEFAULT_METHODS if earlier is None else methods_with_prompts(find_probe(earlier))
 
 
 def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:

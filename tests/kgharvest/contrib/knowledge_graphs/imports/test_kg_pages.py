@@ -12,7 +12,6 @@ from django.utils import timezone
 from kgharvest.accounts.tokens import create_token
 from kgharvest.contrib.knowledge_graphs.imports.mapping import new_target
 from kgharvest.contrib.knowledge_graphs.imports.uploads import (
-    ImportedAlready,
     delete_expired_uploads,
     import_upload,
     staged_upload,
@@ -21,6 +20,7 @@ from kgharvest.contrib.knowledge_graphs.models import KEPT_FOR, UploadedKG
 from kgharvest.models import HarvestJob
 from tests import factories
 from tests.kgharvest.contrib.knowledge_graphs.kg_factories import make_uploaded_kg
+from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
 KG = "Ada\tborn\tLondon\nAlan\tborn\tMaida Vale\nAda\tknows\tAlan\n"
@@ -150,7 +150,7 @@ def test_a_file_is_imported_once(client, researcher):
         targets = {"born": new_target("born", "[HEAD] was born in [TAIL].")}
         import_upload(upload, staged, targets, researcher)
 
-        with pytest.raises(ImportedAlready):  # a second click, whose request began before the first had ended
+        with refused("ImportedAlready"):  # a second click, whose request began before the first had ended
             import_upload(upload, staged, targets, researcher)
 
     assert HarvestJob.objects.count() == 1

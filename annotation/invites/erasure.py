@@ -1,0 +1,94 @@
+"""Erasing people: who an annotator was is forgotten, what they judged stays."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from annotation.invites.recruitment import recruitment
+from annotation.judging.assignment import release_leases
+from annotation.models import Adjudication, Annotator, Invite, WhoAnswers
+from annotation.monitoring.progress import delete_snapshots
+from kgharvest.access import Action, check_may
+from kgharvest.errors import DomainError
+from kgharvest.events.recording import actor_code, record
+from kgharvest.models import Project, ProjectMember, Role
+from kgharvest.optional_apps import uninstalled_rows_kept
+
+
+def check_may_erase(user, by) -> None:
+    """Raise NotYoursToErase unless `by` owns all projects that the account works or judges in.
+
+    An account is the installation's: what an owner may erase is known to nobody else. Superusers erase others.
+    """
+    if by is None or (by.is_superuser and by != user):
+        return
+    theirs = Project.objects.filter(Q(members__user=user) | Q(rounds__annotators__user=user)).order_by().values("pk")
+    owned = Project.objects.with_role(by, [Role.OWNER]).order_by().values("pk")
+    of_others = Project.objects.filter(pk__in=theirs).exclude(pk__in=owned)
+    if by == user or user.is_staff or user.is_superuser or of_others.exists():
+        raise DomainError(
+            "NotYoursToErase",
+            f"{user} works or judges in projects that you do not own, or is you; ask who runs this installation.",
+        )
+
+
+@transaction.atomic
+def erase_annotator(annotator: Annotator, by=None) -> list[str]:
+    """Forget account, name, invite and questionnaire of an annotator, and let nobody come back as them. Twice is once.
+
+    Their code, judgments, comments, consent and what the round's log says of them under that code stay. What is leased
+    to them is released. Whoever has an account keeps it (erase_account), and joins as somebody new. Returns why some
+    platform's ids of theirs are kept for now, a sentence each. Raises NotAllowed: as it cannot be undone, it is for
+    those who manage the project, not all who work in it.
+    """
+    check_may(by, Action.MANAGE, annotator.round.project)
+    recruitment().lock(annotator)
+    annotator = Annotator.objects.lock(annotator.pk)
+    forget(annotator, by)
+    return recruitment().forget(annotator)
+
+
+def forget(annotator: Annotator, by) -> bool:
+    """Do what erase_annotator does to an annotator who is locked, except for places; False if it was done before."""
+    if not Annotator.objects.filter(pk=annotator.pk, erased_at=None).update(
+        user=None, name="", erased_at=timezone.now()
+    ):
+        return False
+    Invite.objects.filter(annotator=annotator).delete()
+    WhoAnswers.objects.filter(annotator=annotator).delete()
+    if annotator.user_id:
+        annotator.round.events.filter(annotator=annotator.code, by=annotator.user_id).update(by=None)
+    release_leases(annotator.assignments.all())
+    delete_snapshots(annotator.round)  # statistics in them name people
+    record("annotator.erased", annotator, by, round=annotator.round, annotator=annotator)
+    return True
+
+
+@uninstalled_rows_kept()
+@transaction.atomic
+def erase_account(user, by=None) -> int:
+    """Delete an account with all that names it; return in how many rounds it judged. What it judged and decided stays.
+
+    Raises NotYoursToErase, AppNotInstalled, and SoleOwner while a project would be left without an owner.
+    """
+    check_may_erase(user, by)
+    owned = ProjectMember.objects.filter(role=Role.OWNER)
+    for project, name in owned.filter(user=user).values_list("project", "project__name"):
+        if not owned.filter(project=project).exclude(user=user).exists():
+            raise DomainError(
+                "SoleOwner", f"{user} is the only owner of the project {name!r}. Add another owner first."
+            )
+    for annotator in user.annotators.order_by("pk"):
+        recruitment().lock(annotator)
+    annotators = [Annotator.objects.lock(pk) for pk in user.annotators.order_by("pk").values_list("pk", flat=True)]
+    for annotator in annotators:
+        forget(annotator, by)
+    Adjudication.objects.filter(by=user).update(by=None)
+    person, pk = actor_code(user), user.pk
+    user.delete()
+    for annotator in annotators:
+        recruitment().forget(annotator)
+    record("account.erased", ("user", pk), by, person=person)
+    return len(annotators)

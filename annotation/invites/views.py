@@ -1,0 +1,265 @@
+"""Pages on which people are invited, join a round, and return to it from another device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth import get_user_model
+from django.contrib.auth.views import redirect_to_login
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_variables
+
+from annotation.invites.access import forget_guest, no_access, remember_guest, session_annotator, throttled
+from annotation.invites.erasure import erase_account
+from annotation.invites.services import (
+    BadReturnCode,
+    InviteNotUsable,
+    check_can_join,
+    check_usable,
+    find_by_return_code,
+    join_round,
+    make_invites,
+    return_code,
+    revoke_invites,
+)
+from annotation.models import Invite, Round
+from annotation.rounds.instructions import instructions_html, markdown_html
+from kgharvest.access import Action, researcher_required, visible_or_404
+from kgharvest.accounts.project_views import find_visible
+from kgharvest.accounts.throttle import TooManyAttempts, network_of
+from kgharvest.bulk.pagination import page_of
+from kgharvest.errors import DomainError, NotFound
+from kgharvest.pages.number_format import counted
+from kgharvest.pages.refusals import refusal_in_form
+from kgharvest.tables.downloads import download
+from kgharvest.tables.formats import csv_lines
+from kgharvest.tables.table import table_of_records
+
+COLUMNS = ("link", "status", "ends", "used", "annotator")
+
+
+def managed_round(request: HttpRequest, path: str) -> Round:
+    return visible_or_404(request.user, Round.objects.select_related("project").at(path), Action.WORK)
+
+
+@never_cache
+@researcher_required
+def round_invites(request: HttpRequest, path: str) -> HttpResponse:
+    """List the invites and make more. Links are secrets: only those who manage the round see them."""
+    round = managed_round(request, path)
+    form = InvitesForm(request.POST or None)
+    if form.is_valid():
+        expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
+        made = make_invites(round, form.cleaned_data["n"], expires_at, request.user)
+        messages.success(request, f"{len(made)} invites are ready; download them as CSV and send one to each person.")
+        return redirect("annotation:round_invites", round.path)
+    invites = round.invites.select_related("annotator").order_by("-pk")
+    page = page_of(request, invites)
+    now = timezone.now()
+    context = {
+        "round": round,
+        "form": form,
+        "page_obj": page,
+        "invites": [invite_row(request, invite, now) for invite in page],
+        "n_usable": round.invites.usable(now).count(),
+    }
+    return render(request, "annotation/invites/round_invites.html", context)
+
+
+@researcher_required
+def invites_revoke(request: HttpRequest, path: str) -> HttpResponse:
+    round = managed_round(request, path)
+    if request.method == "POST":
+        n = revoke_invites(round, request.POST.getlist("token"), timezone.now(), request.user)
+        messages.success(request, f"{counted(n, 'invite')} revoked.")
+    return redirect("annotation:round_invites", round.path)
+
+
+@never_cache
+@researcher_required
+def invites_csv(request: HttpRequest, path: str) -> HttpResponse:
+    round = managed_round(request, path)
+    table = table_of_records(COLUMNS, _csv_rows(request, round))
+    return download(csv_lines(table), f"{round.name}-invites.csv")
+
+
+def _csv_rows(request: HttpRequest, round: Round) -> Iterator[dict[str, str]]:
+    now = timezone.now()
+    for invite in round.invites.select_related("annotator").iterator(chunk_size=2000):
+        row = invite_row(request, invite, now)
+        yield {
+            "link": row["link"],
+            "status": row["status"],
+            "ends": invite.expires_at.isoformat(),
+            "used": invite.used_at.isoformat() if invite.used_at else "",
+            "annotator": invite.annotator.code if invite.annotator else "",
+        }
+
+
+def invite_row(request: HttpRequest, invite: Invite, now) -> dict:
+    return {
+        "invite": invite,
+        "link": request.build_absolute_uri(invite.get_absolute_url()),
+        "status": invite.status(now),
+    }
+
+
+WRONG_LINK = "Nothing is behind this link: a part of it is missing, or it was made up."
+
+
+@never_cache
+@throttled
+def join(request: HttpRequest, token: str) -> HttpResponse:
+    round = Round.objects.exclude(status=Round.Status.DRAFT).filter(join_token=token).first()
+    if round is None:
+        return no_access(request, WRONG_LINK, 404)
+    if request.user.is_anonymous and not round.takes_guests and not session_annotator(request, round.pk):
+        return redirect_to_login(request.path)
+    return _enter(request, round)
+
+
+@never_cache
+@throttled
+def invite(request: HttpRequest, token: str) -> HttpResponse:
+    invites = Invite.objects.exclude(round__status=Round.Status.DRAFT).select_related("round")
+    invite = invites.filter(token=token).first()
+    if invite is None:
+        return no_access(request, WRONG_LINK, 404)
+    return _enter(request, invite.round, invite)
+
+
+def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> HttpResponse:
+    known = session_annotator(request, round.pk)
+    # On a shared device, the invite can be for another person than the guest of this browser.
+    is_for_other = invite is not None and invite.annotator_id is None
+    if known and (known.user_id or not is_for_other):
+        return redirect("annotation:judge", round.pk)
+    try:
+        check_can_join(round)
+        if invite is not None:
+            check_usable(invite, timezone.now())
+    except DomainError as refusal:
+        return no_access(request, str(refusal), 410 if isinstance(refusal, InviteNotUsable) else 409)
+    asks_name = request.user.is_anonymous and invite is None
+    form = JoinForm(request.POST if request.method == "POST" else None, asks_name=asks_name)
+    if form.is_valid():
+        try:
+            user = None if request.user.is_anonymous else request.user
+            annotator = join_round(round, user, **form.cleaned_data, invite=invite, address=network_of(request))
+            if annotator.user_id:
+                return redirect("annotation:judge", round.pk)
+            remember_guest(request, annotator)
+            return redirect("annotation:device", round.pk)
+        except TooManyAttempts as refusal:
+            return no_access(request, str(refusal), 429)
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    context = {"round": round, "form": form, "asks_name": asks_name, "known": known}
+    context |= {"instructions": instructions_html(round), "consent": markdown_html(round.consent)}
+    return render(request, "annotation/invites/join.html", context)
+
+
+@never_cache
+@sensitive_variables("code")
+def device(request: HttpRequest, round_id: int) -> HttpResponse:
+    """Show a guest's return link and code for another device. A POST lets this browser forget the guest."""
+    annotator = session_annotator(request, round_id)
+    if annotator is not None and request.method == "POST":
+        forget_guest(request, annotator)
+    if annotator is None or request.method == "POST":
+        return redirect("annotation:return_by_code")
+    code = None if annotator.user_id else return_code(annotator)
+    link = code and request.build_absolute_uri(reverse("annotation:return_by_code", args=[code]))
+    return render(request, "annotation/invites/device.html", {"annotator": annotator, "code": code, "link": link})
+
+
+@never_cache
+@throttled
+@sensitive_variables("code")
+def return_by_code(request: HttpRequest, code: str = "") -> HttpResponse:
+    """Let a guest continue with a return code. Following the link asks first, so that fetching it changes nothing."""
+    form = ReturnForm(request.POST if request.method == "POST" else None, initial={"code": code})
+    code = form.cleaned_data["code"] if form.is_valid() else code
+    if not code:
+        return render(
+            request, "annotation/invites/return_by_code.html", {"form": form, "next": request.GET.get("next", "")}
+        )
+    try:
+        annotator = find_by_return_code(code)
+    except BadReturnCode as refusal:
+        form = ReturnForm({"code": code})
+        form.add_error("code", str(refusal))
+        return render(request, "annotation/invites/return_by_code.html", {"form": form}, status=404)
+    if request.method == "POST":
+        remember_guest(request, annotator)
+        return redirect("annotation:judge", annotator.round_id)
+    return render(request, "annotation/invites/return_by_code.html", {"form": form, "annotator": annotator})
+
+
+@researcher_required
+def person_erase(request: HttpRequest, slug: str) -> HttpResponse:
+    """Let an owner erase the account of a member, or of somebody who judged in rounds of the project."""
+    project = find_visible(request, slug, Action.MANAGE)
+    form = ErasePersonForm(request.POST or None)
+    if form.is_valid():
+        name = form.cleaned_data["username"]
+        people = get_user_model().objects.filter(
+            Q(memberships__project=project) | Q(annotators__round__project=project)
+        )
+        person = people.filter(username=name).distinct().first()
+        with refusal_in_form(form, "username"):
+            if person is None:
+                raise NotFound(f"Nobody in this project has the account {name!r:.60}; write its name as it is.")
+            n_rounds = erase_account(person, request.user)
+            messages.success(request, f"The account is erased; what it judged in {counted(n_rounds, 'round')} stays.")
+            return redirect(project)
+    return render(request, "annotation/invites/person_erase.html", {"project": project, "form": form})
+
+
+class InvitesForm(forms.Form):
+    n = forms.IntegerField(label="Links", min_value=1, max_value=1000, initial=10)
+    days = forms.IntegerField(label="Days until they end", min_value=1, max_value=366, initial=30)
+
+
+class JoinForm(forms.Form):
+    """A name is asked of guests who have no invite."""
+
+    name = forms.CharField(
+        label="Your name or code",
+        max_length=100,
+        required=False,
+        widget=forms.TextInput(attrs={"autocomplete": "nickname", "autocapitalize": "off", "spellcheck": "false"}),
+        help_text="As you were told by whoever sent you the link. Only the researchers see it.",
+    )
+    agrees = forms.BooleanField(label="I have read this and agree", required=False)
+
+    def __init__(self, *args, asks_name: bool, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fields["name"].required = asks_name
+
+
+class ReturnForm(forms.Form):
+    code = forms.CharField(
+        label="Return code",
+        max_length=100,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "characters", "spellcheck": "false"}),
+        help_text="Such as 12-ABCD-EFGH-IJKL-MNOP.",
+    )
+
+
+class ErasePersonForm(forms.Form):
+    """username: typed, so that nobody is erased by a click."""
+
+    username = forms.CharField(
+        label="Name of the account",
+        max_length=150,
+        widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false"}),
+    )

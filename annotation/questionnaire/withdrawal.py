@@ -1,0 +1,78 @@
+"""Withdrawing from a round: consent taken back, by people themselves or by researchers whom they asked.
+
+The first transaction decides, and nobody judges as them from then on. What a round does with many judgments comes in
+pieces after it; whatever interrupts that, the same call or a periodic task goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from annotation.invites.erasure import forget
+from annotation.invites.recruitment import recruitment
+from annotation.models import Annotator, Judgment, Round, StatementReport, Withdrawal
+from annotation.quality.exclusion import BeingReinstated, exclude_annotator, reinstate_annotator
+from annotation.questionnaire.questions import OnWithdrawal
+from kgharvest.access import Action, check_may
+from kgharvest.audit.tables import AuditedTable
+from kgharvest.events.recording import record
+
+WITHDRAWALS = AuditedTable(Withdrawal, "annotator__code", "on_withdrawal", "at")
+REASON = "Withdrew their consent."
+JUDGMENTS_AT_ONCE = 2000
+INTERRUPTED_AFTER = timedelta(minutes=10)
+
+
+def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
+    """Withdraw an annotator, as the round's option on_withdrawal says. Twice is once.
+
+    Their place in a panel is free again; account, name, invite and questionnaire are forgotten. Returns why some
+    platform's ids of theirs are kept for now, a sentence each. by: None for the annotator. Raises NotAllowed.
+    """
+    check_may(by, Action.WORK, annotator.round.project)
+    now = timezone.now()
+    withdrawal = _decide(annotator, now, by)
+    if withdrawal.on_withdrawal == OnWithdrawal.DELETE:
+        try:
+            exclude_annotator(annotator, REASON, by)
+        except BeingReinstated:  # finish the interrupted reinstatement first
+            reinstate_annotator(annotator, by)
+            exclude_annotator(annotator, REASON, by)
+        StatementReport.objects.filter(annotator=annotator).exclude(comment="").update(comment="")
+        commented = Judgment.objects.filter(annotator=annotator).exclude(comment="")
+        while ids := list(commented.values_list("pk", flat=True)[:JUDGMENTS_AT_ONCE]):
+            Judgment.objects.filter(pk__in=ids).update(comment="", sealed_in=None)  # sealed again without the text
+    with transaction.atomic():
+        recruitment().lock(annotator)
+        annotator = Annotator.objects.lock(annotator.pk)
+        forget(annotator, by)
+        Withdrawal.objects.filter(pk=withdrawal.pk, done_at=None).update(done_at=now)
+        return recruitment().forget(annotator)
+
+
+@transaction.atomic
+def _decide(annotator: Annotator, now: datetime, by) -> Withdrawal:
+    recruitment().withdraw(annotator, now)
+    Annotator.objects.lock(annotator.pk)
+    round = Round.objects.get(pk=annotator.round_id)
+    values = {"on_withdrawal": round.on_withdrawal, "by": by, "at": now}
+    withdrawal, is_new = Withdrawal.objects.get_or_create(annotator=annotator, defaults=values)
+    if is_new:
+        what = OnWithdrawal(withdrawal.on_withdrawal).label
+        Annotator.objects.filter(pk=annotator.pk).update(has_questions_left=True)  # nothing more is handed out
+        action = "annotator.withdrawn" if by else "annotator.withdrew"
+        record(action, withdrawal, by, round=round, annotator=annotator, what=what)
+    return withdrawal
+
+
+def finish_withdrawals(now: datetime) -> None:
+    """Go on with withdrawals that something interrupted. A periodic task of every worker.
+
+    They are decided: whoever entered one need not work in the project any more.
+    """
+    interrupted = Withdrawal.objects.filter(done_at=None, at__lte=now - INTERRUPTED_AFTER)
+    for withdrawal in interrupted.select_related("annotator__round__project"):
+        withdraw_annotator(withdrawal.annotator)

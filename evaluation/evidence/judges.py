@@ -1,0 +1,331 @@
+"""Answers of a judge: on the statements of a round, and on all tuples that its strata were drawn from.
+
+Letters of shapes: T statements and the rest as in evaluation.evidence.evidence; U tuples that the judge was asked
+about, or that strata were drawn from; 3 groups of judges' labels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from annotation.judges.models import JudgeKind
+from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
+from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.tables import EMPTY, Columns, Rows
+from kgharvest.statistics.arrays import TRUE, UNJUDGEABLE, Codes, Flags, Floats
+from kgharvest.statistics.cut_rates import Cuts, KeptPart, bounded_numbers
+from kgharvest.statistics.judge_assisted import (
+    CALLED_FALSE,
+    CALLED_TRUE,
+    GROUPS,
+    OTHER,
+    PEOPLE_ALONE,
+    AssistedRate,
+    JudgedSample,
+    judge_assisted_rate,
+    judge_assisted_share,
+    people_alone,
+    tells_apart,
+)
+from kgharvest.statistics.judge_quality import N_LABELS, UNPARSABLE
+from kgharvest.statistics.rates import UNKNOWN_POPULATION, VerdictSample, unknown_rate
+
+N_GROUPS = len(GROUPS)
+GROUP_OF_LABEL = np.array([CALLED_TRUE, CALLED_FALSE, OTHER, OTHER, OTHER])  # the last one of NO_ANSWER
+NO_ANSWER = -1
+DESCRIBED = (
+    "name", "model", "revision", "judge_kind", "prompt_sha256", "temperature", "seed", "repeats", "threshold",
+)  # fmt: skip
+
+
+class OtherRun(NamedTuple):
+    """Another run of the round. differs: in what. own, other: labels (V,) of the tuples that both runs have."""
+
+    name: str
+    model: str
+    differs: Sequence[str]
+    own: Codes
+    other: Codes
+
+
+class PanelLabels(NamedTuple):
+    """A panel with its runs: label (T, M), NO_ANSWER where a run has none."""
+
+    name: str
+    runs: Sequence[str]
+    label: Codes
+
+
+@dataclass(frozen=True)
+class JudgeAnswers:
+    """label (T,): codes of judge_quality, NO_ANSWER where there is none. probability (T,): that it gave to True; of a
+    judge asked several times the share of its answers; NaN for none. score (T,): of a score judge, in nats, NaN for
+    none. repeats (U, 4): answers by label. described: what defines the judge.
+    """
+
+    described: Mapping[str, Any]
+    label: Codes
+    probability: Floats
+    score: Floats
+    repeats: Codes
+    others: Sequence[OtherRun]
+    panel: PanelLabels | None
+
+
+class RunLabels:
+    """What one judge run answered, by tuple.
+
+    tuples (U,), ascending. votes (U, 4): answers by label. label (U,): the most frequent one, UNPARSABLE if labels tie
+    or no answer can be read; unreadable answers are no votes. score (U,): the mean, NaN if there is none.
+    """
+
+    def __init__(self, answers: Columns, run: int) -> None:
+        is_own = answers["run"] == run
+        self.tuples, place = np.unique(answers["tuple"][is_own], return_inverse=True)
+        n, label, score = len(self.tuples), answers["label"][is_own], answers["score"][is_own]
+        code = np.where(label == EMPTY, UNPARSABLE, label)
+        self.votes = np.bincount(place * N_LABELS + code, minlength=n * N_LABELS).reshape(n, N_LABELS)
+        of_labels = self.votes[:, : UNJUDGEABLE + 1]
+        *_, second, first = np.sort(of_labels, axis=1).T
+        self.label = np.where(first > second, of_labels.argmax(axis=1), UNPARSABLE)
+        has_score = ~np.isnan(score)
+        n_scores = np.bincount(place[has_score], minlength=n)
+        self.score = np.bincount(place[has_score], score[has_score], n) / np.where(n_scores, n_scores, np.nan)
+
+    def of(self, tuples: Codes) -> Codes:
+        """Return the label of each tuple, NO_ANSWER if there is none."""
+        return self.at(tuples, self.label, NO_ANSWER)
+
+    def at(self, tuples: Codes, values: Codes | Floats, otherwise: float) -> Any:
+        """Return the value of each tuple; `otherwise` if the run has no answer."""
+        if not len(self.tuples):
+            return np.full(len(tuples), otherwise)
+        place = np.minimum(np.searchsorted(self.tuples, tuples), len(self.tuples) - 1)
+        return np.where(self.tuples[place] == tuples, values[place], otherwise)
+
+
+def judge_answers_of_rows(rows: Rows, evidence: Evidence) -> JudgeAnswers:
+    """Return the answers of run 1, beside those of the other runs."""
+    runs = [dict(zip(rows["judge_runs"], run, strict=True)) for run in zip(*rows["judge_runs"].values(), strict=True)]
+    labels = [RunLabels(rows["judge_answers"], run["run"]) for run in runs]
+    own, of_own, statements = runs[0], labels[0], rows["statements"]["tuple"][: evidence.n_tasks]
+    others = []
+    for run, of_run in zip(runs[1:], labels[1:], strict=True):
+        if len(of_run.tuples):
+            shared = np.intersect1d(of_own.tuples, of_run.tuples)
+            codes = of_own.of(shared), of_run.of(shared)
+            others.append(OtherRun(run["name"], run["model"], json.loads(run["differs"]), *codes))
+    kind, panel, n_votes = own["kind"], own["panel"], of_own.votes.sum(axis=1)
+    share = np.where(n_votes > 1, of_own.votes[:, TRUE] / n_votes, np.nan)
+    probability = of_own.score if kind == JudgeKind.CAUSAL else share
+    score = of_own.score if kind == JudgeKind.SCORE else np.full(len(of_own.tuples), np.nan)
+    pairs = zip(runs, labels, strict=True)
+    members = sorted(((run["name"], of) for run, of in pairs if panel and run["panel"] == panel), key=lambda m: m[0])
+    return JudgeAnswers(
+        described={name: own["kind" if name == "judge_kind" else name] for name in DESCRIBED}
+        | {"revision": own["revision"] or ""},
+        label=of_own.of(statements),
+        probability=of_own.at(statements, probability, np.nan),
+        score=of_own.at(statements, score, np.nan),
+        repeats=of_own.votes,
+        others=others,
+        panel=PanelLabels(
+            panel, [name for name, _ in members], np.column_stack([of_run.of(statements) for _, of_run in members])
+        )
+        if panel
+        else None,
+    )
+
+
+class JudgedTuples(NamedTuple):
+    """group_of_draw (D,). stratum, rank, group, is_labelled (U,): of tuples that are not left out by curation.
+
+    run, model: names of the judge run and its LM. is_labelled: the judge answered, whatever it said. Of a stratum that
+    has a tuple without an answer all are OTHER: what people judge is asked about first, so whether there is an answer
+    tells what was drawn, and those drawn with one label would stand for themselves alone.
+    """
+
+    run: str
+    model: str
+    group_of_draw: Codes
+    stratum: Codes
+    rank: Codes
+    group: Codes
+    is_labelled: Codes
+
+
+def judged_tuples_of_rows(rows: Rows, evidence: Evidence) -> JudgedTuples:
+    """Return what run 1 says of all tuples that strata were drawn from."""
+    harvested, runs = rows["harvested"], rows["judge_runs"]
+    label = RunLabels(rows["judge_answers"], 1).of(harvested["tuple"])
+    table = np.array([
+        harvested["rank"], GROUP_OF_LABEL[label], label != NO_ANSWER, harvested["left_out"] == EMPTY,
+    ], dtype=np.int64)  # fmt: skip
+    starts = np.flatnonzero(np.diff(harvested["harvest"], prepend=0))
+    harvests = dict(zip(harvested["harvest"][starts].tolist(), np.split(table, starts[1:], axis=1), strict=False))
+    group_of_draw = np.full(len(evidence.draws.task), OTHER)
+    columns = [np.zeros((4, 0), dtype=np.int64)]
+    for number, stratum in enumerate(evidence.strata):
+        if stratum.job is None:
+            continue
+        rank, group, is_labelled, is_in_frame = harvests[stratum.job]
+        drawn = np.flatnonzero((evidence.draws.stratum == number) & (evidence.draws.rank > 0))
+        group_of_draw[drawn] = group[np.searchsorted(rank, evidence.draws.rank[drawn])]
+        own = (rank >= (stratum.rank_from or 0)) & (rank <= (stratum.rank_to or 0)) & (is_in_frame > 0)
+        if stratum.ranks:  # of a stratum of a judge's labels, which shares its ranks with others
+            own &= np.isin(rank, stratum.ranks)
+        if not is_labelled[own].all():
+            group, group_of_draw[drawn] = np.full(len(rank), OTHER), OTHER
+        columns.append(np.array([np.full(len(rank), number), rank, group, is_labelled])[:, own])
+    return JudgedTuples(runs["name"][0], runs["model"][0], group_of_draw, *np.concatenate(columns, axis=1))
+
+
+class JudgedStrata:
+    """The strata of a round by what a judge says, as `kgharvest.statistics.cut_rates.RankedStrata` are without."""
+
+    def __init__(self, evidence: Evidence, drawn: DrawnVerdicts, tuples: JudgedTuples) -> None:
+        self.tuples = tuples
+        self.ranked = ranked_strata(evidence, drawn)
+        draws = evidence.draws
+        counted = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
+        accepted = drawn.accepted.at(counted)
+        self._most = int(np.concatenate([draws.rank, tuples.rank, self.ranked.last]).max(initial=0)) + 1
+        group = draws.stratum[counted] * N_GROUPS + tuples.group_of_draw[counted]
+        n_drawn = np.ones(len(group))
+        self._drawn = _Cumulated(group * self._most + draws.rank[counted], [n_drawn, *accepted])
+        of_all = (tuples.stratum * N_GROUPS + tuples.group) * self._most + tuples.rank
+        self._all = _Cumulated(of_all, [np.ones(len(of_all)), tuples.is_labelled.astype(np.float64)])
+
+        sides = evidence.side_of_cell[evidence.cell_of_stratum]
+        self._is_heard = np.zeros(len(sides), dtype=bool)
+        for side in range(len(evidence.sides)):
+            own = np.flatnonzero(sides == side)
+            self._is_heard[own] = tells_apart(self.sample(own, self.ranked.last[own]))
+
+    def heard(self, strata: Codes, last_rank: Codes) -> JudgedSample:
+        """Return `sample`, but as if the judge had said nothing where it tells nothing of an LM and setting.
+
+        That is asked once of all that was judged of these, so that an average is the mean of its cells.
+        """
+        sample = self.sample(strata, last_rank)
+        alone, is_heard = people_alone(sample), self._is_heard[strata][:, np.newaxis]
+        population, drawn = (np.where(is_heard, sample[part], alone[part]) for part in (0, 1))
+        accepted = (np.where(is_heard, *both) for both in zip(sample.accepted, alone.accepted, strict=True))
+        return JudgedSample(population, drawn, VerdictSample(*accepted))
+
+    def sample(self, strata: Codes, last_rank: Codes) -> JudgedSample:
+        """Return what a cut after `last_rank` (S,) takes of `strata` (S,), by what the judge says of it."""
+        n_drawn, *accepted = self._up_to(self._drawn, strata, last_rank)
+        counted, _ = self._up_to(self._all, strata, last_rank)
+        population = self.ranked.parts(strata, last_rank).population
+        drawn = n_drawn.astype(np.int64)
+        return JudgedSample(_apportioned(counted, population, drawn), drawn, VerdictSample(*accepted))
+
+    def rate(self, strata: Codes, last_rank: Codes, weights: Floats | None = None) -> AssistedRate:
+        """Return the share accepted of all that the cuts take together; weights (S,): as of `judge_assisted_rate`."""
+        taken, is_taken = self._taken(strata, last_rank)
+        if not is_taken.any():
+            return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
+        return judge_assisted_rate(taken, None if weights is None else weights[is_taken])
+
+    def largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:
+        """Return the largest of the cuts whose precision with the judge reaches `target`; None if there is none."""
+        for number in reversed(range(len(cuts.share))):
+            taken, is_taken = self._taken(cuts.strata, np.full(len(cuts.strata), cuts.last_rank[number]))
+            value = judge_assisted_share(taken) if is_taken.any() else None
+            if value is not None and value >= target - 1e-9:
+                return self.part(cuts, number)
+        return None
+
+    def surely_largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:
+        """Return the largest of some cuts whose lower limit with the judge reaches `target`; None if there is none."""
+        parts = (self.part(cuts, number) for number in reversed(bounded_numbers(cuts)))
+        return next((part for part in parts if part.low >= target - 1e-9), None)
+
+    def part(self, cuts: Cuts, number: int) -> KeptPart:
+        last_rank = np.full(len(cuts.strata), cuts.last_rank[number])
+        value, low, high = self.rate(cuts.strata, last_rank).rate.with_interval or (np.nan, np.nan, np.nan)
+        n = int(self.ranked.parts(cuts.strata, last_rank).n.sum())
+        return KeptPart(float(cuts.score[number]), value, low, high, n)
+
+    def _taken(self, strata: Codes, last_rank: Codes) -> tuple[JudgedSample, Flags]:
+        """Return the sample of the strata of which the cuts take anything, and which these are."""
+        sample = self.heard(strata, last_rank)
+        is_taken = sample.population.any(axis=1)
+        accepted = VerdictSample(*(column[is_taken] for column in sample.accepted))
+        return JudgedSample(sample.population[is_taken], sample.drawn[is_taken], accepted), is_taken
+
+    def groups(self) -> tuple[Codes, Codes]:
+        """Return the group of each draw (D,), and how many tuples of each stratum are in each group (S, 3)."""
+        every_stratum = np.arange(len(self.ranked.last))
+        return self.tuples.group_of_draw, self.sample(every_stratum, self.ranked.last).population
+
+    def n_labelled(self, strata: Codes) -> int:
+        """Return of how many tuples the judge said anything."""
+        _, is_labelled = self._up_to(self._all, strata, self.ranked.last[strata])
+        return int(is_labelled.sum())
+
+    def is_labelled(self, strata: Codes) -> bool:
+        """Return whether the judge said anything of every tuple."""
+        counted, is_labelled = self._up_to(self._all, strata, self.ranked.last[strata])
+        return bool(counted.sum() == is_labelled.sum())
+
+    def _up_to(self, cumulated: _Cumulated, strata: Codes, last_rank: Codes) -> Floats:
+        """Return the sums of each column (columns, S, 3) over ranks up to `last_rank` (S,)."""
+        groups = (strata[:, np.newaxis] * N_GROUPS + np.arange(N_GROUPS)) * self._most  # (S, 3)
+        return cumulated.between(groups, groups + np.clip(last_rank, 0, self._most - 1)[:, np.newaxis])
+
+
+class _Cumulated:
+    """Sums of columns over places from one up to another."""
+
+    def __init__(self, place: Codes, columns: list[Floats]) -> None:
+        order = np.argsort(place, kind="stable")
+        self._place = place[order]
+        self._sums = np.zeros((len(columns), len(place) + 1))
+        self._sums[:, 1:] = np.cumsum([column[order] for column in columns], axis=1)
+
+    def between(self, first: Codes, last: Codes) -> Floats:
+        start, end = np.searchsorted(self._place, first), np.searchsorted(self._place, last, side="right")
+        between: Floats = self._sums[:, end] - self._sums[:, start]
+        return between
+
+
+def _apportioned(counted: Floats, population: Codes, drawn: Codes) -> Codes:
+    """Return (S, 3) tuples by group that add up to `population` (S,), at least those `drawn` (S, 3).
+
+    What the judge says was `counted` of tuples as curation leaves them now; what was hidden since the draw was part of
+    what was drawn from, and counts as the others do (largest remainders).
+    """
+    apportioned = np.maximum(counted, drawn).astype(np.int64)
+    for row in np.flatnonzero(apportioned.sum(axis=1) != population):
+        rest, shares = population[row] - drawn[row].sum(), np.maximum(counted[row] - drawn[row], 0)
+        wanted = rest * shares / shares.sum() if shares.any() else np.array([0.0, 0.0, float(rest)])
+        parts = np.floor(wanted).astype(np.int64)
+        parts[np.argsort(parts - wanted, kind="stable")[: rest - parts.sum()]] += 1
+        apportioned[row] = drawn[row] + parts
+    return apportioned
+
+
+def statement_weights(evidence: Evidence) -> Floats:
+    """Return (T,) for how many tuples of the round's cells each statement stands: the sum over its draws of one over
+    their inclusion probability, 1 for draws from a population nobody knows."""
+    drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata))
+    population = evidence.population_of_stratum
+    weight = np.where(population > 0, population / np.maximum(drawn, 1), 1.0)
+    weights: Floats = np.bincount(evidence.draws.task, weight[evidence.draws.stratum], evidence.n_tasks)
+    return weights
+
+
+def relation_of_statement(evidence: Evidence) -> tuple[list[str], Codes]:
+    """Return the relations, sorted, and the number (T,) of each statement's."""
+    names = sorted({cell.relation for cell in evidence.cells})
+    of_cell = np.array([names.index(cell.relation) for cell in evidence.cells], dtype=np.int64)
+    relation = np.zeros(evidence.n_tasks, dtype=np.int64)
+    relation[evidence.draws.task] = of_cell[evidence.cell_of_draw]
+    return names, relation

@@ -1,0 +1,76 @@
+"""Sections that apps add to reports: REPORT_SECTIONS of kgharvest.registries (docs/extending.md has an example)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from evaluation.rendering.documents import Document
+from kgharvest.entry_points import REPORT_SECTIONS, entry_points
+from kgharvest.tables.table import Table
+
+if TYPE_CHECKING:
+    from annotation.models import Round
+    from evaluation.evidence.evidence import Evidence
+
+Facts = Mapping[str, Any]  # of a section, from the database or a pack; plain JSON
+
+
+class ReportSection:
+    """A section of reports. Subclass it, set the attributes, and override `gather` and `entry`.
+
+    key: of the section's entry in the report's document; a report without the section lacks the key. title: of the
+    section on the page. method: sentences that the report's method ends with. tables: functions of the document; each
+    returns a table, without rows if the document lacks the key. template: of the section on the page, with the context
+    of _report_body.html; the default shows the tables.
+    """
+
+    key: str
+    title: str
+    template: str = "evaluation/reports/_added_section.html"
+    method: str = ""
+    tables: Sequence[Callable[[Document], Table]] = ()
+
+    def gather(self, round: Round) -> Facts | None:
+        """Return the section's facts about the round from the database, or None if its reports lack the section."""
+        raise NotImplementedError
+
+    def entry(self, document: Document, facts: Facts) -> dict[str, Any]:
+        """Return the section's entry in the document, computed from the rest of the document and the facts."""
+        raise NotImplementedError
+
+    def prepared(self, evidence: Evidence, facts: Facts) -> Evidence:
+        """Return the evidence with the facts that other sections need."""
+        return evidence
+
+    def packed_facts(self, round: Round, entry: Mapping[str, Any]) -> Facts:
+        """Return the facts that recompute a frozen report's entry, for its pack."""
+        return self.gather(round) or {}
+
+    def headline(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that lists of reports show."""
+        return {}
+
+    def badge(self, entry: Mapping[str, Any]) -> str:
+        """Return a few words to show below the report's finding; empty for no badge."""
+        return ""
+
+
+def report_sections() -> list[ReportSection]:
+    """Return the sections of optional apps and of installed distributions."""
+    sections = [import_string(path) for path in settings.REPORT_SECTIONS]
+    return [*sections, *entry_points(REPORT_SECTIONS).values()]
+
+
+def sections_of(document: Mapping[str, Any]) -> list[ReportSection]:
+    """Return the sections that the document has. The sections of apps that are not installed are absent."""
+    return [section for section in report_sections() if document.get(section.key)]
+
+
+def gather_sections(round: Round) -> dict[str, Facts]:
+    """Return the facts of each section that reports on the round have, by the section's key."""
+    facts = {section.key: section.gather(round) for section in report_sections()}
+    return {key: section_facts for key, section_facts in facts.items() if section_facts}

@@ -1,0 +1,423 @@
+"""Accuracies and comparisons from human verdicts combined with the labels of an LM judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evaluation.evidence.cells import DrawnVerdicts, SharedTasks, shared_between, shared_tasks
+from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.judges import N_GROUPS, JudgedStrata
+from evaluation.rendering.documents import Document, about_side, name_of
+from evaluation.reports.sections.comparisons import common_about, common_of, comparison_in_words, planned_mark
+from kgharvest.pages.number_format import counted, share
+from kgharvest.statistics.arrays import ACCEPTED, Codes, Floats
+from kgharvest.statistics.judge_assisted import (
+    CALLED_TRUE,
+    GROUPS,
+    POST_STRATIFIED,
+    AssistedRate,
+    JudgedSample,
+    JudgedSide,
+    judged_difference,
+    people_alone,
+    prediction_powered_mean,
+)
+from kgharvest.statistics.judge_quality import judge_errors
+from kgharvest.statistics.paired_tests import (
+    Pair,
+    PairedDifference,
+    Side,
+    holm_by_family,
+    is_planned,
+    pairs_of_sides,
+    relations_of_sides,
+)
+from kgharvest.statistics.rates import Rate, difference_interval
+from kgharvest.statistics.statement_test import StatementDifference
+from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
+
+METHOD = (
+    "With a judge: people's verdicts post-stratified by what an LM says of every tuple that they were drawn from; they "
+    "alone tell what is true, so the estimate holds whatever the LM is worth. Interval of a simple sample: the "
+    "shortest that holds 95 % of the beta-binomial posterior of what was not drawn (Jeffreys's prior in each group), "
+    "convolved over groups; of several strata, and of averages: the exact one over all groups. People's verdicts stand "
+    "alone where a group should have fewer than three draws, and for an LM and setting of several strata whose "
+    "verdicts do not differ between the judge's labels (F test). PPI++ (Angelopoulos, Duchi and Zrnic 2023), for "
+    "comparison: normal interval, weight from the gradients. "
+    "Comparisons with a judge: for these very relations, by their statements, each side post-stratified and corrected "
+    "by its own verdicts, as a judge errs differently on what each says; p by the interval, adjusted after Holm for "
+    "all comparisons with the judge. Youden's J of the judge on either side, and its difference, by Newcombe."
+)
+METHOD_NAMES = {POST_STRATIFIED: "with the judge"}
+KEYS = ("accuracy", "accuracy_low", "accuracy_high")
+
+
+# -- entries of the document -------------------------------------------------------------------------------------------
+
+
+def with_assisted_rates(
+    entries: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
+) -> list[dict[str, Any]]:
+    """Return the entries of cells, in their order, with `judge`."""
+    return [
+        {**entry, "judge": _cell_entry(strata, evidence, judged)}
+        for entry, strata in zip(entries, evidence.strata_of_cells, strict=True)
+    ]
+
+
+def _cell_entry(strata: Codes, evidence: Evidence, judged: JudgedStrata) -> dict[str, Any]:
+    last = judged.ranked.last[strata]
+    sample = judged.sample(strata, last)
+    hits = sample.accepted.n_hits.sum(axis=0)
+    population = sample.population.sum(axis=0)
+    return {
+        **_judge(judged, strata),
+        **_rate(judged.rate(strata, last)),
+        "judge_alone": _judge_alone(strata, judged),
+        "prediction_powered": _prediction_powered(strata, population, evidence, judged),
+        "groups": [
+            {"label": label, "population": int(size), "drawn": int(drawn), "accepted": float(n_hits)}
+            for label, size, drawn, n_hits in zip(GROUPS, population, sample.drawn.sum(axis=0), hits, strict=True)
+        ],
+    }
+
+
+def _judge(judged: JudgedStrata, strata: Codes) -> dict[str, Any]:
+    return {"run": judged.tuples.run, "n_labelled": judged.n_labelled(strata)}
+
+
+def _rate(assisted: AssistedRate) -> dict[str, Any]:
+    rate = assisted.rate
+    return {
+        **dict(zip(KEYS, rate[:3], strict=True)),
+        "method": assisted.method,
+        "effective_labels": assisted.effective_labels,
+        "reason": rate.reason,
+    }
+
+
+def _judge_alone(strata: Codes, judged: JudgedStrata) -> float | None:
+    """Return the share that the judge calls true: what it would be if people were not asked.
+
+    None where it was not asked about every tuple.
+    """
+    population = judged.sample(strata, judged.ranked.last[strata]).population.sum(axis=0)
+    size = int(population.sum())
+    return int(population[CALLED_TRUE]) / size if size and judged.is_labelled(strata) else None
+
+
+def _prediction_powered(
+    strata: Codes, population: Codes, evidence: Evidence, judged: JudgedStrata
+) -> dict[str, float | None] | None:
+    """Return PPI++ of a simple sample; None of several strata, and where nobody decided anything or labels lack."""
+    drawn = np.flatnonzero(np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task])
+    if len(strata) > 1 or not len(drawn) or not population.any() or not judged.is_labelled(strata):
+        return None
+    is_accepted = evidence.verdict[evidence.draws.task[drawn]] == ACCEPTED
+    is_called_true = judged.tuples.group_of_draw[drawn] == CALLED_TRUE
+    of_all = np.repeat([1.0, 0.0], [population[CALLED_TRUE], population.sum() - population[CALLED_TRUE]])
+    rate = prediction_powered_mean(is_accepted, is_called_true, of_all)
+    return {"value": rate.value, "low": rate.low, "high": rate.high}
+
+
+def with_assisted_averages(
+    totals: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
+) -> list[dict[str, Any]]:
+    """Return the entries of LMs and settings with `judge`: the mean over relations, and of all tuples alike."""
+    entries = []
+    for total in totals:
+        side = Side(total["model"], total["setting"])
+        pairs = zip(evidence.cells, evidence.strata_of_cells, strict=True)
+        cells = [strata for key, strata in pairs if key.side == side]
+        entries.append({**total, "judge": _average_entry(cells, evidence, judged)})
+    return entries
+
+
+def _average_entry(cells: Sequence[Codes], evidence: Evidence, judged: JudgedStrata) -> dict[str, Any]:
+    last, every = judged.ranked.last, np.concatenate(cells)
+    known = [strata for strata in cells if judged.rate(strata, last[strata]).rate.value is not None]
+    weighted = judged.rate(every, last[every])
+    alone = [_judge_alone(strata, judged) for strata in known]
+    return {
+        **_judge(judged, every),
+        **_rate(macro_rate(known, evidence, judged)),
+        "n_relations": len(known),
+        "judge_alone": None if None in alone or not alone else float(np.mean(np.array(alone, dtype=np.float64))),
+        **{f"weighted_{key}": value for key, value in zip(KEYS, weighted.rate[:3], strict=True)},
+    }
+
+
+def macro_rate(cells: Sequence[Codes], evidence: Evidence, judged: JudgedStrata) -> AssistedRate:
+    """Return the mean accuracy of cells, given by their strata, each weighing the same."""
+    strata = np.concatenate([*cells, np.zeros(0, dtype=np.int64)])
+    return judged.rate(strata, judged.ranked.last[strata], macro_weights(cells, evidence))
+
+
+def macro_weights(cells: Sequence[Codes], evidence: Evidence) -> Floats:
+    """Return the weights of the strata of cells that weigh the same."""
+    sizes = [evidence.population_of_stratum[strata] for strata in cells]
+    return np.concatenate([*(size / size.sum() / len(cells) for size in sizes), np.zeros(0)])
+
+
+def assisted_point(judged: JudgedStrata, strata: Codes, last_rank: Codes) -> dict[str, Any]:
+    """Return `judge` of a cut or of a point of a curve."""
+    return {"judge": _rate(judged.rate(strata, last_rank))}
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+AVERAGE = "average"
+PEOPLE, WITH_JUDGE, PPI = "people alone", "with the judge", "PPI++"
+INTERVAL = ("Acc", "low", "high")
+NOTE = (
+    "With the judge: people's verdicts, weighed by how many tuples of the harvest the LM puts into each group; an LM "
+    "that knows nothing changes nothing. As many as: statements that people alone would have needed for such an "
+    "interval. Judge alone: the share that the LM calls true, which no interval makes right."
+)
+NOTE_ON_ALONE = (
+    "People alone stand where a group of the judge's labels should have fewer than three draws, where the judge has "
+    "not answered about every tuple, and where verdicts on an LM and setting do not differ between its labels."
+)
+
+
+def assisted_table(document: Document) -> Table:
+    """Each cell and average by people alone, with the judge, by the judge alone, and by PPI++."""
+    of_cells = [
+        _row(cell, cell["relation"], KEYS, cell["judge"].get("prediction_powered"))
+        for cell in document["cells"]
+        if cell.get("judge")
+    ]
+    keys = ("macro_accuracy", "macro_accuracy_these_low", "macro_accuracy_these_high")
+    averages = [
+        _row(total, AVERAGE, keys)._replace(is_summary=True) for total in document["totals"] if total.get("judge")
+    ]
+    columns = (
+        *map(Column, ("relation", "LM", "setting")),
+        *of_kind(Kind.COUNT, "statements", "as many as"),
+        *of_kind(Kind.SHARE, *INTERVAL, group=PEOPLE),
+        *of_kind(Kind.SHARE, *INTERVAL, group=WITH_JUDGE),
+        Column("method"),
+        Column("judge alone", Kind.SHARE),
+        *of_kind(Kind.SHARE, *INTERVAL, group=PPI),
+    )
+    notes = tuple(_notes(document)) if of_cells else ()
+    return Table("assisted", "Accuracy with a judge", columns, (*of_cells, *averages), notes)
+
+
+def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str], powered: Mapping[str, Any] | None = None) -> Row:
+    judge = entry["judge"]
+    return Row(
+        (
+            relation,
+            name_of(entry["model"]),
+            name_of(entry["setting"]),
+            entry["n"],
+            judge["effective_labels"],
+            *(entry.get(key) for key in keys),
+            *(judge[key] for key in KEYS),
+            judge["reason"] or METHOD_NAMES.get(judge["method"], PEOPLE),
+            judge["judge_alone"],
+            *((powered or {}).get(key) for key in ("value", "low", "high")),
+        ),
+        about=about_side(entry) | {"relation": entry.get("relation")},
+    )
+
+
+def _notes(document: Document) -> list[str]:
+    judge = document["judge"]
+    tuples = counted(judge["n_labelled"], "tuple")
+    notes = [f"Judge: {judge['model']} (run {judge['run']}), {tuples} labelled. {NOTE}"]
+    averages = [total["judge"] for total in document["totals"]]
+    if any(cell["judge"]["method"] != POST_STRATIFIED for cell in document["cells"]):
+        notes.append(NOTE_ON_ALONE)
+    saved = sum((average["effective_labels"] or 0) for average in averages)
+    asked = sum(total["n"] for total in document["totals"])
+    if saved > asked:
+        notes.append(f"For the averages, {asked:,} statements tell as much as {saved:,} would by people alone.")
+    return notes
+
+
+def assisted_cut_table(document: Document) -> Table:
+    """Accuracy of cuts and of the best parts of each harvest, by people alone and with the judge."""
+    of_cuts = [
+        _part_row("all", cut, cut["cut"], cut["size"], cut) for cut in document.get("cuts", []) if cut.get("judge")
+    ]
+    of_curves = [
+        _part_row(curve["relation"] or "all", curve, f"best {share(point['share'])}", point["size"], point)
+        for curve in document.get("curves", [])
+        for point in curve["sizes"]
+        if point.get("judge")
+    ]
+    columns = (
+        *map(Column, ("relation", "LM", "setting", "part")),
+        *of_kind(Kind.COUNT, "tuples", "judged"),
+        *of_kind(Kind.SHARE, *INTERVAL, group=PEOPLE),
+        *of_kind(Kind.SHARE, *INTERVAL, group=WITH_JUDGE),
+        Column("as many as", Kind.COUNT),
+    )
+    return Table("assisted-cuts", "Accuracy of cuts with a judge", columns, (*of_cuts, *of_curves))
+
+
+def _part_row(relation: str, part: Mapping[str, Any], name: str, size: int | None, of: Mapping[str, Any]) -> Row:
+    judge = of["judge"]
+    return Row((
+        relation, name_of(part["model"]), name_of(part["setting"]), name, size, of["n"],
+        *(of[key] for key in ("accuracy", "low", "high")), *(judge[key] for key in KEYS), judge["effective_labels"],
+    ))  # fmt: skip
+
+
+# Comparisons
+
+
+Compared = tuple[Pair, int, StatementDifference, StatementDifference, dict[str, Any]]
+
+
+def judge_entry(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata) -> dict[str, Any]:
+    """Return `judge` of docs/report-json.md."""
+    tuples = judged.tuples
+    return {
+        "run": tuples.run,
+        "model": tuples.model,
+        "n_labelled": int(tuples.is_labelled.sum()),
+        "comparisons": assisted_comparison_entries(evidence, drawn, judged),
+    }
+
+
+def assisted_comparison_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata) -> list[dict[str, Any]]:
+    strata = dict(zip(evidence.cells, evidence.strata_of_cells, strict=True))
+    known = {
+        key: own if judged.rate(own, judged.ranked.last[own]).rate.value is not None else None
+        for key, own in strata.items()
+    }
+    by_side = relations_of_sides(known)
+    compared: list[Compared] = []
+    for pair in pairs_of_sides(list(by_side)):
+        relations = sorted(by_side[pair.a].keys() & by_side[pair.b].keys())
+        if not relations:
+            continue
+        cells_a, cells_b = ([by_side[side][name] for name in relations] for side in (pair.a, pair.b))
+        tasks = shared_tasks(evidence, pair.a, pair.b)
+        with_judge, alone = _differences(evidence, drawn, judged, (cells_a, cells_b), tasks)
+        if with_judge is not None and alone is not None:
+            youden = _youden(evidence, judged, np.concatenate(cells_a), np.concatenate(cells_b))
+            compared.append((pair, len(relations), with_judge, alone, youden | {"n_shared_tuples": len(tasks.draw_a)}))
+    families = [is_planned(pair, evidence.planned) for pair, *_ in compared]
+    adjusted = holm_by_family([with_judge.p for _, _, with_judge, _, _ in compared], families)
+    return [
+        _entry(*of_pair, p_holm) | planned_mark(family)
+        for of_pair, p_holm, family in zip(compared, adjusted, families, strict=True)
+    ]
+
+
+def _differences(
+    evidence: Evidence,
+    drawn: DrawnVerdicts,
+    judged: JudgedStrata,
+    cells: tuple[Sequence[Codes], Sequence[Codes]],
+    tasks: SharedTasks,
+) -> tuple[StatementDifference | None, StatementDifference | None]:
+    """Return the difference with the judge, and by people alone."""
+    group, accepted = judged.tuples.group_of_draw, drawn.accepted
+    in_groups = tasks._replace(
+        stratum_a=tasks.stratum_a * N_GROUPS + group[tasks.draw_a],
+        stratum_b=tasks.stratum_b * N_GROUPS + group[tasks.draw_b],
+    )
+    groups_a, groups_b = (
+        (np.concatenate(own)[:, np.newaxis] * N_GROUPS + np.arange(N_GROUPS)).ravel() for own in cells
+    )
+    shared = shared_between(in_groups, accepted, groups_a, groups_b)
+    a, b = (_side(evidence, judged, own) for own in cells)
+    alone_a, alone_b = (side._replace(sample=people_alone(side.sample)) for side in (a, b))
+    shared_alone = shared_between(in_groups._replace(
+        stratum_a=tasks.stratum_a * N_GROUPS + N_GROUPS - 1, stratum_b=tasks.stratum_b * N_GROUPS + N_GROUPS - 1,
+    ), accepted, groups_a, groups_b)  # fmt: skip
+    return (
+        judged_difference(a, b, shared).difference,
+        judged_difference(alone_a, alone_b, shared_alone).difference,
+    )
+
+
+def _side(evidence: Evidence, judged: JudgedStrata, cells: Sequence[Codes]) -> JudgedSide:
+    strata = np.concatenate(cells)
+    relation = np.repeat(np.arange(len(cells)), [len(own) for own in cells])
+    sample: JudgedSample = judged.heard(strata, judged.ranked.last[strata])
+    return JudgedSide(sample, strata, macro_weights(cells, evidence), relation)
+
+
+def _youden(evidence: Evidence, judged: JudgedStrata, of_a: Codes, of_b: Codes) -> dict[str, Any]:
+    """Return Youden's J of the judge on what each side says, and its difference."""
+    n_drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata))
+    weight = (evidence.population_of_stratum / np.maximum(n_drawn, 1))[evidence.draws.stratum]
+    verdict = evidence.verdict[evidence.draws.task]
+    rates: list[Rate] = []
+    for strata in (of_a, of_b):
+        own = np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task]
+        if not judged.is_labelled(strata):
+            own[:] = False  # what has no label is no error
+        rates.append(judge_errors(verdict[own], judged.tuples.group_of_draw[own], weight[own]).youden_j)
+    a, b = rates
+    low, high = difference_interval(a, b)
+    value = None if a.value is None or b.value is None else a.value - b.value
+    return {
+        "youden_j_a": a.value,
+        "youden_j_b": b.value,
+        "youden_j_difference": {"value": value, "low": low, "high": high},
+    }
+
+
+def _entry(
+    pair: Pair,
+    n_relations: int,
+    with_judge: StatementDifference,
+    alone: StatementDifference,
+    youden: Mapping[str, Any],
+    p_holm: float,
+) -> dict[str, Any]:
+    low, high = with_judge.interval
+    paired = PairedDifference(n_relations, with_judge.value, low, high, with_judge.p, None, "statements", None)
+    a, b = pair.names
+    return {
+        "kind": pair.kind,
+        "model" if pair.kind == "settings" else "setting": pair.common,
+        "a": a,
+        "b": b,
+        "n_relations": n_relations,
+        "difference": with_judge.value,
+        "low": low,
+        "high": high,
+        "p": with_judge.p,
+        "p_holm": p_holm,
+        "people": {"difference": alone.value, "low": alone.interval[0], "high": alone.interval[1]},
+        **youden,
+        "sentence": comparison_in_words(pair, paired, p_holm),
+    }
+
+
+def assisted_comparison_table(document: Document) -> Table:
+    compared = (document.get("judge") or {}).get("comparisons", [])
+    rows = [
+        Row((
+            common_of(entry), entry["a"], entry["b"], entry["n_relations"],
+            *(entry["people"][key] for key in ("difference", "low", "high")),
+            *(entry[key] for key in ("difference", "low", "high", "p", "p_holm", "youden_j_a", "youden_j_b")),
+            entry["youden_j_difference"]["value"],
+        ), about=common_about(entry))
+        for entry in compared
+    ]  # fmt: skip
+    difference = ("difference", *INTERVAL[1:])
+    columns = (
+        Column("in both"), Column("first"), Column("second"), Column("relations", Kind.COUNT),
+        *(Column(title, Kind.POINTS, PEOPLE) for title in difference),
+        *(Column(title, Kind.POINTS, WITH_JUDGE) for title in difference),
+        Column("p", Kind.P), Column("p (Holm)", Kind.P),
+        *of_kind(Kind.COEFFICIENT, "first", "second", "difference", group="Youden's J of the judge"),
+    )  # fmt: skip
+    notes = (
+        "Each side is corrected by its own verdicts. A judge whose J differs between the sides would favour one of "
+        "them; one whose J is small tells no more than people alone.",
+        *(entry["sentence"] for entry in compared),
+    )
+    return Table("assisted-comparisons", "Comparisons with a judge", columns, tuple(rows), notes if rows else ())

@@ -1,0 +1,201 @@
+"""Provenance of the files of a pack, from the LMs to the pack: RO-Crate 1.1 with PROV."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evaluation.paper.files import PackFile
+from evaluation.rendering.documents import name_of
+from kgharvest.contrib.publishing.datasheets.facts import Facts
+
+SPECIFICATION = "https://w3id.org/ro/crate/1.1"
+CONTEXT = [f"{SPECIFICATION}/context", {"prov": "http://www.w3.org/ns/prov#"}]
+PATH = "ro-crate-metadata.json"
+
+Entity = Mapping[str, Any]
+
+
+def ro_crate_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
+    """files: all other files of the pack."""
+    graph = [_descriptor(), _root(study, files), *_steps(study, files), *map(_file, files), *_others(study)]
+    content = json.dumps({"@context": CONTEXT, "@graph": graph}, ensure_ascii=False, indent=1) + "\n"
+    return PackFile(PATH, content.encode(), "application/ld+json", "Provenance of the files: RO-Crate with PROV.")
+
+
+def _named(*ids: str) -> list[dict[str, str]]:
+    return [{"@id": name} for name in ids]
+
+
+def _descriptor() -> Entity:
+    return {
+        "@id": PATH,
+        "@type": "CreativeWork",
+        "about": {"@id": "./"},
+        "conformsTo": {"@id": SPECIFICATION},
+    }
+
+
+def _root(study: Facts, files: Sequence[PackFile]) -> Entity:
+    said: dict[str, Any] = {}
+    if authors := study["authors"]:
+        said["author"] = _named(*(f"#author-{number}" for number, _ in enumerate(authors, start=1)))
+    if funding := study["answers"].get("funding"):
+        said["funding"] = funding
+    return {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": study["answers"].get("title") or f"Judgments of the round {study['round']}",
+        "description": f"{study['say']['judged_systems']} {study['say']['sample']}",
+        "datePublished": study["created_at"],
+        "license": {"@id": study["licence_url"] or "LICENSE"},
+        "hasPart": _named(*(file.path for file in files)),
+        "mentions": _named(*(step["@id"] for step in _steps(study, files))),
+        **said,
+    }
+
+
+def _file(file: PackFile) -> Entity:
+    return {
+        "@id": file.path,
+        "@type": ["File", "prov:Entity"],
+        "name": file.path,
+        "description": file.description,
+        "encodingFormat": file.media_type,
+        "contentSize": str(len(file.content)),
+        "sha256": file.sha256,
+        "prov:wasGeneratedBy": {"@id": "#pack"},
+    }
+
+
+# -- actions -----------------------------------------------------------------------------------------------------------
+
+
+def _steps(study: Facts, files: Sequence[PackFile]) -> list[Entity]:
+    """Return the actions in chronological order. Each action uses results of earlier actions."""
+    dates = study["conduct"]["dates"]
+    harvests, judges = list(_harvests(study)), [_judge_run(judge) for judge in study["judges"]]
+    harvested = [act["result"]["@id"] for act in harvests]
+    labels = [act["result"]["@id"] for act in judges]
+    drawn_from = [*harvested, *labels] if study["draw"] == "judge" else harvested
+    judging = _act("#judging", "Judging", study["say"]["judging"], ["#sample", "#instructions"], "#judgments")
+    people = _named(*_annotators(study))
+    method = study["document"]["method"]
+    report = _act("#report", f"Report {study['report']}", method, ["#judgments", *labels], "#numbers")
+    pack = _act("#pack", "Pack for a paper", "Files of the study.", ["#numbers", "#judgments"], "./")
+    return [
+        *harvests,
+        *judges,
+        _act("#draw", "Draw of the sample", study["say"]["sample"], drawn_from, "#sample") | _when(dates["opened_at"]),
+        judging
+        | {"startTime": dates["first_judgment_at"] or "", "agent": people, "prov:wasAssociatedWith": people}
+        | _when(dates["last_judgment_at"]),
+        report | _when(study["created_at"]) | _by(study["code_version"]),
+        pack | {"result": _named(*(file.path for file in files))} | _by(study["code_version"]),
+    ]
+
+
+def _act(name: str, title: str, description: str, objects: Sequence[str], result: str) -> dict[str, Any]:
+    """Return an action. objects: ids of the entities that it uses."""
+    return {
+        "@id": name,
+        "@type": ["CreateAction", "prov:Activity"],
+        "name": title,
+        "description": description,
+        "instrument": {"@id": "#kgharvest"},
+        "object": _named(*objects),
+        "result": {"@id": result},
+        "prov:used": _named(*objects),
+    }
+
+
+def _when(ended_at: str | None) -> dict[str, str]:
+    return {"endTime": ended_at, "prov:endedAtTime": ended_at} if ended_at else {}
+
+
+def _by(version: str | None) -> dict[str, Any]:
+    return {"instrument": {"@id": f"#kgharvest-{version}"}} if version else {}
+
+
+def _harvests(study: Facts) -> Iterator[dict[str, Any]]:
+    """Yield the harvest of each cell. Cells of imported judgments have no harvest."""
+    for number, cell in enumerate(study["conduct"]["cells"], start=1):
+        if cell["job"] is None:
+            continue
+        title = f"Harvest of {cell['relation']} from {name_of(cell['model'])} by {name_of(cell['setting'])}"
+        if cell["origin"] == "imported":
+            title = f"Import of a harvest of {cell['relation']}"
+        description = f"{cell['harvested']:,} tuples by {cell['n_prompts']} prompts; id in the files: {cell['job']}."
+        act = _act(
+            f"#harvest-{number}", title, description, [_lm_id(cell["model"], cell["revision"])], f"#tuples-{number}"
+        )
+        yield act | _when(cell["harvested_at"]) | _by(cell["code_version"])
+
+
+def _judge_run(judge: Entity) -> dict[str, Any]:
+    name, lm = judge["name"], _lm_id(judge["model"], judge["revision"])
+    description = f"{judge['kind']}, temperature {judge['temperature']}, prompt SHA-256 {judge['prompt_sha256']}"
+    return _act(f"#judge-{name}", f"LM judge {name}", description, [lm], f"#labels-{name}") | _when(judge["ended_at"])
+
+
+def _lm_id(model: str | None, revision: str | None) -> str:
+    return f"#lm-{name_of(model)}{f'-{revision}' if revision else ''}".replace(" ", "-")
+
+
+def _annotators(study: Facts) -> list[str]:
+    """Return the ids of the annotators, which are numbered and identify no person."""
+    return [f"#annotator-{number}" for number, _ in enumerate(study["document"]["annotators"], start=1)]
+
+
+# -- entities ----------------------------------------------------------------------------------------------------------
+
+
+def _others(study: Facts) -> Iterator[Entity]:
+    yield from _results(study)
+    yield from _lms(study)
+    yield from _software(study)
+    kind = "SoftwareApplication" if study["is_simulated"] else "Person"
+    for name, annotator in zip(_annotators(study), study["document"]["annotators"], strict=True):
+        yield {"@id": name, "@type": [kind, "prov:Agent"], "name": f"annotator {annotator['annotator']}"}
+    for number, author in enumerate(study["authors"], start=1):
+        affiliation = {"affiliation": author.affiliation} if author.affiliation else {}
+        yield {"@id": f"#author-{number}", "@type": "Person", "name": author.name, **affiliation}
+    if licence := study["licence_url"]:
+        yield {"@id": licence, "@type": "CreativeWork", "name": study["answers"]["licence"]}
+
+
+def _results(study: Facts) -> Iterator[Entity]:
+    """Yield the results of actions that are not files of the pack."""
+    for act in (*_harvests(study), *map(_judge_run, study["judges"])):
+        yield _made(act["result"]["@id"], f"Result of {act['name']}", act["@id"])
+    yield _made("#sample", "Statements, frozen when the round opened", "#draw")
+    yield _made("#judgments", "Judgments", "#judging")
+    yield _made("#numbers", f"Report {study['report']}, frozen", "#report")
+    instructions = _made("#instructions", "Instructions for annotators", "")
+    yield {**instructions, "sha256": study["instructions_sha256"], "sameAs": {"@id": "instructions.md"}}
+
+
+def _made(name: str, title: str, by: str) -> dict[str, Any]:
+    generated = {"prov:wasGeneratedBy": {"@id": by}} if by else {}
+    return {"@id": name, "@type": ["CreativeWork", "prov:Entity"], "name": title, **generated}
+
+
+def _lms(study: Facts) -> Iterator[Entity]:
+    cells = [(cell["model"], cell["revision"]) for cell in study["conduct"]["cells"] if cell["job"] is not None]
+    judges = [(judge["model"], judge["revision"]) for judge in study["judges"]]
+    for model, revision in dict.fromkeys([*cells, *judges]):
+        version = {"version": revision} if revision else {}
+        yield {
+            "@id": _lm_id(model, revision), "@type": ["SoftwareApplication", "prov:Entity"],
+            "name": name_of(model), **version,
+        }  # fmt: skip
+
+
+def _software(study: Facts) -> Iterator[Entity]:
+    versions = {cell["code_version"] for cell in study["conduct"]["cells"] if cell["code_version"]}
+    yield {"@id": "#kgharvest", "@type": "SoftwareApplication", "name": "kgharvest"}
+    for version in sorted(versions | {study["code_version"]}):
+        yield {
+            "@id": f"#kgharvest-{version}", "@type": "SoftwareApplication", "name": "kgharvest", "version": version,
+        }  # fmt: skip

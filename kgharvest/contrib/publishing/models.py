@@ -1,0 +1,126 @@
+"""Preregistrations, statements of authors about their study, and packs of reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+
+from annotation.models import Round
+from evaluation.models import Report
+from kgharvest.access import visible
+from kgharvest.errors import DomainError
+from kgharvest.jobs.models import JobQuerySet
+from kgharvest.models import Job
+
+NEVER = "A preregistration is never altered or deleted; before the first judgment another version may be frozen."
+
+
+class PreregistrationQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return those on rounds of the user's projects; all of them for a superuser and for the operator."""
+        return visible(self, user, "round__project")
+
+    def update(self, **fields: Any) -> int:
+        raise DomainError("Frozen", NEVER)
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise DomainError("Frozen", NEVER)
+
+
+class Preregistration(models.Model):
+    """A version of a round's preregistration; it goes with its round and not otherwise.
+
+    document: docs/preregistration.md says what is in it. sha256: of the document's canonical JSON, which is the file
+    that people download. version: 1, 2, ...; the last one counts.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="preregistrations")
+    version = models.PositiveSmallIntegerField()
+    document = models.JSONField()
+    sha256 = models.CharField(max_length=64)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    frozen_at = models.DateTimeField()
+
+    objects = PreregistrationQuerySet.as_manager()
+
+    class Meta:
+        db_table = "evaluation_preregistration"
+        ordering = ["-version"]
+        constraints = [
+            models.UniqueConstraint(fields=["round", "version"], name="preregistration_round_version_unique"),
+            models.CheckConstraint(condition=models.Q(version__gte=1), name="preregistration_version_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return f"preregistration {self.version} of {self.round}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.pk is not None:
+            raise DomainError("Frozen", NEVER)
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        raise DomainError("Frozen", NEVER)
+
+    def get_absolute_url(self) -> str:
+        return reverse("publishing:preregistration", args=[self.round.path, self.version])
+
+
+class PaperStatement(models.Model):
+    """What people said about a study, which the documents that go with a paper need and no record tells.
+
+    key: of a question (statements/questions.py). Of the round, so that each report on it has it.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="paper_statements")
+    key = models.SlugField(max_length=50)
+    text = models.TextField()
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        db_table = "evaluation_paperstatement"  # created by the app `evaluation`, as are the other tables
+        ordering = ["round", "key"]
+        constraints = [
+            models.UniqueConstraint(fields=["round", "key"], name="paper_statement_round_key_unique"),
+            models.CheckConstraint(condition=~models.Q(text=""), name="paper_statement_says_something"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.round_id}"
+
+
+class PaperPack(Job):
+    """The paper pack of a report as a file; work of a worker.
+
+    sha256, n_bytes: of the file, once the job has succeeded.
+    """
+
+    KIND = "pack"
+
+    report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="packs")
+    sha256 = models.CharField(max_length=64, blank=True)
+    n_bytes = models.PositiveBigIntegerField(default=0)
+
+    objects = JobQuerySet.as_manager()
+
+    class Meta:
+        db_table = "evaluation_paperpack"
+
+    def __str__(self) -> str:
+        return f"pack {self.pk} of report {self.report_id}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("publishing:pack", args=[self.report_id])
+
+    @property
+    def name(self) -> str:
+        """The name of the file for who downloads it."""
+        return f"{self.report.round.name}-report-{self.report_id}.zip"

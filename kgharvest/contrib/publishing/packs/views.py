@@ -1,0 +1,83 @@
+"""The page of a report's paper pack: asked for, watched, downloaded."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from evaluation.models import Report
+from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
+from kgharvest.contrib.publishing.models import PaperPack
+from kgharvest.contrib.publishing.packs.pack_jobs import has_file, open_file, queue_pack
+from kgharvest.errors import DomainError, NotFound
+from kgharvest.jobs import ledger, workers
+from kgharvest.operations.files import FilesUnavailable
+
+
+@researcher_required
+def pack(request: HttpRequest, pk: int) -> HttpResponse:
+    """The newest pack of the report, and what asks for one."""
+    report = visible_or_404(request.user, Report.objects.for_list(), pk=pk)
+    if request.method == "POST":
+        queue_pack(report, request.user)
+        return redirect("publishing:pack", pk)
+    packs = report.packs.select_related("created_by").order_by("-pk")
+    latest, done = packs.first(), packs.exclude(sha256="").first()
+    is_there, away = False, ""
+    try:
+        is_there = bool(done and has_file(done))
+    except FilesUnavailable as reason:
+        away = str(reason)
+    return render(
+        request,
+        "publishing/packs/pack.html",
+        {
+            "report": report,
+            "pack": latest,
+            "done": done,
+            "has_file": is_there,
+            "away": away,
+            "may": allowed_actions(request.user, report.project),
+            "lacks_worker": latest and workers.lacking_for(latest, timezone.now()),
+        },
+    )
+
+
+def pack_of(request: HttpRequest, pk: int, number: int, action: Action = Action.VIEW) -> PaperPack:
+    report = visible_or_404(request.user, Report.objects.for_list(), action, pk=pk)
+    return get_object_or_404(report.packs.select_related("report__round__project"), pk=number)
+
+
+@researcher_required
+@require_POST
+def pack_cancel(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+    pack = pack_of(request, pk, number, Action.WORK)
+    try:
+        ledger.cancel(pack, request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect("publishing:pack", pk)
+
+
+@researcher_required
+@require_GET
+def pack_file(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+    try:
+        return pack_download(pack_of(request, pk, number))
+    except FilesUnavailable as reason:
+        messages.error(request, str(reason))
+        return redirect("publishing:pack", pk)
+
+
+def pack_download(pack: PaperPack) -> FileResponse:
+    """Raises FilesUnavailable, and Http404 for a pack without a file."""
+    try:
+        file = open_file(pack)
+    except NotFound as reason:
+        raise Http404(str(reason)) from None
+    response = FileResponse(file, as_attachment=True, filename=pack.name, content_type="application/zip")
+    response["Cache-Control"] = "private, no-store"
+    return response

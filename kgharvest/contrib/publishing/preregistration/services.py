@@ -1,0 +1,127 @@
+"""Freeze preregistrations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Count
+
+from annotation.judging.assignment import wait_for_answers
+from annotation.models import Adjudication, Judgment, Round
+from annotation.rounds.builder import freeze_round
+from evaluation.reports.document import METHOD
+from kgharvest.access import Action, User, check_may
+from kgharvest.audit.tables import AuditedTable, canonical_json, sha256
+from kgharvest.contrib.publishing.models import Preregistration
+from kgharvest.contrib.publishing.preregistration.plan import completed_plan, pairs_compared
+from kgharvest.contrib.publishing.preregistration.round_state import RoundParts, draft_parts, state_of, stored_parts
+from kgharvest.errors import DomainError
+from kgharvest.events.models import Event
+from kgharvest.events.recording import record
+from kgharvest.models import ProjectMember
+
+FORMAT = "kgharvest preregistration 1"
+MOST_VERSIONS = 100
+OPERATOR = "operator"  # who works at a command, or is a superuser outside the project
+
+
+class PreregistrationTable(AuditedTable):
+    """A preregistration goes with its draft, which has an entry of its own; gone otherwise, it was deleted."""
+
+    def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
+        there = super().are_as_recorded(recorded, number)
+        gone = Event.objects.filter(action="preregistration.deleted", subject_id__in=set(recorded) - set(there))
+        return there | dict.fromkeys(gone.values_list("subject_id", flat=True), True)
+
+
+PREREGISTRATIONS = PreregistrationTable(Preregistration, "round_id", "version", "document", "sha256", "frozen_at")
+
+
+def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime, by: User = None) -> Preregistration:
+    """Freeze what the round is and what people plan with it, as its next version.
+
+    plan: valid by PlanSerializer. Nobody joins and no answer is stored while this looks for judgments, so that whatever
+    is judged is judged after. Raises NotAllowed, TooLate, BadPlan, and as freeze_round does.
+    """
+    with transaction.atomic():
+        round = Round.objects.select_for_update(of=("self",)).select_related("project").get(pk=round.pk)
+        check_may(by, Action.WORK, round.project)
+        wait_for_answers(round)
+        check_unjudged(round)
+        parts = parts_of(round, by)
+        versions = round.preregistrations.count()
+        if versions >= MOST_VERSIONS:
+            raise DomainError(
+                "TooLate", f"The round {round.name} has {versions} preregistrations; the last one counts."
+            )
+        document = {
+            "format": FORMAT,
+            "version": versions + 1,
+            "frozen_at": now.isoformat(timespec="seconds"),
+            "round": {"name": round.name, "project": round.project.slug, "status": round.status},
+            "written_by": role_in_words(round, by),
+            "plan": completed_plan(plan, pairs_compared(parts.cells)),
+            "state": state_of(parts),
+            # The LMs that had labeled tuples of the round before anybody judged
+            "judges_before": [
+                {"name": run.name, "model": run.model, "n_answers": run.n_answers}
+                for run in round.judge_runs.annotate(n_answers=Count("answers")).order_by("pk")
+            ],
+            "method": METHOD,
+        }
+        text = canonical_json(document)
+        frozen = Preregistration.objects.create(
+            round=round,
+            version=document["version"],
+            document=json.loads(text),
+            sha256=sha256(text),
+            created_by=by,
+            frozen_at=now,
+        )
+        record("preregistration.frozen", frozen, by, round=round, version=frozen.version, sha256=frozen.sha256)
+        return frozen
+
+
+def is_judged(round: Round) -> bool:
+    """Return whether anybody has said anything about a statement of the round, gold included."""
+    by_annotator = Judgment.objects.filter(annotator__round=round).order_by(
+        "annotator", "judged_at"
+    )  # else all are read
+    return bool(by_annotator.values("annotator")[:1]) or Adjudication.objects.filter(task__round=round).exists()
+
+
+def check_unjudged(round: Round) -> None:
+    """Raise TooLate unless the round is a draft, open or paused, and nobody has judged."""
+    if round.status == Round.Status.CLOSED:
+        raise DomainError(
+            "TooLate", f"The round {round.name} is closed; a round is preregistered before anybody judges it."
+        )
+    if is_judged(round):
+        raise DomainError(
+            "TooLate",
+            f"Somebody has judged a statement of {round.name}; a round is preregistered before its first judgment. "
+            "Clone it and preregister the draft.",
+        )
+
+
+def parts_of(round: Round, by: User = None) -> RoundParts:
+    """Return what the round consists of, or would if the draft were opened. Raises as freeze_round does."""
+    if round.status == Round.Status.DRAFT:
+        return draft_parts(round, freeze_round(round, by))
+    return stored_parts(round)
+
+
+def role_in_words(round: Round, by: User) -> str:
+    """Return who writes by the role in the project alone."""
+    role = by and ProjectMember.objects.filter(project=round.project_id, user=by).values_list("role", flat=True).first()
+    return role or OPERATOR
+
+
+def note_deletion(draft: Round, by: User) -> None:
+    """Record that the draft's preregistrations go with it (registries.DRAFT_DELETED)."""
+    for frozen in draft.preregistrations.order_by("version"):
+        record("preregistration.deleted", frozen, by, round=draft, version=frozen.version, sha256=frozen.sha256)

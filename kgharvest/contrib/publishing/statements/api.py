@@ -1,0 +1,92 @@
+"""What people say about a study, in the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evaluation.models import Report
+from evaluation.reports.api import ReportOperations
+from kgharvest.api.input import StrictSerializer
+from kgharvest.api.views import operation
+from kgharvest.contrib.publishing.statements.questions import LONGEST_ANSWER, QUESTIONS, Question
+from kgharvest.contrib.publishing.statements.services import BadStatement, save_statements, statements_on, unsaid_on
+
+EXAMPLE = {"languages": "English", "pay": "money", "pay_adequacy": "15 EUR an hour; the minimum wage is 12.82 EUR."}
+
+
+class QuestionSerializer(serializers.Serializer):
+    """A question that only people can answer. answer: empty while nobody has."""
+
+    key = serializers.CharField()
+    group = serializers.CharField()
+    label = serializers.CharField()
+    help_text = serializers.CharField(allow_blank=True)
+    places = serializers.CharField(allow_blank=True, help_text="Where the answer goes: HEDS, RAI, checklist, citation.")
+    choices = serializers.ListField(child=serializers.CharField(), help_text="What it can be; empty for any text.")
+    is_optional = serializers.BooleanField(help_text="Whether documents are complete without it.")
+    answer = serializers.CharField(allow_blank=True)
+
+
+class StatementsSerializer(serializers.Serializer):
+    """What was said about the round of a report, and what is still to be said."""
+
+    statements = QuestionSerializer(many=True)
+    missing = serializers.ListField(child=serializers.CharField(), help_text="Keys of what must still be said.")
+
+
+def statement_field(question: Question) -> serializers.Field:
+    if question.choices:
+        return serializers.ChoiceField(
+            [value for value, _ in question.choices], required=False, allow_blank=True, help_text=question.label
+        )
+    return serializers.CharField(required=False, allow_blank=True, max_length=LONGEST_ANSWER, help_text=question.label)
+
+
+class StatementsInput(StrictSerializer):
+    """What is left out stays as it is; an empty text takes back what was said."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return {question.key: statement_field(question) for question in QUESTIONS}
+
+
+class StatementsViewSet(ReportOperations):
+    serializer_class = StatementsSerializer
+    lookup_url_kwarg = "report_id"
+
+    @operation("Statements about a study", "paper/statements/", method="get")
+    def statements(self, request: Request, report_id: int) -> Response:
+        """Stored with the round: all its reports have the same statements."""
+        return self.answer(self.said(self.get_object()))
+
+    @extend_schema(
+        summary="Edit the statements about a study",
+        request=StatementsInput,
+        examples=[OpenApiExample("Languages and pay", EXAMPLE, request_only=True)],
+    )
+    @statements.mapping.patch
+    def edit_statements(self, request: Request, report_id: int) -> Response:
+        """Answers that only people can give, for the documents that accompany a paper."""
+        report = self.get_object()
+        try:
+            save_statements(report.round, self.sent(StatementsInput), by=request.user)
+        except BadStatement as refusal:
+            raise serializers.ValidationError({key: [reason] for key, reason in refusal.reasons.items()}) from None
+        return self.answer(self.said(report))
+
+    def said(self, report: Report) -> dict[str, Any]:
+        answers = statements_on(report.round)
+        rows = [
+            {
+                **question._asdict(),
+                "places": question.places.in_words,
+                "choices": [value for value, _ in question.choices],
+                "answer": answers.get(question.key, ""),
+            }
+            for question in QUESTIONS
+        ]
+        return {"statements": rows, "missing": [question.key for question in unsaid_on(report)]}

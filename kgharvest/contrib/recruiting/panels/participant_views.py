@@ -1,0 +1,191 @@
+"""Pages of people who come from a panel: the entry link, consent, and the end with its code.
+
+The completion code is in no answer to anybody whose last judgment is not stored.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from annotation.invites.access import no_access, remember_guest, session_annotator, throttled
+from annotation.invites.views import WRONG_LINK, JoinForm
+from annotation.models import Annotator
+from annotation.rounds.instructions import instructions_html, markdown_html
+from kgharvest.accounts.throttle import TooManyAttempts, network_of
+from kgharvest.contrib.recruiting.models import Panel, Platform, Submission
+from kgharvest.contrib.recruiting.panels.identifiers import Unreadable, digest
+from kgharvest.contrib.recruiting.panels.links import BadEntryLink, Entry, read_entry, return_address
+from kgharvest.contrib.recruiting.panels.money import money
+from kgharvest.contrib.recruiting.panels.services import (
+    Browser,
+    PlaceOfAnother,
+    QuotaFull,
+    Status,
+    enter,
+    finish,
+    join,
+    leave,
+)
+from kgharvest.contrib.recruiting.platforms import EntryRefused, PlatformUnavailable, platform_of
+from kgharvest.errors import DomainError
+from kgharvest.pages.refusals import refusal_in_form
+
+SENT_BY_PLATFORM = "sent_by_platform"  # session key: digest of the link whose signature by the platform was checked
+BROWSER_COOKIE = "participant_browser"  # a secret that binds a place to the browser, for longer than a session lasts
+BROWSER_COOKIE_AGE_S = 365 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class End:
+    """How the page looks that a part ends with. kind: of the panel's code and return address, as in `KIND_code`."""
+
+    heading: str
+    lead: str
+    kind: str = ""
+
+
+COMPLETED = End("You are done, thank you", "Every statement of your part is judged and stored.", "completion")
+SCREENED_OUT = End("This study is not for you", "Your answers to the first questions end your part.", "screen_out")
+QUOTA_FULL = End("All places are taken", "Nothing is left for you to do; thank you for coming.", "quota_full")
+GIVEN_BACK = End("Your place is given back", "Somebody else can take it now. You can close this page.")
+ENDED = End("Your part has ended", "The platform that you came from has ended your part in this study.")
+NOTHING_TO_DO = End("Nothing was left to judge", "Others have judged everything; return your place.", "quota_full")
+ENDS = {
+    Status.COMPLETED: COMPLETED,
+    Status.APPROVED: COMPLETED,
+    Status.SCREENED_OUT: SCREENED_OUT,
+    Status.RETURNED: GIVEN_BACK,
+    Status.TIMED_OUT: ENDED,
+    Status.REJECTED: ENDED,
+}
+
+
+@never_cache
+@throttled
+@require_http_methods(["GET", "POST"])
+def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
+    """The entry link: take a place, ask for consent, and continue as the same annotator on each further visit."""
+    secret = request.COOKIES.get(BROWSER_COOKIE) or secrets.token_urlsafe(32)
+    response = _answer(request, token, digest(secret))
+    response.set_cookie(
+        BROWSER_COOKIE,
+        secret,
+        max_age=BROWSER_COOKIE_AGE_S,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+    return response
+
+
+def _answer(request: HttpRequest, token: str, browser_digest: str) -> HttpResponse:
+    panels = Panel.objects.exclude(status=Panel.Status.DRAFT).exclude(platform=Platform.MTURK)  # closed
+    panel = panels.select_related("round__project").filter(token=token).first()
+    if panel is None:
+        return no_access(request, WRONG_LINK, 404)
+    try:
+        entry = read_entry(panel, request.GET)
+        here = session_annotator(request, panel.round_id)
+        browser = Browser(browser_digest, here and here.pk, _is_signed(request, panel, entry))
+        came_at, address = timezone.now(), network_of(request)
+        submission = enter(panel, entry.participant, entry.session, came_at, entry.study, address, browser)
+        return _go_on(request, submission, entry, browser)
+    except (BadEntryLink, EntryRefused) as refusal:
+        return no_access(request, str(refusal), 400)
+    except PlatformUnavailable:
+        return no_access(request, "We cannot check your link at the moment; open it again in a minute.", 503)
+    except QuotaFull:
+        return show_end(request, QUOTA_FULL, panel, entry, 409)
+    except TooManyAttempts as refusal:
+        return no_access(request, str(refusal), 429)
+    except PlaceOfAnother as refusal:
+        return no_access(request, str(refusal), 403)
+    except DomainError as refusal:
+        return no_access(request, str(refusal), 409)
+
+
+def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
+    """Return whether the platform has signed the link. The signature is checked once per browser, as it expires.
+
+    Raises EntryRefused, PlatformUnavailable.
+    """
+    sent = digest(f"{panel.pk} {entry.participant} {entry.session}")
+    if request.session.get(SENT_BY_PLATFORM) == sent:
+        return True
+    if not platform_of(panel).check_entry(request.GET):
+        return False
+    request.session[SENT_BY_PLATFORM] = sent
+    return True
+
+
+def _go_on(request: HttpRequest, submission: Submission, entry: Entry, browser: Browser) -> HttpResponse:
+    """Redirect to judging, or show the consent page to a participant who has not joined. Raises PlaceOfAnother."""
+    if request.method == "POST" and "decline" in request.POST:
+        leave(submission, Status.RETURNED, timezone.now())
+        return show_end(request, GIVEN_BACK, submission.panel, entry)
+    round = submission.panel.round
+    here = session_annotator(request, round.pk)
+    if here is not None and here.user_id:
+        sentence = f"You are logged in as {here.user}, who judges this round; log out, or use another browser."
+        return no_access(request, sentence, 409)
+    annotator = submission.annotator
+    form = JoinForm(request.POST if request.method == "POST" else None, asks_name=False)
+    if annotator is None and form.is_valid():
+        with refusal_in_form(form):
+            annotator = join(submission, agrees=form.cleaned_data["agrees"], browser=browser)
+    if annotator is not None:
+        remember_guest(request, annotator)
+        return redirect("annotation:judge" if submission.status == Status.ACTIVE else "recruiting:panel_done", round.pk)
+    panel = submission.panel
+    if submission.status not in Submission.HOLDING:
+        return show_end(request, ENDS[submission.status], panel, entry)
+    context = {
+        "panel": panel,
+        "round": round,
+        "form": form,
+        "reward": money(panel.reward, panel.currency) if panel.reward else "",
+        "instructions": instructions_html(round),
+        "consent": markdown_html(round.consent),
+    }
+    return render(request, "recruiting/panels/panel_join.html", context)
+
+
+def submission_of(annotator: Annotator) -> Submission | None:
+    return annotator.submissions.select_related("panel__round").order_by("-pk").first()
+
+
+@never_cache
+@require_http_methods(["GET"])
+def panel_done(request: HttpRequest, round_id: int) -> HttpResponse:
+    """End the part of whoever has judged all that is theirs, and only then show the code."""
+    annotator = session_annotator(request, round_id)
+    submission = submission_of(annotator) if annotator else None
+    if submission is None or not finish(submission, timezone.now()):
+        return redirect("annotation:judge", round_id)
+    end = ENDS[submission.status]
+    if submission.status == Status.RETURNED and not (annotator.n_judged or submission.platform_status):
+        end = NOTHING_TO_DO
+    try:
+        entry = Entry(submission.participant_id, submission.study, submission.session_id)
+    except Unreadable:  # SECRET_KEY has changed since; participants must still see their code
+        entry = Entry("", submission.study, "")
+    return show_end(request, end, submission.panel, entry)
+
+
+def show_end(request: HttpRequest, end: End, panel: Panel, entry: Entry, status: int = 200) -> HttpResponse:
+    code, address = (getattr(panel, f"{end.kind}_{part}") if end.kind else "" for part in ("code", "url"))
+    context = {
+        "end": end,
+        "round": panel.round,
+        "code": code,
+        "address": return_address(address, code, entry),
+    }
+    return render(request, "recruiting/panels/panel_end.html", context, status=status)

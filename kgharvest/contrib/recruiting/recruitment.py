@@ -1,0 +1,111 @@
+"""Answers to the core about recruited annotators, and erasing the ids that platforms have for them.
+
+A platform's id of a person is erased once nothing is owed to them: until then it says whom to pay.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
+from django.urls import reverse
+
+from annotation.invites.recruitment import Recruitment
+from annotation.models import Annotator, Round
+from kgharvest.contrib.recruiting.models import PanelEvent, PayEntry, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.panels.identifiers import Unreadable, encrypted, forgotten
+from kgharvest.contrib.recruiting.panels.money import money
+from kgharvest.contrib.recruiting.panels.services import leave
+from kgharvest.contrib.recruiting.pay.hourly import pay_in_words
+from kgharvest.contrib.recruiting.pay.ledger import submission_balance
+
+SUBMISSIONS_AT_ONCE = 100
+
+
+class PanelRecruitment(Recruitment):
+    """Answers by the submissions of panels."""
+
+    def lock(self, annotator: Annotator) -> None:
+        list(_locked(annotator))
+
+    def withdraw(self, annotator: Annotator, now: datetime) -> None:
+        _end_active(annotator, Submission.Status.RETURNED, now)
+
+    def screen_out(self, annotator: Annotator, now: datetime) -> None:
+        _end_active(annotator, Submission.Status.SCREENED_OUT, now)
+
+    def forget(self, annotator: Annotator) -> list[str]:
+        """Keep what is needed while something is owed; `forget_settled_submissions` erases it later. Money stays."""
+        named = Submission.objects.filter(annotator=annotator).exclude(participant="")
+        reasons = []
+        for submission in named.select_related("panel").order_by("pk"):
+            if reason := _still_needed(submission):
+                reasons.append(reason)
+            else:
+                _forget_submission(submission)
+        return reasons
+
+    def end_page(self, annotator: Annotator) -> str | None:
+        has_place = annotator.submissions.exists()
+        return reverse("recruiting:panel_done", args=[annotator.round_id]) if has_place else None
+
+    def pay_in_words(self, round: Round) -> str:
+        return pay_in_words(round)
+
+
+def _locked(annotator: Annotator) -> QuerySet[Submission]:
+    return Submission.objects.filter(annotator=annotator).select_for_update(of=("self",), no_key=True).order_by("pk")
+
+
+@transaction.atomic
+def _end_active(annotator: Annotator, to: Submission.Status, now: datetime) -> None:
+    for submission in _locked(annotator):
+        if submission.status == Submission.Status.ACTIVE:
+            leave(submission, to, now)
+
+
+def _still_needed(submission: Submission) -> str:
+    """Return the reason why the platform's ids are still needed, one sentence; empty if they are not."""
+    panel = submission.panel
+    where = f"The platform's id in the panel {panel.name} is kept for now"
+    if submission.status not in Submission.ENDED:
+        return f"{where}: the submission is {submission.get_status_display()}; review it first."
+    if (owed := submission_balance(submission).open) > 0:
+        return f"{where}: {money(owed, panel.currency)} is owed; pay it first."
+    if submission.commands.unfinished().exists():
+        return f"{where}: the platform has not answered what it was asked; wait for that."
+    return ""
+
+
+def _forget_submission(submission: Submission) -> None:
+    """Erase the platform's ids, also from stored messages of the platform that name the person."""
+    with suppress(Unreadable):  # ids that nobody can read cannot be searched for
+        names = [name for name in (submission.participant_id, submission.session_id) if name]
+        events = PanelEvent.objects.filter(platform=submission.panel.platform, received_at__gte=submission.entered_at)
+        for event in events.exclude(handled_at=None).iterator(chunk_size=500):
+            if any(name in event.text for name in names):
+                PanelEvent.objects.filter(pk=event.pk).update(body=encrypted(""))
+    Submission.objects.filter(pk=submission.pk).update(
+        participant="",
+        participant_digest=forgotten(submission.participant_digest),
+        session="",
+        session_digest=forgotten(submission.session_digest),
+        browser_digest="",
+    )
+
+
+def forget_settled_submissions(now: datetime) -> None:
+    """Erase the ids of annotators who were erased before they were paid, once they are paid. A periodic task."""
+    unfinished = PlatformCommand.objects.unfinished().filter(submission=OuterRef("pk"))
+    waiting = Submission.objects.filter(annotator__erased_at__isnull=False, status__in=Submission.ENDED)
+    waiting = waiting.exclude(participant="").filter(~Exists(unfinished))
+    owed, paid = (Sum("pay_entries__amount", filter=Q(pay_entries__side=side), default=0) for side in PayEntry.Side)
+    waiting = waiting.annotate(open=owed - paid)
+    for submission in waiting.filter(open__lte=0).order_by("pk")[:SUBMISSIONS_AT_ONCE]:
+        with transaction.atomic():
+            locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel")
+            submission = locked.get(pk=submission.pk)
+            if not _still_needed(submission):
+                _forget_submission(submission)

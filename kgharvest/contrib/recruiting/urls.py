@@ -1,0 +1,66 @@
+"""URLs of panels, pay and recruiting platforms."""
+
+from django.urls import path
+
+from annotation.urls import ROUND
+from kgharvest.api.views import routes
+from kgharvest.contrib.recruiting.panels import api as panels_api
+from kgharvest.contrib.recruiting.panels import participant_views as panel_participant_views
+from kgharvest.contrib.recruiting.panels import views as panel_views
+from kgharvest.contrib.recruiting.panels.publishing import pause_panel, resume_panel
+from kgharvest.contrib.recruiting.pay import api as pay_api
+from kgharvest.contrib.recruiting.pay import views as pay_views
+from kgharvest.contrib.recruiting.prolific import views as prolific_views
+
+app_name = "recruiting"
+
+PANEL = f"{ROUND}panels/<slug:name>/"
+
+urlpatterns = [
+    # platforms
+    path("recruiting/prolific/events/", prolific_views.take_event, name="prolific_events"),
+    path(f"{PANEL}prolific/", prolific_views.study, name="prolific_study"),
+    path(f"{PANEL}reconcile/", prolific_views.panel_reconcile, name="panel_reconcile"),
+    # panels
+    path(f"{ROUND}panels/", panel_views.panel_list, name="panel_list"),
+    path(f"{ROUND}panels/new/", panel_views.panel_new, name="panel_new"),
+    path(PANEL, panel_views.panel, name="panel"),
+    path(f"{PANEL}edit/", panel_views.panel_edit, name="panel_edit"),
+    path(f"{PANEL}delete/", panel_views.panel_delete, name="panel_delete"),
+    path(f"{PANEL}publish/", panel_views.panel_publish, name="panel_publish"),
+    path(f"{PANEL}stop/", panel_views.panel_stop, name="panel_stop"),
+    *(
+        path(
+            f"{PANEL}{verb}/",
+            panel_views.panel_change,
+            {"change": change},
+            name=f"panel_{verb}",
+        )
+        for verb, change in (("pause", pause_panel), ("resume", resume_panel))
+    ),
+    path(f"{PANEL}free/", panel_views.panel_free, name="panel_free"),
+    path(f"{PANEL}participants.csv", panel_views.participants_csv, name="participants_csv"),
+    # pay
+    *(
+        path(f"{PANEL}pay/{rest}", view, name=f"panel_pay{name}")
+        for rest, view, name in (
+            ("", pay_views.panel_pay, ""),
+            ("review/", pay_views.panel_pay_review, "_review"),
+            ("people/<int:pk>/", pay_views.panel_pay_person, "_person"),
+            ("floor/", pay_views.panel_pay_floor, "_floor"),
+            ("commands/<int:pk>/", pay_views.panel_pay_command, "_command"),
+            ("noted/", pay_views.panel_pay_noted, "_noted"),
+            ("bonuses-<slug:layout>.csv", pay_views.panel_pay_bonus_file, "_bonus_file"),
+            ("ledger.csv", pay_views.panel_pay_ledger, "_ledger"),
+        )
+    ),
+    path("enter/<slug:token>/", panel_participant_views.panel_enter, name="panel_enter"),
+    path("judge/<int:round_id>/done/", panel_participant_views.panel_done, name="panel_done"),
+    # the API
+    *routes("rounds/<int:round_id>/panels", panels_api.PanelViewSet, "api_panel"),
+    *routes("rounds/<int:round_id>/panels/<slug:name>/participants", panels_api.ParticipantViewSet, "api_participant"),
+    *routes("rounds/<int:round_id>/panels", pay_api.PayViewSet, "api_panel"),
+    *routes("rounds/<int:round_id>/panels/<slug:name>/pay/entries", pay_api.PayEntryViewSet, "api_pay_entry"),
+    *routes("rounds/<int:round_id>/panels/<slug:name>/pay/commands", pay_api.CommandViewSet, "api_pay_command"),
+    *routes("rounds/<int:round_id>/panels", panels_api.ReconciliationViewSet, "api_panel"),
+]

@@ -1,0 +1,65 @@
+"""Entry points: objects that installed distributions add to registries (docs/extending.md).
+
+Imports only the standard library, so that the pure libraries can use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
+from importlib import metadata
+from typing import Any, TypeVar
+
+PROMPT_SETTINGS = "kgharvest.prompt_settings"
+LM_FAMILIES = "kgharvest.lm_families"
+EXPORTS = "kgharvest.exports"
+PANELS = "kgharvest.panels"
+REPORT_SECTIONS = "kgharvest.report_sections"
+
+Entry = TypeVar("Entry")
+
+
+@cache
+def entry_points(group: str) -> Mapping[str, Any]:
+    """Load the objects of a group, by name. Raises ImportError, which names the distribution, if loading fails."""
+    objects: dict[str, Any] = {}
+    for point in sorted(metadata.entry_points(group=group), key=lambda point: point.name):
+        distribution = point.dist.name if point.dist else "an unknown distribution"
+        if point.name in objects:
+            raise ImportError(f"{distribution} adds {point.name!r} to {group}, which another distribution adds, too.")
+        try:
+            objects[point.name] = point.load()
+        except Exception as error:
+            raise ImportError(
+                f"The entry point {point.name!r} of {distribution} in {group} ({point.value}) cannot be loaded: "
+                f"{error}. Update or uninstall {distribution}."
+            ) from error
+    return objects
+
+
+class Registry(Mapping[str, Entry]):
+    """The built-in entries of a registry, then those of installed distributions. These are loaded at the first look-up.
+
+    condition: entries that do not meet it are left out.
+    """
+
+    def __init__(
+        self, group: str, built_in: Mapping[str, Entry], condition: Callable[[Entry], bool] = lambda entry: True
+    ) -> None:
+        self._group, self._built_in, self._condition = group, built_in, condition
+
+    @cached_property
+    def _entries(self) -> dict[str, Entry]:
+        added = entry_points(self._group)
+        if taken := sorted(self._built_in.keys() & added.keys()):
+            raise ImportError(f"A distribution adds {taken[0]!r} to {self._group}, which kgharvest has itself.")
+        return {name: entry for name, entry in {**self._built_in, **added}.items() if self._condition(entry)}
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)

@@ -1,0 +1,147 @@
+"""Chain of hashes over the events: seal events in batches, and read the head.
+
+Events commit unsealed. A sealer holds the lock of the head and chains the events that it sees, in the order of their
+ids. Events that commit later, whatever their id, are sealed in a later batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.utils import timezone
+
+from kgharvest.audit.tables import audited_tables, canonical_json, sha256, table_lines
+from kgharvest.events.models import BEFORE_ALL, AuditHead, Event
+from kgharvest.registries import hook
+
+EVENTS_AT_ONCE = 500
+BATCHES_AT_ONCE = 10  # of one periodic task; other tasks of the worker wait meanwhile
+SEALED_COLUMNS = ("number", "previous_hash", "hash")
+
+
+class Head(NamedTuple):
+    """Number and hash of the last entry; 0 and zeros before the first."""
+
+    number: int
+    hash: str
+
+
+def head() -> Head:
+    """Return the head as it is stored; `seal_all` first includes the events until now."""
+    stored = AuditHead.objects.filter(pk=AuditHead.THE_ONE).first()
+    return Head(stored.number, stored.hash) if stored else Head(0, BEFORE_ALL)
+
+
+def seal_all() -> None:
+    """Seal the pending judgments and events of the installation."""
+    hook("seal")()
+    seal_events()
+
+
+def seal_due_events(now: datetime) -> None:
+    """Seal pending events. A periodic task of every worker."""
+    seal_events(most=BATCHES_AT_ONCE * EVENTS_AT_ONCE)
+
+
+def seal_events(most: int | None = None) -> int:
+    """Seal pending events in batches and return their number. Several sealers may run at once.
+
+    most: about the largest number of events, None for all. Events that are being committed or erased are left for the
+    next time.
+    """
+    n_sealed = 0
+    while (most is None or n_sealed < most) and Event.objects.unsealed().exists():
+        n = _seal_batch()
+        n_sealed += n
+        if n < EVENTS_AT_ONCE:
+            break
+    return n_sealed
+
+
+@transaction.atomic
+def _seal_batch() -> int:
+    last = lock_head()
+    # Locked rows are skipped: an erasure that waits for another of these rows must not meet a sealer that waits for it.
+    unlocked = Event.objects.unsealed().select_for_update(of=("self",), no_key=True, skip_locked=True)
+    events = list(unlocked[:EVENTS_AT_ONCE])
+    _chain(last, events)
+    Event.objects.bulk_update(events, SEALED_COLUMNS, batch_size=100)
+    return len(events)
+
+
+@transaction.atomic
+def append(
+    action: str, subject: tuple[str, Any], project_id: int | None, row_lines: Iterable[str], facts: dict[str, Any]
+) -> Event:
+    """Append an event of the system that is sealed at once, for callers that need its number."""
+    last = lock_head()
+    event = Event(
+        at=timezone.now(),
+        project_id=project_id,
+        action=action,
+        subject_type=subject[0],
+        subject_id=str(subject[1]),
+        facts=canonical_json(facts),
+        row_hashes="\n".join(row_lines),
+    )
+    _chain(last, [event])
+    event.save(force_insert=True)
+    return event
+
+
+def _chain(last: AuditHead, events: Iterable[Event]) -> None:
+    """Give events their numbers and hashes, and move the locked head behind them."""
+    for event in events:
+        event.number, event.previous_hash = last.number + 1, last.hash
+        event.hash = entry_hash(event)
+        last.number, last.hash = event.number, event.hash
+    last.save()
+
+
+def lock_head() -> AuditHead:
+    """Return the head, locked until the transaction ends. Begins the chain if there is none."""
+    last, is_new = AuditHead.objects.select_for_update().get_or_create(pk=AuditHead.THE_ONE)
+    if is_new and (latest := Event.objects.sealed().last()):  # the head was deleted; the entries go on
+        AuditHead.objects.filter(pk=last.pk).update(number=latest.number, hash=latest.hash)
+        last.refresh_from_db()
+    elif is_new:
+        _begin()
+        last.refresh_from_db()
+    return last
+
+
+def _begin() -> None:
+    """Let the first entry speak for all decisions and reports that were made before there was a chain.
+
+    Judgments have a column that says whether they are sealed; other rows are few.
+    """
+    lines = [
+        line
+        for name, table in audited_tables().items()
+        if not table.is_sealed_later
+        for line in table_lines(name, table.row_hashes(table.ids()))
+    ]
+    append("trail.begun", ("audithead", AuditHead.THE_ONE), None, lines, {"n_rows": len(lines)})
+
+
+def entry_hash(entry: Event) -> str:
+    """Return the SHA-256 of an entry's canonical JSON (docs/audit.md says how to compute it elsewhere)."""
+    return sha256(hashed_text(entry))
+
+
+def hashed_text(entry: Event) -> str:
+    return canonical_json([
+        entry.previous_hash,
+        entry.number,
+        entry.at,
+        entry.project_id,
+        entry.actor,
+        entry.action,
+        entry.subject_type,
+        entry.subject_id,
+        entry.facts,
+        sha256(entry.row_hashes),
+    ])  # fmt: skip

@@ -1,0 +1,90 @@
+"""Record events: the one entry point for services, in the transaction of the act.
+
+The round history, the audit log, webhooks and reports read the event from there. The sealer adds it to the chain of
+hashes later (kgharvest.events.chain), so that recording waits for no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Model
+from django.utils import timezone
+
+from kgharvest.audit.tables import canonical_json, lines_of
+from kgharvest.events.models import Actor, Event, new_actor_code
+from kgharvest.events.types import event_types
+from kgharvest.webhooks.models import Delivery, Webhook
+
+
+@transaction.atomic
+def record(
+    action: str,
+    subject: Model | tuple[str, Any],
+    by: Any,
+    project_id: int | None = None,
+    rows: Sequence[Model] = (),
+    *,
+    round: Any = None,
+    annotator: Any = None,
+    texts: Mapping[str, Any] | None = None,
+    path: str = "",
+    **facts: Any,
+) -> Event:
+    """Record an event, and enqueue it for the webhooks of the project, within the caller's transaction.
+
+    action: the key of an event type. subject: an object, or its type and id. by: an account; None for a worker or the
+    operator. project_id: None for the installation; given by the round if there is one. rows: of audited tables, which
+    the event speaks for besides `subject`. round, annotator: objects; their name and code become facts. texts: free
+    text, which is stored outside the hash and can be erased. path: page for webhooks, by default that of the subject or
+    of the round. facts: JSON values; they name people by codes only.
+    """
+    event_type = event_types()[action]
+    if round is not None:
+        facts["round"], project_id = round.name, round.project_id
+    if annotator is not None:
+        facts["annotator"] = annotator.code
+    event_type.sentence.format(**facts | dict(texts or {}))  # finds missing facts, which are bugs of the caller
+    event_type.history.format(**facts | dict(texts or {}))
+    subject_type, subject_id = subject if isinstance(subject, tuple) else (subject._meta.model_name, subject.pk)
+    event = Event.objects.create(
+        at=timezone.now(),
+        project_id=project_id,
+        actor=actor_code(by) if event_type.names_actor else "",
+        action=action,
+        subject_type=subject_type,
+        subject_id=str(subject_id),
+        facts=canonical_json(facts),
+        row_hashes="\n".join(lines_of([*rows] if isinstance(subject, tuple) else [subject, *rows])),
+        round_id=round.pk if round is not None else None,
+        kind=event_type.kind,
+        annotator=annotator.code if annotator is not None else None,
+        by=by,
+        texts=texts,
+    )
+    if event_type.topic and project_id is not None:
+        _enqueue_deliveries(event, event_type.topic, lambda: path or _path_of(subject, round))
+    return event
+
+
+def actor_code(user: Any) -> str:
+    """Return the code that names an account in events; empty for None, a worker or the operator."""
+    if user is None:
+        return ""
+    return Actor.objects.get_or_create(user=user, defaults={"code": new_actor_code()})[0].code
+
+
+def _enqueue_deliveries(event: Event, topic: str, path: Callable[[], str]) -> None:
+    """Create a delivery for each webhook of the project that subscribes to the topic. One query if there is none."""
+    webhooks = [hook for hook in Webhook.objects.enabled().filter(project_id=event.project_id) if topic in hook.events]
+    if webhooks:
+        facts = {**event.known_facts, "url": f"{settings.ORIGIN}{path()}"}
+        Delivery.objects.bulk_create([Delivery.about(webhook, topic, facts, event.at) for webhook in webhooks])
+
+
+def _path_of(subject: Any, round: Any) -> str:
+    page = subject if hasattr(subject, "get_absolute_url") else round
+    return page.get_absolute_url()

@@ -1,0 +1,62 @@
+"""The class of pages that show a list: filters, order and pages of the rows that the user may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.views.generic import TemplateView
+
+from kgharvest.access import researcher_required
+from kgharvest.api.input import Filters
+from kgharvest.bulk.pagination import containing, page_of, sort_key, sorted_by
+from kgharvest.models import Project
+
+
+class ListPage(TemplateView):
+    """A list for researchers. Invalid filters and page numbers are ignored, as anybody can write an address.
+
+    filters: the query parameters of the API's list. searched: columns, one of which contains the parameter `q`.
+    project_path: path from a row to its project, "" if the list has no filter by project. columns: sortable columns by
+    their key in the query; without any, the rows keep their order. order: the default key.
+    """
+
+    filters: type[Filters] = Filters
+    searched: tuple[str, ...] = ()
+    project_path = "project"
+    columns: Mapping[str, str] = {}
+    order = ""
+
+    @classmethod
+    def as_view(cls, **options: Any):
+        return researcher_required(super().as_view(**options))
+
+    def rows(self):
+        """Return the queryset of rows that the user may see."""
+        raise NotImplementedError
+
+    def context(self, page) -> dict[str, Any]:
+        """Return more template context."""
+        return {}
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        query = {name: text for name, value in self.request.GET.items() if (text := value.strip())}
+        filters = self.filters(data={name: text for name, text in query.items() if name != "project"})
+        if not filters.is_valid():
+            valid = {name: text for name, text in filters.initial_data.items() if name not in filters.errors}
+            filters = self.filters(data=valid)
+            filters.is_valid()
+        rows = containing(filters.narrow(self.rows()), query.get("q", "") if self.searched else "", self.searched)
+        projects = list(Project.objects.visible_to(self.request.user)[:200]) if self.project_path else []
+        if len(projects) > 1 and "project" in query:
+            rows = rows.filter(**{f"{self.project_path}__slug": query["project"]})
+        sort = sort_key(self.request, self.columns, self.order)
+        page = page_of(self.request, sorted_by(rows, sort, self.columns) if self.columns else rows)
+        context = {
+            "page_obj": page,
+            "sort": sort,
+            "filters": query,
+            "is_filtered": any(name in query for name in ("q", *filters.fields) if name != "project"),
+            "filter_projects": projects if len(projects) > 1 else [],
+        }
+        return super().get_context_data(**kwargs) | context | self.context(page)

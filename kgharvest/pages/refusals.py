@@ -1,0 +1,36 @@
+"""Show domain errors on pages: as a message of the next page, or in the form that caused them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest
+
+from kgharvest.engine.types import EngineError
+from kgharvest.errors import DomainError, ImportRefused
+
+
+@contextmanager
+def refusal_as_message(request: HttpRequest) -> Iterator[None]:
+    """End the block at a DomainError and show its message on the next page."""
+    try:
+        yield
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+
+
+@contextmanager
+def refusal_in_form(form: forms.BaseForm, field: str | None = None) -> Iterator[None]:
+    """End the block at a DomainError or EngineError and show its message at `field`, or above the form.
+
+    The template includes `kgharvest/relations/_import_refusal.html` if the block can raise ImportRefused.
+    """
+    try:
+        yield
+    except ImportRefused as refusal:
+        form.import_refusal = refusal
+    except (DomainError, EngineError) as refusal:
+        form.add_error(field, str(refusal))

@@ -1,0 +1,445 @@
+"""How people come in: accounts, guests, invites, consent, return codes; and who does not."""
+
+import csv
+import hashlib
+import io
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from annotation.invites.services import (
+    BadReturnCode,
+    InviteNotUsable,
+    find_by_return_code,
+    join_round,
+    make_invites,
+    return_code,
+    revoke_invites,
+    use_invite,
+)
+from annotation.models import Annotator, Invite, Round
+from annotation.rounds.services import close_round, pause_round
+from kgharvest.models import Role
+from tests.factories import judging_page, make_annotators, make_member, make_round, make_user
+from tests.refusals import refused
+
+pytestmark = pytest.mark.django_db
+
+PILOT = "/projects/default/rounds/pilot/"
+
+NOW = timezone.now()
+TOMORROW = NOW + timedelta(days=1)
+
+
+def guest_round(**fields) -> Round:
+    return make_round(4, name="pilot", takes_guests=True, **fields)
+
+
+def make_invite(round: Round, expires_at=TOMORROW) -> Invite:
+    return make_invites(round, 1, expires_at)[0]
+
+
+def join_url(round: Round) -> str:
+    return f"/join/{round.join_token}/"
+
+
+# -- guests ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_guest_joins_with_a_name_and_judges(client):
+    round = guest_round()
+
+    response = client.post(join_url(round), {"name": "  Ada \t 7 "})
+
+    assert response.url == judging_page("pilot", "device/")
+    assert Annotator.objects.get().name == "Ada 7"
+    assert client.get(judging_page()).status_code == 200
+
+
+def test_a_guest_needs_a_name(client):
+    page = client.post(join_url(guest_round()), {"name": "  "}).text
+
+    assert "This field is required" in page
+    assert not Annotator.objects.exists()
+
+
+def test_a_name_is_one_annotator():
+    round = guest_round()
+    join_round(round, name="Ada")
+
+    with refused("NameTaken", match="use your return code"):
+        join_round(round, name="ADA")
+
+
+def test_the_same_name_in_another_round_is_somebody_else():
+    join_round(guest_round(), name="Ada")
+
+    join_round(make_round(takes_guests=True), name="Ada")
+
+
+def test_a_round_without_guests_asks_for_an_account(client):
+    round = make_round()
+
+    assert client.get(join_url(round)).url == f"/accounts/login/?next={join_url(round)}"
+    with refused("NoGuests"):
+        join_round(round, name="Ada")
+
+
+def test_a_guest_who_follows_the_link_again_goes_on(client):
+    round = guest_round()
+    client.post(join_url(round), {"name": "Ada"})
+
+    assert client.get(join_url(round)).url == judging_page()
+
+
+def test_a_guest_of_one_round_is_nobody_in_another(client):
+    client.post(join_url(guest_round()), {"name": "Ada"})
+    make_round(name="other", takes_guests=True)
+
+    assert client.get(judging_page("other")).url.startswith("/return/?next=")
+    assert client.get(judging_page("other"), headers={"accept": "application/json"}).status_code == 403
+
+
+def test_an_account_goes_before_a_guest_in_the_same_browser(client):
+    round, user = guest_round(), make_user()
+    client.post(join_url(round), {"name": "Ada"})
+    account = join_round(round, user)
+    client.force_login(user)
+
+    assert client.get(judging_page()).context["annotator"] == account
+
+
+def test_the_start_page_lists_the_rounds_of_a_guest(client):
+    client.post(join_url(guest_round()), {"name": "Ada"})
+
+    assert judging_page() in client.get("/").text
+
+
+@pytest.mark.parametrize(("end", "status"), [(close_round, 409), (pause_round, 200)])
+def test_a_closed_round_lets_nobody_in_and_says_so(client, end, status):
+    round = guest_round()
+    end(round)
+
+    response = client.get(join_url(round))
+
+    assert response.status_code == status
+    assert ("The round pilot is closed; nobody can join it any more." in response.text) == (status == 409)
+
+
+# -- consent -----------------------------------------------------------------------------------------------------------
+
+
+def test_consent_must_be_given_before_one_joins(client):
+    round = guest_round(consent="Your answers are **published**.")
+
+    page = client.post(join_url(round), {"name": "Ada"}).text
+
+    assert "<strong>published</strong>" in page
+    assert "Tick that you agree" in page
+    assert not Annotator.objects.exists()
+
+
+def test_consent_is_recorded_with_time_and_text(client):
+    round = guest_round(consent="Your answers are published.")
+
+    client.post(join_url(round), {"name": "Ada", "agrees": "on"})
+
+    annotator = Annotator.objects.get()
+    assert annotator.consent_sha256 == hashlib.sha256(b"Your answers are published.").hexdigest()
+    assert annotator.consented_at is not None
+
+
+def test_accounts_agree_as_well():
+    round = guest_round(consent="Yes?")
+
+    with refused("ConsentMissing"):
+        join_round(round, make_user())
+
+
+# -- return codes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_return_code_leads_to_the_same_annotator_elsewhere(client):
+    guest = join_round(guest_round(), name="Ada")
+    code = return_code(guest)
+
+    page = client.get(f"/return/{code}/")
+    response = client.post("/return/", {"code": page.context["form"].initial["code"]})
+
+    assert guest.code in page.text
+    assert response.url == judging_page()
+    assert client.get(response.url).context["annotator"] == guest
+
+
+def test_following_a_return_link_changes_nothing_yet(client):
+    guest = join_round(guest_round(), name="Ada")
+
+    client.get(f"/return/{return_code(guest)}/")
+
+    assert client.get(judging_page()).status_code == 302
+
+
+@pytest.mark.parametrize("change", [str.lower, lambda code: code.replace("-", " "), lambda code: f" {code}\n"])
+def test_a_return_code_may_be_typed_as_people_type(change):
+    guest = join_round(guest_round(), name="Ada")
+    number, _, signature = return_code(guest).partition("-")
+
+    assert find_by_return_code(f"{number}-{change(signature)}") == guest
+
+
+@pytest.mark.parametrize("code", ["", "1", "1-AAAA-AAAA-AAAA-AAAA", "x" * 1000, "٣-AAAAAAAAAAAAAAAA", "1-\x00"])
+def test_a_forged_return_code_is_refused_in_a_sentence(client, code):
+    join_round(guest_round(), name="Ada")
+
+    with pytest.raises(BadReturnCode, match="not one of ours"):
+        find_by_return_code(code)
+    assert client.post("/return/", {"code": code}).status_code in {200, 404}
+
+
+def test_the_signature_of_another_annotator_does_not_fit():
+    annotator, other = (join_round(round, name="Ada") for round in (guest_round(), make_round(takes_guests=True)))
+
+    with pytest.raises(BadReturnCode):
+        find_by_return_code(return_code(annotator).replace(f"{annotator.pk}-", f"{other.pk}-", 1))
+
+
+def test_an_account_has_no_return_code(client):
+    account = join_round(guest_round(), make_user())
+
+    with pytest.raises(BadReturnCode):
+        find_by_return_code(return_code(account))
+
+
+# -- invites -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_invite_lets_in_one_person_without_name_or_account(client):
+    invite = make_invite(make_round(name="pilot"))
+
+    assert client.post(invite.get_absolute_url()).url == judging_page("pilot", "device/")
+
+    invite.refresh_from_db()
+    assert invite.annotator == Annotator.objects.get()
+    assert client.get(invite.get_absolute_url()).url == judging_page()
+
+
+def test_a_used_invite_says_so_to_everybody_else(client):
+    invite = make_invite(make_round())
+    client.post(invite.get_absolute_url())
+
+    response = Client().post(invite.get_absolute_url())
+
+    assert response.status_code == 410
+    assert "This invite was used already" in response.text
+    assert Annotator.objects.count() == 1
+
+
+def test_an_invite_that_ended_or_was_taken_back_says_so(client):
+    round = make_round()
+    ended, taken_back = make_invite(round, NOW - timedelta(seconds=1)), make_invite(round)
+    revoke_invites(round, [taken_back.token], NOW)
+
+    assert "This invite has expired" in client.get(ended.get_absolute_url()).text
+    assert "This invite was revoked" in client.get(taken_back.get_absolute_url()).text
+    assert client.post(taken_back.get_absolute_url()).status_code == 410
+
+
+def test_an_invite_is_used_once_even_if_two_checked_it_before():
+    round = make_round()
+    invite = make_invite(round)
+    first, second = make_annotators(round, 2)
+    use_invite(Invite.objects.get(), first, NOW)
+
+    with pytest.raises(InviteNotUsable, match="used already"):
+        use_invite(invite, second, NOW)
+
+
+def test_an_account_that_follows_an_invite_keeps_the_account(client):
+    invite, user = make_invite(make_round(name="pilot")), make_user()
+    client.force_login(user)
+
+    assert client.post(invite.get_absolute_url()).url == judging_page()
+
+    assert Annotator.objects.get().user == user
+
+
+def test_an_invite_opened_where_somebody_else_judges_asks_who_it_is(client):
+    round = make_round(name="pilot")
+    first, second = make_invites(round, 2, TOMORROW)
+    client.post(first.get_absolute_url())
+
+    page = client.get(second.get_absolute_url()).text
+    client.post(second.get_absolute_url())
+
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert f"Continue as {first.annotator.code}" in page
+    assert client.get(judging_page()).context["annotator"] == second.annotator
+
+
+def test_a_guest_can_leave_a_shared_browser(client):
+    client.post(join_url(guest_round()), {"name": "Ada"})
+
+    client.post(judging_page("pilot", "device/"))
+
+    assert client.get(judging_page()).status_code == 302
+
+
+def test_a_used_invite_cannot_be_taken_back(client):
+    round = make_round()
+    invite = make_invite(round)
+    client.post(invite.get_absolute_url())
+
+    assert revoke_invites(round, [invite.token], NOW) == 0
+
+
+def test_invites_of_another_round_cannot_be_taken_back():
+    assert revoke_invites(make_round(), [make_invite(make_round()).token], NOW) == 0
+
+
+def test_researchers_make_invites_and_download_them(researcher_client, researcher):
+    round = make_round(name="pilot", by=researcher)
+
+    researcher_client.post(f"{PILOT}invites/", {"n": 3, "days": 30})
+    Client().post(Invite.objects.first().get_absolute_url())
+    lines = b"".join(researcher_client.get(f"{PILOT}invites.csv").streaming_content).decode()
+
+    rows = list(csv.DictReader(io.StringIO(lines)))
+    assert [row["status"] for row in rows] == ["used", "open", "open"]
+    assert rows[0]["annotator"] == Annotator.objects.get().code
+    assert {row["link"] for row in rows} == {
+        f"http://testserver{invite.get_absolute_url()}" for invite in round.invites.all()
+    }
+
+
+def test_whoever_came_by_invite_is_told_by_it(researcher_client, researcher):
+    invite = make_invite(make_round(name="pilot", by=researcher))
+    Client().post(invite.get_absolute_url())
+    code = Annotator.objects.get().code
+    shown = f"{invite.token[:6]}…"
+
+    for path in ("", "annotators/", f"annotators/{code}/"):
+        assert f"invite {shown}" in researcher_client.get(f"{PILOT}{path}").text
+    invites = researcher_client.get(f"{PILOT}invites/").text
+    assert shown in invites
+    assert f'href="{PILOT}annotators/{code}/"' in invites
+
+
+def test_the_page_of_invites_takes_one_back(researcher_client, researcher):
+    invite = make_invite(make_round(name="pilot", by=researcher))
+
+    page = researcher_client.post(f"{PILOT}invites/revoke/", {"token": invite.token}, follow=True).text
+
+    assert "1 invite revoked." in page
+    assert invite.token not in page
+
+
+def test_a_token_with_a_nul_does_not_reach_the_database(django_assert_num_queries):
+    round = make_round()
+
+    with django_assert_num_queries(0):
+        assert revoke_invites(round, ["\x00"], NOW) == 0
+
+
+def test_only_who_manages_a_round_sees_its_invites(client):
+    make_round(name="pilot")
+    client.force_login(make_member(Role.VIEWER))
+
+    assert {client.get(f"{PILOT}{path}").status_code for path in ("invites/", "invites.csv")} == {403}
+    assert client.post(f"{PILOT}invites/revoke/").status_code == 403
+
+
+# -- wrong links -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/join/forged/", "/invite/forged/", "/return/1-AAAA-AAAA-AAAA-AAAA/"])
+def test_a_forged_link_leads_nowhere_and_says_so(client, path):
+    response = client.get(path)
+
+    assert response.status_code == 404
+    assert "Nothing is behind this link" in response.text or "not one of ours" in response.text
+
+
+def test_who_tries_out_links_is_slowed_down(client, settings):
+    settings.LIMITS = settings.LIMITS | {"wrong_links": (3, 900)}
+    for _ in range(3):
+        assert client.get("/invite/forged/").status_code == 404
+
+    assert client.get("/join/forged/").status_code == 429
+    assert Client(REMOTE_ADDR="10.0.0.9").get("/join/forged/").status_code == 404
+
+
+def test_a_right_link_works_whatever_others_behind_the_address_try(client, settings):
+    settings.LIMITS = settings.LIMITS | {"wrong_links": (0, 900)}
+    round = guest_round()
+    assert client.get("/join/forged/").status_code == 429
+
+    assert client.get(join_url(round)).status_code == 200
+    assert client.get(make_invite(round).get_absolute_url()).status_code == 200
+    guest = join_round(round, name="Ada")
+    assert client.get(f"/return/{return_code(guest)}/").status_code == 200
+
+
+# -- many guests from one address --------------------------------------------------------------------------------------
+
+
+def join_as(round, name: str, address: str = "192.0.2.7") -> int:
+    return Client(REMOTE_ADDR=address).post(join_url(round), {"name": name}).status_code
+
+
+def test_of_sixty_guests_from_one_address_thirty_join():
+    round, other = guest_round(), make_round(2, takes_guests=True)
+
+    joined = [join_as(round, f"Ada {number}") for number in range(60)]
+
+    assert joined == [302] * 30 + [429] * 30
+    assert round.annotators.count() == 30
+    assert join_as(other, "Ada") == 302
+    assert join_as(round, "Bea", "192.0.2.8") == 302
+
+
+def test_all_addresses_of_one_customer_count_as_one(settings):
+    settings.LIMITS = settings.LIMITS | {"guests": (1, 600)}
+    round = guest_round()
+
+    assert join_as(round, "Ada", "2001:db8::1") == 302
+    assert join_as(round, "Bea", "2001:db8::ffff:1") == 429
+    assert join_as(round, "Bea", "2001:db8:0:1::1") == 302
+
+
+def test_an_invite_is_not_limited_by_who_else_is_behind_the_address(settings):
+    settings.LIMITS = settings.LIMITS | {"guests": (0, 600)}
+    round = guest_round()
+
+    assert join_as(round, "Ada") == 429
+    assert Client().post(make_invite(round).get_absolute_url()).status_code == 302
+
+
+@pytest.mark.parametrize("name", ["Ada", "ADA", " Ada ", "A\u200bda", "\uff21da", "\U0001d400da"])
+def test_a_name_that_looks_like_anothers_is_anothers(name):
+    round = guest_round()
+    join_round(round, name="ada")
+
+    with refused("NameTaken"):
+        join_round(round, name=name)
+
+
+@pytest.mark.parametrize("name", ["Ad\u0430", "\u0391da"])  # the Cyrillic and the Greek letter
+def test_a_name_of_letters_that_only_look_alike_is_refused(name):
+    with refused("BadName", match="several alphabets"):
+        join_round(guest_round(), name=name)
+
+
+@pytest.mark.parametrize("name", ["\u0410\u0434\u0430 12", "\u5f20\u4f1f Wei", "P01"])
+def test_names_of_all_alphabets_are_taken(name):
+    assert join_round(guest_round(), name=name).name == name
+
+
+def test_a_link_to_a_draft_leads_nowhere(client):
+    round = guest_round()
+    invite = make_invite(round)
+    Round.objects.update(status=Round.Status.DRAFT)
+
+    assert client.get(join_url(round)).status_code == client.get(invite.get_absolute_url()).status_code == 404

@@ -1,0 +1,156 @@
+"""What people said about themselves is shown in groups of five or more, from which no smaller one follows."""
+
+from collections import defaultdict
+from itertools import product
+
+import pytest
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotation.models import WhoAnswers
+from annotation.questionnaire.groups import LEAST_PEOPLE, REST, check_counts, groups_of, in_words, questionnaire_groups
+from evaluation.reports.services import create_report
+from kgharvest.contrib.publishing.datasheets.facts import gather_facts
+from kgharvest.contrib.publishing.statements.services import proposed_on, save_statements, unsaid_on
+from tests.factories import judge_all, make_annotators, make_round
+
+people = st.lists(st.sampled_from(["", "English", "Welsh", "Irish", "Basque", "Maltese"]), max_size=60)
+
+
+def answers_of(**counts: int) -> list[str]:
+    return [answer.replace("unsaid", "") for answer, n in counts.items() for _ in range(n)]
+
+
+def test_small_groups_are_merged():
+    assert groups_of(answers_of(English=9, Welsh=4, Irish=1)) == [("English", 9), (REST, 5)]
+
+
+def test_whoever_does_not_say_is_in_the_rest():
+    assert groups_of(answers_of(English=9, unsaid=6)) == [("English", 9), (REST, 6)]
+
+
+def test_a_small_rest_takes_in_the_smallest_group():
+    """Of 16 people 9 and 6 are shown: 16 - 9 - 6 would be the one who said Irish."""
+    assert groups_of(answers_of(English=9, Welsh=6, Irish=1)) == [("English", 9), (REST, 7)]
+
+
+def test_where_all_answered_small_groups_are_never_alone():
+    """4 + 4 of three answers would be told by the 8 that are left of 13, as each has at most 4."""
+    assert groups_of(answers_of(a=4, b=4, c=5), all_answered=True) == [(REST, 13)]
+    assert groups_of(answers_of(a=9, b=9, c=5)) == [("a", 9), ("b", 9), ("c", 5)]
+
+
+def test_one_person_among_many_hides_everything_of_two():
+    assert groups_of(answers_of(English=20, Welsh=1)) == [(REST, 21)]
+
+
+def test_of_fewer_than_five_nothing_is_said():
+    assert groups_of(answers_of(English=4)) == []
+
+
+def test_capitals_and_spaces_do_not_part_groups():
+    assert groups_of(["North Welsh", "north  welsh"] * 3) == [("North Welsh", 6)]
+
+
+@given(people, st.booleans())
+def test_no_group_is_smaller_than_five_and_none_is_lost(answers, all_answered):
+    groups = groups_of(answers, all_answered=all_answered)
+
+    assert all(n >= LEAST_PEOPLE for _, n in groups)
+    assert sum(n for _, n in groups) == (len(answers) if len(answers) >= LEAST_PEOPLE else 0)
+
+
+@given(people)
+def test_what_is_shown_is_right_and_no_order_of_people_matters(answers):
+    groups = groups_of(answers)
+
+    assert all(n == answers.count(answer) for answer, n in groups if answer != REST)
+    assert groups == groups_of(sorted(answers, reverse=True))
+
+
+@pytest.mark.parametrize(("n_answers", "may_not_say"), [(3, True), (3, False), (4, False)])
+def test_no_small_group_can_be_computed_from_what_is_shown(n_answers, may_not_say):
+    """Whoever knows the rule, the total and what could be answered cannot tell how many are in a group of one to four:
+    among all numbers of up to 18 people that are shown in one way, there are different ones of it."""
+    alike = defaultdict(list)
+    for counts in product(range(19), repeat=n_answers + may_not_say):
+        if LEAST_PEOPLE <= sum(counts) <= 18:
+            names = [*"abcd"[:n_answers], *([""] if may_not_say else [])]
+            given = [name for name, n in zip(names, counts, strict=True) for _ in range(n)]
+            alike[tuple(groups_of(given, all_answered=not may_not_say)), sum(counts)].append(counts)
+
+    told = [
+        (shown, sizes)
+        for shown, possible in alike.items()
+        for sizes in [{counts[position] for counts in possible} for position in range(n_answers)]
+        if len(sizes) == 1 and 0 < min(sizes) < LEAST_PEOPLE
+    ]
+
+    assert told == []
+
+
+# -- in a round --------------------------------------------------------------------------------------------------------
+
+
+def answer(round, *languages: str) -> None:
+    for annotator, language in zip(make_annotators(round, len(languages)), languages, strict=True):
+        answers = {"language": language} if language else {}
+        WhoAnswers.objects.create(annotator=annotator, answers=answers, answered_at=timezone.now())
+
+
+@pytest.mark.django_db
+def test_numbers_change_when_five_more_people_have_answered():
+    round = make_round(2, ask_language="optional")
+    answer(round, *["Welsh"] * 4)
+    assert questionnaire_groups(round) == []
+
+    answer(round, "Welsh", *["Irish"] * 4)
+    assert questionnaire_groups(round)[0].groups == [("Welsh", 5)]
+
+    answer(round, "Irish")
+    assert questionnaire_groups(round)[0].groups == [("Irish", 5), ("Welsh", 5)]
+
+
+@pytest.mark.django_db
+def test_the_pages_of_a_round_show_groups_and_nobodys_answers(researcher_client):
+    round = make_round(2, ask_language="optional", own_questions="Which dialect?", check_questions="Dog?\n+ a\n- b")
+    answer(round, *["Welsh"] * 9, "Maltese")
+    WhoAnswers.objects.update(answers={"language": "Welsh", "own-1": "Cofi"})
+    WhoAnswers.objects.filter(pk=WhoAnswers.objects.last().pk).update(answers={"language": "Maltese", "own-1": "Gozo"})
+
+    page = researcher_client.get(round.get_absolute_url()).text
+    api = researcher_client.get(f"/api/v1/rounds/{round.pk}/questionnaire/").json()
+
+    assert "What is your first language?" in page
+    assert '<td dir="auto">other or not said</td><td class="num">10</td>' in page
+    assert "Comprehension check: 0 passed at first" in page
+    assert [question["groups"] for question in api["questions"]] == [[{"answer": REST, "n": 10}]] * 2
+    exports = [
+        researcher_client.get(f"{round.get_absolute_url()}{file}") for file in ("judgments.jsonl", "events.jsonl")
+    ]
+    for text in (page, str(api), *(b"".join(export.streaming_content).decode() for export in exports)):
+        assert "Maltese" not in text
+        assert "Gozo" not in text
+    assert check_counts(round) == (0, 0, 0)
+
+
+@pytest.mark.django_db
+def test_documents_about_a_study_have_groups_until_somebody_says_it_otherwise():
+    round = make_round(2, judgments_per_task=1)
+    judge_all(round, ["true", "false"])
+    type(round).objects.filter(pk=round.pk).update(ask_language="optional")
+    round.refresh_from_db()
+    answer(round, *["Welsh"] * 7, *["Irish"] * 6, "Maltese", "")
+    report = create_report(round)
+    answer(round, *["Basque"] * 5)  # after the report
+
+    words = proposed_on(report)["demographics"]
+    assert words == in_words(questionnaire_groups(round, report.created_at))
+    assert "Of 15 people who were asked" in words
+    assert "Welsh: 7; other or not said: 8." in words
+    assert gather_facts(report)["answers"]["demographics"] == words
+    assert "demographics" not in {question.key for question in unsaid_on(report)}
+
+    save_statements(round, {"demographics": "We did not ask."})
+    assert gather_facts(report)["answers"]["demographics"] == "We did not ask."

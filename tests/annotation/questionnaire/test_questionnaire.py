@@ -1,0 +1,341 @@
+"""What a round asks before the first statement: who people are, and whether they understood the instructions."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from annotation.invites.services import join_round
+from annotation.judging.assignment import QuestionsFirst, TrainingFirst, next_batch
+from annotation.models import CheckTry, Round, WhoAnswers
+from annotation.questionnaire.questions import (
+    BadQuestions,
+    check_questions,
+    complaint_about,
+    parse_questions,
+    who_questions,
+)
+from annotation.questionnaire.services import BadAnswers, Stage, answer_who_questions, stage_of, take_check
+from annotation.rounds.services import WrongStatus, clone_round, edit_draft
+from annotation.training.services import current_training
+from tests.annotation.gold.test_gold import gold_round
+from tests.api import client_of, error_of
+from tests.factories import judge, make_annotators, make_round, make_user
+from tests.refusals import refused
+
+OWN = "Do you have a dog? *\n- yes\n- no\n\nWhat is its name?"
+CHECK = "Is a rare case enough?\n- yes\n+ no\n\nWhat if you do not know?\n+ Unjudgeable\n- Guess"
+RIGHT = {"check-1": "no", "check-2": "Unjudgeable"}
+WRONG = {"check-1": "yes", "check-2": "Unjudgeable"}
+
+
+def now():
+    return timezone.now()
+
+
+# -- questions as researchers write them -------------------------------------------------------------------------------
+
+
+def test_questions_are_read_from_lines():
+    dog, name = parse_questions(OWN, "own")
+
+    assert (dog.text, dog.choices, dog.is_required) == ("Do you have a dog?", ("yes", "no"), True)
+    assert (name.key, name.text, name.choices, name.is_required) == ("own-2", "What is its name?", (), False)
+
+
+def test_a_check_knows_the_right_choices():
+    assert [question.right for question in parse_questions(CHECK, "check", is_check=True)] == ["no", "Unjudgeable"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_check", "reason"),
+    [
+        ("- yes\n- no", False, "Line 1: '- yes' is a choice without a question"),
+        ("Dog?\n- yes", False, "Line 2: give 2 to 20 choices"),
+        ("Dog?\n- yes\n- Yes", False, "Line 2: two choices are the same"),
+        ("Dog?\nyes", False, "Line 2: 'yes' is no choice; begin it with -"),
+        ("Dog?\n- yes\n-", False, "Line 3: '-' is no choice"),
+        ("Dog?\n+ yes\n- no", False, "Line 2: + marks right answers, which only a check has"),
+        ("\nDog?\n\nDog?*", False, "Two questions have the same words"),
+        ("x" * 301, False, "Line 1 has 301 characters"),
+        ("\n\n".join(f"Question {number}?" for number in range(21)), False, "There are 21 questions; ask 20 at most"),
+        ("Dog?\n- yes\n- no", True, "Line 1: 'Dog?' needs at least two choices and exactly one right one"),
+        ("Dog?\n+ yes\n+ no", True, "exactly one right one"),
+        ("Dog?", True, "needs at least two choices"),
+    ],
+)
+def test_questions_that_cannot_be_read_are_refused_by_their_line(text, is_check, reason):
+    with pytest.raises(BadQuestions, match=re.escape(reason)):
+        parse_questions(text, "own", is_check=is_check)
+
+
+def test_an_answer_is_one_of_the_choices_or_nothing():
+    required, optional = parse_questions(OWN, "own")
+
+    assert complaint_about(required, "yes") == complaint_about(optional, "") == complaint_about(optional, "Rex") == ""
+    assert "none of the choices" in complaint_about(required, "perhaps")
+    assert "must be answered" in complaint_about(required, "")
+    assert "201 characters" in complaint_about(optional, "x" * 201)
+
+
+# -- options of a round ------------------------------------------------------------------------------------------------
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def asking_round():
+    return make_round(4, ask_language="optional", ask_age_group="required", own_questions=OWN, check_questions=CHECK)
+
+
+def test_ready_made_questions_come_first(asking_round):
+    keys = [(question.key, question.is_required) for question in who_questions(asking_round)]
+
+    assert keys == [("language", False), ("age_group", True), ("own-1", True), ("own-2", False)]
+
+
+def test_a_clone_asks_the_same(asking_round):
+    clone = clone_round(asking_round)
+
+    assert who_questions(clone) == who_questions(asking_round)
+    assert check_questions(clone) == check_questions(asking_round)
+
+
+def test_questions_are_frozen_when_the_round_opens(asking_round):
+    with pytest.raises(WrongStatus):
+        edit_draft(asking_round, asking_round.spec | {"own_questions": ""})
+
+
+def test_bad_questions_of_a_description_are_refused_by_key_and_line():
+    with refused("BadRoundSpec", match="check_questions: Line 1: 'Dog' needs at least two choices"):
+        make_round(1, check_questions="Dog")
+
+
+# -- before the first statement ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def annotator(asking_round):
+    [annotator] = make_annotators(asking_round, 1)
+    return annotator
+
+
+def stage(annotator) -> Stage:
+    annotator.refresh_from_db()
+    return stage_of(annotator, Round.objects.get(pk=annotator.round_id))
+
+
+def answer_all(annotator) -> None:
+    answer_who_questions(annotator, {"age_group": "25 to 34", "own-1": "yes"}, now())
+
+
+def test_judging_waits_for_the_questions(annotator):
+    with pytest.raises(QuestionsFirst):
+        next_batch(annotator, now())
+
+    answer_all(annotator)
+    assert stage(annotator) == Stage.CHECK
+    take_check(annotator, RIGHT, now())
+
+    assert stage(annotator) == Stage.DONE
+    assert len(next_batch(annotator, now())) == 4
+
+
+def test_training_comes_after_the_questions():
+    [annotator] = make_annotators(gold_round(4, 6, training_size=5, ask_country="optional"), 1)
+    with pytest.raises(QuestionsFirst):
+        current_training(annotator, now())
+
+    answer_who_questions(annotator, {}, now())
+
+    with pytest.raises(TrainingFirst):
+        next_batch(annotator, now())
+    assert current_training(annotator, now()).n_answered == 0
+
+
+def test_a_round_without_questions_asks_none():
+    [annotator] = make_annotators(make_round(2), 1)
+
+    assert stage(annotator) == Stage.DONE
+    with refused("NotAskedNow"):
+        answer_who_questions(annotator, {}, now())
+
+
+def test_what_somebody_prefers_not_to_say_is_not_stored(annotator):
+    answer_who_questions(annotator, {"age_group": "25 to 34", "own-1": "no", "language": "", "own-2": "  "}, now())
+
+    assert WhoAnswers.objects.get().answers == {"age_group": "25 to 34", "own-1": "no"}
+
+
+def test_the_first_answers_stay(annotator):
+    answer_all(annotator)
+    answer_who_questions(annotator, {"age_group": "65 or older", "own-1": "no"}, now())
+
+    assert WhoAnswers.objects.get().answers["age_group"] == "25 to 34"
+
+
+def test_answers_are_refused_by_question(annotator):
+    with pytest.raises(BadAnswers) as refused:
+        answer_who_questions(annotator, {"age_group": "7", "shoe": "44"}, now())
+
+    assert [*refused.value.reasons] == ["shoe", "age_group", "own-1"]
+    assert not WhoAnswers.objects.exists()
+
+
+# -- the comprehension check -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checked(annotator):
+    answer_all(annotator)
+    return annotator
+
+
+def test_a_check_is_passed_in_the_second_try(checked):
+    first, second = take_check(checked, WRONG, now()), take_check(checked, RIGHT, now())
+
+    assert (first.number, first.n_right, first.is_passed) == (1, 1, False)
+    assert (second.number, second.n_right, second.is_passed) == (2, 2, True)
+    assert stage(checked) == Stage.DONE
+
+
+def test_whoever_fails_twice_cannot_judge(checked):
+    for _ in range(2):
+        take_check(checked, WRONG, now())
+
+    assert stage(checked) == Stage.FAILED
+    with pytest.raises(QuestionsFirst):
+        next_batch(checked, now())
+    with refused("NotAskedNow"):
+        take_check(checked, RIGHT, now())
+    assert CheckTry.objects.count() == 2
+    assert checked.round.events.filter(kind="check_failed", annotator=checked.code).count() == 1
+
+
+def test_what_cannot_be_an_answer_is_no_try(checked):
+    for answers in ({"check-1": "no"}, {**RIGHT, "check-1": "maybe"}, {**RIGHT, "other": "x"}):
+        with pytest.raises(BadAnswers):
+            take_check(checked, answers, now())
+
+    assert not CheckTry.objects.exists()
+
+
+def test_an_answer_takes_as_many_statements_of_sql_as_in_rounds_without_questions(checked):
+    take_check(checked, RIGHT, now())
+    [other] = make_annotators(make_round(4), 1)
+
+    def statements_of_sql(annotator) -> list[str]:
+        with CaptureQueriesContext(connection) as captured:
+            [task, *_] = next_batch(annotator, now())
+            judge(annotator, task)
+        return [re.sub(r"'[^']*'|\d+", "?", query["sql"])[:60] for query in captured]
+
+    statements_of_sql(checked), statements_of_sql(other)  # prepares them
+    assert statements_of_sql(checked) == statements_of_sql(other)
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def questions_client(client, annotator):
+    client.force_login(annotator.user)
+    client.url = f"/judge/{annotator.round_id}/questions/"
+    return client
+
+
+def test_the_judging_page_leads_to_the_questions_and_back(questions_client, annotator):
+    assert questions_client.get(f"/judge/{annotator.round_id}/").url == questions_client.url
+    page = questions_client.get(questions_client.url).text
+    assert "What is your first language?" in page
+    assert "Prefer not to say" in page
+
+    who = {"stage": "who", "age_group": "25 to 34", "own-1": "yes", "language": "Welsh"}
+    check = {"stage": "check", **RIGHT}
+    assert questions_client.post(questions_client.url, who).url == questions_client.url
+    assert "Is a rare case enough?" in questions_client.get(questions_client.url).text
+    questions_client.post(questions_client.url, check)
+
+    assert questions_client.get(questions_client.url).url == f"/judge/{annotator.round_id}/"
+    assert "head " in questions_client.get(f"/judge/{annotator.round_id}/").text
+
+
+def test_what_is_missing_is_said_beside_the_question(questions_client):
+    page = questions_client.post(questions_client.url, {"stage": "who", "language": "Welsh"})
+
+    assert page.status_code == 400
+    assert page.text.count("This one must be answered.") == 2
+    assert '<option value="Welsh" selected>' in page.text
+
+
+def test_answers_sent_twice_are_no_try_of_the_check(questions_client):
+    who = {"stage": "who", "age_group": "25 to 34", "own-1": "yes"}
+    for _ in range(2):
+        page = questions_client.post(questions_client.url, who, follow=True)
+
+    assert "Is a rare case enough?" in page.text
+    assert not CheckTry.objects.exists()
+
+
+def test_after_a_failed_try_the_instructions_come_once_more_and_then_a_kind_page(questions_client, checked):
+    post = {"stage": "check", **WRONG}
+    again = questions_client.post(questions_client.url, post, follow=True).text
+    over = questions_client.post(questions_client.url, post, follow=True).text
+
+    assert "Read the instructions once more" in again
+    assert "last try" in again
+    assert "Your part in" in over
+
+
+def test_no_byte_tells_which_choices_are_right():
+    """Two rounds that differ in the right answers alone send the same."""
+
+    def bytes_sent(check: str) -> list[str]:
+        round = make_round(
+            [("dog", "swim")], check_questions=check, takes_guests=True, name=f"same{len(sent)}", instructions="Judge."
+        )
+        user = make_user()
+        annotator = join_round(round, user)
+        program, browser = client_of(user, "judge"), Client()
+        browser.force_login(user)
+        pages, api = f"/judge/{round.pk}/", f"/api/v1/judging/{round.pk}/"
+        said = []
+        for answers in (None, {"check-1": "yes"}, {"check-1": "yes"}):
+            if answers:
+                take_check(annotator, answers, now())
+            said += [program.get(f"{api}questions/").text, program.get(api).text]
+            said += [browser.get(f"{pages}{page}").text for page in ("questions/", "instructions/")]
+        own = rf'csrf\w+" value="\w+|same\d|{user.username}|/{round.pk}/'
+        return [re.sub(own, "", text) for text in said]
+
+    sent: list[list[str]] = []
+    for check in ("Dog?\n- yes\n+ no\n- both", "Dog?\n- yes\n- no\n+ both"):
+        sent.append(bytes_sent(check))
+
+    assert sent[0] == sent[1]
+    assert any("Dog?" in text for text in sent[0])
+
+
+# -- in JSON -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_questions_can_be_answered_with_a_token(annotator):
+    client = client_of(annotator.user, "judge")
+    address = f"/api/v1/judging/{annotator.round_id}/"
+    assert error_of(client.get(address))["code"] == "QuestionsFirst"
+    assert client.get(f"{address}questions/").json()["stage"] == "who"
+
+    def answer(stage: str, answers: dict):
+        sent = {"stage": stage, "answers": answers}
+        return client.post(f"{address}questions/", sent, content_type="application/json")
+
+    assert answer("who", {"age_group": "7"}).status_code == 400
+    asked = answer("who", {"age_group": "25 to 34", "own-1": "no"}).json()
+    assert (asked["stage"], asked["n_tries_left"]) == ("check", 2)
+    assert answer("check", WRONG).json()["n_tries_left"] == 1
+    assert answer("check", RIGHT).json() == {"stage": "done", "questions": [], "n_tries_left": 0}
+
+    assert len(client.get(address).json()["tasks"]) == 4

@@ -1,0 +1,111 @@
+"""Packs are read with care: names, numbers and sizes are bounded, and nothing is unpacked."""
+
+import io
+import os
+import zipfile
+
+import pytest
+
+from evaluation.paper.files import PackFile
+from evaluation.paper.row_files import BadPack, read_rows
+from kgharvest.contrib.publishing.packs import archive
+from kgharvest.contrib.publishing.packs.archive import read_pack, write_pack
+from tests.refusals import refused
+
+FILES = [PackFile("b/two.txt", b"2" * 1000, "text/plain", ""), PackFile("one.txt", b"1", "text/plain", "")]
+
+
+def zipped(**files: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in files.items():
+            made.writestr(name, content)
+    return buffer.getvalue()
+
+
+def refusal(tmp_path, content: bytes) -> str:
+    (tmp_path / "pack.zip").write_bytes(content)
+    with pytest.raises(BadPack) as refused:
+        read_pack(tmp_path / "pack.zip")
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_zip_does_not_depend_on_time_or_order(tmp_path):
+    write_pack(FILES, tmp_path / "one.zip")
+    write_pack(FILES[::-1], tmp_path / "other.zip")
+
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "other.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one.zip") as made:
+        assert {entry.date_time for entry in made.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def test_folder_and_zip_are_read_alike(tmp_path):
+    for name in ("pack", "pack.zip"):
+        write_pack(FILES, tmp_path / name)
+        assert read_pack(tmp_path / name) == {file.path: file.content for file in FILES}
+
+
+def test_nothing_is_left_of_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "pack").write_text("a file")
+
+    with refused("NotWritable"):
+        write_pack(FILES, tmp_path / "pack")
+    with refused("NotWritable"):
+        write_pack([PackFile("x" * 300, b"", "", "")], tmp_path / "new")
+    assert os.listdir(tmp_path) == ["pack"]
+
+
+@pytest.mark.parametrize("name", ["../out.txt", "/etc/passwd", "a/../../b", "a\\b", "./a", "a//b"])
+def test_names_that_lead_elsewhere_are_refused(name, tmp_path):
+    assert "is no name of a file in a pack" in refusal(tmp_path, zipped(**{name: b""}))
+
+
+def test_bombs_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "LARGEST_PACK", 10_000)
+    assert "no pack is so large" in refusal(tmp_path, zipped(a=b"0" * 6000, b=b"0" * 6000))
+    monkeypatch.setattr(archive, "MOST_FILES", 3)
+    assert "no pack has so many" in refusal(tmp_path, zipped(a=b"", b=b"", c=b"", d=b""))
+
+
+def test_broken_files_are_refused(tmp_path):
+    whole = zipped(**{"report.json": b"{}" * 500})
+    assert "cannot be read as a ZIP file" in refusal(tmp_path, b"PK no ZIP")
+    assert "cannot be read as a ZIP file" in refusal(tmp_path, whole[:40] + b"\xff\xff\xff" + whole[43:])
+    with pytest.raises(BadPack, match="is not there"):
+        read_pack(tmp_path / "none.zip")
+
+
+def test_links_in_a_folder_are_refused(tmp_path):
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "report.json").symlink_to("/etc/passwd")
+
+    with pytest.raises(BadPack, match="is a link"):
+        read_pack(tmp_path / "pack")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"\xff", "is not JSON in UTF-8"),
+        (b"[" * 100_000, "is not JSON in UTF-8"),
+        (b"[]", "does not have the columns"),
+        (b'{"statement": 1}', "does not have the columns"),
+        (
+            b'{"statement": 1e999, "annotator": "a", "label": "", "seconds": null, "judged_at": null, "status": null}',
+            "statement is inf, which is no integer",
+        ),
+        (
+            b'{"statement": 1, "annotator": "a", "label": "true", "seconds": NaN, "judged_at": null, "status": null}',
+            "seconds is nan, which is no number",
+        ),
+        (
+            b'{"statement": 1, "annotator": "a", "label": "true", "seconds": 1, "judged_at": "now", "status": null}',
+            "judged_at is 'now', which is no datetime",
+        ),
+    ],
+)
+def test_rows_that_are_none_are_refused_with_their_line(line, reason):
+    with pytest.raises(BadPack, match=r"rows/judgments\.jsonl, line 1") as refused:
+        read_rows({"rows/judgments.jsonl": line + b"\n"})
+    assert reason in str(refused.value)

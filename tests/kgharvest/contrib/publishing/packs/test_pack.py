@@ -1,0 +1,135 @@
+"""A pack holds what recomputes its report: every kind of report packs and verifies, and what is altered is named."""
+
+import io
+import json
+from datetime import timedelta
+
+import pyarrow.parquet
+import pytest
+from django.utils import timezone
+
+from annotation.invites.services import join_round, make_invites
+from annotation.judging.assignment import next_batch
+from annotation.models import Annotator, Withdrawal
+from annotation.quality.exclusion import exclude_annotator
+from annotation.rounds.services import open_draft, open_round
+from evaluation.evidence.rows import rows_of_round
+from evaluation.paper.row_files import values_of_files
+from evaluation.reports.services import create_report
+from kgharvest.contrib.publishing.packs import pack
+from kgharvest.contrib.publishing.packs.archive import zipped
+from kgharvest.contrib.publishing.packs.pack import pack_files
+from kgharvest.contrib.publishing.packs.verification import verify_contents
+from tests.factories import judge, judge_all, make_annotators, make_harvest, make_round, make_user
+from tests.kgharvest.contrib.publishing.packs.studies import STUDIES
+from tests.kgharvest.contrib.publishing.preregistration.planning import freeze, make_draft
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_kind_of_report_packs_and_verifies(name, pack_of):
+    verification = verify_contents(pack_of(name))
+
+    assert list(verification.problems) == []
+    assert verification.n_numbers > 20
+
+
+DRAWN = "with_judge"  # the study with the most figures
+
+
+@pytest.mark.parametrize(
+    "name", [DRAWN, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in STUDIES if name != DRAWN)]
+)
+def test_a_pack_with_figures_verifies_and_is_the_same_twice(name, tmp_path, monkeypatch):
+    report = STUDIES[name](tmp_path)
+    report.refresh_from_db()
+
+    files = pack_files(report)
+
+    figures = [file for file in files if file.path.startswith("figures/")]
+    assert list(verify_contents({file.path: file.content for file in files}).problems) == []
+    # test_figures.py draws figures twice; here this would double the time.
+    monkeypatch.setattr(pack, "rendered_figures", lambda document: figures)
+    with zipped(files, tmp_path) as one, zipped(pack_files(report), tmp_path) as other:
+        assert one.read() == other.read()
+
+
+def test_nothing_in_a_pack_leads_back_to_a_person(researcher):
+    """Accounts, mail, names of guests, invites, comments and ids of the database; also where people wrote them down."""
+    round = make_round(6, by=researcher, batch_size=6)
+    user = make_user("wilhelmina", first_name="Wilhelmina", last_name="Quux", email="quux@example.org")
+    [invite] = make_invites(round, 1, timezone.now() + timedelta(days=1))
+    annotator = join_round(round, user)
+    guest, other = make_annotators(round, 2)
+    Annotator.objects.filter(pk=guest.pk).update(name="Prolific 5f3c99")
+    for person in (annotator, guest, other):
+        for task in next_batch(person, timezone.now()):
+            judge(person, task, "true", comment="ask quux@example.org")
+    exclude_annotator(other, "Wilhelmina says so; write to quux@example.org", by=researcher)
+    report = create_report(round, by=researcher)
+    report.refresh_from_db()
+
+    files = pack_files(report)
+
+    secrets = ["wilhelmina", "quux", "5f3c99", "researcher@", invite.token, round.join_token, annotator.token_key]
+    secrets += [str(judgment.pk) for judgment in annotator.judgments.all()]
+    for file in files:
+        content = text_of(file)
+        assert [secret for secret in secrets if secret.lower() in content.lower()] == [], file.path
+    assert "[name left out] says so" in next(file.content.decode() for file in files if file.path == "report.json")
+
+
+def text_of(file) -> str:
+    if file.path.endswith(".parquet"):
+        return str(pyarrow.parquet.read_table(io.BytesIO(file.content)).to_pylist())
+    return file.content.decode("utf-8", "replace")
+
+
+def test_a_pack_has_nobodys_own_answers_and_nothing_of_who_withdrew(tmp_path, without_figures):
+    report = STUDIES["with_withdrawals"](tmp_path)
+    report.refresh_from_db()
+    withdrawn = Withdrawal.objects.get().annotator
+
+    texts = {file.path: text_of(file) for file in pack_files(report)}
+
+    assert [path for path, text in texts.items() if "Maltese" in text] == []
+    assert "other or not said: 10" in texts["responsible-nlp.md"]
+    assert withdrawn.judgments.count() == 6
+    assert withdrawn.code not in values_of_files(rows_of_round(report.round, for_files=True))["judgments"]["annotator"]
+
+
+def test_no_address_of_a_paraphraser_is_in_a_pack():
+    asked = {"kind": "chat", "model": "some-lm", "base_url": "https://wilhelmina:quux@host.internal/v1"}
+    job = make_harvest([("head", "tail")], payload={"spec": {"setting": "multi", "paraphraser": asked}})
+    round = open_round({"name": "one", "cells": [{"job": job.pk, "n": None}]}, None, job.project)
+
+    [harvest] = rows_of_round(round, for_files=True)["harvests"]["parameters"]
+
+    assert json.loads(harvest) == {"spec": {"setting": "multi", "paraphraser": {"kind": "chat", "model": "some-lm"}}}
+
+
+def test_names_in_the_name_of_a_round_and_in_deviations_are_left_out(without_figures):
+    """All but the preregistration itself, whose hash was announced."""
+    draft = make_draft(judgments_per_task=2)
+    draft.name = "pilot_wilhelmina"
+    draft.save()
+    freeze(draft)
+    round = open_draft(draft)
+    judge_all(round, *[["true"] * round.n_tasks] * 2)
+    person = round.annotators.first()
+    Annotator.objects.filter(pk=person.pk).update(user=make_user("wilhelmina"))
+    exclude_annotator(person, "Wilhelmina (quux@example.org) guesses")
+    report = create_report(round)
+    report.refresh_from_db()
+    assert "Wilhelmina (quux" in str(report.document["preregistration"]["deviations"])
+
+    files = pack_files(report)
+
+    texts = {file.path: file.content.decode("utf-8", "replace").lower() for file in files}
+    assert [path for path, text in texts.items() if "quux" in text] == []
+    named = {path for path, text in texts.items() if "wilhelmina" in text}
+    assert named == {"preregistration.json", "rows/round.json"}
+    facts = json.loads(texts["rows/round.json"])
+    facts["preregistration"].pop("document")
+    assert "wilhelmina" not in str(facts)

@@ -1,0 +1,134 @@
+"""Packs on the page of a report and in the API: made by a worker, recorded, downloaded, gone with the report."""
+
+import hashlib
+import io
+import zipfile
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from kgharvest.contrib.publishing.models import PaperPack
+from kgharvest.contrib.publishing.packs import pack_jobs
+from kgharvest.contrib.publishing.packs.pack_jobs import delete_files_without_report, name_of, queue_pack
+from kgharvest.contrib.publishing.packs.verification import verify_pack
+from kgharvest.contrib.publishing.statements.services import save_statements
+from kgharvest.events.models import Event
+from kgharvest.jobs import ledger
+from tests.kgharvest.contrib.publishing.packs.studies import STUDIES
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("without_figures")]
+
+
+@pytest.fixture(autouse=True)
+def folder(settings, tmp_path):
+    files = {"BACKEND": "kgharvest.operations.files.DataFolder", "OPTIONS": {"location": tmp_path}}
+    settings.STORAGES = settings.STORAGES | {"files": files}
+    return tmp_path / "packs"
+
+
+@pytest.fixture
+def report(tmp_path):
+    return STUDIES["without_judgments"](tmp_path)
+
+
+def test_a_pack_is_made_by_a_worker_and_downloaded(client, researcher, report, enqueued, tmp_path):
+    client.force_login(researcher)
+    page = f"/reports/{report.pk}/pack/"
+    assert f'href="{page}"' in client.get(f"/reports/{report.pk}/").text
+
+    save_statements(report.round, {"licence": "CC-BY-4.0", "authors": "Doe, Jane"}, researcher)
+    client.post(page)
+    [pack] = report.packs.all()
+    assert enqueued == [pack.pk]
+    assert f'data-job="/api/v1/reports/{report.pk}/packs/{pack.pk}/"' in client.get(page).text
+    ledger.run_job(pack.pk)
+
+    pack.refresh_from_db()
+    assert (pack.status, pack.error) == ("succeeded", "")
+    assert pack.sha256 in client.get(page).text
+    response = client.get(f"{page}{pack.pk}/pack.zip")
+    content = b"".join(response.streaming_content)
+    assert hashlib.sha256(content).hexdigest() == pack.sha256
+    assert response["Content-Disposition"] == f'attachment; filename="{report.round.name}-report-{report.pk}.zip"'
+    assert (response["Content-Type"], response["X-Content-Type-Options"]) == ("application/zip", "nosniff")
+    assert (response["Content-Length"], response["Cache-Control"]) == (str(pack.n_bytes), "private, no-store")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert b'license: "cc-by-4.0"' in archive.read("README.md")
+        assert b'family-names: "Doe"' in archive.read("CITATION.cff")
+    assert list(verify_pack(tmp_path / name_of(pack.pk, pack.sha256)).problems) == []
+    entry = Event.objects.get(action="report.packed")
+    assert entry.known_facts == {"round": report.round.name, "report": report.pk, "sha256": pack.sha256}
+
+
+def test_the_same_pack_is_asked_for_once_and_a_new_one_takes_its_place(report, researcher, enqueued, folder):
+    first = queue_pack(report, researcher)
+    assert queue_pack(report, researcher).pk == first.pk
+    ledger.run_job(first.pk)
+    second = queue_pack(report, researcher)
+    ledger.run_job(second.pk)
+
+    assert [pack.pk for pack in report.packs.all()] == [second.pk]
+    delete_files_without_report(timezone.now())
+    second.refresh_from_db()
+    assert [path.name for path in folder.iterdir()] == [f"{second.pk}-{second.sha256}.zip"]
+
+
+def test_the_file_of_a_cancelled_pack_is_not_given_out(client, report, researcher, enqueued):
+    pack = queue_pack(report, researcher)
+    ledger.run_job(pack.pk)
+    PaperPack.objects.filter(pk=pack.pk).update(status="cancelled")
+
+    client.force_login(researcher)
+
+    assert client.get(f"/reports/{report.pk}/pack/{pack.pk}/pack.zip").status_code == 404
+
+
+def test_files_go_with_their_report(report, researcher, enqueued, folder):
+    ledger.run_job(queue_pack(report, researcher).pk)
+    (folder / "notes.txt").write_text("not a pack")
+
+    report.delete()
+    delete_files_without_report(timezone.now())
+
+    assert not PaperPack.objects.exists()
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_files_are_swept_once_a_minute(monkeypatch):
+    swept = []
+    monkeypatch.setattr(pack_jobs, "_swept_at", None)
+    monkeypatch.setattr(pack_jobs, "delete_files_without_report", swept.append)
+    times = [timezone.now() + timedelta(seconds=seconds) for seconds in (0, 5, 59, 60, 65)]
+
+    for now in times:
+        pack_jobs.sweep(now)
+
+    assert swept == [times[0], times[3]]
+
+
+def test_a_file_that_is_gone_is_told(client, researcher, report, enqueued, folder):
+    client.force_login(researcher)
+    pack = queue_pack(report, researcher)
+    ledger.run_job(pack.pk)
+    [file] = folder.iterdir()
+    file.unlink()
+
+    assert "no more on this server" in client.get(f"/reports/{report.pk}/pack/").text
+    assert client.get(f"/reports/{report.pk}/pack/{pack.pk}/pack.zip").status_code == 404
+
+
+def test_a_round_that_has_changed_fails_with_what_to_do(client, researcher, report, enqueued):
+    ledger.run_job(queue_pack(report, researcher).pk)
+    report.document |= {"n_tasks": 99}
+    report.save()
+    pack = queue_pack(report, researcher)
+    ledger.run_job(pack.pk)
+
+    pack.refresh_from_db()
+    assert pack.status == "failed"
+    assert "(n_tasks: packed 99, recomputed 3" in pack.error
+    client.force_login(researcher)
+    page = client.get(f"/reports/{report.pk}/pack/").text
+    assert "make a new report and pack that" in page
+    assert "Download" in page  # the pack from before the round changed is there still

@@ -1,0 +1,397 @@
+"""Verifying names what was altered: by checksums, and without them by the numbers that the rows give."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from django.core.management import call_command
+
+from annotation.quality.exclusion import exclude_annotator
+from evaluation.evidence.tables import TABLES, Columns, RowTable, n_rows
+from evaluation.paper.files import PackFile
+from evaluation.paper.row_files import BadPack, read_rows, row_files
+from kgharvest.contrib.publishing.packs.archive import SUMS, checksum_differences, read_pack, sums_of, write_pack
+from kgharvest.contrib.publishing.packs.pack import pack_files
+from kgharvest.contrib.publishing.packs.verification import (
+    REPORT,
+    DocumentComparison,
+    Verification,
+    verify_contents,
+    verify_pack,
+)
+from kgharvest.management.command import Error
+from tests.kgharvest.contrib.publishing.packs.studies import STUDIES
+from tests.refusals import refused
+
+pytestmark = pytest.mark.django_db
+ROOT = Path(__file__).resolve().parents[5]
+
+
+def problems_of(contents: Mapping[str, bytes]) -> list[str]:
+    try:
+        return list(verify_contents(contents).problems)
+    except BadPack as refusal:
+        return [str(refusal)]
+
+
+def altered(contents: Mapping[str, bytes], table: str, column: str, line: int, value) -> dict[str, bytes]:
+    """Return the pack with one value of a JSONL file replaced."""
+    path = f"rows/{table}.jsonl"
+    lines = contents[path].decode().splitlines()
+    lines[line] = json.dumps(json.loads(lines[line]) | {column: value})
+    return {**contents, path: ("\n".join(lines) + "\n").encode()}
+
+
+def in_both(contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the pack with the Parquet files made from its JSONL files."""
+    return {**contents, **{file.path: file.content for file in row_files(read_rows(contents))}}
+
+
+def other(value, kind: str):
+    if kind == "boolean":
+        return not value
+    if kind in ("integer", "number"):
+        return 1 if value is None else value + 1
+    if kind == "datetime":
+        return "2001-02-03T04:05:06+00:00"
+    return {"true": "false", "false": "true", "counted": "late"}.get(value, f"{value} altered")
+
+
+BY_STUDY = pytest.mark.parametrize(
+    ("study", "tables"),
+    [("of_samples", None), ("with_gold", {"statements", "judgments"}), ("with_judge", {"judge_runs", "judge_answers"})],
+)
+
+
+def tables_of(contents: Mapping[str, bytes], tables: set[str] | None) -> Iterator[tuple[RowTable, Columns]]:
+    """Yield the tables that have rows. tables: their names; None for all."""
+    rows = read_rows(contents)
+    for table in TABLES:
+        if n_rows(rows[table.name]) and (tables is None or table.name in tables):
+            yield table, rows[table.name]
+
+
+@BY_STUDY
+def test_an_altered_cell_of_every_table_is_named_without_checksums(study, tables, pack_of):
+    contents = pack_of(study)
+    silent = []
+    for table, rows in tables_of(contents, tables):
+        column = table.columns[len(table.columns) // 2]
+        value = other(rows[column.name][0], column.type)
+        if not problems_of(altered(contents, table.name, column.name, 0, value)):
+            silent.append((table.name, column.name))
+
+    assert silent == []
+
+
+@pytest.mark.exhaustive
+@BY_STUDY
+def test_an_altered_cell_of_every_column_is_named_without_checksums(study, tables, pack_of):
+    contents = pack_of(study)
+    silent = [
+        (table.name, column)
+        for table, rows in tables_of(contents, tables)
+        for column in unnamed(contents, table, rows, table.columns)
+    ]
+
+    assert silent == []
+
+
+def unnamed(contents: Mapping[str, bytes], table: RowTable, rows: Columns, columns) -> list[str]:
+    """Alter one cell of each column and return the columns that verification does not report.
+
+    All columns are altered in one pack because verification is slow. If some are not reported, the columns are split
+    in halves.
+    """
+    packed = contents
+    for column in columns:
+        line = (7 * table.columns.index(column)) % n_rows(rows)
+        packed = altered(packed, table.name, column.name, line, other(rows[column.name][line], column.type))
+    problems = problems_of(packed)
+    named = {line.partition(":")[0].rpartition(", ")[2] for line in problems if line.startswith(f"{table.parquet}, ")}
+    if named >= {column.name for column in columns}:
+        return []
+    if len(columns) == 1:
+        return [] if problems else [columns[0].name]
+    half = len(columns) // 2
+    return [name for part in (columns[:half], columns[half:]) for name in unnamed(contents, table, rows, part)]
+
+
+def more(*values):
+    """Return one more case of a table of which another case runs every time."""
+    return pytest.param(*values, marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "path"),
+    [
+        ("judgments", "label", "unjudgeable", "agreement"),
+        more("judgments", "status", "late", "n_judgments"),
+        more("judgments", "annotator", "nobody", "rows of this pack make no report"),
+        more("judgments", "statement", 99_999, "which there is not"),
+        more("judgments", "judged_at", "2001-02-03T04:05:06+00:00", "conduct.dates.first_judgment_at"),
+        more("statements", "n_wanted", 5, "verdict"),
+        ("statements", "verdict", "undecided", "verdict"),
+        more("statements", "adjudication", "true", "conduct.adjudications.n_statements"),
+        ("annotators", "status", "paused", "conduct.people.n_paused"),
+        ("strata", "population", 40, "population"),
+        more("draws", "rank", 1000, "curves"),
+        more("draws", "score", 9.0, "curves"),
+        ("draws", "inclusion_probability", 0.9, "inclusion_probability"),
+        more("harvests", "model", "another/lm", "cuts[0].model"),
+        ("harvests", "n_tuples", 25, "conduct.cells"),
+        ("harvested", "left_out", "hidden", "conduct.cells"),
+        ("prompts", "weight", 0.5, "prompts[0].weight"),
+    ],
+)
+def test_what_numbers_rest_on_is_named_where_both_files_and_checksums_were_altered(
+    table, column, value, path, of_samples
+):
+    contents = in_both(altered(of_samples, table, column, 0, value))
+
+    problems = problems_of(contents)
+
+    assert any(path in line for line in problems), problems[:5]
+
+
+@pytest.fixture
+def of_samples(pack_of) -> dict[str, bytes]:
+    return pack_of("of_samples")
+
+
+def test_a_number_altered_in_the_report_or_a_table_is_named(of_samples):
+    document = json.loads(of_samples[REPORT])
+    document["cells"][0]["accuracy"] += 0.01
+    [in_report, *tables] = problems_of({**of_samples, REPORT: json.dumps(document).encode()})
+    assert in_report.startswith("cells[0].accuracy: packed 0.")
+    assert any(line.startswith("tables/cells.csv, line 2: packed") for line in tables)
+
+    table = of_samples["tables/settings.csv"].replace(b"0.54", b"0.55", 1)
+    assert table != of_samples["tables/settings.csv"]
+    assert problems_of({**of_samples, "tables/settings.csv": table})[0].startswith("tables/settings.csv, line ")
+
+
+def test_altered_entries_of_the_audit_trail_are_named(of_samples):
+    lines = of_samples["audit.jsonl"].decode().splitlines()
+    entry = json.loads(lines[-1])
+    forged = json.dumps(entry | {"hashed": entry["hashed"].replace("judgments", "judgements")})
+
+    assert (
+        "its hash is not that of its text"
+        in problems_of({**of_samples, "audit.jsonl": "\n".join([*lines[:-1], forged]).encode()})[0]
+    )
+    assert "the report names" in problems_of({**of_samples, "audit.jsonl": "\n".join(lines[:-1]).encode()})[0]
+    assert "the report names" in problems_of({**of_samples, "audit.jsonl": b""})[0]
+
+
+def test_checksums_name_missing_extra_and_altered_files(of_samples):
+    contents = {**of_samples, "report.json": of_samples["report.json"] + b" ", "more.txt": b""}
+    del contents["tables/cells.csv"]
+
+    assert sorted(checksum_differences(contents)) == [
+        "more.txt: not in SHA256SUMS",
+        "report.json: altered, its checksum is another one",
+        "tables/cells.csv: missing",
+    ]
+    assert list(checksum_differences(of_samples)) == []
+
+
+def test_what_is_not_recomputed_is_said(pack_of):
+    verification = verify_contents(pack_of("with_reference"))
+
+    assert list(verification.problems) == []
+    text = "\n".join(verification.lines())
+    assert f"{verification.n_numbers:,} numbers recomputed" in text
+    assert "Not recomputed: novelty, as the reference KG is not in the pack." in text
+
+
+def test_twenty_differences_are_shown_and_the_rest_counted():
+    lines = list(Verification([f"n{number}" for number in range(25)]).lines())
+
+    assert lines == [*(f"n{number}" for number in range(20)), "and 5 more"]
+
+
+def test_documents_are_compared_number_by_number():
+    compared = DocumentComparison(
+        {"a": [1, 2.0, {"b": None}], "said": {"n": 3}, "gone": 1, "name": "x"},
+        {"a": [1, 2.0 + 1e-13, {"b": 0.5}], "said": {"n": 4}, "name": "x"},
+        repeated=["said"],
+    )
+
+    assert [str(difference) for difference in compared.differences] == [
+        "a[2].b: packed None, recomputed 0.5",
+        "said.n: packed 3, recomputed 4",
+        "gone: packed 1, recomputed missing",
+    ]
+    assert (compared.n_numbers, compared.n_repeated) == (4, 1)
+
+
+def test_a_round_that_has_changed_is_not_packed(tmp_path, without_figures):
+    report = STUDIES["incomplete"](tmp_path)
+    report.refresh_from_db()
+    exclude_annotator(report.round.annotators.first(), "guesses")
+
+    with refused("RoundChanged", match=str(report.pk)):
+        pack_files(report)
+
+
+@pytest.mark.parametrize("value", ["1" + 400 * "0", "-1" + 400 * "0"])
+def test_numbers_that_no_float_holds_are_named(of_samples, value):
+    document = json.loads(of_samples[REPORT])
+    document["cells"][0]["accuracy"] = int(value)
+
+    assert problems_of({**of_samples, REPORT: json.dumps(document).encode()})[0].startswith("cells[0].accuracy")
+    assert "seconds is" in problems_of(altered(of_samples, "judgments", "seconds", 0, int(value)))[0]
+
+
+def test_times_before_the_first_year_are_named(of_samples):
+    contents = altered(of_samples, "judgments", "judged_at", 0, "0001-01-01T00:00:00+23:59")
+
+    assert "which is no datetime" in problems_of(contents)[0]
+
+
+@pytest.mark.parametrize(("old", "new"), [(b",", b"\r,"), (b"source", 200_000 * b"s")])
+def test_a_table_that_is_no_csv_is_named(of_samples, old, new):
+    table = of_samples["tables/cells.csv"]
+
+    [problem] = problems_of({**of_samples, "tables/cells.csv": table.replace(old, new, 1)})
+
+    assert problem.startswith("tables/cells.csv: cannot be read as CSV")
+
+
+def test_a_text_that_says_missing_is_not_what_is_missing(of_samples):
+    document = json.loads(of_samples[REPORT]) | {"added": "missing"}
+
+    [problem] = problems_of({**of_samples, REPORT: json.dumps(document).encode()})
+
+    assert problem == "added: packed 'missing', recomputed missing"
+
+
+def test_parquet_that_unpacks_to_more_than_its_rows_is_refused_unread(of_samples):
+    table = pyarrow.parquet.read_table(io.BytesIO(of_samples["rows/statements.parquet"]))
+    place = table.schema.get_field_index("text")
+    long = pyarrow.array(["a" * 1_000_000] * table.num_rows)
+    pyarrow.parquet.write_table(table.set_column(place, "text", long), file := io.BytesIO(), use_dictionary=False)
+
+    [problem] = problems_of({**of_samples, "rows/statements.parquet": file.getvalue()})
+
+    assert len(file.getvalue()) < 10_000_000
+    assert problem.startswith("rows/statements.parquet unpacks to")
+
+
+def test_parquet_of_other_types_is_named(of_samples):
+    table = pyarrow.parquet.read_table(io.BytesIO(of_samples["rows/statements.parquet"]))
+    place = table.schema.get_field_index("is_gold")
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(table.set_column(place, "is_gold", table["is_gold"].cast("int64")), file)
+
+    [problem] = problems_of({**of_samples, "rows/statements.parquet": file.getvalue()})
+
+    assert problem.startswith("rows/statements.parquet, types: ")
+
+
+def test_deep_json_is_refused(of_samples, monkeypatch):
+    def nested(path: str) -> dict[str, bytes]:
+        document = json.loads(of_samples[path])
+        document["conduct"]["design"]["more"] = "deep"
+        return {path: json.dumps(document).replace('"deep"', 2000 * "[" + 2000 * "]").encode()}
+
+    def parse(text: str):
+        """Read as deep as Python does from 3.12 on, which is deeper than its own functions may go."""
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(10_000)
+        try:
+            return json.loads(text)
+        finally:
+            sys.setrecursionlimit(limit)
+
+    monkeypatch.setattr("kgharvest.contrib.publishing.packs.verification.parse_json", parse)
+
+    [refusal] = problems_of({**of_samples, **nested(REPORT), **nested("rows/round.json")})
+
+    assert "nested too deeply" in refusal
+
+
+def test_an_altered_preregistration_is_named(of_samples, pack_of):
+    contents = pack_of("preregistered")
+    altered_one = {**contents, "preregistration.json": contents["preregistration.json"].replace(b"Nobody", b"Anybody")}
+
+    for pack in (altered_one, {**of_samples, "preregistration.json": b"{}"}):
+        assert problems_of(pack) == ["preregistration.json: is not what was frozen, whose hash report.json names"]
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def write_contents(contents: Mapping[str, bytes], output: Path) -> None:
+    """Write a pack with new checksums."""
+    files = [PackFile(path, content, "", "") for path, content in contents.items() if path != SUMS]
+    write_pack([*files, sums_of(files)], output)
+
+
+def test_a_pack_verifies_in_a_process_without_database_and_data(pack_of, tmp_path):
+    contents = pack_of("with_judge")
+    forged = altered(contents, "judgments", "label", 3, "unjudgeable")
+    write_contents(contents, tmp_path / "pack.zip")
+    write_contents(forged, tmp_path / "forged")
+    (tmp_path / "empty").mkdir()
+
+    def verify(path: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "manage.py", "verify", str(path)]
+        environment = {**os.environ, "KGHARVEST_DATA_DIR": str(tmp_path / "empty")}
+        environment.pop("DATABASE_URL", None)
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    done = verify(tmp_path / "pack.zip")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "numbers recomputed from the raw rows, all as in the report." in done.stdout
+    assert not (tmp_path / "empty" / "kgharvest.sqlite3").exists()
+
+    done = verify(tmp_path / "forged")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "packed " in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("and ")
+
+
+def test_verify_refuses_a_path_without_a_pack(tmp_path):
+    with pytest.raises(Error, match=r"none\.zip"):
+        call_command("verify", str(tmp_path / "none.zip"))
+
+
+def test_packing_refuses_what_it_cannot_do_before_it_begins(tmp_path):
+    report = STUDIES["without_judgments"](tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+
+    for options, reason in [
+        ({"report": 999}, "999"),
+        ({"output": tmp_path / "full"}, "full"),
+        ({"licence": "all rights\nreserved"}, "all rights.*SPDX"),
+        ({"author": ["\n"]}, r"'\\n'.*Family, Given"),
+    ]:
+        with pytest.raises(Error, match=reason):
+            call_command("pack", **{"report": report.pk, "output": tmp_path / "pack.zip", **options})
+    assert not (tmp_path / "pack.zip").exists()
+
+
+def test_a_folder_has_the_same_files_as_a_zip(tmp_path, without_figures):
+    report = STUDIES["without_judgments"](tmp_path)
+    for name in ("pack", "pack.zip"):
+        call_command("pack", report=report.pk, output=tmp_path / name)
+
+    assert read_pack(tmp_path / "pack") == read_pack(tmp_path / "pack.zip")
+    assert list(verify_pack(tmp_path / "pack").problems) == []
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:N", "mps", "auto"])
+def test_the_table_of_harvests_names_every_device(device):
+    [said] = [column.description for table in TABLES for column in table.columns if column.name == "device"]
+
+    assert re.search(rf"\b{device}\b", said)

@@ -1,0 +1,15 @@
+"""Factories of panels."""
+
+from itertools import count
+
+from annotation.models import Round
+from kgharvest.contrib.recruiting.models import Panel
+
+_numbers = count(1)
+
+
+def make_panel(round: Round, status: str = Panel.Status.PUBLISHED, **fields) -> Panel:
+    """Make a panel of a round, by default one that lets people in by a link with `participant` alone."""
+    names = {"participant_parameter": "participant", "study_parameter": "", "session_parameter": ""}
+    values = {"name": f"panel-{next(_numbers)}", "completion_code": "C0DE", **names, **fields}
+    return Panel.objects.create(round=round, status=status, **values)

@@ -1,0 +1,102 @@
+"""Panels through the API."""
+
+import pytest
+from django.utils import timezone
+
+from kgharvest.accounts.tokens import create_token
+from kgharvest.client import Client
+from kgharvest.contrib.recruiting.models import Panel
+from kgharvest.contrib.recruiting.panels.services import enter
+from kgharvest.models import Role
+from tests import factories
+from tests.api import JSON, client_of, error_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def address(db) -> str:
+    return f"/api/v1/rounds/{factories.make_round(4, name='pilot').pk}/panels/"
+
+
+def test_a_panel_is_drafted_edited_published_paused_resumed_and_stopped(address):
+    api = client_of()
+    headers = {"idempotency-key": "one"}
+    made = [api.post(address, {"name": "main", "platform": "sona"}, JSON, headers=headers) for _ in range(2)]
+    here = f"{address}main/"
+
+    edited = api.patch(here, {"places": 7}, JSON).json()
+    cost = api.get(f"{here}cost/").json()["cost"]
+    statuses = [api.post(f"{here}{verb}/", {}, JSON).json()["status"] for verb in ("publish", "pause", "resume")]
+    api.post(f"{here}pause/", {"reason": "For lunch."}, JSON)
+    paused = api.get(here).json()
+    stopped = api.post(f"{here}stop/", {}, JSON).json()
+
+    assert [answer.status_code for answer in made] == [201, 201]
+    assert made[0].headers["location"].endswith(here)
+    assert made[0].json()["participant_parameter"] == "survey_code"
+    assert made[0].json()["statements_per_place"] == 4
+    assert (edited["places"], edited["taken_places"]["free"]) == (7, 7)
+    assert cost == "7 places without a reward; the platform says what else they cost."
+    assert statuses == ["published", "paused", "published"]
+    assert (paused["status"], paused["ended_reason"]) == ("paused", "For lunch.")
+    assert stopped["status"] == "stopped"
+    assert stopped["entry_link"].endswith(f"/enter/{Panel.objects.get().token}/?survey_code=%SURVEY_CODE%")
+    assert [panel["name"] for panel in api.get(address).json()["results"]] == ["main"]
+
+
+def test_a_draft_is_deleted_and_what_was_published_is_not(address):
+    api = client_of()
+    api.post(address, {"name": "draft"}, JSON)
+    api.post(address, {"name": "main"}, JSON)
+    api.post(f"{address}main/publish/", {}, JSON)
+
+    assert api.delete(f"{address}draft/").status_code == 204
+    assert error_of(api.delete(f"{address}main/"))["code"] == "WrongPanelStatus"
+    assert error_of(api.patch(f"{address}main/", {"reward": 1}, JSON))["code"] == "WrongPanelStatus"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [{"places": 0}, {"reward": -1}, {"rewards": 1}, {"platform": "radio"}, {"completion_url": "javascript:0"}, []],
+)
+def test_odd_options_are_refused(address, sent):
+    assert client_of().post(address, sent, JSON).status_code == 400
+
+
+def test_rules_and_names_that_are_taken_are_told(address):
+    api = client_of()
+    api.post(address, {"name": "main"}, JSON)
+
+    assert error_of(api.post(address, {"name": "main"}, JSON))["code"] == "PanelNameTaken"
+    assert error_of(api.post(address, {"name": "new"}, JSON))["code"] == "BadPanel"
+
+
+def test_people_are_listed_for_who_works_in_the_project_only(address):
+    api = client_of()
+    api.post(address, {"name": "main"}, JSON)
+    api.post(f"{address}main/publish/", {}, JSON)
+    enter(Panel.objects.get(), "p1", "s1", timezone.now())
+    people = f"{address}main/participants/"
+
+    [person] = api.get(people).json()["results"]
+
+    assert (person["participant"], person["session"], person["status"]) == ("p1", "s1", "active")
+    assert (person["annotator"], person["n_judged"], person["owed"], person["active_s"]) == ("", 0, 0, None)
+    assert api.get(f"{people}?status=completed").json()["results"] == []
+    assert client_of(factories.make_member(Role.VIEWER)).get(people).status_code == 403
+    assert client_of(factories.make_member(project=factories.make_project())).get(people).status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_panels_from_python(live_server):
+    round = factories.make_round(4)
+    secret = create_token(factories.make_researcher(), "study", "write", 1, timezone.now()).secret
+    with Client(live_server.url, secret) as client:
+        panels = client.rounds.panels(round.pk)
+
+        panel = panels.create(platform="connect", completion_code="A1B2C3")
+        panels.act(panel["name"], "publish")
+        enter(round.panels.get(), "p1", "s1", timezone.now())
+
+        assert [person["participant"] for person in panels.rows(panel["name"], "participants")] == ["p1"]

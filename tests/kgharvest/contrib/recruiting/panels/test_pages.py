@@ -1,0 +1,161 @@
+"""Researchers' pages of panels: the way from a round to a published panel, its people, their CSV."""
+
+import csv
+import io
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from kgharvest.contrib.recruiting.models import Panel, Submission
+from kgharvest.contrib.recruiting.panels.participants import participant_rows
+from kgharvest.contrib.recruiting.panels.services import complete, enter, join, leave
+from tests.factories import judge, make_gold, make_researcher, make_round
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
+
+pytestmark = pytest.mark.django_db
+
+PANELS = "/projects/default/rounds/pilot/panels/"
+NOW = timezone.now()
+
+
+@pytest.fixture
+def round(client):
+    client.force_login(make_researcher())
+    return make_round(6, name="pilot", judgments_per_task=2)
+
+
+def came(panel: Panel, person: str, n: int = 0) -> Submission:
+    """Let somebody come, agree and judge `n` statements, true, four seconds each."""
+    submission = enter(panel, person, "", NOW)
+    annotator = join(submission, agrees=True)
+    for task in next_batch(annotator, timezone.now())[:n]:
+        judge(annotator, task, "true", seconds=4)
+    submission.refresh_from_db()
+    return submission
+
+
+def test_from_a_round_to_a_published_panel_in_four_clicks(client, round):
+    page = client.get("/projects/default/rounds/pilot/").text
+    assert f'href="{PANELS}new/"' in page
+
+    form = client.get(f"{PANELS}new/").context["form"]
+    made = client.post(f"{PANELS}new/", {field.html_name: field.value() for field in form if field.value() is not None})
+    draft = client.get(made.url).text
+    cost = client.get(f"{made.url}publish/").text
+    client.post(f"{made.url}publish/")
+    published = client.get(made.url).text
+
+    panel = round.panels.get()
+    assert (panel.status, panel.places, panel.statements_per_place) == ("published", 2, 6)
+    assert "It lets nobody in before the panel is published" in draft
+    assert "2 places at USD 0.60, USD 12.00 an hour by the estimate, are USD 1.20 in rewards" in cost
+    assert f"/enter/{panel.token}/?participant=PARTICIPANT&amp;study=STUDY&amp;session=SESSION" in published
+    assert f'href="{PANELS}"' in client.get("/projects/default/rounds/pilot/").text
+
+
+def test_the_form_has_the_platforms_names_and_says_what_is_wrong(client, round):
+    sona = client.get(f"{PANELS}new/?platform=sona")
+    values = {field.html_name: field.value() for field in sona.context["form"] if field.value() is not None}
+    wrong = client.post(f"{PANELS}new/", values | {"reward": "1.234", "completion_url": "javascript:alert(1)"}).text
+    not_there = client.post(f"{PANELS}new/", values | {"name": "new"}).text
+    below = client.post(f"{PANELS}new/", values | {"reward": "0.10", "hourly_floor": "90"}).text
+
+    assert values["participant_parameter"] == "survey_code"
+    assert values["reward"] == "0.00"
+    assert "is no amount of USD; write it as 12.34" in wrong
+    assert "address of the form" in not_there
+    assert "below the lowest hourly pay of USD 90.00" in below
+    assert '<details class="folded" open><summary>More on pay' in below
+    assert not round.panels.exists()
+
+
+def test_a_panel_shows_who_came_and_what_they_did(client, round, django_assert_max_num_queries):
+    panel = make_panel(round, name="main", places=3, reward=250, statements_per_place=4)
+    make_gold(round, round.tasks.order_by("position")[:2], "false")
+    done = came(panel, "=cmd()", 4)
+    complete(done, timezone.now())
+    came(panel, "p2", 1)
+    enter(panel, "p3", "", NOW)
+
+    with django_assert_max_num_queries(30):
+        page = client.get(f"{PANELS}main/").text
+    searched = client.get(f"{PANELS}main/?q=p2&sort=-judged").context
+    active = client.get(f"{PANELS}main/?status=active").context
+    [first, *_] = csv.DictReader(io.StringIO(client.get(f"{PANELS}main/participants.csv").getvalue().decode()))
+
+    assert "1 of 3 done" in page
+    assert "3 taken, 0 free" in page
+    assert "USD 2.50" in page
+    assert [row["participant"] for row in searched["page_obj"]] == ["p2"]
+    assert [row["n_judged"] for row in searched["page_obj"]] == [1]
+    assert {row["participant"] for row in active["page_obj"]} == {"p2", "p3"}
+    assert first["participant"] == "'=cmd()"
+    assert (first["status"], first["judgments"], first["active_minutes"]) == ("completed, not reviewed", "4", "0.3")
+    assert (first["currency"], first["owed"], first["paid"]) == ("USD", "2.50", "0.00")
+
+
+def test_gold_and_time_are_those_of_the_part_they_were_given_in(round):
+    make_gold(round, round.tasks.order_by("position"), "true")
+    round.tasks.filter(position__gte=3).update(gold_label="false")
+    panel = make_panel(round, session_parameter="session", statements_per_place=2)
+    first = enter(panel, "p1", "s1", NOW - timedelta(hours=1))
+    annotator = join(first, agrees=True)
+    tasks = list(round.tasks.order_by("position"))
+    for task in tasks:
+        annotator.assignments.create(task=task, expires_at=NOW + timedelta(hours=9))
+    judge(annotator, tasks[0], "true", seconds=5)
+    leave(first, Submission.Status.RETURNED, timezone.now())
+    for task in tasks:
+        annotator.assignments.filter(task=task, status="expired").update(status="leased")
+    again = enter(panel, "p1", "s2", timezone.now())
+    judge(again.annotator, tasks[1], "false", seconds=6)
+    judge(again.annotator, tasks[1], "true", seconds=7)
+    judge(again.annotator, tasks[5], "true", seconds=8)
+
+    rows = participant_rows(panel)
+
+    assert again.annotator == annotator
+    assert [(row["n_judged"], row["n_gold"], row["n_gold_right"], row["active_s"]) for row in rows] == [
+        (1, 1, 1, 5.0),
+        (2, 2, 1, 21.0),
+    ]
+
+
+def test_a_place_is_freed_by_hand(client, round):
+    panel = make_panel(round, name="main", places=1)
+    gone = came(panel, "p1", 1)
+
+    client.post(f"{PANELS}main/free/", {"submission": gone.pk})
+
+    gone.refresh_from_db()
+    assert gone.status == Submission.Status.TIMED_OUT
+    assert enter(panel, "p2", "", NOW).status == Submission.Status.ACTIVE
+
+
+def test_a_panel_is_paused_edited_stopped_and_a_draft_deleted(client, round):
+    panel = make_panel(round, name="main", places=2)
+    draft = make_panel(round, "draft", name="other")
+
+    client.post(f"{PANELS}main/pause/")
+    paused = client.get(f"{PANELS}main/").text
+    client.post(f"{PANELS}main/resume/")
+    form = client.get(f"{PANELS}main/edit/").context["form"]
+    values = {field.html_name: field.value() for field in form if field.value() is not None}
+    client.post(f"{PANELS}main/edit/", values | {"places": "9"})
+    refused = client.post(f"{PANELS}main/edit/", values | {"places": "9", "reward": "3.00"}).text
+    client.post(f"{PANELS}main/stop/")
+    again = client.post(f"{PANELS}main/resume/", follow=True).text
+    client.post(f"{PANELS}other/delete/")
+
+    panel.refresh_from_db()
+    assert "Somebody paused it." in paused
+    assert (panel.status, panel.places) == ("stopped", 9)
+    assert "reward cannot be changed any more" in refused
+    assert "main is stopped. Reload its page" in again
+    assert not Panel.objects.filter(pk=draft.pk).exists()
+
+
+def test_a_list_without_panels_says_what_one_is(client, round):
+    assert "Nobody comes, and nothing is paid, before it is published" in client.get(PANELS).text

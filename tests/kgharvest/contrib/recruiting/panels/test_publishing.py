@@ -1,0 +1,277 @@
+"""A panel's life, and the options that a round suggests for it."""
+
+import pytest
+
+from annotation.models import Round
+from annotation.rounds.services import clone_round, pause_round
+from kgharvest.contrib.recruiting import platforms
+from kgharvest.contrib.recruiting.models import Panel, Platform
+from kgharvest.contrib.recruiting.panels import presets
+from kgharvest.contrib.recruiting.panels.publishing import (
+    cost_in_words,
+    create_panel,
+    delete_panel,
+    edit_panel,
+    pause_panel,
+    publish_panel,
+    resume_panel,
+    stop_panel,
+)
+from kgharvest.contrib.recruiting.platforms import Can, Cost, PlatformUnavailable
+from kgharvest.models import Event
+from tests.factories import judge_all, make_gold, make_round
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
+from tests.refusals import refused
+
+pytestmark = pytest.mark.django_db
+
+Status = Panel.Status
+
+
+class StudyPlatform(platforms.RecruitingPlatform):
+    """A platform with studies of its own, which is away when told to be."""
+
+    can = frozenset({Can.PUBLISH, Can.PAUSE, Can.STOP})
+    is_away = False
+
+    def cost(self) -> Cost:
+        self._answer()
+        return Cost(rewards=2400, fee=800)
+
+    def publish(self) -> str:
+        self._answer()
+        return "study-1"
+
+    pause = resume = stop = lambda self: self._answer()
+
+    def _answer(self) -> None:
+        if self.is_away:
+            raise PlatformUnavailable("The platform does not answer; try again in a minute.")
+
+
+@pytest.fixture
+def platform(monkeypatch):
+    monkeypatch.setattr(platforms, "RecruitingPlatform", StudyPlatform)
+    monkeypatch.setattr(StudyPlatform, "is_away", False)
+    return StudyPlatform
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_round_suggests_places_for_the_judgments_it_wants(monkeypatch):
+    monkeypatch.setattr(presets, "USUAL_MINUTES", 1)  # ten statements at six seconds
+    round = make_round(40, judgments_per_task=3)
+
+    panel = create_panel(round, {})
+
+    assert (panel.statements_per_place, panel.places) == (10, 12)
+    assert panel.estimated_minutes == 3
+    assert panel.reward == 60  # 12.00 an hour
+    assert panel.completion_code not in ("", panel.screen_out_code)
+
+
+def test_gold_is_judged_besides_and_what_is_judged_is_not_wanted(monkeypatch):
+    monkeypatch.setattr(presets, "USUAL_MINUTES", 1)
+    round = make_round(40, judgments_per_task=2)
+    make_gold(round, round.tasks.order_by("position")[:8], "true")
+    Round.objects.filter(pk=round.pk).update(gold_share=0.2)
+    round.refresh_from_db()
+
+    before = presets.places_for(round, 10)
+    judge_all(round, ["true"] * 40)
+
+    assert before == 8  # 2 x 32 judgments, eight a person
+    assert presets.places_for(round, 10) == 4
+
+
+def test_a_small_round_suggests_no_more_than_it_has():
+    panel = create_panel(make_round(4, judgments_per_task=3), {})
+
+    assert (panel.statements_per_place, panel.places) == (4, 3)
+
+
+@pytest.mark.parametrize("platform", [platform.value for platform in Platform if not platform.is_closed])
+def test_each_platform_names_people_as_it_does(platform):
+    panel = create_panel(make_round(4), {"platform": platform})
+
+    assert panel.participant_parameter == presets.PRESETS[Platform(platform)].names[0]
+
+
+def test_presets_of_connect_and_sona():
+    connect, sona = presets.parameters_of("connect"), presets.parameters_of("sona")
+
+    assert connect == {
+        "participant_parameter": "participantId",
+        "study_parameter": "projectId",
+        "session_parameter": "assignmentId",
+    }
+    assert sona == {"participant_parameter": "survey_code", "study_parameter": "", "session_parameter": ""}
+
+
+def test_the_link_is_as_the_platform_wants_it():
+    round = make_round(4)
+    links = {
+        platform: presets.entry_link(create_panel(round, {"platform": platform}), "https://example.org/enter/t/")
+        for platform in ("connect", "sona", "prolific")
+    }
+    own = create_panel(round, {"participant_parameter": "who", "study_parameter": "", "session_parameter": ""})
+
+    assert presets.what_platform_adds(own) == "The platform fills in what stands in capitals."
+    assert presets.what_platform_adds(round.panels.get(platform="connect")).endswith("adds by itself who it is.")
+    assert links["sona"] == "https://example.org/enter/t/?survey_code=%SURVEY_CODE%"
+    assert links["connect"] == "https://example.org/enter/t/"
+    assert links["prolific"].startswith("https://example.org/enter/t/?PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%")
+    assert presets.entry_link(own, "https://example.org/enter/t/") == "https://example.org/enter/t/?who=PARTICIPANT"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"name": "new"}, "address of the form"),
+        ({"name": "a b"}, "name: Enter a valid"),
+        ({"places": 0}, "places: "),
+        ({"currency": "dollars"}, "currency: "),
+        ({"completion_code": "a b"}, "letters, digits"),
+        ({"completion_code": "SAME", "screen_out_code": "SAME"}, "nobody could tell them apart"),
+        ({"study_parameter": "participant"}, "Two parameters have the same name"),
+        (
+            {"hourly_floor": 10_00, "reward": 100, "estimated_minutes": 10},
+            "is USD 6.00 an hour, below the lowest hourly pay of USD 10.00",
+        ),
+        ({"completion_url": "javascript:alert(1)"}, "begins with https://"),
+        ({"completion_url": "data:text/html,x"}, "begins with https://"),
+        ({"completion_url": "//example.org/"}, "begins with https://"),
+        ({"completion_url": "https:///no-host"}, "begins with https://"),
+        ({"completion_url": "https://[broken/"}, "begins with https://"),
+        ({"completion_url": "https://{participant}.example.org/"}, "only after the name of the host"),
+        ({"completion_url": "https://example.org/?c={password}"}, "{password} is none of"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_with_a_sentence(options, sentence):
+    round = make_round(4)
+
+    with refused("BadPanel") as refusal:
+        create_panel(round, options)
+
+    assert sentence in str(refusal.value)
+    assert not round.panels.exists()
+
+
+def test_a_draft_and_an_imported_round_find_nobody():
+    round = make_round(4)
+    draft = clone_round(round)
+    Round.objects.filter(pk=round.pk).update(source="imported")
+    round.refresh_from_db()
+
+    for not_open in (draft, round):
+        with refused("BadPanel", match="takes no people"):
+            create_panel(not_open, {})
+
+
+def test_a_name_is_one_panel():
+    round = make_round(4)
+    create_panel(round, {"name": "main"})
+
+    with refused("PanelNameTaken", match="has a panel main already"):
+        create_panel(round, {"name": "main"})
+
+
+def test_of_what_is_published_only_places_and_floor_change():
+    panel = make_panel(make_round(4), places=2, reward=500)
+
+    edit_panel(panel, {"places": 5, "hourly_floor": 100})
+    with refused("WrongPanelStatus", match="reward cannot be changed"):
+        edit_panel(panel, {"reward": 1})
+
+    panel.refresh_from_db()
+    assert (panel.places, panel.hourly_floor, panel.reward) == (5, 100, 500)
+
+
+def test_places_of_a_study_at_a_platform_are_fixed_once_published(platform):
+    panel = make_panel(make_round(4), places=2)
+
+    with refused("WrongPanelStatus", match="places cannot be changed"):
+        edit_panel(panel, {"places": 5})
+
+
+# -- life --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_panel_is_published_paused_resumed_and_stopped(platform):
+    panel = make_panel(make_round(4), Status.DRAFT)
+
+    publish_panel(panel)
+    assert (panel.status, panel.external_id) == (Status.PUBLISHED, "study-1")
+    pause_panel(panel, "Somebody asked.")
+    assert (panel.status, panel.ended_reason) == (Status.PAUSED, "Somebody asked.")
+    resume_panel(panel)
+    assert (panel.status, panel.ended_reason) == (Status.PUBLISHED, "")
+    stop_panel(panel)
+    assert panel.status == Status.STOPPED
+
+    kinds = list(panel.round.events.order_by("pk").values_list("kind", flat=True))
+    assert kinds[-4:] == ["panel_published", "panel_paused", "panel_resumed", "panel_stopped"]
+    actions = list(Event.objects.order_by("pk").values_list("action", flat=True))
+    assert actions[-4:] == ["panel.published", "panel.paused", "panel.resumed", "panel.stopped"]
+
+
+@pytest.mark.parametrize(
+    ("status", "change"),
+    [
+        (Status.DRAFT, publish_panel),
+        (Status.PUBLISHED, pause_panel),
+        (Status.PAUSED, resume_panel),
+        (Status.PUBLISHED, stop_panel),
+    ],
+)
+def test_what_the_platform_does_not_do_did_not_happen_here(platform, monkeypatch, status, change):
+    panel = make_panel(make_round(4), status, external_id="" if status == Status.DRAFT else "study-1")
+    monkeypatch.setattr(platform, "is_away", True)
+
+    with pytest.raises(PlatformUnavailable):
+        change(panel)
+
+    panel.refresh_from_db()
+    assert panel.status == status
+    assert not panel.round.events.filter(kind__startswith="panel_").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "change"),
+    [
+        (Status.PUBLISHED, publish_panel),
+        (Status.DRAFT, pause_panel),
+        (Status.STOPPED, resume_panel),
+        (Status.DRAFT, stop_panel),
+        (Status.PUBLISHED, delete_panel),
+    ],
+)
+def test_what_cannot_be_done_now_is_refused(status, change):
+    with refused("WrongPanelStatus"):
+        change(make_panel(make_round(4), status))
+
+
+def test_a_panel_without_code_or_with_a_round_that_is_not_open_is_not_published():
+    round = make_round(4)
+    codeless, panel = make_panel(round, Status.DRAFT, completion_code=""), make_panel(round, Status.DRAFT)
+
+    with refused("BadPanel", match="neither a completion code nor a return address"):
+        publish_panel(codeless)
+    pause_round(round)
+    panel.refresh_from_db()
+    with refused("BadPanel", match="takes no people now"):
+        publish_panel(panel)
+
+
+def test_what_it_costs_is_said_before(platform, monkeypatch):
+    panel = make_panel(make_round(4), Status.DRAFT, places=12, reward=200, estimated_minutes=10)
+
+    assert cost_in_words(panel) == "12 places at USD 2.00 cost USD 32.00: USD 24.00 in rewards and USD 8.00 in fees."
+    monkeypatch.setattr(platform, "is_away", True)
+    assert "does not answer" in cost_in_words(panel)
+    monkeypatch.undo()
+    by_hand = "12 places at USD 2.00, USD 12.00 an hour by the estimate, are USD 24.00 in rewards"
+    assert cost_in_words(panel) == f"{by_hand}; the platform says what its fee adds."
+    panel.screen_out_reward = 50
+    assert f"{by_hand}, and USD 0.50 for each whom a check turns away; the" in cost_in_words(panel)

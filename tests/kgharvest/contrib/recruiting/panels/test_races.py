@@ -1,0 +1,89 @@
+"""Places of a panel at the same moment: real threads against a real database."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from kgharvest.contrib.recruiting.models import Submission
+from kgharvest.contrib.recruiting.panels.services import complete, enter, finish, free_place, join, leave
+from tests.factories import judge, make_round
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
+from tests.postgres import at_once, on_postgresql, run_on_postgresql
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
+
+Status = Submission.Status
+
+
+@pytest.mark.parametrize("places", [1, 3])
+def test_of_many_who_come_at_once_as_many_hold_a_place_as_there_are(places):
+    panel = make_panel(make_round(4), places=places)
+
+    outcomes = at_once(
+        *[lambda number=number: enter(panel, f"p{number}", "", timezone.now()) for number in range(places + 4)]
+    )
+
+    names = [type(outcome).__name__ for outcome in outcomes]
+    assert (names.count("Submission"), names.count("QuotaFull")) == (places, 4)
+    assert panel.submissions.holding_places().count() == places
+
+
+def test_one_person_who_comes_many_times_at_once_has_one_place_and_one_annotator():
+    panel = make_panel(make_round(4), places=2)
+
+    submissions = at_once(*[lambda: enter(panel, "p1", "", timezone.now())] * 4)
+    annotators = at_once(*[lambda: join(submissions[0], agrees=True)] * 4)
+
+    assert len(set(submissions)) == len(set(annotators)) == 1
+    assert panel.round.annotators.count() == 1
+
+
+def test_a_place_that_is_left_goes_to_one_of_those_who_wait():
+    panel = make_panel(make_round(4), places=1)
+    gone = enter(panel, "p0", "", timezone.now())
+    leave(gone, Status.RETURNED, timezone.now())
+
+    outcomes = at_once(
+        *[lambda number=number: enter(panel, f"p{number}", "", timezone.now()) for number in range(1, 5)]
+    )
+
+    assert sum(isinstance(outcome, Submission) for outcome in outcomes) == 1
+
+
+def test_who_finishes_and_is_timed_out_at_once_ends_one_way_and_is_owed_by_it():
+    panel = make_panel(make_round(2), places=1, reward=250, statements_per_place=2)
+    submission = enter(panel, "p1", "", timezone.now())
+    annotator = join(submission, agrees=True)
+    for task in next_batch(annotator, timezone.now()):
+        judge(annotator, task)
+    submission.refresh_from_db()
+
+    at_once(
+        lambda: finish(Submission.objects.get(pk=submission.pk), timezone.now()),
+        lambda: leave(Submission.objects.get(pk=submission.pk), Status.RETURNED, timezone.now()),
+        lambda: complete(Submission.objects.get(pk=submission.pk), timezone.now()),
+    )
+
+    submission.refresh_from_db()
+    assert submission.status == Status.RETURNED
+    assert submission.pay_entries.owed() == 0
+
+
+def test_who_finishes_while_somebody_frees_their_place_is_done_and_keeps_it():
+    panel = make_panel(make_round(2), places=1, reward=250)
+    submission = enter(panel, "p1", "", timezone.now())
+    join(submission, agrees=True)
+    complete(Submission.objects.get(pk=submission.pk), timezone.now())
+
+    assert submission.status == Status.ACTIVE  # as the page had it
+    assert not free_place(submission, timezone.now())
+
+    submission.refresh_from_db()
+    assert submission.status == Status.COMPLETED
+
+
+@on_postgresql
+def test_the_same_holds_on_postgresql():
+    assert run_on_postgresql(__file__).returncode == 0

@@ -1,0 +1,157 @@
+"""Files of bonuses say to the cent what the ledger says is open, and what was paid by them is noted once."""
+
+from __future__ import annotations
+
+import csv
+import io
+from decimal import Decimal
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kgharvest.contrib.recruiting.models import Submission
+from kgharvest.contrib.recruiting.panels.services import enter
+from kgharvest.contrib.recruiting.pay.bonuses import bulk_lines, grant_bonus, note_paid, open_bonuses, table_lines
+from kgharvest.contrib.recruiting.pay.ledger import Balance, owe, panel_balance, submission_balance
+from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefused
+from tests.kgharvest.contrib.recruiting.pay.standing_in import StandIn, complete_place, payments
+from tests.kgharvest.contrib.recruiting.pay.test_commands import run_job
+from tests.postgres import at_once
+from tests.refusals import codes_of, refused
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
+
+
+@pytest.fixture
+def panel(make_panel):
+    return make_panel(by_hand=True)
+
+
+def table(panel) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO("".join(table_lines(open_bonuses(panel))))))
+
+
+def test_a_bulk_file_has_ids_and_decimals_alone(panel):
+    ada, bea = complete_place(panel, "ada"), complete_place(panel, "bea")
+    grant_bonus(ada, 5, "Thank you.")
+    grant_bonus(bea, 1234, "Thank you.")
+    grant_bonus(bea, 66, "For comments.")
+
+    assert bulk_lines(open_bonuses(panel)) == "ada-session,0.05\nbea-session,13.00\n"
+
+
+def test_a_table_says_why_and_is_no_formula(panel):
+    submission = complete_place(panel, "=HYPERLINK(1)")
+    grant_bonus(submission, 250, "Thank you.")
+
+    assert table(panel) == [
+        {
+            "submission": str(submission.pk),
+            "participant": "'=HYPERLINK(1)",
+            "session": "'=HYPERLINK(1)-session",
+            "amount": "2.50",
+            "currency": "USD",
+            "reason": "Thank you.",
+        }
+    ]
+
+
+def test_an_id_that_would_break_the_bulk_file_is_refused(panel):
+    grant_bonus(complete_place(panel, "ada,1000.00\n"), 5, "Thank you.")
+
+    with refused("NotPayable", match="has no id that this format takes"):
+        bulk_lines(open_bonuses(panel))
+
+
+def test_a_bonus_says_what_it_is_for(panel):
+    with refused("BadReason"):
+        grant_bonus(complete_place(panel), 5, "  ")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 100_000)), max_size=10), st.integers(0, 2))
+def test_the_sums_of_both_files_and_of_the_ledger_are_the_same(panel, grants, paid):
+    with transaction.atomic():
+        people = [complete_place(panel, name) for name in ("ada", "bea", "cem")]
+        for person, amount in grants:
+            grant_bonus(people[person], amount, "Thank you.")
+        theirs = submission_balance(people[paid], "bonus").open
+        if theirs:
+            note_paid(panel, [people[paid].pk], theirs)
+
+        still_open = sum(submission_balance(person, "bonus").open for person in people)
+        bulk = [line.split(",")[1] for line in bulk_lines(open_bonuses(panel)).splitlines()]
+        assert sum(map(Decimal, bulk)) * 100 == still_open
+        assert sum(Decimal(row["amount"]) for row in table(panel)) * 100 == still_open
+        transaction.set_rollback(True)
+
+
+def test_a_yen_has_no_cents(make_panel):
+    panel = make_panel(by_hand=True, currency="JPY")
+    grant_bonus(complete_place(panel, "ada"), 120, "Thank you.")
+
+    assert bulk_lines(open_bonuses(panel)) == "ada-session,120\n"
+
+
+# -- what was paid by hand ---------------------------------------------------------------------------------------------
+
+
+def test_what_was_paid_by_a_file_is_noted_and_open_no_more(panel, researcher):
+    submission = complete_place(panel)
+    grant_bonus(submission, 75, "Thank you.")
+
+    assert note_paid(panel, [submission.pk], 75, researcher) == 1
+
+    assert open_bonuses(panel) == []
+    assert panel_balance(panel) == Balance(275, 75)
+    assert submission.pay_entries.get(side="paid").by == researcher
+
+
+def test_whom_a_check_turned_away_is_paid_by_hand_where_no_platform_does(panel, make_panel, researcher):
+    submission = enter(panel, "ada", "ada-session", timezone.now())
+    owe(submission, "screen_out", "screen_out", 30, "A check turned the person away.")
+
+    assert bulk_lines(open_bonuses(panel)) == "ada-session,0.30\n"
+    assert note_paid(panel, [submission.pk], 30, researcher) == 1
+    assert panel_balance(panel) == Balance(30, 30)
+    assert submission.pay_entries.get(side="paid").purpose == "screen_out"
+
+    elsewhere = enter(make_panel(external_id="another"), "bea", "bea-session", timezone.now())
+    owe(elsewhere, "screen_out", "screen_out", 30, "A check turned the person away.")
+    assert open_bonuses(elsewhere.panel) == []
+
+
+def test_what_was_granted_after_the_file_is_not_taken_for_paid(panel):
+    submission = complete_place(panel)
+    grant_bonus(submission, 75, "Thank you.")
+    grant_bonus(submission, 10, "Thank you once more.")
+
+    with refused("NothingOpen", match=r"Open are USD 0\.85 and not USD 0\.75"):
+        note_paid(panel, [submission.pk], 75)
+
+    assert submission_balance(submission, "bonus") == Balance(85, 0)
+
+
+def test_a_payment_that_a_platform_refused_is_open_and_one_that_is_uncertain_is_not(make_panel):
+    submission = complete_place(make_panel())
+    for amount in (10, 20, 40):
+        grant_bonus(submission, amount, "Thank you.")
+    StandIn.trouble = [PlatformRefused("No."), OutcomeUnknown("No answer came.")]
+    run_job()
+
+    assert [bonus.amount for bonus in open_bonuses(submission.panel)] == [10]
+    assert payments().total() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_noted_twice_at_once_is_paid_once(panel):
+    submission = complete_place(panel)
+    grant_bonus(submission, 75, "Thank you.")
+
+    outcomes = at_once(*[lambda: note_paid(panel, [submission.pk], 75)] * 3)
+
+    assert codes_of(outcomes) == ["NothingOpen", "NothingOpen"]
+    assert Submission.objects.get().pay_entries.filter(side="paid").count() == 1

@@ -1,0 +1,188 @@
+"""Below the floor a panel pauses and says which bonuses make it good; those do, and no cent less would."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from django.core.cache import cache
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgharvest.contrib.recruiting.models import Panel, Submission
+from kgharvest.contrib.recruiting.panels.money import money
+from kgharvest.contrib.recruiting.pay.bonuses import open_bonuses
+from kgharvest.contrib.recruiting.pay.floor import (
+    LONGEST_REASON,
+    bonus_to_floor,
+    floor_bonuses,
+    floor_sentence,
+    make_good,
+    pause_underpaid_panels,
+)
+from kgharvest.contrib.recruiting.pay.hourly import HourlyPay, Work, hourly_pay
+from kgharvest.contrib.recruiting.pay.ledger import Balance, panel_balance
+from kgharvest.contrib.recruiting.platforms import PlatformUnavailable
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
+from tests.kgharvest.contrib.recruiting.pay.standing_in import StandIn, complete_place
+from tests.kgharvest.contrib.recruiting.pay.test_commands import run_job
+from tests.refusals import refused
+
+in_database = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
+
+
+def test_two_dollars_for_twenty_minutes_lack_one_dollar_of_nine_an_hour():
+    assert bonus_to_floor(200, 1200, 900) == 100
+    assert bonus_to_floor(200, 1201, 900) == 101  # 300.25 cents are needed
+    assert bonus_to_floor(300, 1200, 900) == 0
+    assert bonus_to_floor(500, 1200, 900) == 0
+
+
+times = st.floats(0.001, 100_000, allow_nan=False)
+cents = st.integers(0, 100_000)
+
+
+@given(cents, times, cents)
+def test_a_bonus_reaches_the_floor_and_is_the_least_that_does(earned, active_s, floor):
+    bonus = bonus_to_floor(earned, active_s, floor)
+
+    def hourly(pay: int) -> Fraction:
+        return Fraction(pay) * 3600 / Fraction(active_s)
+
+    assert hourly(earned + bonus) >= floor
+    assert bonus == 0 or hourly(earned + bonus - 1) < floor
+
+
+@given(st.lists(st.tuples(cents, times), max_size=30), st.integers(1, 100_000))
+def test_with_the_bonuses_nobody_and_so_no_median_is_below_the_floor(people, floor):
+    works = [Work(Submission(pk=pk), time, Balance(owed, 0)) for pk, (owed, time) in enumerate(people, start=1)]
+
+    bonuses = {bonus.work: bonus.amount for bonus in floor_bonuses(HourlyPay(works, None, len(works)), floor)}
+
+    assert all(Fraction(work.earned + bonuses.get(work, 0)) * 3600 >= floor * Fraction(work.active_s) for work in works)
+    assert all(amount > 0 and work.hourly < floor for work, amount in bonuses.items())
+
+
+# -- pausing -----------------------------------------------------------------------------------------------------------
+
+
+def underpaid(make_panel, n: int = 5, **fields) -> Panel:
+    """Return a panel of n people, each of whom worked a hundredth of an hour for 5 cents: 5.00 an hour."""
+    panel = make_panel(reward=5, hourly_floor=900, completion_code="C0DE", **fields)
+    for number in range(n):
+        complete_place(panel, f"person {number}", seconds=(36,))
+    return panel
+
+
+def look_at_floors() -> None:
+    """Do what workers do every minute."""
+    cache.clear()
+    pause_underpaid_panels(timezone.now())
+    for job in Job.objects.filter(kind="pause_panel", status="queued"):
+        ledger.run_job(job.pk)
+
+
+@pytest.mark.django_db
+def test_a_panel_below_its_floor_is_paused_here_and_there_and_says_what_makes_it_good(make_panel, enqueued):
+    panel = underpaid(make_panel)
+    codes = list(panel.submissions.order_by("pk").values_list("annotator__code", flat=True))
+
+    look_at_floors()
+    panel.refresh_from_db()
+
+    assert panel.status == Panel.Status.PAUSED
+    assert StandIn.paused == [panel.pk]
+    assert panel.ended_reason == (
+        "The median pay of 5 people is USD 5.00 an hour, below the floor of USD 9.00. Bonuses of USD 0.20 in all make "
+        f"it good: {', '.join(f'{code} USD 0.04' for code in codes)}."
+    )
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("n", "fields"), [(4, {}), (5, {"hourly_floor": 500}), (5, {"hourly_floor": 0})], ids=["few", "at it", "no floor"]
+)
+def test_others_go_on(make_panel, enqueued, n, fields):
+    panel = underpaid(make_panel, n)
+    Panel.objects.filter(pk=panel.pk).update(**fields)
+
+    look_at_floors()
+
+    assert not Job.objects.filter(kind="pause_panel").exists()
+
+
+@pytest.mark.django_db
+def test_a_panel_is_paused_later_where_its_platform_is_away(make_panel, enqueued):
+    panel = underpaid(make_panel)
+    StandIn.trouble = [PlatformUnavailable("Later.")]
+
+    look_at_floors()
+    assert Panel.objects.get().status == Panel.Status.PUBLISHED
+    look_at_floors()
+
+    assert Panel.objects.get().status == Panel.Status.PAUSED
+    assert StandIn.paused == [panel.pk]
+
+
+def test_a_reason_names_all_people_or_says_how_many_there_are():
+    works = [Work(Submission(pk=pk), 36.0, Balance(5, 0)) for pk in range(1, 100)]
+    pay, panel = HourlyPay(works, 500.0, 99), Panel(hourly_floor=900, currency="USD")
+
+    sentence = floor_sentence(panel, pay, floor_bonuses(pay, 900))
+
+    assert len(sentence) <= LONGEST_REASON
+    assert sentence.endswith("Bonuses of USD 3.96 in all make it good: 99 people, each of whom is on the page of pay.")
+
+
+# -- making it good ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_one_click_owes_and_pays_the_bonuses_and_lets_people_in_again(make_panel, enqueued, researcher):
+    panel = underpaid(make_panel)
+    look_at_floors()
+
+    assert make_good(panel, researcher) == 20
+    run_job()
+    look_at_floors()
+    panel.refresh_from_db()
+
+    assert panel.status == Panel.Status.PUBLISHED
+    assert hourly_pay(panel).median == 900
+    assert panel_balance(panel) == Balance(5 * (5 + 4), 5 * 4)
+    assert set(panel.pay_entries.filter(purpose="bonus").values_list("key", flat=True)) == {"bonus:floor:1"}
+
+
+@pytest.mark.django_db
+def test_a_second_click_pays_nothing_more(make_panel, enqueued):
+    panel = underpaid(make_panel)
+    make_good(panel)
+
+    with refused("NothingMissing"):
+        make_good(panel)
+
+    assert panel_balance(panel).owed == 5 * 9
+
+
+@pytest.mark.django_db
+def test_who_falls_below_the_floor_again_gets_a_bonus_of_its_own(make_panel, enqueued):
+    panel = underpaid(make_panel)
+    make_good(panel)
+    Panel.objects.filter(pk=panel.pk).update(hourly_floor=1000)
+    panel.refresh_from_db()
+
+    assert make_good(panel) == 5
+    keys = panel.pay_entries.filter(purpose="bonus").order_by().values_list("key", flat=True).distinct()
+    assert set(keys) == {"bonus:floor:1", "bonus:floor:2"}
+
+
+@pytest.mark.django_db
+def test_by_hand_they_are_owed_until_somebody_has_paid_them(make_panel, enqueued):
+    panel = underpaid(make_panel, by_hand=True)
+    make_good(panel)
+
+    assert sum(bonus.amount for bonus in open_bonuses(panel)) == 20
+    assert panel_balance(panel) == Balance(45, 0)
+    assert money(panel_balance(panel).open, panel.currency) == "USD 0.45"

@@ -1,0 +1,124 @@
+"""Hourly pay by hand computation: what is owed over the time at work."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from annotation.judging.judgments import Answer, submit_judgment
+from annotation.models import Annotator, Judgment, Training
+from kgharvest.contrib.recruiting.models import Submission
+from kgharvest.contrib.recruiting.pay.hourly import active_times, completed_works, hourly_pay
+from kgharvest.contrib.recruiting.pay.ledger import owe, record_paid
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel as make_other_panel
+from tests.kgharvest.contrib.recruiting.pay.standing_in import complete_place
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
+
+
+def test_six_statements_in_six_minutes_for_two_dollars_are_twenty_an_hour(panel):
+    complete_place(panel, seconds=(60,) * 6)
+
+    [work] = completed_works(panel)
+
+    assert work.active_s == 360
+    assert work.hourly == 2000  # cents: 2.00 for a tenth of an hour
+
+
+def test_the_median_is_told_from_five_people_on(panel):
+    for number, seconds in enumerate((60, 90, 120, 180)):  # 120.00, 80.00, 60.00 and 40.00 an hour
+        complete_place(panel, f"person {number}", seconds=(seconds,))
+    few = hourly_pay(panel)
+    complete_place(panel, "the fifth", seconds=(360,))  # 20.00 an hour
+
+    assert few.median is None
+    assert few.reason == "4 completed so far; a median is told from 5 people on"
+    assert hourly_pay(panel).median == 6000
+
+
+def test_whose_time_nobody_measured_is_left_out_of_the_median_and_told(panel):
+    for number in range(5):
+        complete_place(panel, f"person {number}", seconds=(None, None))
+
+    pay = hourly_pay(panel)
+
+    assert (len(pay.works), pay.n, pay.median) == (5, 0, None)
+    assert pay.reason == "the active time of only 0 people is known; a median is told from 5 on"
+
+
+def test_answers_that_nobody_measured_count_as_long_as_the_others(panel):
+    half, less = (
+        complete_place(panel, "ada", seconds=(30, None)),
+        complete_place(panel, "bea", seconds=(30, None, None)),
+    )
+
+    times = active_times(panel)
+
+    assert times[half.pk] == 60
+    assert less.pk not in times
+
+
+def test_changing_ones_mind_takes_time_and_no_statement_more_than_its_cap(panel):
+    submission = complete_place(panel, seconds=(100,))
+    Judgment.objects.update(seconds=5000)  # as an import may have it
+    [judgment] = Judgment.objects.all()
+    submit_judgment(submission.annotator, Answer(judgment.task_id, "false", uuid4(), 40), timezone.now())
+
+    assert active_times(panel)[submission.pk] == 600 + 40
+
+
+def test_training_counts_from_its_start_to_its_end(panel):
+    submission = complete_place(panel, seconds=(100,))
+    begun = submission.entered_at
+    Training.objects.create(
+        annotator=submission.annotator, n_answered=2, started_at=begun, finished_at=begun + timedelta(seconds=50)
+    )
+    Training.objects.create(  # who went away for an hour
+        annotator=submission.annotator, n_answered=1, started_at=begun, finished_at=begun + timedelta(hours=1)
+    )
+
+    assert active_times(panel)[submission.pk] == 100 + 50 + 600
+
+
+def test_what_was_judged_in_another_place_is_work_of_that(panel):
+    first = complete_place(panel, "ada", seconds=(100, 100))
+    other = make_other_panel(panel.round, platform=panel.platform, reward=100)
+    Annotator.objects.filter(pk=first.annotator_id).update(place_size=4)
+    second = complete_place(other, "ada", seconds=(30,), annotator=first.annotator)
+
+    assert active_times(panel) == {first.pk: 200}
+    assert active_times(other) == {second.pk: 30}
+
+
+def test_who_left_or_was_rejected_is_not_among_the_completed(panel):
+    kept, returned, rejected = (complete_place(panel, name, seconds=(60,)) for name in ("ada", "bea", "cem"))
+    Submission.objects.filter(pk=returned.pk).update(status=Submission.Status.RETURNED)
+    Submission.objects.filter(pk=rejected.pk).update(status=Submission.Status.REJECTED)
+
+    assert [work.submission for work in completed_works(panel)] == [kept]
+
+
+def test_bonuses_are_pay_whether_owed_or_paid_and_count_once(panel):
+    submission = complete_place(panel, seconds=(60,))
+    owe(submission, "bonus", "bonus:1", 50, "Thank you.")
+    record_paid(submission, "bonus", "bonus:1", 50, "Thank you.")
+    record_paid(submission, "bonus", "bonus:there:70:1", 70, "At the platform.")
+
+    [work] = completed_works(panel)
+
+    assert work.balance == (250, 120)
+    assert work.earned == 250
+    assert work.hourly == 250 * 60
+
+
+def test_it_costs_the_same_few_queries_for_one_person_and_for_many(panel, django_assert_num_queries):
+    complete_place(panel, "ada", seconds=(10,))
+    with django_assert_num_queries(5):
+        hourly_pay(panel)
+    for number in range(6):
+        complete_place(panel, f"person {number}", seconds=(10,))
+    with django_assert_num_queries(5):
+        hourly_pay(panel)

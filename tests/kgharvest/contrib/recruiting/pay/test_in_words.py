@@ -1,0 +1,62 @@
+"""What a paper says of pay comes from the ledger, until people say it otherwise, and tells of nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation.reports.services import create_report
+from kgharvest.contrib.publishing.statements.services import proposed_on, save_statements, statements_on, unsaid_on
+from kgharvest.contrib.recruiting.models import Panel, Platform
+from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus
+from kgharvest.contrib.recruiting.pay.hourly import pay_in_words
+from tests.factories import make_round
+from tests.kgharvest.contrib.recruiting.pay.standing_in import complete_place
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
+
+
+@pytest.fixture
+def panel(make_panel):
+    """Five people at 2.00 for two minutes, one of whom got 0.50 more: a median of 60.00 an hour."""
+    panel = make_panel(statements_per_place=2, hourly_floor=900)
+    people = [complete_place(panel, f"person {number}", seconds=(60, 60)) for number in range(5)]
+    grant_bonus(people[0], 50, "Thank you.")
+    return panel
+
+
+def test_a_panel_that_paid_is_told_with_its_platform_and_median(panel):
+    assert pay_in_words(panel.round) == (
+        "5 people recruited on Prolific completed the work, at USD 2.00 for 2 statements each; they and those who left "
+        "early got USD 10.50 in all, bonuses included. The median pay of 5 people was USD 60.00 an hour of active "
+        "time; the floor that was set is USD 9.00."
+    )
+
+
+def test_of_fewer_than_five_no_median_is_told(make_panel):
+    panel = make_panel()
+    complete_place(panel, seconds=(60,))
+
+    assert "Too few were timed for a median of hourly pay." in pay_in_words(panel.round)
+
+
+def test_rounds_without_panels_and_sandboxes_say_nothing(panel):
+    assert pay_in_words(make_round()) == ""
+    Panel.objects.update(platform=Platform.MTURK, is_sandbox=True)
+    assert pay_in_words(panel.round) == ""
+
+
+def test_the_paper_pack_proposes_it_and_takes_what_people_say_instead(panel, researcher):
+    report = create_report(panel.round)
+
+    assert proposed_on(report)["pay"] == "money"
+    assert proposed_on(report)["pay_adequacy"] == pay_in_words(panel.round)
+    assert not {"pay", "pay_adequacy"} & {question.key for question in unsaid_on(report)}
+    save_statements(panel.round, {"pay_adequacy": "Above the minimum wage."}, researcher)
+    assert statements_on(panel.round) == {"pay_adequacy": "Above the minimum wage."}
+
+
+def test_it_names_nobody(panel):
+    told = pay_in_words(panel.round)
+
+    assert not any(submission.participant_id in told for submission in panel.submissions.all())
+    assert not any(submission.annotator.code in told for submission in panel.submissions.all())

@@ -1,0 +1,137 @@
+"""Lines of the ledger are written once, never changed, and add up."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kgharvest.audit.verification import Verification
+from kgharvest.contrib.recruiting.models import PayEntry
+from kgharvest.contrib.recruiting.pay.ledger import (
+    Balance,
+    balances,
+    owe,
+    owe_in_all,
+    panel_balance,
+    record_paid,
+    submission_balance,
+)
+from kgharvest.events.models import Event
+from tests.factories import make_user
+from tests.kgharvest.contrib.recruiting.pay.standing_in import complete_place
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
+
+
+def test_a_line_is_written_once_by_its_key_whoever_tells_of_it(panel):
+    submission = complete_place(panel)
+
+    assert record_paid(submission, "reward", "reward", 200, "Approved.")
+    assert not record_paid(submission, "reward", "reward", 200, "The platform approved it.")
+
+    assert [entry.reason for entry in submission.pay_entries.filter(side="paid")] == ["Approved."]
+    assert submission_balance(submission) == Balance(200, 200)
+
+
+def test_owed_and_paid_have_keys_of_their_own(panel):
+    submission = complete_place(panel)
+
+    assert owe(submission, "bonus", "bonus:1", 50, "Thank you.")
+    assert record_paid(submission, "bonus", "bonus:1", 50, "Thank you.")
+
+    assert submission_balance(submission, "bonus") == Balance(50, 50)
+
+
+def test_balances_are_of_each_person_and_of_the_panel(panel):
+    ada, bea = complete_place(panel, "ada"), complete_place(panel, "bea")
+    record_paid(ada, "reward", "reward", 200, "Approved.")
+    owe(bea, "bonus", "bonus:1", 35, "Thank you.")
+
+    assert balances(panel) == {ada.pk: Balance(200, 200), bea.pk: Balance(235, 0)}
+    assert panel_balance(panel) == Balance(435, 200)
+    assert panel_balance(panel).open == 235
+
+
+def test_what_is_owed_no_more_and_again_is_a_line_each(panel):
+    submission = complete_place(panel)
+
+    assert owe_in_all(submission, "reward", 0, "Returned.")
+    assert not owe_in_all(submission, "reward", 0, "Returned.")
+    assert owe_in_all(submission, "reward", 200, "Approved after all.")
+
+    lines = submission.pay_entries.values_list("key", "amount")
+    assert list(lines) == [("reward", 200), ("reward:2", -200), ("reward:3", 200)]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 500), max_size=8))
+def test_what_is_owed_in_all_is_what_was_said_last(panel, amounts):
+    with transaction.atomic():
+        submission = complete_place(panel)
+        for amount in amounts:
+            owe_in_all(submission, "reward", amount, "Somebody said so.")
+
+        assert submission_balance(submission).owed == (amounts[-1] if amounts else panel.reward)
+        transaction.set_rollback(True)
+
+
+# -- evidence ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def refused_changes():
+    """Have the database refuse changes anew, whichever migration of the tests it came from."""
+    migration = importlib.import_module("annotation.migrations.0029_pay_is_append_only")
+    with connection.cursor() as cursor:
+        editor = SimpleNamespace(connection=connection, execute=cursor.execute)
+        migration.allow_changes(None, editor)
+        migration.refuse_changes(None, editor)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE annotation_payentry SET amount = 1",
+        "UPDATE annotation_payentry SET reason = 'x', by_id = NULL",
+        "DELETE FROM annotation_payentry",
+    ],
+)
+def test_the_database_refuses_to_change_or_delete_lines(panel, refused_changes, change):
+    complete_place(panel)
+
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(change)
+
+    assert panel_balance(panel) == Balance(200, 0)
+
+
+def test_who_wrote_a_line_can_be_forgotten_and_not_replaced(panel, refused_changes):
+    submission, person, other = complete_place(panel), make_user(), make_user()
+    owe(submission, "bonus", "bonus:1", 10, "Thank you.", by=person)
+
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        PayEntry.objects.filter(key="bonus:1").update(by=other)
+    person.delete()
+
+    assert PayEntry.objects.get(key="bonus:1").by is None
+
+
+def test_payments_are_in_the_audit_trail_which_finds_what_was_altered(panel):
+    submission = complete_place(panel)
+    record_paid(submission, "reward", "reward", 200, "Approved.")
+    entry = Event.objects.get(action="pay.paid")
+
+    assert entry.sentence == f"noted that submission {submission.pk} of the panel panel was paid USD 2.00 as reward"
+    assert entry.project_id == panel.project.pk
+    assert not list(Verification())
+    migration = importlib.import_module("annotation.migrations.0029_pay_is_append_only")
+    with connection.cursor() as cursor:
+        migration.allow_changes(None, SimpleNamespace(connection=connection, execute=cursor.execute))
+    PayEntry.objects.filter(side="paid").update(amount=2000)
+
+    assert [sentence for sentence in Verification() if "payment" in sentence]

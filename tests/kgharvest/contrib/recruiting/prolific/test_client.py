@@ -1,0 +1,573 @@
+"""Requests to Prolific: as its documentation has them, repeated where that does no harm, and never where it does."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.panels.services import complete, enter
+from kgharvest.contrib.recruiting.pay import commands
+from kgharvest.contrib.recruiting.pay.commands import SENDING_LASTS, ask, outbox, settle
+from kgharvest.contrib.recruiting.platforms import (
+    EntryRefused,
+    PlatformRefused,
+    PlatformUnavailable,
+    platform_of,
+)
+from kgharvest.contrib.recruiting.prolific.client import Client, wait_asked_for
+from kgharvest.contrib.recruiting.prolific.events import is_genuine
+from kgharvest.contrib.recruiting.prolific.platform import SHOWS_WITHIN, STATUSES
+from kgharvest.contrib.recruiting.prolific.study import least_allowed_minutes
+from kgharvest.contrib.recruiting.reconciliation import reconcile
+from tests import factories
+from tests.kgharvest.contrib.recruiting.prolific.api_fields import faults_of_request
+from tests.kgharvest.contrib.recruiting.prolific.fake_prolific import (
+    SECRET,
+    TOKEN,
+    Event,
+    FakeProlific,
+    Trouble,
+    serving,
+)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
+
+Status, Kind = Submission.Status, PlatformCommand.Kind
+OPTIONS = {"title": "True or false?", "description": "Judge short sentences.", "devices": ["desktop"]}
+EXPLANATION = "All forty statements were answered within a minute, the same label for each of them, also the checks."
+
+
+@pytest.fixture
+def fake(settings) -> Iterator[FakeProlific]:
+    with serving() as fake:
+        settings.PROLIFIC = {"token": TOKEN, "url": fake.url, "webhook_secret": SECRET}
+        yield fake
+    assert fake.violations == []
+
+
+@pytest.fixture
+def panel(db) -> Panel:
+    return make_panel()
+
+
+def make_panel(**fields) -> Panel:
+    values = {
+        "round": factories.make_round(),
+        "name": "panel",
+        "platform": Platform.PROLIFIC,
+        "places": 3,
+        "reward": 150,
+        "estimated_minutes": 10,
+        "completion_code": "DONE1",
+        "platform_options": OPTIONS,
+        **fields,
+    }
+    return Panel.objects.create(**values)
+
+
+def published(panel: Panel) -> Panel:
+    Panel.objects.filter(pk=panel.pk).update(external_id=platform_of(panel).publish(), status=Panel.Status.PUBLISHED)
+    panel.refresh_from_db()
+    return panel
+
+
+def done_on(fake: FakeProlific, panel: Panel) -> Submission:
+    """Let somebody come from Prolific, judge everything, and enter the code there."""
+    theirs, _ = fake.arrive(panel.external_id)
+    ours = enter(panel, theirs.participant, theirs.id, timezone.now())
+    complete(ours, timezone.now())
+    fake.submit(theirs, panel.completion_code)
+    return ours
+
+
+def troubled(path_end: str, *troubles: Trouble):
+    """Make trouble for the first requests to addresses that end so."""
+    left = list(troubles)
+    return lambda method, path: left.pop(0) if left and path.endswith(path_end) and method != "GET" else Trouble.NONE
+
+
+# -- studies -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_study_is_made_from_the_panel_and_published(fake, panel, settings):
+    published(panel)
+
+    [study] = fake.studies.values()
+    address = settings.ORIGIN + reverse("recruiting:panel_enter", args=[panel.token])
+    assert study["status"] == "ACTIVE"
+    assert study["external_study_url"].startswith(f"{address}?")
+    assert "participant={{%PROLIFIC_PID%}}&study={{%STUDY_ID%}}&session={{%SESSION_ID%}}" in study["external_study_url"]
+    assert study["completion_codes"] == [
+        {
+            "code": "DONE1",
+            "code_type": "COMPLETED",
+            "actions": [{"action": "MANUALLY_REVIEW"}],
+            "actor": "participant",
+        }
+    ]
+    assert (study["reward"], study["total_available_places"], study["estimated_completion_time"]) == (150, 3, 10)
+    assert study["maximum_allowed_time"] == least_allowed_minutes(10) == 29  # 2 + 20 + 2 * 3.16
+    assert study["prolific_id_option"] == "url_parameters"
+
+
+def test_who_is_turned_away_is_paid_by_code_or_asked_to_return(fake):
+    paid = published(make_panel(screen_out_code="OUT1", screen_out_reward=20, quota_full_code="FULL1"))
+    unpaid = published(make_panel(screen_out_code="OUT2"))
+
+    [first, second] = [fake.studies[panel.external_id]["completion_codes"] for panel in (paid, unpaid)]
+    assert first[1]["actions"] == [{"action": "FIXED_SCREEN_OUT_PAYMENT", "fixed_screen_out_reward": 20, "slots": 3}]
+    assert [code["actions"][0]["action"] for code in (first[2], second[1])] == ["REQUEST_RETURN"] * 2
+
+
+@pytest.mark.parametrize("trouble", [Trouble.UNANSWERED, Trouble.LOST, Trouble.DOWN])
+def test_a_study_is_made_once_even_if_no_answer_told_of_it(fake, panel, trouble):
+    fake.trouble = troubled("/studies/", trouble)
+    with pytest.raises(PlatformUnavailable):
+        published(panel)
+
+    published(panel)
+    published(panel)
+
+    assert len(fake.studies) == 1
+
+
+def test_a_study_has_moved_though_the_answer_was_lost_and_the_second_try_refused(fake, panel):
+    fake.trouble = troubled("/transition/", Trouble.UNANSWERED)
+    published(panel)
+    fake.trouble = troubled("/transition/", Trouble.UNANSWERED)
+    platform_of(panel).pause()
+
+    assert platform_of(panel).status() == Panel.Status.PAUSED
+
+
+def test_the_cost_is_known_before(fake, panel):
+    cost = platform_of(panel).cost()
+
+    assert (cost.rewards, cost.fee, cost.total) == (450, 180, 630)
+    assert fake.studies == {}
+
+
+def test_a_study_is_paused_taken_up_and_stopped_once(fake, panel):
+    platform = platform_of(published(panel))
+    statuses = []
+    for act in (platform.pause, platform.pause, platform.resume, platform.resume, platform.stop, platform.stop):
+        act()
+        statuses.append(platform.status())
+
+    assert statuses == ["paused", "paused", "published", "published", "stopped", "stopped"]
+    with pytest.raises(PlatformRefused, match="has ended"):
+        platform.publish()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"platform_options": {}}, "title and a description"),
+        ({"currency": "EUR"}, "USD or GBP"),
+        ({"reward": 100}, "6.00 USD an hour"),
+        ({"completion_code": ""}, "completion code"),
+        ({"screen_out_code": "DONE1"}, "different code"),
+        ({"screen_out_code": "OUT", "screen_out_reward": 150}, "less than the reward"),
+        ({"study_parameter": ""}, "parameters of study and session"),
+        ({"platform_options": OPTIONS | {"maximum_minutes": 12}}, "29 minutes"),
+    ],
+)
+def test_what_prolific_would_refuse_is_refused_before_it_is_sent(fake, fields, reason):
+    with pytest.raises(PlatformRefused, match=reason):
+        platform_of(make_panel(**fields)).publish()
+
+    assert fake.requests == []
+
+
+def test_an_empty_wallet_is_told_in_prolifics_words(fake, panel):
+    fake.wallet = 100
+
+    with pytest.raises(PlatformRefused, match="not enough funds"):
+        platform_of(panel).publish()
+
+
+# -- trouble -----------------------------------------------------------------------------------------------------------
+
+
+def test_requests_are_repeated_after_as_long_as_prolific_asks_for(fake):
+    waits: list[float] = []
+    fake.trouble = troubled("/study-cost-calculator/", Trouble.BUSY, Trouble.DOWN)
+
+    assert Client(sleep=waits.append).cost(100, 1) == 140
+    assert waits == [0.0, 0.0]  # the fake's Retry-After
+
+
+def test_without_a_word_from_prolific_waits_double_and_end(fake):
+    waits: list[float] = []
+    fake.trouble = lambda method, path: Trouble.LOST
+
+    with pytest.raises(PlatformUnavailable, match="asked again later"):
+        Client(sleep=waits.append).cost(100, 1)
+    assert waits == [1.0, 2.0]
+
+
+def test_retry_after_is_seconds_or_a_date():
+    in_a_minute = (datetime.now(UTC) + timedelta(minutes=1)).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    headers = [{"Retry-After": "7"}, {"Retry-After": in_a_minute}, {"Retry-After": "soon"}, {}]
+    waits = [wait_asked_for(httpx.Response(429, headers=header)) for header in headers]
+
+    assert waits[0] == 7
+    assert 50 < waits[1] <= 60
+    assert waits[2:] == [None, None]
+
+
+def answering(response: httpx.Response) -> Client:
+    client = Client(sleep=lambda seconds: None)
+    client._http = httpx.Client(base_url="https://prolific", transport=httpx.MockTransport(lambda request: response))
+    return client
+
+
+def test_a_payment_that_is_accepted_in_other_words_than_json_is_not_sent_again(fake):
+    answering(httpx.Response(202, text="Accepted")).pay_bonus("bonus")
+
+
+def test_an_address_that_leads_elsewhere_has_done_nothing(fake):
+    moved = httpx.Response(301, headers={"Location": "https://elsewhere"})
+
+    with pytest.raises(PlatformRefused, match="look at KGHARVEST_PROLIFIC_URL"):
+        answering(moved).pay_bonus("bonus")
+
+
+def test_an_unreachable_prolific_and_a_missing_token_are_said_in_a_sentence(fake, settings):
+    settings.PROLIFIC = settings.PROLIFIC | {"token": ""}
+    with pytest.raises(PlatformRefused, match="KGHARVEST_PROLIFIC_TOKEN"):
+        Client()
+    settings.PROLIFIC = settings.PROLIFIC | {"token": "wrong"}
+    with pytest.raises(PlatformRefused, match="may not do this"):
+        Client().cost(1, 1)
+    settings.PROLIFIC = settings.PROLIFIC | {"url": "http://127.0.0.1:1"}
+    with pytest.raises(PlatformUnavailable, match="cannot be reached"):
+        Client(sleep=lambda seconds: None).cost(1, 1)
+
+
+def test_no_id_of_a_person_or_submission_is_in_a_refusal_or_a_log(fake, panel, caplog):
+    caplog.set_level("INFO")
+    published(panel)
+    ours = done_on(fake, panel)
+    fake.give_back(fake.submissions[ours.session_id])
+    ask(ours, Kind.APPROVE, "approve")
+    [command] = claimed = outbox.claim(timezone.now())
+
+    outbox.send(claimed)
+
+    command.refresh_from_db()
+    assert command.state == "failed"
+    assert command.error == "Prolific refused: Submission [id] is RETURNED"
+    assert ours.session_id not in caplog.text
+    assert ours.participant_id not in caplog.text
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", [*Trouble])
+def test_an_approval_is_made_once_whatever_becomes_of_the_request(fake, panel, trouble):
+    ours = done_on(fake, published(panel))
+    fake.trouble = troubled("/transition/", trouble)
+    ask(ours, Kind.APPROVE, "approve")
+
+    outbox.send(outbox.claim(timezone.now()))
+
+    [theirs] = fake.submissions.values()
+    assert (theirs.status, theirs.n_payments) == ("APPROVED", 1)
+    assert ours.commands.get().state == "done"
+
+
+def test_who_has_not_entered_the_code_there_is_approved_once_they_have(fake, panel):
+    theirs, _ = fake.arrive(published(panel).external_id)
+    ours = enter(panel, theirs.participant, theirs.id, timezone.now())
+    complete(ours, timezone.now())
+    ask(ours, Kind.APPROVE, "approve")
+
+    outbox.send(outbox.claim(timezone.now()))
+    waiting = ours.commands.get()
+    fake.submit(theirs, panel.completion_code)
+    outbox.send(outbox.claim(waiting.next_try_at))
+
+    assert (waiting.state, "has not entered the code" in waiting.error) == ("waiting", True)
+    assert ours.commands.get().state == "done"
+    assert theirs.status == "APPROVED"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "state", "n_paid"),
+    [
+        (Trouble.NONE, "done", 1),
+        (Trouble.BUSY, "done", 1),  # refused before anything was done, so it is sent again
+        (Trouble.UNANSWERED, "uncertain", 1),
+        (Trouble.LOST, "uncertain", 0),
+        (Trouble.DOWN, "uncertain", 0),
+    ],
+)
+def test_a_bonus_is_never_sent_twice_and_reconciliation_finds_out(fake, panel, trouble, state, n_paid):
+    ours = done_on(fake, published(panel))
+    fake.trouble = troubled("/pay/", trouble)
+    ask(ours, Kind.BONUS, "bonus:floor", amount=107)
+
+    outbox.send(outbox.claim(timezone.now()))
+
+    [theirs] = fake.submissions.values()
+    assert ours.commands.get().state == state
+    assert theirs.bonuses == [107] * n_paid
+    for _ in range(2):
+        reconcile(panel, timezone.now())
+    assert theirs.bonuses == [107] * n_paid
+    assert ours.commands.get().state == ("done" if n_paid else "uncertain")
+
+
+def test_a_bonus_that_was_set_up_is_not_set_up_again(fake, panel):
+    ours = done_on(fake, published(panel))
+    fake.trouble = troubled("/pay/", *[Trouble.BUSY] * 3)
+    ask(ours, Kind.BONUS, "bonus:floor", amount=5)
+    outbox.send(outbox.claim(timezone.now()))
+    assert ours.commands.get().state == "waiting"
+
+    outbox.send(outbox.claim(timezone.now() + timedelta(hours=1)))
+
+    set_up = [request for request in fake.requests if request.path.endswith("/bonus-payments/")]
+    assert [request.body["csv_bonuses"] for request in set_up] == [f"{ours.session_id},0.05"]
+    assert fake.submissions[ours.session_id].bonuses == [5]
+
+
+def test_a_worker_that_was_away_for_long_does_not_pay_what_another_one_has_paid(fake, panel):
+    ours = done_on(fake, published(panel))
+    ask(ours, Kind.BONUS, "bonus:floor", amount=107)
+    later = timezone.now() + SENDING_LASTS
+    [forgotten] = outbox.claim(timezone.now())
+    settle(forgotten, False, later + timedelta(seconds=1))
+
+    outbox.send(outbox.claim(later + timedelta(seconds=2)))
+    outbox.send([forgotten])
+
+    assert fake.submissions[ours.session_id].bonuses == [107]
+    assert ours.commands.get().state == "done"
+
+
+@pytest.mark.parametrize("session", ["../studies/1", "aaaa,100.00", "a?b", "a/b"])
+def test_a_made_up_name_of_a_submission_is_in_no_request(fake, panel, session):
+    published(panel)
+    ours = enter(panel, "ada", session, timezone.now() - SHOWS_WITHIN)
+    ask(ours, Kind.BONUS, "bonus:1", amount=5)
+    n_before = len(fake.requests)
+
+    outbox.send(outbox.claim(timezone.now()))
+    reconcile(panel, timezone.now())
+
+    ours.refresh_from_db()
+    assert (ours.commands.get().state, ours.status) == ("failed", Status.RETURNED)
+    assert not [request for request in fake.requests[n_before:] if "aaaa" in str(request) or "../" in request.path]
+    assert not [request for request in fake.requests if "bonus" in request.path]
+
+
+def test_a_study_that_was_published_unheard_is_not_taken_up_with_another_reward(fake, panel):
+    fake.trouble = troubled("/transition/", *[Trouble.UNANSWERED] * 3)
+    with pytest.raises(PlatformUnavailable):
+        platform_of(panel).publish()
+    panel.reward = 200
+
+    with pytest.raises(PlatformRefused, match=r"with a reward of USD 1\.50"):
+        platform_of(panel).publish()
+
+
+def test_rejecting_returning_and_screening_out(fake, panel):
+    published(panel)
+    rejected, asked, out = (done_on(fake, panel) for _ in range(3))
+    ask(rejected, Kind.REJECT, "reject", message=EXPLANATION, category="LOW_EFFORT")
+    ask(asked, Kind.RETURN, "return", message="Withdrew consent")
+    ask(out, Kind.SCREEN_OUT, "screen_out")
+    while claimed := outbox.claim(timezone.now()):
+        outbox.send(claimed)
+
+    theirs = [fake.submissions[ours.session_id] for ours in (rejected, asked, out)]
+    assert [row.status for row in theirs] == ["REJECTED", "AWAITING REVIEW", "SCREENED OUT"]
+    assert theirs[1].return_requested is not None
+
+
+@pytest.mark.parametrize(("message", "category"), [("Too fast.", "TOO_QUICKLY"), (EXPLANATION, "DISAGREEMENT")])
+def test_a_rejection_that_prolific_would_refuse_is_not_sent(fake, panel, message, category):
+    ours = done_on(fake, published(panel))
+    command = ours.commands.create(kind=Kind.REJECT, key="reject", message=message, category=category)
+
+    with pytest.raises(PlatformRefused):
+        platform_of(panel).execute(command)
+
+    assert not [request for request in fake.requests if request.body and request.body.get("action") == "REJECT"]
+
+
+def test_many_are_approved_in_one_request_and_reconciliation_finds_them_approved(fake, panel, monkeypatch):
+    monkeypatch.setattr(commands, "FEWEST_AT_ONCE", 3)
+    published(panel)
+    people = [done_on(fake, panel) for _ in range(3)]
+    for ours in people:
+        ask(ours, Kind.APPROVE, "approve")
+
+    outbox.send(outbox.claim(timezone.now()))
+    assert outbox.claim(timezone.now()) == []
+    reconcile(panel, timezone.now())
+
+    [sent] = [request.body for request in fake.requests if request.path.endswith("/bulk-approve/")]
+    assert set(sent["submission_ids"]) == {ours.session_id for ours in people}
+    assert [row.n_payments for row in fake.submissions.values()] == [1, 1, 1]
+    assert {command.state for command in PlatformCommand.objects.all()} == {"done"}
+    assert panel.pay_entries.paid() == panel.pay_entries.owed() == 450
+
+
+# -- submissions -------------------------------------------------------------------------------------------------------
+
+
+def test_reconciliation_repairs_what_no_event_told(fake):
+    panel = published(make_panel(places=5))
+    people = [fake.arrive(panel.external_id)[0] for _ in range(5)]
+    for theirs in people:
+        enter(panel, theirs.participant, theirs.id, timezone.now())
+    fake.give_back(people[0]), fake.time_out(people[1]), fake.submit(people[2], "DONE1")
+    newcomer, _ = fake.arrive(panel.external_id)
+    fake.submit(newcomer, "NOCODE")
+
+    reconcile(panel, timezone.now())
+
+    assert_same_as(fake, panel)
+    waiting = panel.submissions.get(status=Status.COMPLETED, completed_at=None, session_digest=digest_of(people[2].id))
+    assert waiting.approves_itself_at == people[2].completed_at + timedelta(days=21)
+    assert panel.submissions.get(session_digest=digest_of(newcomer.id)).status == Status.COMPLETED
+    n_changed = reconcile(panel, timezone.now())
+    assert n_changed == 0
+
+
+def digest_of(name: str) -> str:
+    from kgharvest.contrib.recruiting.panels.identifiers import digest
+
+    return digest(name)
+
+
+def assert_same_as(fake: FakeProlific, panel: Panel) -> None:
+    ours = {row.session_id: row.status for row in panel.submissions.all()}
+    theirs = {row.id: STATUSES[row.status] for row in fake.submissions.values() if row.id in ours}
+    assert ours == theirs
+
+
+def test_a_place_taken_by_a_made_up_link_is_given_back(fake, panel):
+    a_while_ago = timezone.now() - SHOWS_WITHIN
+    forged = enter(published(panel), "nobody", "f" * 24, a_while_ago)
+    just_now = enter(panel, "somebody", "e" * 24, timezone.now())
+
+    reconcile(panel, timezone.now())
+
+    forged.refresh_from_db(), just_now.refresh_from_db()
+    assert (forged.status, just_now.status) == (Status.RETURNED, Status.ACTIVE)
+
+
+def test_all_pages_of_submissions_are_read(fake):
+    panel = published(make_panel(places=250))
+    for _ in range(200):
+        fake.arrive(panel.external_id)
+
+    assert len(list(platform_of(panel).submissions())) == 200
+    pages = [request for request in fake.requests if request.path == "/api/v1/submissions/"]
+    assert len(pages) == 3
+
+
+# -- entry tokens ------------------------------------------------------------------------------------------------------
+
+
+def parameters_of(address: str) -> dict[str, str]:
+    return dict(httpx.URL(address).params)
+
+
+def test_prolifics_signature_on_an_entry_link_is_checked(fake):
+    panel = published(make_panel(platform_options=OPTIONS | {"signs_entry": True}))
+    theirs, address = fake.arrive(panel.external_id)
+    link = parameters_of(address)
+
+    platform_of(panel).check_entry(link)
+
+    other = {"participant": "another", "study": theirs.study_id, "session": theirs.id}
+    forged = [
+        {name: value for name, value in link.items() if name != "prolific_token"},
+        link | {"participant": "another"},
+        link | {"session": "another"},
+        link | {"prolific_token": link["prolific_token"][:-8] + "AAAAAAAA"},
+        *(
+            parameters_of(fake.entry_url(theirs, **claims))
+            for claims in (
+                {"exp": 1_700_000_000},
+                {"iss": "https://example.org"},
+                {"aud": "https://example.org/panel/"},
+                {"sub": "another"},
+                {"prolific": other},
+            )
+        ),
+    ]
+    for parameters in forged:
+        with pytest.raises(EntryRefused):
+            platform_of(panel).check_entry(parameters)
+
+
+def test_unsigned_algorithms_are_no_signature(fake, panel):
+    published(panel)
+    theirs, address = fake.arrive(panel.external_id)
+    header, claims = ({"alg": "none", "kid": "key-1"}, {"sub": theirs.id, "exp": 9_999_999_999})
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)]
+
+    with pytest.raises(EntryRefused):
+        platform_of(panel).check_entry(parameters_of(address) | {"prolific_token": ".".join([*parts, ""])})
+
+
+def test_other_links_are_not_checked(fake, panel):
+    published(panel)
+    _, address = fake.arrive(panel.external_id)
+
+    platform_of(panel).check_entry(parameters_of(address))
+
+    assert "prolific_token" not in address
+
+
+# -- signed events, and the table itself -------------------------------------------------------------------------------
+
+
+def test_an_event_is_genuine_by_secret_body_and_time(settings):
+    settings.PROLIFIC = {"token": "", "url": "", "webhook_secret": SECRET}
+    event, now = Event("1", b'{"resource_id": "\xc3\xa4"}'), 1_800_000_000
+    headers = FakeProlific.headers(event, at=now)
+
+    assert is_genuine(headers, event.body, now + 599)
+    assert not is_genuine(headers, event.body + b" ", now)
+    assert not is_genuine(headers, event.body, now + 601)
+    assert not is_genuine(headers | {"X-Prolific-Request-Timestamp": str(now + 1)}, event.body, now)
+    assert not is_genuine(FakeProlific.headers(event, "another", at=now), event.body, now)
+    assert not is_genuine({}, event.body, now)
+    settings.PROLIFIC["webhook_secret"] = ""
+    assert not is_genuine(FakeProlific.headers(event, "", at=now), event.body, now)
+
+
+def test_the_table_of_fields_finds_what_prolific_would_not_take():
+    study = {"name": "x", "colour": "red"}
+    assert any("colour" in fault for fault in faults_of_request("POST", "/api/v1/studies/", {}, study))
+    short = {"action": "REJECT", "message": "short", "rejection_category": "OTHER"}
+    assert faults_of_request("POST", f"/api/v1/submissions/{'0' * 24}/transition/", {}, short)
+    assert faults_of_request("DELETE", "/api/v1/studies/", {}, None)
+    assert not faults_of_request("GET", "/api/v1/submissions/", {"study": ["1"]}, None)
+
+
+def test_the_fakes_deliveries_are_all_events_in_another_order(fake, panel):
+    published(panel)
+    fake.arrive(panel.external_id)
+
+    deliveries = fake.deliveries(random.Random(1))
+
+    assert len(deliveries) == 13 * len(fake.events)
+    assert {body for _, body in deliveries} == {event.body for event in fake.events}

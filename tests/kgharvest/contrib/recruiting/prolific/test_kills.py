@@ -1,0 +1,152 @@
+"""Web servers and workers die while Prolific tells what happened: nothing is lost and nobody is paid twice."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import httpx
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from kgharvest.contrib.recruiting.models import Panel, PanelEvent, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.panels.services import complete, enter
+from kgharvest.contrib.recruiting.pay.commands import ask
+from kgharvest.contrib.recruiting.platforms import platform_of
+from kgharvest.contrib.recruiting.prolific.platform import STATUSES
+from tests import factories
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
+from tests.kgharvest.contrib.recruiting.prolific.fake_prolific import SECRET, TOKEN, FakeProlific, Trouble, serving
+from tests.kgharvest.jobs.installation import kill_group, wait_until
+from tests.load.web_server import WebServer, url_of
+from tests.programs import start_program
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
+
+N_PEOPLE, BONUS = 7, 41
+
+
+def published_panel() -> Panel:
+    panel = make_panel(
+        factories.make_round(),
+        platform="prolific",
+        places=N_PEOPLE,
+        reward=150,
+        participant_parameter="PROLIFIC_PID",
+        study_parameter="STUDY_ID",
+        session_parameter="SESSION_ID",
+        platform_options={"title": "Title", "description": "Description"},
+        reconciled_at=timezone.now(),  # so that events alone tell at first
+    )
+    Panel.objects.filter(pk=panel.pk).update(external_id=platform_of(panel).publish())
+    panel.refresh_from_db()
+    return panel
+
+
+def story_of(fake: FakeProlific, panel: Panel) -> list[Submission]:
+    """Let people come and end in all ways there are; return those who wait to be approved."""
+    people = [fake.arrive(panel.external_id)[0] for _ in range(N_PEOPLE)]
+    ours = [enter(panel, theirs.participant, theirs.id, timezone.now()) for theirs in people]
+    for submission, theirs in zip(ours[2:], people[2:], strict=True):
+        complete(submission, timezone.now())
+        fake.submit(theirs, panel.completion_code)
+    fake.give_back(people[0])
+    fake.time_out(people[1])
+    fake.submit(people[1], "NOCODE")
+    fake.give_back(people[2])
+    return ours[3:]
+
+
+def worker(folder: Path, fake: FakeProlific):
+    environment = {
+        **os.environ,
+        "DEBUG": "1",
+        "SECRET_KEY": settings.SECRET_KEY,
+        "DATABASE_URL": url_of(connection),
+        "KGHARVEST_DATA_DIR": str(folder),
+        "KGHARVEST_PROLIFIC_TOKEN": TOKEN,
+        "KGHARVEST_PROLIFIC_URL": fake.url,
+        "DJANGO_SETTINGS_MODULE": "tests.kgharvest.jobs.worker_settings",
+    }
+    log = folder / "worker.log"
+    return start_program(
+        ["celery", "-A", "kgharvest", "worker", "--loglevel", "INFO", "-n", "one@%h"], environment, log, log
+    )
+
+
+def killed_at(fake: FakeProlific, path_start: str, path_end: str, nth: int, trouble: Trouble):
+    """Return a list for the worker that is to be killed while it waits for the answer to its nth such request."""
+    victims: list = []
+    n_seen = 0
+
+    def kill(method: str, path: str) -> Trouble:
+        nonlocal n_seen
+        n_seen += path.startswith(path_start) and path.endswith(path_end)
+        if not victims or n_seen < nth:
+            return Trouble.NONE
+        kill_group(victims.pop())
+        return trouble
+
+    fake.trouble = kill
+    return victims
+
+
+def deliver(server: WebServer, fake: FakeProlific, deliveries: list, kill_after: int) -> None:
+    """Send each until it is answered, as Prolific does; the server is killed once what it answered is only stored."""
+    for number, (headers, body) in enumerate(deliveries):
+        if number == kill_after:
+            server.kill()
+            server.start()
+        answer = httpx.post(
+            f"http://127.0.0.1:{server.port}/recruiting/prolific/events/",
+            headers=headers | {"X-Forwarded-Proto": "https"},
+            content=body,
+            timeout=60,
+        )
+        assert answer.status_code == 204
+    server.kill()
+
+
+def test_thirteen_deliveries_in_any_order_to_servers_and_workers_that_are_killed(tmp_path, settings):
+    with serving() as fake:
+        settings.PROLIFIC = {"token": TOKEN, "url": fake.url, "webhook_secret": SECRET}
+        panel = published_panel()
+        waiting = story_of(fake, panel)
+        deliveries = fake.deliveries(random.Random(20))
+        variables = {"KGHARVEST_PROLIFIC_WEBHOOK_SECRET": SECRET, "KGHARVEST_DATA_DIR": str(tmp_path)}
+        with WebServer(url_of(connection), settings.SECRET_KEY, "--threads", "2", **variables) as server:
+            deliver(server, fake, deliveries, kill_after=len(deliveries) // 2)
+        assert PanelEvent.objects.filter(handled_at=None).count() == len(fake.events)
+        for submission in waiting:
+            ask(submission, PlatformCommand.Kind.BONUS, "bonus:floor", amount=BONUS)
+            ask(submission, PlatformCommand.Kind.APPROVE, "approve")
+
+        victims = killed_at(fake, "/api/v1/submissions/", "/", 4, Trouble.LOST)
+        victims.append(first := worker(tmp_path, fake))
+        wait_until(lambda: not first.is_alive())
+        victims = killed_at(fake, "/api/v1/bulk-bonus-payments/", "/pay/", 2, Trouble.UNANSWERED)
+        victims.append(second := worker(tmp_path, fake))
+        wait_until(lambda: not second.is_alive())
+        fake.trouble = lambda method, path: Trouble.NONE
+        PanelEvent.objects.filter(handled_at=None).update(next_try_at=timezone.now())
+        PlatformCommand.objects.filter(state="waiting").update(next_try_at=timezone.now())
+        third = worker(tmp_path, fake)
+        try:
+            wait_until(lambda: not PanelEvent.objects.filter(handled_at=None).exists())
+            wait_until(lambda: not PlatformCommand.objects.filter(state="waiting").exists())
+            Panel.objects.update(reconciled_at=None)
+            wait_until(lambda: not PlatformCommand.objects.exclude(state="done").exists())
+        finally:
+            kill_group(third)
+
+    ours = {row.session_id: row.status for row in panel.submissions.all()}
+    assert ours == {theirs.id: STATUSES[theirs.status] for theirs in fake.submissions.values()}
+    paid = [fake.submissions[submission.session_id] for submission in waiting]
+    assert [(row.status, row.n_payments, row.bonuses) for row in paid] == [("APPROVED", 1, [BONUS])] * len(waiting)
+    assert panel.pay_entries.paid() == panel.pay_entries.owed() == len(waiting) * (150 + BONUS)
+    assert fake.violations == []
+    log = (tmp_path / "worker.log").read_text()
+    assert not [name for name, row in fake.submissions.items() if name in log or row.participant in log]

@@ -1,0 +1,260 @@
+"""From a draft to a study at Prolific in one click, with the cost in sight; and comparing by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from kgharvest.contrib.recruiting.models import Panel, PanelEvent
+from kgharvest.contrib.recruiting.panels.publishing import edit_panel, publish_panel
+from kgharvest.contrib.recruiting.prolific.views import StudyForm, read_filters
+from kgharvest.jobs import ledger
+from kgharvest.models import Event, Job
+from tests import factories
+from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
+from tests.kgharvest.contrib.recruiting.prolific.fake_prolific import SECRET, TOKEN, FakeProlific, serving
+from tests.refusals import refused
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
+
+FILLED_IN = {
+    "title": "Are these sentences true?",
+    "description": "<p>Forty short sentences.</p>",
+    "devices": ["desktop", "mobile"],
+    "content_warning": "sensitive",
+    "content_warning_details": "Sentences made by a language model.",
+    "youngest": "18",
+    "least_approved": "95",
+    "filters": '[{"filter_id": "fluent-languages", "selected_values": ["19"]}]',
+}
+
+
+@pytest.fixture
+def fake(settings) -> Iterator[FakeProlific]:
+    with serving() as fake:
+        settings.PROLIFIC = {"token": TOKEN, "url": fake.url, "webhook_secret": SECRET}
+        yield fake
+    assert fake.violations == []
+
+
+@pytest.fixture
+def panel(db) -> Panel:
+    return make_panel(
+        factories.make_round(),
+        Panel.Status.DRAFT,
+        platform="prolific",
+        places=3,
+        reward=150,
+        screen_out_code="OUT",
+        screen_out_reward=20,
+        study_parameter="STUDY_ID",
+        session_parameter="SESSION_ID",
+    )
+
+
+def page(panel: Panel) -> str:
+    return reverse("recruiting:prolific_study", args=[panel.round.path, panel.name])
+
+
+def test_the_page_shows_the_cost_and_what_each_code_does_before(researcher_client, fake, panel):
+    shown = researcher_client.get(page(panel)).content.decode()
+
+    for text in ("USD 6.30", "USD 4.50 in rewards", "USD 1.80 in fees", "USD 9.00 an hour", "USD 0.60 at most"):
+        assert text in shown
+    assert "approves by itself after 21 days" in shown
+    assert "pays USD 0.20 and gives the place to somebody else" in shown
+    assert fake.studies == {}
+
+
+def test_one_click_publishes_what_the_form_says(researcher_client, researcher, fake, panel):
+    answer = researcher_client.post(page(panel), FILLED_IN | {"action": "publish"})
+
+    panel.refresh_from_db()
+    [study] = fake.studies.values()
+    assert answer.url == panel.get_absolute_url()
+    assert (panel.status, panel.external_id, study["status"]) == ("published", study["id"], "ACTIVE")
+    assert study["name"] == FILLED_IN["title"]
+    assert study["device_compatibility"] == ["desktop", "mobile"]
+    assert study["content_warnings"] == ["sensitive"]
+    assert study["filters"] == [
+        {"filter_id": "fluent-languages", "selected_values": ["19"]},
+        {"filter_id": "age", "selected_range": {"lower": 18}},
+        {"filter_id": "approval_rate", "selected_range": {"lower": 95, "upper": 100}},
+    ]
+    assert Event.objects.last().action == "panel.published"
+    assert "could not be" not in researcher_client.get(panel.get_absolute_url()).content.decode()
+
+
+def test_what_was_filled_in_is_kept_and_shown_again(researcher_client, fake, panel):
+    researcher_client.post(page(panel), FILLED_IN | {"action": "save"})
+
+    panel.refresh_from_db()
+    form = StudyForm(panel)
+    assert panel.status == "draft"
+    assert fake.studies == {}
+    shown = {name: form[name].value() for name in FILLED_IN}
+    assert shown == FILLED_IN | {"youngest": 18, "least_approved": 95}
+
+
+def test_title_and_description_are_suggested(researcher_client, fake, panel):
+    form = StudyForm(panel)
+
+    suggested = {name: form[name].value() for name in ("title", "description", "devices")}
+    researcher_client.post(page(panel), suggested | {"action": "publish"})
+
+    assert [study["name"] for study in fake.studies.values()] == ["Say whether 50 short statements are true"]
+
+
+def test_a_refusal_of_prolific_is_shown_and_leaves_a_draft(researcher_client, fake, panel):
+    fake.wallet = 0
+
+    answer = researcher_client.post(page(panel), FILLED_IN | {"action": "publish"})
+
+    panel.refresh_from_db()
+    assert "There are not enough funds in the workspace." in answer.content.decode()
+    assert (panel.status, panel.platform_options["title"]) == ("draft", FILLED_IN["title"])
+    fake.wallet = 10_000
+    researcher_client.post(page(panel), FILLED_IN | {"action": "publish"})
+    assert [study["status"] for study in fake.studies.values()] == ["ACTIVE"]  # the draft was taken up
+
+
+def test_without_a_token_the_page_says_what_to_do(researcher_client, settings, panel):
+    settings.PROLIFIC = {"token": "", "url": "", "webhook_secret": ""}
+
+    shown = researcher_client.get(page(panel)).content.decode()
+
+    assert "KGHARVEST_PROLIFIC_TOKEN" in shown
+    assert "every five minutes" in shown
+
+
+def test_a_reward_below_what_prolific_takes_cannot_be_published(researcher_client, fake, panel):
+    Panel.objects.update(reward=50)
+
+    shown = researcher_client.get(page(panel)).content.decode()
+
+    assert "The reward comes to 3.00 USD an hour; Prolific asks for 8.00 or more." in shown
+    assert 'value="publish" disabled' in shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"title": ""}, "required"),
+        ({"devices": []}, "required"),
+        ({"filters": "{"}, "no JSON"),
+        ({"filters": '{"filter_id": "age"}'}, "no list"),
+        ({"filters": '["age"]'}, "Filter 1 has no filter_id"),
+        ({"filters": '[{"filter_id": "age"}]'}, "either selected_values"),
+        ({"filters": '[{"filter_id": "age", "selected_range": {"from": 1}}]'}, "either selected_values"),
+        ({"youngest": "40", "oldest": "30"}, "below the youngest"),
+        ({"maximum_minutes": "12"}, "29 minutes or more"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(researcher_client, fake, panel, fields, reason):
+    shown = researcher_client.post(page(panel), FILLED_IN | fields | {"action": "publish"}).content.decode()
+
+    assert reason in shown
+    assert fake.studies == {}
+
+
+def test_a_deep_json_is_no_crash():
+    with pytest.raises(ValidationError):
+        read_filters("[" * 100_000)
+
+
+def test_publishing_a_prolific_panel_leads_to_its_form(researcher_client, fake, panel):
+    address = reverse("recruiting:panel_publish", args=[panel.round.path, panel.name])
+
+    assert researcher_client.get(address).url == page(panel)
+
+
+def test_a_published_panel_can_be_compared_by_hand(researcher_client, fake, panel):
+    panel.platform_options = {"title": "Title", "description": "Description"}
+    panel.save()
+    publish_panel(panel)
+    Panel.objects.update(reconcile_error="Prolific cannot be reached; it is asked again later.")
+    PanelEvent.objects.create(platform="prolific", event_id="1", body="", n_tries=2, error="Prolific is busy (429).")
+    shown = researcher_client.get(panel.get_absolute_url()).content.decode()
+    assert "Prolific cannot be reached" in shown
+    assert "Prolific is busy (429)." in shown
+
+    address = reverse("recruiting:panel_reconcile", args=[panel.round.path, panel.name])
+    answer = researcher_client.post(address, follow=True)
+
+    assert "within seconds" in answer.content.decode()
+    assert Job.objects.filter(kind="panel_reconciliation").exists()
+
+
+def test_a_panel_without_a_study_cannot_be_compared(researcher_client, panel):
+    address = reverse("recruiting:panel_reconcile", args=[panel.round.path, panel.name])
+
+    answer = researcher_client.post(address, follow=True)
+
+    assert "Publish it first" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"title": 5},
+        {"title": "x" * 121},
+        {"description": None},
+        {"devices": "desktop"},
+        {"devices": [["desktop"]]},
+        {"content_warning": "loud"},
+        {"filters": {"filter_id": "age"}},
+        {"filters": [{"filter_id": "age", "selected_range": {"lower": "18"}}]},
+        {"maximum_minutes": True},
+        {"screen_out_slots": 0},
+        {"signs_entry": "yes"},
+        {"colour": "red"},
+    ],
+)
+def test_options_of_programs_are_checked_when_they_come(panel, options):
+    with refused("BadPanel"):
+        edit_panel(panel, {"platform_options": options})
+
+
+# -- API and command ---------------------------------------------------------------------------------------------------
+
+
+def test_the_api_has_a_panel_compared(researcher_client, fake, panel):
+    address = reverse("recruiting:api_panel_reconciliation", args=[panel.round_id, panel.name])
+    refused = researcher_client.post(address)
+    panel.platform_options = {"title": "Title", "description": "Description"}
+    panel.save()
+    publish_panel(panel)
+
+    answer = researcher_client.post(address)
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "CannotReconcile")
+    assert (answer.status_code, answer.json()) == (
+        202,
+        {"panel": panel.name, "reconciled_at": None, "reconcile_error": ""},
+    )
+    ledger.run_job(Job.objects.get(kind="panel_reconciliation").pk)
+    assert researcher_client.get(address).json()["reconciled_at"] is not None
+
+
+def test_events_are_subscribed_to_and_confirmed_once(fake, settings, capsys):
+    settings.ORIGIN = "https://kg.example.org"
+    for _ in range(2):
+        call_command("subscribe_prolific", "workspace-1")
+
+    told = [(row["event_type"], row["target_url"], row["is_enabled"]) for row in fake.subscriptions.values()]
+    address = "https://kg.example.org/recruiting/prolific/events/"
+    assert told == [("submission.status.change", address, True), ("study.status.change", address, True)]
+    assert f"submission.status.change is sent to {address}." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("secret", "origin"), [("", "https://kg.example.org"), (SECRET, "http://127.0.0.1:8000")])
+def test_what_events_need_is_said(fake, settings, secret, origin):
+    settings.ORIGIN = origin
+    settings.PROLIFIC["webhook_secret"] = secret
+
+    with pytest.raises(CommandError, match="KGHARVEST_"):
+        call_command("subscribe_prolific", "workspace-1")

@@ -1,0 +1,213 @@
+"""Submissions are what their platform says of them, in whatever order it says so, and however often."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.panels.services import complete, enter
+from kgharvest.contrib.recruiting.pay.commands import ask, outbox
+from kgharvest.contrib.recruiting.pay.ledger import owe, submission_balance
+from kgharvest.contrib.recruiting.platforms import RemoteSubmission
+from kgharvest.contrib.recruiting.reconciliation import apply_remote, apply_status
+from tests import factories
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
+
+Status = Submission.Status
+NOW = timezone.now()
+IN_THEIR_WORDS = {
+    Status.ACTIVE: "ACTIVE",
+    Status.COMPLETED: "AWAITING REVIEW",
+    Status.APPROVED: "APPROVED",
+    Status.REJECTED: "REJECTED",
+    Status.RETURNED: "RETURNED",
+    Status.TIMED_OUT: "TIMED-OUT",
+    Status.SCREENED_OUT: "SCREENED OUT",
+}
+
+
+@pytest.fixture
+def panel() -> Panel:
+    return Panel.objects.create(
+        round=factories.make_round(),
+        name="panel",
+        platform=Platform.PROLIFIC,
+        status=Panel.Status.PUBLISHED,
+        external_id="study",
+        places=2,
+        reward=150,
+    )
+
+
+def came(panel: Panel, person: str = "ada", *, is_done: bool = False) -> Submission:
+    submission = enter(panel, person, f"{person}'s", NOW)
+    if is_done:
+        complete(submission, NOW)
+        owe(submission, "reward", "reward", panel.reward, "Done.")
+    return submission
+
+
+def remote(status: Status, person: str = "ada", minutes: float = 1, **fields) -> RemoteSubmission:
+    at = NOW + timedelta(minutes=minutes)
+    return RemoteSubmission(person, f"{person}'s", status, IN_THEIR_WORDS[status], at, **fields)
+
+
+def status_of(submission: Submission) -> str:
+    submission.refresh_from_db()
+    return submission.status
+
+
+@pytest.mark.parametrize("status", [Status.RETURNED, Status.TIMED_OUT, Status.REJECTED, Status.SCREENED_OUT])
+def test_a_place_that_ends_unpaid_is_free_again(panel, status):
+    came(panel, "ada"), came(panel, "bea")
+
+    assert apply_remote(panel, remote(status), NOW)
+
+    assert panel.submissions.holding_places().count() == 1
+    assert enter(panel, "cem", "cem's", NOW).status == Status.ACTIVE
+
+
+def test_whatever_the_order_and_number_of_what_is_told_the_last_word_counts(panel):
+    story = [
+        remote(Status.ACTIVE, minutes=1),
+        remote(Status.TIMED_OUT, minutes=2),
+        remote(Status.COMPLETED, minutes=3),
+        remote(Status.APPROVED, minutes=4, reward_paid=150),
+    ]
+    for number, order in enumerate(itertools.permutations(story)):
+        panel.places = number + 1
+        panel.save()
+        person = f"person {number}"
+        submission = came(panel, person, is_done=True)
+        for told in order * 3:
+            apply_remote(panel, replace(told, participant=person, session=f"{person}'s"), NOW)
+
+        assert status_of(submission) == Status.APPROVED
+        assert submission_balance(submission) == (150, 150)
+        assert submission.pay_entries.count() == 2
+
+
+def test_a_late_code_takes_back_a_time_out_but_not_what_ended_here(panel):
+    late, out = came(panel, "ada", is_done=True), came(panel, "bea")
+    Submission.objects.filter(pk=out.pk).update(status=Status.SCREENED_OUT)
+
+    apply_remote(panel, remote(Status.TIMED_OUT, minutes=1), NOW)
+    assert status_of(late) == Status.TIMED_OUT
+    apply_remote(panel, remote(Status.COMPLETED, minutes=2), NOW)
+    for status in (Status.COMPLETED, Status.RETURNED):
+        apply_remote(panel, remote(status, "bea"), NOW)
+
+    assert (status_of(late), status_of(out)) == (Status.COMPLETED, Status.SCREENED_OUT)
+
+
+def test_what_is_returned_after_all_was_done_is_not_owed_and_what_timed_out_is(panel):
+    panel.places = 3
+    panel.save()
+    returned, timed_out = came(panel, "ada", is_done=True), came(panel, "bea", is_done=True)
+
+    apply_remote(panel, remote(Status.RETURNED), NOW)
+    apply_remote(panel, remote(Status.TIMED_OUT, "bea"), NOW)
+
+    assert submission_balance(returned).owed == 0
+    assert submission_balance(timed_out).owed == 150
+
+
+def test_who_is_done_there_and_never_came_here_is_noted_and_who_is_at_work_is_not(panel):
+    assert not apply_remote(panel, remote(Status.ACTIVE), NOW)
+    assert not panel.submissions.exists()
+
+    assert apply_remote(panel, remote(Status.COMPLETED), NOW)
+
+    noted = panel.submissions.get()
+    assert (noted.status, noted.completed_at, noted.annotator) == (Status.COMPLETED, None, None)
+    assert submission_balance(noted).owed == 0
+
+
+def test_a_payment_nobody_heard_of_is_found_and_one_that_is_not_there_waits_for_a_persons_word(panel):
+    made, unmade = came(panel, "ada", is_done=True), came(panel, "bea", is_done=True)
+    for submission in (made, unmade):
+        ask(submission, PlatformCommand.Kind.BONUS, "bonus:floor", amount=40)
+        outbox.claim(NOW + timedelta(hours=1))  # the worker died after this
+
+    hour, days = timedelta(hours=2) / timedelta(minutes=1), timedelta(days=30) / timedelta(minutes=1)
+    apply_remote(panel, remote(Status.COMPLETED, "ada", hour, paid_bonuses=[40]), NOW)
+    apply_remote(panel, remote(Status.COMPLETED, "bea", hour, paid_bonuses=[]), NOW)
+    apply_remote(panel, remote(Status.COMPLETED, "bea", days, paid_bonuses=[]), NOW)
+
+    assert (made.commands.get().state, unmade.commands.get().state) == ("done", "uncertain")
+    assert submission_balance(made, "bonus") == (40, 40)
+    assert submission_balance(unmade, "bonus") == (40, 0)
+
+
+def test_a_bonus_that_was_never_sent_is_not_taken_for_an_equal_one_that_was_paid_there_by_hand(panel):
+    submission = came(panel, is_done=True)
+    ask(submission, PlatformCommand.Kind.BONUS, "bonus:1", amount=40)
+
+    apply_remote(panel, remote(Status.COMPLETED, paid_bonuses=[40]), NOW)
+
+    assert submission.commands.get().state == PlatformCommand.State.WAITING
+    assert submission_balance(submission, "bonus") == (40, 40)
+
+
+@pytest.mark.parametrize("state", ["waiting", "failed", "done"])
+def test_what_the_platform_has_approved_needs_no_command_any_more(panel, state):
+    submission = came(panel, is_done=True)
+    ask(submission, PlatformCommand.Kind.APPROVE, "approve")
+    submission.commands.update(state=state)
+
+    apply_remote(panel, remote(Status.APPROVED, reward_paid=150), NOW)
+
+    assert submission.commands.get().state == PlatformCommand.State.DONE
+    assert submission_balance(submission) == (150, 150)
+
+
+def test_who_was_paid_for_a_place_and_came_again_is_paid_in_the_ledger_too(panel):
+    first = came(panel, is_done=True)
+    apply_remote(panel, remote(Status.TIMED_OUT, minutes=1), NOW)
+    enter(panel, "ada", "another", NOW)
+
+    apply_remote(panel, remote(Status.APPROVED, minutes=2, reward_paid=150), NOW)
+
+    assert status_of(first) == Status.TIMED_OUT  # a person holds one place
+    assert submission_balance(first) == (150, 150)
+
+
+def test_bonuses_paid_by_hand_at_the_platform_are_in_the_ledger_once(panel):
+    submission = came(panel, is_done=True)
+
+    for minutes, paid in enumerate([[50], [50, 50], [50, 50, 25]], start=1):
+        for _ in range(2):
+            apply_remote(panel, remote(Status.COMPLETED, minutes=minutes, paid_bonuses=paid), NOW)
+
+    assert submission_balance(submission, "bonus").paid == 125
+
+
+def test_a_study_that_ends_there_ends_here_and_is_not_reopened(panel):
+    for status in (Panel.Status.PAUSED, Panel.Status.PUBLISHED, None, Panel.Status.STOPPED, Panel.Status.PAUSED):
+        apply_status(panel, status, NOW)
+
+    panel.refresh_from_db()
+    assert (panel.status, panel.ended_reason) == (Panel.Status.STOPPED, "It has ended at the platform.")
+    assert [event.history_sentence for event in panel.round.events.filter(kind="panel_moved").order_by("pk")] == [
+        "found the panel panel paused: It was paused at the platform.",
+        "found the panel panel stopped: It has ended at the platform.",
+    ]
+
+
+def test_a_bonus_that_was_refused_and_then_paid_there_by_hand_is_paid_once(panel):
+    submission = came(panel, is_done=True)
+    command = ask(submission, PlatformCommand.Kind.BONUS, "bonus:1", amount=40)
+    PlatformCommand.objects.filter(pk=command.pk).update(state=PlatformCommand.State.FAILED, n_tries=1)
+
+    for _ in range(2):
+        apply_remote(panel, remote(Status.COMPLETED, paid_bonuses=[40]), NOW)
+
+    command.refresh_from_db()
+    assert command.state == PlatformCommand.State.DONE
+    assert submission_balance(submission, "bonus") == (40, 40)

@@ -1,0 +1,209 @@
+"""Audit entries and round logs of earlier versions become events; the chain stays as it was, byte for byte."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from io import StringIO
+
+import pytest
+from django.contrib.contenttypes.models import ContentType
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from annotation.models import Round
+from annotation.rounds.services import pause_round
+from kgharvest.audit.verification import Verification
+from kgharvest.events.chain import entry_hash, head, seal_events
+from kgharvest.events.models import BEFORE_ALL
+from kgharvest.events.types import CORE_TYPES
+from kgharvest.management.commands.audit import json_lines
+from kgharvest.models import Event
+from tests.database_copies import KeptState, remove_tables
+from tests.postgres import on_postgresql, run_on_postgresql
+
+pytestmark = pytest.mark.slow
+
+OLD = [
+    ("auth", "0012_alter_user_first_name_max_length"),
+    ("kgharvest", "0034_uploads_to_knowledge_graphs"),
+    ("annotation", "0034_submission_browser"),
+]
+NEW = [("kgharvest", "0035_events"), ("annotation", "0036_round_events_to_events")]
+NOW = datetime(2026, 11, 20, 12, 30, 15, 123456, tzinfo=UTC)
+N_ENTRIES = 300
+# Kinds of the round log, with the names of their details
+DETAILS = {
+    "opened": {"n_tasks": 12},
+    "joined": {},
+    "excluded": {"n_judgments": 3, "reason": "clicks “at random” ☃"},
+    "imported": {"n_judgments": 2, "file": "a.csv", "n_rows": 2, "duplicates": "error", "n_duplicates": 0},
+    "adjudicated": {"task": 7, "label": "Unjudgeable"},
+    "limit_crossed": {"why": "median of 0.5 seconds"},
+    "panel_paused": {"panel": "p", "reason": "Somebody asked."},
+    "closed": {"n_incomplete": 1},
+}
+
+
+def migrate(targets) -> None:
+    MigrationExecutor(connection).migrate(targets)
+
+
+def enter_old_state() -> None:
+    """On SQLite, migrations run forward from no tables, which is faster than backward from today."""
+    if connection.vendor == "sqlite":
+        remove_tables()
+    migrate(OLD)
+
+
+@pytest.fixture(scope="module")
+def old_database(shared_folder) -> KeptState:
+    return KeptState(enter_old_state, shared_folder / "before-events.sqlite3")
+
+
+@pytest.fixture
+def old(transactional_db, old_database):
+    """Registry of models of a database with a chain of every action and a round log, some of it recorded twice."""
+    old_database.enter()
+    apps = MigrationExecutor(connection).loader.project_state(OLD).apps
+
+    def objects(model: str, app: str = "kgharvest"):
+        return apps.get_model(app, model).objects
+
+    user = objects("User", "auth").create(username="ada")
+    objects("Actor").create(code="p-0123456789", user=user)
+    project = objects("Project").create(name="Demo", slug="demo")
+    round = objects("Round", "annotation").create(project=project, name="pilot", status="open", seed=1, spec={})
+    annotator = objects("Annotator", "annotation").create(round=round, code="a-12345678", user=user)
+    previous, actions = BEFORE_ALL, ["trail.begun", *(kind.key for kind in CORE_TYPES)]
+    for number in range(1, N_ENTRIES + 1):
+        entry = apps.get_model("kgharvest", "AuditEntry")(
+            number=number,
+            at=NOW + timedelta(microseconds=number),
+            project_id=project.pk if number % 3 else None,
+            actor="p-0123456789" if number % 2 else "",
+            action=actions[number % len(actions)],
+            subject_type="round",
+            subject_id=str(number),
+            facts=json.dumps({"round": "pilot ☃", "n_tasks": number}),
+            row_hashes=f"gone {number} {BEFORE_ALL}\ngone x{number} {BEFORE_ALL}" if number % 5 else "",
+            previous_hash=previous,
+        )
+        previous = entry.hash = entry_hash(entry)
+        entry.save(force_insert=True)
+    objects("AuditHead").update_or_create(pk=1, defaults={"number": N_ENTRIES, "hash": previous})
+    for number, (kind, details) in enumerate([*DETAILS.items()] * 20):
+        objects("RoundEvent", "annotation").create(
+            round=round,
+            kind=kind,
+            annotator=annotator if kind in ("joined", "excluded") else None,
+            by=user if number % 2 else None,
+            at=NOW + timedelta(seconds=number),
+            details=details,
+        )
+    objects("ContentType", "contenttypes").filter(model__in=["event", "auditentry"]).delete()
+    objects("ContentType", "contenttypes").create(app_label="kgharvest", model="auditentry")
+    yield apps
+    if connection.vendor != "sqlite":  # SQLite is restored after each test
+        call_command("migrate", verbosity=0)
+
+
+def export_of(entries) -> str:
+    """Return the file that `audit export` wrote before the upgrade."""
+    lines = []
+    for entry in entries.order_by("number"):
+        names = ("number", "at", "project_id", "actor", "action", "subject_type", "subject_id", "facts", "row_hashes")
+        line = {name: getattr(entry, name) for name in names}
+        line |= {
+            "at": entry.at.isoformat(timespec="microseconds"),
+            "row_hashes": entry.row_hashes.splitlines(),
+            "row_hashes_sha256": sha256(entry.row_hashes.encode()).hexdigest(),
+            "previous_hash": entry.previous_hash,
+            "hash": entry.hash,
+        }
+        lines.append(json.dumps(line) + "\n")
+    return "".join(lines)
+
+
+def log_of(round_events) -> list[tuple]:
+    rows = round_events.order_by("pk").select_related("by", "annotator")
+    return [
+        (row.kind, row.at, row.by and row.by.username, row.annotator and row.annotator.code, row.details)
+        for row in rows
+    ]
+
+
+def test_the_chain_and_the_round_log_are_the_same_after_the_upgrade(old):
+    entries, lines = old.get_model("kgharvest", "AuditEntry").objects, old.get_model("annotation", "RoundEvent").objects
+    export, log, old_head = export_of(entries), log_of(lines), entries.order_by("number").last()
+    assert len(export.splitlines()) == N_ENTRIES
+    assert len(log) == 20 * len(DETAILS)
+
+    call_command("migrate", verbosity=0)
+
+    assert "".join(json_lines()) == export
+    assert head() == (old_head.number, old_head.hash)
+    assert list(Verification()) == []
+    output = StringIO()
+    call_command("audit", "verify", "--head", f"{old_head.number}:{old_head.hash}", stdout=output)
+    assert f"{N_ENTRIES} entries verified" in output.getvalue()
+    assert "".join(json_lines()) == export  # lines of the round log are never sealed
+    round = Round.objects.get()
+    assert log == [
+        (event.kind, event.at, event.by and event.by.username, event.annotator, event.details)
+        for event in round.events.order_by("pk")
+    ]
+    assert round.events.filter(kind="excluded").first().history_sentence == (
+        "excluded the annotator, 3 judgments taken out: clicks “at random” ☃"
+    )
+    assert Event.objects.audited().count() == N_ENTRIES
+    assert [*ContentType.objects.filter(model__in=["event", "auditentry"]).values_list("model", flat=True)] == ["event"]
+
+
+def test_the_chain_goes_on_after_the_upgrade(old):
+    call_command("migrate", verbosity=0)
+    round = Round.objects.get()
+
+    pause_round(round)
+
+    assert round.events.first().kind == "paused"
+    assert [row.get("kind") for row in map(json.loads, round.events.json_lines())][-2:] == ["closed", "paused"]
+    assert seal_events() == 1
+    assert Event.objects.sealed().last().number == head().number == N_ENTRIES + 1
+    assert list(Verification()) == []
+
+
+def test_the_last_release_appends_while_the_new_one_seals(old):
+    call_command("migrate", verbosity=0)
+    pause_round(Round.objects.get())
+    AuditEntry, AuditHead = (old.get_model("kgharvest", name) for name in ("AuditEntry", "AuditHead"))
+    last = head()
+    entry = AuditEntry(number=last.number + 1, at=NOW, action="tuple.curated", facts="{}", previous_hash=last.hash)
+    entry.hash = entry_hash(entry)
+    entry.save(force_insert=True)
+    AuditHead.objects.update(number=entry.number, hash=entry.hash)
+
+    seal_events()
+
+    assert head().number == N_ENTRIES + 2
+    assert list(Verification()) == []
+
+
+def test_the_upgrade_can_be_undone(old):
+    entries, lines = old.get_model("kgharvest", "AuditEntry").objects, old.get_model("annotation", "RoundEvent").objects
+    export, log = export_of(entries), log_of(lines)
+
+    migrate(NEW)
+    migrate(OLD)
+
+    assert export_of(entries) == export
+    assert log_of(lines) == log
+
+
+@on_postgresql
+def test_on_postgresql():
+    run = run_on_postgresql(__file__)
+
+    assert run.returncode == 0, run.stdout
