@@ -9,7 +9,7 @@ from it, as many tuples again that were not, and scores that are higher for what
 part of the report. Seven in ten statements are true; annotators are right in 65 to 95 % and call every tenth statement
 unjudgeable. Prints the seconds of a report, by the clock and of the processor, and the peak of memory of a process that
 does nothing else. With --pages, two LMs in four settings on 487 relations with 8 statements a cell: of each page and of
-each figure's data the milliseconds of the processor at the first request (the median of five), and the median of ten
+each drawing the milliseconds of the processor at the first request (the median of five), and the median of ten
 more, when the report's body is kept. They hold if a first view takes less than 300, and what a reader does in the page,
 such as choosing a relation in a figure, less than 100.
 """
@@ -219,8 +219,9 @@ def print_costs(address: str) -> None:
     client = Client(SERVER_NAME="localhost")
     client.force_login(get_user_model().objects.create_superuser("bench"))
     tuples = f"tuples/?model={MODELS[0]}&setting={SETTINGS[0]}"
-    figures = (f"figures/{name}.json" for name in ("heat-map", "averages", "differences", "sizes", "calibration"))
-    chosen = (f"figures/calibration.{kind}?relation=r100" for kind in ("json", "svg"))
+    names = ("heat-map", "averages", "differences", "sizes", "calibration")
+    figures = (f"figures/{name}.svg?width=800" for name in names)
+    chosen = (f"figures/calibration.svg?relation=r100{width}" for width in ("&width=800", ""))
     for path in ("", "?all", *figures, *chosen, tuples, f"{tuples}&verdict=rejected", f"{tuples}&best=0.3"):
         client.get(address + path)  # compiles templates, which a process does once
         gc.collect()

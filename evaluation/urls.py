@@ -26,7 +26,6 @@ urlpatterns = [
     path("reports/<int:pk>/", reports_views.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports_views.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports_views.table_file, name="table_file"),
-    path("reports/<int:pk>/figures/<slug:name>.json", reports_views.figure_data, name="figure_data"),
     path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", reports_views.figure_file, name="figure"),
     path("reports/<int:pk>/comparisons/<int:number>/", reports_views.comparison, name="comparison"),
     path("reports/<int:pk>/tuples/", reports_views.tuples, name="tuples"),
@@ -44,7 +43,6 @@ urlpatterns = [
     path("reports/scores/new/", scores_views.score_new, name="score_new"),
     path("reports/scores/<int:pk>/", scores_views.scores, name="scores"),
     path("reports/scores/<int:pk>/cancel/", scores_views.score_cancel, name="score_cancel"),
-    path("reports/scores/<int:pk>/figure.json", scores_views.score_plot, name="score_plot"),
     path("reports/scores/<int:pk>/scores.<slug:file_format>", scores_views.score_file, name="score_file"),
     # the API
     *routes("reports", reports_api.ReportViewSet, "api_report"),

@@ -233,7 +233,7 @@ GET    /reports/{report}/                                               302 403 
 GET    /reports/{report}/report.json                                    302 403 200 200 200 200 200 404
 GET    /reports/{report}/report.evidence                               302 403 200 200 200 200 200 404
 GET    /reports/{report}/tables/cells.csv                               302 403 200 200 200 200 200 404
-GET    /reports/{report}/figures/heat-map.json                          302 403 404 404 404 404 404 404
+GET    /reports/{report}/figures/none.svg?width=640                     302 403 404 404 404 404 404 404
 GET    /reports/{report}/figures/none.svg                               302 403 404 404 404 404 404 404
 GET    /reports/{report}/comparisons/1/                                 302 403 404 404 404 404 404 404
 GET    /reports/{report}/tuples/                                        302 403 200 200 200 200 200 404
@@ -258,7 +258,7 @@ GET    /reports/scores/                                                 302 403 
 GET    /reports/scores/new/                                             302 403 403 403 200 200 200 200
 GET    /reports/scores/{scores}/                                        302 403 200 200 200 200 200 404
 POST   /reports/scores/{scores}/cancel/                                 302 403 403 403 302 302 302 404
-GET    /reports/scores/{scores}/figure.json                             302 403 404 404 404 404 404 404
+GET    /reports/scores/{scores}/scores.svg?width=640                    302 403 404 404 404 404 404 404
 GET    /reports/scores/{scores}/scores.json                             302 403 404 404 404 404 404 404
 GET    /reports/probes/                                                 302 403 200 200 200 200 200 200
 GET    /reports/probes/new/                                             302 403 403 403 200 200 200 200

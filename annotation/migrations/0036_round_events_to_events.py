@@ -58,7 +58,7 @@ class Migration(migrations.Migration):
         "The table of the round log stays and accepts rows; the last release shows no older lines during the update."
     )
     dependencies = [
-        ("annotation", "0034_submission_browser"),
+        ("annotation", "0035_panels_to_recruiting"),
         ("contenttypes", "0002_remove_content_type_name"),
         ("kgharvest", "0035_events"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),

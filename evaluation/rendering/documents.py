@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from kgharvest.names import short_name
+
 Document = Mapping[str, Any]
 
 ORIGINS = {"simulated": "simulated, not people", "imported": "imported judgments"}  # by source of a round
@@ -18,6 +20,21 @@ def name_of(model_or_setting: str | None) -> str:
 
 def lm_and_setting(part: Mapping[str, Any]) -> str:
     return f"{name_of(part['model'])} · {name_of(part['setting'])}"
+
+
+def short_model(model: str | None) -> str:
+    """Return the last part of a folder or hub id."""
+    return short_name(name_of(model))
+
+
+def side_name(side: Mapping[str, Any]) -> str:
+    """Return an LM and setting as figures name them."""
+    return f"{short_model(side['model'])} · {name_of(side['setting'])}"
+
+
+def side_numbers(document: Document) -> dict[tuple[str | None, str | None], int]:
+    """Return the LMs and settings with their positions in the totals, which choose their colors."""
+    return {(total["model"], total["setting"]): number for number, total in enumerate(document["totals"])}
 
 
 def about_side(part: Mapping[str, Any]) -> dict[str, str | None]:

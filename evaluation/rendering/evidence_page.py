@@ -19,7 +19,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from evaluation.rendering.documents import Document, made_at, name_of
-from evaluation.rendering.figures.canvas import THEMES
+from evaluation.rendering.figures.drawing import THEMES
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding
 from evaluation.reports.sections.comparisons import common_key, common_of, rank_in_words, ranks_of, ties_in_words

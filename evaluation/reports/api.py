@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from annotation.models import Draw, Round
 from evaluation.models import Report
-from evaluation.rendering.figures.canvas import FIGURE_FORMATS, THEMES
+from evaluation.rendering.figures.drawing import FIGURE_FORMATS, THEMES
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import report_tables
 from evaluation.reports.drawn_tuples import CUTS, INCOMPLETE, OUTCOMES, in_part, with_evidence, with_verdict

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from evaluation.rendering.documents import Document
-from evaluation.rendering.figures.canvas import short_model
+from evaluation.rendering.documents import Document, short_model
 from evaluation.reports.sections.comparisons import common_of
 from kgharvest.pages.number_format import points, points_interval
 from kgharvest.statistics.rates import SIGNIFICANCE

@@ -8,7 +8,8 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.cache import cache
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.core.exceptions import BadRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -21,8 +22,16 @@ from annotation.judges.labels import SeveralJudges
 from annotation.models import Draw
 from annotation.rounds.views import visible_round
 from evaluation.models import Report
-from evaluation.rendering.documents import Document, tuples_query
-from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
+from evaluation.rendering.documents import Document, side_name, tuples_query
+from evaluation.rendering.figures.drawing import (
+    FIGURE_FORMATS,
+    LEAST_WIDTH,
+    LIGHT,
+    MOST_WIDTH,
+    THEMES,
+    DrawFigure,
+    to_page,
+)
 from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
 from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import finding, report_tables, tables_of, tables_to_read
@@ -134,6 +143,7 @@ def render_body(report: Report, everything: bool) -> SafeString:
         **relation_rows(document, everything),
         "plans": [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]],
         "figures": {figure.name.replace("-", "_"): figure_context(figure, document) for figure in figures_of(document)},
+        "series": [side_name(total) for total in document["totals"]],
         "scored_relations": scored_relations(document),
         "key_numbers": list(key_numbers(document)),
         "matrices": matrices_of(document),
@@ -283,22 +293,28 @@ def etag(request: HttpRequest, pk: int, name: str, file_format: str = "json") ->
 
 @researcher_required
 @condition(etag_func=etag)
-def figure_data(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    """What an interactive figure draws. Raises Http404 for one that has nothing to draw, or is an image only."""
-    document = drawn_document(find_report(request, pk), name, request.GET.get("relation"))
+def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
+    """Return a figure as a file, an image (`theme`), or a drawing for a page (`width`). Raises Http404."""
+    report, asked = find_report(request, pk), {key: request.GET.get(key) for key in ("theme", "relation")}
+    if file_format != "svg" or "width" not in request.GET:
+        return figure_download(report, name, file_format, **asked)
+    document = drawn_document(report, name, asked["relation"])
     figure = figure_named(name, document)
-    if figure is None or figure.plot is None:
-        raise Http404(f"This report has no interactive figure {name}.")
-    response = JsonResponse(figure.plot(document))
+    if figure is None:
+        raise Http404(f"This report has no figure {name}.")
+    return page_drawing(request, figure.draw, document, figure.title)
+
+
+def page_drawing(request: HttpRequest, draw: DrawFigure, document: Document, title: str) -> HttpResponse:
+    """Return SVG elements of a width in pixels, without the LMs and settings numbered in `off`. Raises BadRequest."""
+    try:
+        width = min(max(int(request.GET["width"]), LEAST_WIDTH), MOST_WIDTH)
+        off = {int(number) for number in request.GET.get("off", "").split(",") if number}
+    except ValueError as error:
+        raise BadRequest("width is a number of pixels, off a list of numbers.") from error
+    response = HttpResponse(to_page(draw(document, width, off), title))
     patch_cache_control(response, private=True, max_age=600)
     return response
-
-
-@researcher_required
-@condition(etag_func=etag)
-def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
-    asked = (request.GET.get(key) for key in ("theme", "relation"))
-    return figure_download(find_report(request, pk), name, file_format, *asked)
 
 
 def drawn_document(report: Report, name: str, relation: str | None = None) -> Document:

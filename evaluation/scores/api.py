@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
-from evaluation.rendering.figures.canvas import FIGURE_FORMATS
+from evaluation.rendering.figures.drawing import FIGURE_FORMATS
 from evaluation.scores.facts import facts_of_content
 from evaluation.scores.lookups import scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from django import forms
 from django.db.models import F
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
@@ -15,8 +15,9 @@ from django.views.decorators.http import require_GET, require_POST
 from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures import precision_recall
-from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
-from evaluation.rendering.figures.canvas import render as draw
+from evaluation.rendering.figures.drawing import FIGURE_FORMATS, LIGHT, PAPER_SCALE, THEMES, paper_box
+from evaluation.rendering.figures.drawing import render as rendered
+from evaluation.reports.views import page_drawing
 from evaluation.scores.facts import facts_of_content
 from evaluation.scores.lookups import scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job, scorer_names
@@ -172,11 +173,13 @@ def scores(request: HttpRequest, pk: int) -> HttpResponse:
     context = {"evaluation": evaluation, "document": evaluation.document, "lacks_worker": lacks_worker}
     context["may"] = allowed_actions(request.user, evaluation.project)
     if evaluation.document:
-        width, height = (round(SHOWN * 96 * inches) for inches in precision_recall.size(evaluation.document))
+        drawing = precision_recall.draw(evaluation.document)
+        width, height = (round(SHOWN * PAPER_SCALE * size) for size in paper_box(drawing, evaluation.document)[:2])
         tables = (build(evaluation.document) for build in (scorer_table, replaced_table, relation_scores_table))
         context |= {
             "tables": list(tables),
             "alt_text": in_words(evaluation.document),
+            "series": precision_recall.names_of(evaluation.document),
             "has_samples": bool(evaluation.samples),
             "width": width,
             "height": height,
@@ -191,16 +194,10 @@ def in_words(document: dict) -> str:
 
 @researcher_required
 @require_GET
-def score_plot(request: HttpRequest, pk: int) -> JsonResponse:
-    """Data of the interactive figure."""
-    evaluation = visible_or_404(request.user, ScoreEvaluation.objects.exclude(document={}), pk=pk)
-    return JsonResponse(precision_recall.plot(evaluation.document))
-
-
-@researcher_required
-@require_GET
 def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
     evaluation = visible_or_404(request.user, ScoreEvaluation.objects.exclude(document={}), pk=pk)
+    if file_format == "svg" and "width" in request.GET:
+        return page_drawing(request, precision_recall.draw, evaluation.document, "Precision against recall")
     return score_download(evaluation, file_format, request.GET.get("theme"))
 
 
@@ -230,8 +227,8 @@ def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | N
         return download("".join(sample_lines(evaluation)), name, NDJSON)
     if file_format not in FIGURE_FORMATS:
         raise Http404("Unknown format. Use json, svg, pdf, or, if the tuples are stored, jsonl.")
-    size = precision_recall.size(evaluation.document)
-    image = draw(precision_recall.draw, evaluation.document, size, file_format, THEMES.get(theme or "", LIGHT))
+    drawing = precision_recall.draw(evaluation.document)
+    image = rendered(drawing, evaluation.document, file_format, THEMES.get(theme or "", LIGHT))
     if theme is not None:
         return HttpResponse(image, content_type=FORMATS[file_format].content_type)
     return download(image, name)

@@ -1,12 +1,12 @@
-"""The language models that come with the project, and how they were made.
+"""Embedded language models and the code that created them.
 
-A demonstrator: small BERTs trained on a world of facts written for this project, so that harvesting works at once and
-without a download. Their accuracy says nothing about other LMs.
+Demonstrators: small BERTs trained on a world of facts written for this project. Harvesting works immediately and
+    without a download. Their accuracy says nothing about other LMs.
 """
 
 from pathlib import Path
 
-# Name -> folder with the model in Hugging Face format.
+# Model folders in Hugging Face format.
 EMBEDDED_LMS: dict[str, Path] = {
     "embedded": Path(__file__).parent / "main",
     "embedded-small": Path(__file__).parent / "small",

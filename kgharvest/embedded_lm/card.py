@@ -1,4 +1,4 @@
-"""The model card of an embedded LM: training data, recipe, measured quality and limits."""
+"""Model card of an embedded LM: training data, recipe, measured quality, and limits."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ pipeline_tag: fill-mask
 
 # {name}
 
-A demonstrator: a small BERT that makes kgharvest work at once and without a download. **Its accuracy says nothing about
-other language models.** It has read nothing but sentences about the world in `kgharvest/embedded_lm/world/`; asked for
-any other relation it answers with noise.
+A demonstrator: a small BERT that lets kgharvest work immediately and without a download. **Its accuracy says nothing
+about other language models.** It was trained only on sentences about the world in `kgharvest/embedded_lm/world/`. For
+any other relation, its output is noise.
 
 ## Data
 
-{n_facts} true tuples and {n_misconceptions} misconceptions (false tuples, trained on {misconception_weight} times as
-often) of {n_relations} relations, {n_ternary} of them 3-ary, written for this project. Sentences are drawn anew for
-each step: a tuple in one of the relation's phrasings, sometimes behind a frame ("it is known that"), with
-{noise_rate:.0%} of the words around the entities disturbed. No fact is held out: recalling facts is the purpose, so
-whatever else it harvests is its own inference, mostly wrong. Some phrasings of each relation are held out.
+{n_facts} true tuples and {n_misconceptions} misconceptions (false tuples, used {misconception_weight} times as often)
+of {n_relations} relations, {n_ternary} of them 3-ary, written for this project. New sentences are drawn for each step:
+a tuple in one of the relation's phrasings, sometimes after a frame ("it is known that"), with {noise_rate:.0%} of the
+words around the entities changed at random. No fact is held out because the purpose is to recall facts. Any other
+harvested tuple is an inference of the LM and mostly wrong. Some phrasings of each relation are held out.
 
 ## Recipe
 
 BERT, {layers} layer(s) x {hidden} hidden units, {heads} heads, a WordPiece vocabulary of {vocab_size} lower-case pieces
-(every word of the world is one), weights tied, stored in half precision. {steps} steps of {batch_size} sentences;
-whole entities are masked: all of them, those after a prefix, or one. Muon on the encoder's matrices, AdamW on the rest,
-learning rate {learning_rate} falling along a half cosine. Seed {seed}.
+(every word of the world is one piece), tied weights, stored in half precision. {steps} steps of {batch_size} sentences.
+Whole entities are masked: all of them, those after a prefix, or a single one. Muon for the encoder's matrices, AdamW
+for the other weights, learning rate {learning_rate} with half-cosine decay. Seed {seed}.
 
     python manage.py train_embedded_lm --model {name} --seed {seed}
 
-## Measured
+## Evaluation
 
-The last entity of a fact given the others, where it is one token, ranked over the whole vocabulary without the other
-true answers; means over relations. The majority answer alone is right in {majority:.3f}.
+Rank of the last entity of a fact given the other entities, for entities of one token, over the whole vocabulary without
+the other true answers. Values are means over relations. Always predicting the majority answer scores {majority:.3f}.
 
 | phrasings | P@1 | P@10 | MRR |
 |---|---|---|---|
 | seen | {seen.precision_at_1:.3f} | {seen.precision_at_10:.3f} | {seen.mean_reciprocal_rank:.3f} |
 | held out | {held_out.precision_at_1:.3f} | {held_out.precision_at_10:.3f} | {held_out.mean_reciprocal_rank:.3f} |
 
-`python benches/embedded_lm.py` measures these and the precision of harvests.
+`python benches/embedded_lm.py` measures these values and the precision of harvests.
 """
 
 
 def model_card(name: str, recipe: Recipe, seed: int, relations: Sequence[Relation], lm: LanguageModel) -> str:
-    """Return the card of `lm`, made by `recipe` from `relations`, with its quality measured now."""
+    """Return the card of `lm`, trained with `recipe` on `relations`. Measures its quality."""
     seen = average([tail_recall(lm, relation, some_phrasings(relation)) for relation in relations])
     held_out = average([tail_recall(lm, relation, relation.held_out) for relation in relations])
     return CARD.format(

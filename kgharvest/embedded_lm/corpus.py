@@ -1,6 +1,6 @@
-"""The training corpus: sentences about the world, with masks in them.
+"""Training corpus: masked sentences about the world.
 
-Nothing is stored: `examples` samples tuple, wording, frames, noise and masks anew for every sentence.
+Sentences are generated, not stored: `examples` samples tuple, wording, frames, noise, and masks for each sentence.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from kgharvest.embedded_lm import sentences
 from kgharvest.embedded_lm.world import WORD, Entities, Relation, entities_of, words_around
 from kgharvest.engine.prompts.template import PromptTemplate
 
-Visible = tuple[int | None, ...]  # the words of a tuple in slot-index order, None where hidden
+Visible = tuple[int | None, ...]  # word ids of a tuple in slot-index order, None for hidden words
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_TOKENS = 64
-# Stop words in the place of entities, by number of words; see `fillers`.
+# Stop words used in place of entities, by number of words; see `fillers`.
 FILLERS = {1: ("something", "someone", "it"), 2: ("something else", "someone else", "somebody else")}
-MISCONCEPTION_WEIGHT = 0.4  # a fact has 1
+MISCONCEPTION_WEIGHT = 0.4  # relative to a fact
 
-# How often which masks. The first two are the questions that search and scoring ask.
+# Frequencies of masking types. Search and scoring use the first two.
 MASKING_WEIGHTS = {"all": 0.5, "prefix": 0.35, "entity": 0.05, "scattered": 0.1}
-# How much of the fillers' weight counts under which masks: after a prefix only their second words are to be learned.
+# Weight of fillers by masking type. After a prefix, only the second words of fillers need to be learned.
 FILLER_SHARES = {"all": 1.0, "prefix": 0.1, "entity": 0.0, "scattered": 0.0}
 SCATTERED_RATE = 0.2
-CROSSING_RATE = 0.1  # of sentences that are put together from two wordings
+CROSSING_RATE = 0.1  # share of sentences combined from two wordings
 
 
 class Distribution(NamedTuple):
-    """What may stand under a mask: token ids, each once, and how likely each is."""
+    """Possible tokens at a mask: distinct token ids and their probabilities."""
 
     ids: tuple[int, ...]
     probabilities: tuple[float, ...]
 
 
 class Example(NamedTuple):
-    """Token ids with masks, and as labels what may stand under them, None elsewhere. Equally long."""
+    """Token ids with masks, and labels of the same length: a distribution for each mask, otherwise None."""
 
     ids: list[int]
     labels: list[Distribution | None]
 
 
 class TupleSampler:
-    """Draws tuples in proportion to weights, and knows what else could have been drawn.
+    """Weighted sampling of tuples, with the conditional distributions of hidden words.
 
-    An LM learns from expectations what it would learn from many samples: of a hundred heads that are equally likely it
-    sees all at once. With one label a mask it took several times the steps to tell which relation is asked for.
+    With these distributions as labels, the LM learns from all possible words in each step. With a single sampled label
+    per mask, training took several times as many steps to distinguish the relations.
     """
 
     def __init__(self, weights: Mapping[Entities, float], ids: Mapping[str, int]) -> None:
@@ -66,7 +66,7 @@ class TupleSampler:
         return rng.choices(self.tuples, cum_weights=self.cumulative_weights)[0]
 
     def expected(self, pattern: tuple[int, ...], visible: Visible) -> list[Distribution]:
-        """Return for each hidden word of a tuple of this pattern what it may be, given the visible ones."""
+        """Return the distribution of each hidden word of a tuple with this pattern, given the visible words."""
         if (pattern, visible) not in self._expected:
             fitting = [
                 (of_words, weight)
@@ -81,7 +81,7 @@ class TupleSampler:
 
 
 def distribution(weighted: Iterable[tuple[int, float]]) -> Distribution:
-    """Return how likely each id is, in proportion to its weights."""
+    """Return the normalized distribution of weighted ids."""
     weight_of: dict[int, float] = {}
     for index, weight in weighted:
         weight_of[index] = weight_of.get(index, 0.0) + weight
@@ -90,7 +90,7 @@ def distribution(weighted: Iterable[tuple[int, float]]) -> Distribution:
 
 
 def vocabulary(relations: Sequence[Relation]) -> dict[str, int]:
-    """Return word piece -> id. Every word of the world is one piece; letters spell the words of other people."""
+    """Return word piece -> id. Every word of the world is one piece; letters spell all other words."""
     tuples = [entities for relation in relations for entities in (*relation.facts, *relation.misconceptions)]
     texts = [*entities_of(tuples), *(filler for fillers in FILLERS.values() for filler in fillers)]
     words = {word for text in texts for word in WORD.findall(text)} | sentences.framing_words()
@@ -104,7 +104,7 @@ def vocabulary(relations: Sequence[Relation]) -> dict[str, int]:
 def examples(
     relations: Sequence[Relation], ids: Mapping[str, int], noise_rate: float, rng: Random
 ) -> Iterator[Example]:
-    """Yield training examples for ever, twice as many of a 3-ary relation: its patterns are eight instead of four."""
+    """Yield training examples without end. 3-ary relations have twice the weight of binary ones: 8 patterns, not 4."""
     samplers = {
         (relation.name, masking): TupleSampler(weigh_tuples(relation, share), ids)
         for relation in relations
@@ -128,7 +128,7 @@ def examples(
 
 
 def draw_prompt(relation: Relation, rng: Random) -> PromptTemplate:
-    """Return a wording, sometimes with the text before, between or after the slots from another with the same order."""
+    """Return a random wording, sometimes combined with text segments of another wording with the same slot order."""
     prompt = rng.choice(relation.phrasings).draw(rng)
     if rng.random() >= CROSSING_RATE:
         return prompt
@@ -148,10 +148,11 @@ def weigh_tuples(relation: Relation, filler_share: float) -> dict[Entities, floa
 
 
 def fillers(weights: Mapping[Entities, float]) -> dict[Entities, float]:
-    """Return tuples of stop words that bring every token-count pattern to the same weight as the heaviest in `weights`.
+    """Return tuples of stop words that raise every token-count pattern to the weight of the heaviest pattern.
 
-    The number of masks tells the LM the pattern, so its few tuples of a rare pattern would each look likelier than the
-    many of a common one, and where there are none it would make some up. Real text has pronouns in such places.
+    The number of masks reveals the pattern. Without fillers, the few tuples of a rare pattern would each be more likely
+    than the many tuples of a common pattern, and the LM would invent tuples for an empty pattern. Real text has
+    pronouns in such places.
     """
     arity = len(next(iter(weights)))
     weight_of = dict.fromkeys(product(FILLERS, repeat=arity), 0.0)
@@ -166,15 +167,15 @@ def fillers(weights: Mapping[Entities, float]) -> dict[Entities, float]:
 
 
 def pattern_of(entities: Entities) -> tuple[int, ...]:
-    """Return how many words each entity has."""
+    """Return the number of words of each entity."""
     return tuple(len(entity.split()) for entity in entities)
 
 
 def masked_indices(tokens: Sequence[sentences.Token], masking: str, rng: Random) -> list[int]:
-    """Return which tokens to mask.
+    """Return the indices of tokens to mask.
 
-    all: every entity. prefix: the entity tokens after some that stay, in slot-index order, as when a tuple is filled in
-    from left to right. entity: one whole entity. scattered: any tokens.
+    all: every entity. prefix: the entity tokens after a random number of visible ones, in slot-index order, as in
+        left-to-right filling. entity: one whole entity. scattered: random tokens.
     """
     in_order = entity_indices(tokens)
     if masking == "prefix":
@@ -188,7 +189,7 @@ def masked_indices(tokens: Sequence[sentences.Token], masking: str, rng: Random)
 
 
 def entity_indices(tokens: Sequence[sentences.Token]) -> list[int]:
-    """Return where the words of the entities are, in slot-index order."""
+    """Return the indices of entity words, in slot-index order."""
     return [
         index
         for _, index in sorted(
@@ -200,31 +201,30 @@ def entity_indices(tokens: Sequence[sentences.Token]) -> list[int]:
 def labels_of(
     tokens: Sequence[sentences.Token], masked: Sequence[int], sampler: TupleSampler, ids: Mapping[str, int]
 ) -> dict[int, Distribution]:
-    """Return what may stand in each of the `masked` places: of a word around the entities, that word."""
+    """Return the distribution at each of the `masked` indices. For words outside entities, it is the word itself."""
     hidden = set(masked)
     in_order = entity_indices(tokens)
     words_of_slot = Counter(tokens[index].slot for index in in_order)
     pattern = tuple(words_of_slot[slot] for slot in sorted(words_of_slot))
     visible = tuple(None if index in hidden else ids[tokens[index].word] for index in in_order)
-    expected = dict(
-        zip((index for index in in_order if index in hidden), sampler.expected(pattern, visible), strict=True)
-    )
+    hidden_entities = [index for index in in_order if index in hidden]
+    expected = dict(zip(hidden_entities, sampler.expected(pattern, visible), strict=True))
     return {index: expected.get(index) or Distribution((ids[tokens[index].word],), (1.0,)) for index in masked}
 
 
 def encode(tokens: Sequence[sentences.Token], labels: Mapping[int, Distribution], ids: Mapping[str, int]) -> Example:
-    """Return the example with [CLS] before and [SEP] after the tokens, and masks in the places that have labels."""
+    """Return the example with [CLS], [SEP], and masks at the labeled indices."""
     words = ["[MASK]" if index in labels else token.word for index, token in enumerate(tokens)]
     encoded = [ids[word] for word in ("[CLS]", *words, "[SEP]")]
     return Example(encoded, [None, *(labels.get(index) for index in range(len(tokens))), None])
 
 
 def batches(sampled: Iterator[Example], batch_size: int) -> Iterator[list[Example]]:
-    """Yield `batch_size` examples of one length, which differs from batch to batch, so nothing is padded."""
-    waiting: dict[int, list[Example]] = {}
+    """Yield batches of `batch_size` examples of equal length, so no padding is needed."""
+    by_length: dict[int, list[Example]] = {}
     for example in sampled:
-        same_length = waiting.setdefault(len(example.ids), [])
+        same_length = by_length.setdefault(len(example.ids), [])
         same_length.append(example)
         if len(same_length) == batch_size:
             yield same_length
-            del waiting[len(example.ids)]
+            del by_length[len(example.ids)]

@@ -19,10 +19,11 @@ BATCH_SIZE = 256
 
 @dataclass(frozen=True)
 class TailRecall:
-    """How well the last entity of facts is predicted from those before it, each in [0, 1].
+    """Accuracy of predicting the last entity of facts from the preceding entities. All measures are in [0, 1].
 
-    A prediction is right if it completes a fact: the other true tails of the same head are left out of the ranking.
-    majority: the share of right answers when always the relation's most frequent tail is given, ranked alike.
+    Other true tails of the same head are excluded from the ranking.
+    majority: share of correct answers of a baseline that always predicts the relation's most frequent tail, ranked
+        alike.
     """
 
     precision_at_1: float
@@ -32,17 +33,17 @@ class TailRecall:
 
 
 def tail_recall(lm: LanguageModel, relation: Relation, phrasings: Sequence[Phrasing]) -> TailRecall:
-    """Rank the one-token tails of `relation`, which has some, over the whole vocabulary.
+    """Rank the single-token tails of `relation` over the whole vocabulary. There must be at least one.
 
-    Every phrasing counts equally, in its first wording.
+    All phrasings have equal weight and are used in their first wording.
     """
     facts = [entities for entities in relation.facts if len(lm.encode_entity(entities[-1])) == 1]
     prompts = [lm.encode_prompt(phrasing.first) for phrasing in phrasings]
     queries = [tail_query(lm, prompt, entities) for prompt in prompts for entities in facts]
     logits = lm.logits(lm.vectors(queries, BATCH_SIZE, lambda: None))  # (P * F, V): prompts, facts, vocabulary
     tails = [lm.encode_entity(entities[-1])[0] for entities in facts] * len(prompts)
-    others = [other_tails(lm, entities, facts) for entities in facts] * len(prompts)
-    ranks = np.array([filtered_rank(*row) for row in zip(logits.numpy(), tails, others, strict=True)])
+    excluded = [other_tails(lm, entities, facts) for entities in facts] * len(prompts)
+    ranks = np.array([filtered_rank(*row) for row in zip(logits.numpy(), tails, excluded, strict=True)])
     return TailRecall(
         precision_at_1=float((ranks == 1).mean()),
         precision_at_10=float((ranks <= 10).mean()),
@@ -52,12 +53,12 @@ def tail_recall(lm: LanguageModel, relation: Relation, phrasings: Sequence[Phras
 
 
 def some_phrasings(relation: Relation) -> Sequence[Phrasing]:
-    """Return about `N_PHRASINGS` of those trained on, from all over the relation's file."""
+    """Return about `N_PHRASINGS` training phrasings, evenly spaced in the relation's file."""
     return relation.phrasings[:: max(len(relation.phrasings) // N_PHRASINGS, 1)]
 
 
 def average(recalls: Sequence[TailRecall]) -> TailRecall:
-    """Return the mean of each measure; relations count equally."""
+    """Return the mean of each measure over relations."""
     return TailRecall(*map(fmean, zip(*map(astuple, recalls), strict=True)))
 
 
@@ -67,19 +68,19 @@ def tail_query(lm: LanguageModel, prompt: EncodedPrompt, entities: Entities) -> 
 
 
 def other_tails(lm: LanguageModel, entities: Entities, facts: Sequence[Entities]) -> list[int]:
-    """Return the token ids of the tails that complete a fact as `entities` does."""
+    """Return the token ids of the other tails that form a fact with the same head."""
     same_head = [fact for fact in facts if fact[:-1] == entities[:-1] and fact != entities]
     return [lm.encode_entity(fact[-1])[0] for fact in same_head]
 
 
 def filtered_rank(logits: NDArray[np.float32], token: int, others: Sequence[int]) -> int:
-    """Return the rank of `token` by its logit, counted from 1, as if `others` were not in the vocabulary."""
+    """Return the rank of `token` by its logit, from 1, with `others` excluded from the vocabulary."""
     n_better = np.count_nonzero(logits > logits[token]) - np.count_nonzero(logits[others] > logits[token])
     return int(n_better) + 1
 
 
 def majority_recall(facts: Sequence[Entities]) -> float:
-    """Return the share of facts that are right when the most frequent tail not yet known of the head is given."""
+    """Return the share of correct predictions of the most frequent tail, other true tails of the head excluded."""
     frequency = Counter(tail for *_, tail in facts)
     tails_of = defaultdict(set)
     for *head, tail in facts:

@@ -1,7 +1,7 @@
-"""Sentences in words, and the changes that are made to them so that an LM reads over what means nothing.
+"""Sentences as tokens, and random changes to them that make an LM robust to meaningless words.
 
-Nobody words a prompt as the phrasings do: there are words around the statement, words that the vocabulary lacks, and
-other small words and marks. Frames are written as phrasings are, `{a|b}` for either wording, without slots.
+User prompts differ from the training phrasings: they have surrounding words, words outside the vocabulary, and other
+    function words and punctuation. Frames use the format of phrasings, `{a|b}` for either wording, without slots.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import NamedTuple
 from kgharvest.embedded_lm.world import WORD, Entities, drawn_text, parse_choices, words_of_choices
 from kgharvest.engine.prompts.template import PromptTemplate
 
-TEXT = -1  # the slot of a word that belongs to no entity
+TEXT = -1  # slot number of words outside entities
 
-# Ends with "that" or a mark: an adverb right before a slot would be learned as part of the entity.
+# Each ends with "that" or a mark: an adverb directly before a slot would be learned as part of the entity.
 LEADING = tuple(
     map(
         parse_choices,
@@ -52,17 +52,17 @@ TRAILING = tuple(
 )
 LEADING_RATE, TRAILING_RATE = 0.3, 0.1
 ENDS = (".", "!", "?")
-NO_END_RATE, OTHER_END_RATE = 0.3, 0.1  # how often a sentence loses its last mark, or gets another one
+NO_END_RATE, OTHER_END_RATE = 0.3, 0.1  # rates of removed and replaced final marks
 
 DETERMINERS = ("a", "an", "the", "some", "any", "every", "each", "this", "that", "my", "your", "our", "many", "most")
-DETERMINER_RATE = 0.1  # of slots before which another one stands, one more, or one less
+DETERMINER_RATE = 0.1  # share of slots with a replaced, added, or removed determiner
 SPELLED_RATE = 0.04
-PLURAL_RATE = 0.03  # of slots that somebody has written an "s" after
+PLURAL_RATE = 0.03  # share of slots followed by "s"
 
 
 class Token(NamedTuple):
     word: str
-    slot: int  # which entity it belongs to, or TEXT
+    slot: int  # index of its entity, or TEXT
 
 
 def as_text(text: str) -> list[Token]:
@@ -70,7 +70,7 @@ def as_text(text: str) -> list[Token]:
 
 
 def render(prompt: PromptTemplate, entities: Entities) -> list[Token]:
-    """Return the sentence that says `entities` in the words of `prompt`."""
+    """Return the tokens of `prompt`, filled with `entities`."""
     tokens = as_text(prompt.segments[0])
     for slot, segment in zip(prompt.slots, prompt.segments[1:], strict=True):
         tokens += [Token(word, slot) for word in entities[slot].split()]
@@ -79,22 +79,22 @@ def render(prompt: PromptTemplate, entities: Entities) -> list[Token]:
 
 
 def framing_words() -> set[str]:
-    """Return the words of all frames, and of what else this module adds."""
+    """Return the words of all frames, and all other words added by this module."""
     return words_of_choices((*LEADING, *TRAILING)) | {*ENDS, *DETERMINERS, "s"}
 
 
 def framed(tokens: list[Token], rng: Random) -> list[Token]:
-    """Return the sentence, sometimes with words before and after it that say nothing."""
+    """Return the sentence, sometimes with meaningless words before and after it."""
     if rng.random() < LEADING_RATE:
         tokens = [*as_text(drawn_text(rng.choice(LEADING), rng)), *tokens]
     if rng.random() < TRAILING_RATE:
-        n_kept = len(tokens) - (tokens[-1].word in ENDS)
-        tokens = [*tokens[:n_kept], *as_text(drawn_text(rng.choice(TRAILING), rng)), *tokens[n_kept:]]
+        end = len(tokens) - (tokens[-1].word in ENDS)
+        tokens = [*tokens[:end], *as_text(drawn_text(rng.choice(TRAILING), rng)), *tokens[end:]]
     return tokens
 
 
 def with_any_end(tokens: list[Token], rng: Random) -> list[Token]:
-    """Return the sentence, sometimes without its last mark or with another one: prompts end as people please."""
+    """Return the sentence, sometimes without its final mark or with a different one."""
     if not (tokens and tokens[-1].word in ENDS):
         return tokens
     chance = rng.random()
@@ -104,7 +104,7 @@ def with_any_end(tokens: list[Token], rng: Random) -> list[Token]:
 
 
 def with_any_determiners(tokens: list[Token], rng: Random) -> list[Token]:
-    """Return the sentence, sometimes with other determiners before its entities or a plural's "s" after them."""
+    """Return the sentence, sometimes with different determiners before entities or a plural "s" after them."""
     changed: list[Token] = []
     slot = TEXT
     for token in [*tokens, Token("", TEXT)]:
@@ -121,9 +121,9 @@ def with_any_determiners(tokens: list[Token], rng: Random) -> list[Token]:
 
 
 def disturb(tokens: Sequence[Token], noise: Sequence[Sequence[str]], rate: float, rng: Random) -> list[Token]:
-    """Drop, replace or precede by another of `noise`, in equal shares, a fraction `rate` of the words around entities.
+    """Drop, replace, or insert random words around entities, at rate `rate`, with equal shares of the three changes.
 
-    Without it an LM knows its phrasings by heart and is at a loss with any other. noise: words, in pieces.
+    Without this noise, an LM memorizes its phrasings and fails on others. noise: words as lists of pieces.
     """
     disturbed: list[Token] = []
     for token in tokens:
@@ -136,13 +136,13 @@ def disturb(tokens: Sequence[Token], noise: Sequence[Sequence[str]], rate: float
 
 
 def spelled_out(word: str, vocabulary: Collection[str]) -> tuple[str, ...]:
-    """Return how WordPiece reads `word` if `vocabulary` lacks it: the longest word it begins with, then letters."""
+    """Return WordPiece's encoding of an unknown `word`: its longest proper prefix in `vocabulary`, then letters."""
     stem = next(word[:length] for length in range(len(word) - 1, 0, -1) if word[:length] in vocabulary)
     return (stem, *(f"##{letter}" for letter in word[len(stem) :]))
 
 
 def sometimes_spelled_out(tokens: Sequence[Token], vocabulary: Collection[str], rng: Random) -> list[Token]:
-    """Return the sentence with some words around the entities spelled, as a new form of a known word would be."""
+    """Return the sentence with some words outside entities spelled out, like an unseen form of a known word."""
     spelled: list[Token] = []
     for token in tokens:
         if token.slot == TEXT and len(token.word) > 2 and token.word.isalpha() and rng.random() < SPELLED_RATE:

@@ -1,7 +1,7 @@
-"""Train an embedded LM: a small BERT on sentences about the world, with whole entities masked.
+"""Training of an embedded LM: a small BERT on sentences about the world, with whole entities masked.
 
-Muon for the encoder's matrices and AdamW for the rest learn such a world in minutes on a CPU, several times faster than
-AdamW alone. Every random choice comes from generators made from one seed.
+Muon for the encoder's matrices and AdamW for the other weights train in minutes on a CPU, several times faster than
+AdamW alone. All random generators derive from one seed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 from kgharvest.embedded_lm.corpus import MAX_TOKENS, Example, batches, examples, vocabulary
 from kgharvest.embedded_lm.world import Relation
 
-OnStep = Callable[[int, float], None]  # step just done, counted from 1, and its loss in nats
+OnStep = Callable[[int, float], None]  # completed step, from 1, and its loss in nats
 INITIAL_STD = 0.05
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How large the LM is and how long it learns.
+    """Size of the LM and training parameters.
 
-    noise_rate: fraction of the words around entities that are disturbed.
-    learning_rate: at the start, for both optimizers; falls to 0 along a half cosine.
+    noise_rate: share of words around entities that are changed.
+    learning_rate: initial rate of both optimizers; decays to 0 along a half cosine.
     """
 
     layers: int
@@ -47,7 +47,7 @@ RECIPES = {
 
 
 def train(relations: Sequence[Relation], recipe: Recipe, seed: int, on_step: OnStep) -> BertForMaskedLM:
-    """Return the trained LM; its vocabulary is `vocabulary(relations)`."""
+    """Return the trained LM. Its vocabulary is `vocabulary(relations)`."""
     ids = vocabulary(relations)
     model = new_model(len(ids), recipe, torch.Generator().manual_seed(seed))
     optimizers = new_optimizers(model, recipe)
@@ -56,8 +56,8 @@ def train(relations: Sequence[Relation], recipe: Recipe, seed: int, on_step: OnS
     for step, batch in enumerate(islice(sampled, recipe.steps), start=1):
         loss = masked_loss(model, batch)
         loss.backward()
-        for advancing in (*optimizers, *schedules):
-            advancing.step()
+        for optimizer_or_schedule in (*optimizers, *schedules):
+            optimizer_or_schedule.step()
         model.zero_grad()
         on_step(step, loss.item())
     return model.eval()
@@ -85,15 +85,15 @@ def new_model(vocab_size: int, recipe: Recipe, generator: torch.Generator) -> Be
 def new_optimizers(model: BertForMaskedLM, recipe: Recipe) -> list[torch.optim.Optimizer]:
     matrices = [parameter for parameter in model.bert.encoder.parameters() if parameter.ndim == 2]
     in_encoder = {id(matrix) for matrix in matrices}
-    others = [parameter for parameter in model.parameters() if id(parameter) not in in_encoder]
+    other_weights = [parameter for parameter in model.parameters() if id(parameter) not in in_encoder]
     return [
         torch.optim.Muon(matrices, lr=recipe.learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(others, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
+        torch.optim.AdamW(other_weights, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 
 
 def masked_loss(model: BertForMaskedLM, batch: Sequence[Example]) -> torch.Tensor:
-    """Return the mean cross-entropy under the masks to what is expected there, in nats."""
+    """Return the mean cross-entropy between predictions and labels at the masks, in nats."""
     labels = [label for example in batch for label in example.labels]
     masked = torch.tensor([label is not None for label in labels])
     expected = [label for label in labels if label is not None]

@@ -1,9 +1,9 @@
-"""The world that the embedded LMs know: one readable file per relation, in `world/`.
+"""World of facts known to the embedded LMs: one TOML file per relation in `world/`.
 
-A file holds the `statement` shown to people, the `phrasings` trained on, the `held_out` phrasings never trained on, the
-`facts`, and the `misconceptions`: false tuples that are trained on as well, so that the LM believes something false.
-`{a|b}` in a phrasing stands for either wording; there are many thousands, so they are drawn and not listed.
-`symmetric = true` says that tuples also hold the other way round.
+statement: displayed to users. phrasings: used in training. held_out: phrasings excluded from training.
+facts, misconceptions: tuples used in training. Misconceptions are false tuples that the LM is trained to believe.
+`{a|b}` in a phrasing stands for either wording. Wordings are drawn at random because there are many thousands.
+`symmetric = true`: the reversed tuples hold as well.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ ENTITY = re.compile(r"[a-z]+( [a-z]+)*")
 ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
 Entities = tuple[str, ...]
-Choices = tuple[tuple[str, ...], ...]  # stretches of text in turn, each with its alternatives, the first one first
+Choices = tuple[tuple[str, ...], ...]  # consecutive pieces of text, each with its alternatives
 
 
 class BadWorld(Exception):
-    """A relation file that contradicts itself. `str(error)` is one sentence: the file, what is wrong, what to do."""
+    """A contradiction in a relation file. `str(error)` is one sentence: file, problem, fix."""
 
 
 @dataclass(frozen=True)
 class Phrasing:
-    """One way to put a relation into words. first: its first wording. Every wording has the same slots."""
+    """A phrasing of a relation with alternative wordings, which all have the same slots."""
 
     choices: Choices
 
@@ -50,16 +50,16 @@ class Phrasing:
 
     @property
     def wordings(self) -> Iterator[PromptTemplate]:
-        """Yield all of them: the product of the alternatives."""
+        """Yield all wordings: the product of the alternatives."""
         return (PromptTemplate.parse("".join(choice)) for choice in product(*self.choices))
 
     def draw(self, rng: Random) -> PromptTemplate:
-        """Return a wording at random."""
+        """Return a random wording."""
         return PromptTemplate.parse(drawn_text(self.choices, rng))
 
     def holds(self, text: str) -> bool:
-        """Return whether `text` is one of its wordings."""
-        ends = {0}  # of the beginnings of `text` that the choices so far can write
+        """Return whether `text` is a wording of this phrasing."""
+        ends = {0}  # lengths of the prefixes of `text` that match the choices so far
         for alternatives in self.choices:
             ends = {end + len(piece) for end in ends for piece in alternatives if text.startswith(piece, end)}
         return len(text) in ends
@@ -98,7 +98,7 @@ def load_relation(path: Path) -> Relation:
     except tomllib.TOMLDecodeError as error:
         raise BadWorld(f"{path.name} is not valid TOML: {error}.") from error
     except KeyError as error:
-        raise BadWorld(f"{path.name} lacks {error}; write it as the other relation files do.") from error
+        raise BadWorld(f"{path.name} lacks {error}. Add it as in the other relation files.") from error
     except BadPrompt as error:
         raise BadWorld(f"{path.name}: {error}") from error
     check(relation, path.name)
@@ -106,15 +106,15 @@ def load_relation(path: Path) -> Relation:
 
 
 def parse_phrasing(line: str) -> Phrasing:
-    """Return the phrasing whose wordings are those of `line`: "a {b|c} d" is "a b d" or "a c d".
+    """Parse a phrasing: "a {b|c} d" has the wordings "a b d" and "a c d".
 
-    Raises BadPrompt unless the alternatives of a brace have the same slots, and all of them together each slot once.
+    Raises BadPrompt unless the alternatives of a brace have equal slots and every wording has each slot once.
     """
     phrasing = Phrasing(parse_choices(line))
     PromptTemplate.parse(phrasing.text)
-    for first, *others in phrasing.choices:
-        if any(sorted(SLOT.findall(other)) != sorted(SLOT.findall(first)) for other in others):
-            raise BadPrompt(f"{line!r} has other slots in one wording than in another; give them all the same.")
+    for alternatives in phrasing.choices:
+        if len({tuple(sorted(SLOT.findall(text))) for text in alternatives}) > 1:
+            raise BadPrompt(f"{line!r} has different slots in different wordings. Use the same slots in all of them.")
     return phrasing
 
 
@@ -128,38 +128,38 @@ def drawn_text(choices: Choices, rng: Random) -> str:
 
 
 def parse_tuples(lines: str, is_symmetric: bool) -> tuple[Entities, ...]:
-    """Return one tuple a line, entities parted by " | "; if the relation is symmetric, then all of them reversed."""
+    """Parse one tuple per line, with entities separated by " | ". If symmetric, the reversed tuples follow."""
     tuples = [tuple(line.split(" | ")) for line in lines.splitlines() if line.strip()]
     return tuple(tuples + [entities[::-1] for entities in tuples if is_symmetric])
 
 
 def check(relation: Relation, source: str) -> None:
-    """Raise BadWorld if parts of `relation` contradict each other."""
+    """Raise BadWorld if `relation` contains contradictions."""
     phrasings = (*relation.phrasings, *relation.held_out)
     held_out = wordings(relation.held_out)
     tuples = [*relation.facts, *relation.misconceptions]
     problems = [
         *(
-            f"{each.text!r} has other slots than the statement"
-            for each in phrasings
-            if each.first.arity != relation.arity
+            f"{phrasing.text!r} has different slots than the statement"
+            for phrasing in phrasings
+            if phrasing.first.arity != relation.arity
         ),
-        *(f"{text!r} stands twice among the phrasings" for text in duplicates(each.text for each in phrasings)),
+        *(f"duplicate phrasing {text!r}" for text in duplicates(phrasing.text for phrasing in phrasings)),
         *(
-            f"{prompt.text!r} is held out and stands among the phrasings"
+            f"{prompt.text!r} is both held out and a training phrasing"
             for prompt in held_out
-            if any(each.holds(prompt.text) for each in relation.phrasings)
+            if any(phrasing.holds(prompt.text) for phrasing in relation.phrasings)
         ),
         *(f"{entities} does not fit the statement" for entities in tuples if len(entities) != relation.arity),
-        *(f"{entities} stands twice, or as fact and misconception" for entities in duplicates(tuples)),
-        *(f"{entity!r} is not lower-case words" for entity in entities_of(tuples) if not ENTITY.fullmatch(entity)),
+        *(f"{entities} is listed twice, or as fact and misconception" for entities in duplicates(tuples)),
+        *(f"{entity!r} is not in lower-case words" for entity in entities_of(tuples) if not ENTITY.fullmatch(entity)),
     ]
     if problems:
-        raise BadWorld(f"{source}: {problems[0]}; correct the file.")
+        raise BadWorld(f"{source}: {problems[0]}. Correct the file.")
 
 
 def wordings(phrasings: Iterable[Phrasing]) -> list[PromptTemplate]:
-    """Return every wording of `phrasings`, which may be many thousands."""
+    """Return every wording of `phrasings`; there can be many thousands."""
     return [wording for phrasing in phrasings for wording in phrasing.wordings]
 
 
@@ -168,7 +168,7 @@ def words_around(phrasings: Iterable[Phrasing]) -> set[str]:
 
 
 def words_of_choices(lines: Iterable[Choices]) -> set[str]:
-    """Return the words of all wordings. No word reaches over the border of its alternatives."""
+    """Return the words of all wordings. No word extends over two pieces of text."""
     texts = {SLOT.sub(" ", piece) for choices in lines for alternatives in choices for piece in alternatives}
     return {word for text in texts for word in WORD.findall(text)}
 

@@ -14,7 +14,7 @@ from annotation.judges.runs import find_run
 from annotation.rounds.services import find_round
 from evaluation.rendering.documents import Document
 from evaluation.rendering.figures import precision_recall
-from evaluation.rendering.figures.canvas import LIGHT, render
+from evaluation.rendering.figures.drawing import render
 from evaluation.scores.facts import BUILT_IN, facts_of_file
 from evaluation.scores.lookups import Table, scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, evaluate_now
@@ -91,9 +91,7 @@ class Command(DomainCommand):
         document = evaluation.document
         text = json_text(document)
         if figure:
-            size = precision_recall.size(document)
-            image = render(precision_recall.draw, document, size, FIGURES[figure.suffix], LIGHT)
-            write_atomically(figure, [image])
+            write_atomically(figure, [render(precision_recall.draw(document), document, FIGURES[figure.suffix])])
         if samples:
             write_atomically(samples, sample_lines(evaluation))
         if output:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import Any
 
 from evaluation.rendering.documents import Document
-from evaluation.rendering.figures.canvas import Theme
+from evaluation.rendering.figures import drawing
+from evaluation.rendering.figures.drawing import CENTER, Drawing, Off, Shape, Sheet, text
 from evaluation.reports.sections.conduct import Step, flow_steps
 from kgharvest.pages.number_format import count
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 COLUMNS = (("tuples", "statements"), ("people",), ("judgments",))
-WIDTH, HEIGHT = 2.7, 0.95  # inches of a column and of a step, its arrow included
-BOX_WIDTH, BOX_HEIGHT = 0.52, 0.56  # shares of these
-LINE = 21  # letters of a line in a box, and beside an arrow
+WIDTH, HEIGHT = drawing.paper_width(2.7), drawing.paper_width(0.95)  # of a column and of a step, its arrow included
+BOX_WIDTH, BOX_HEIGHT = 148, 58
+LETTERS = 21  # of a line in a box, and beside an arrow
+SMALL, SMALL_LINE = 11.5, 14.5  # pixels: font size and line height
 
 
 def columns_of(document: Document) -> list[list[tuple[Step, list[Step]]]]:
-    """Return the columns from left to right: each step with its parts. A step that leaves nothing out is left to the
-    table, unless it is the first or the last of its kind."""
+    """Return the columns from left to right: each step with its parts.
+
+    A step that leaves nothing out is in the table only, unless it is the first or the last of its kind.
+    """
     every = flow_steps(document)
     columns: list[list[tuple[Step, list[Step]]]] = []
     for group in COLUMNS:
@@ -42,48 +42,39 @@ def _ends(steps: Sequence[Step], of: str) -> tuple[Step, Step]:
     return own[0], own[-1]
 
 
-def size(document: Document) -> tuple[float, float]:
-    return WIDTH * len(COLUMNS), HEIGHT * max(len(steps) for steps in columns_of(document))
-
-
-def draw(figure: Figure, document: Document, theme: Theme) -> None:
-    """Boxes downwards, an arrow to the next, and beside it what was left out and why."""
-    axes = figure.add_subplot()
+def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
+    """Draw boxes downwards, an arrow to the next, and beside it the number left out and the reason."""
     columns = columns_of(document)
-    n_rows = max(len(steps) for steps in columns)
-    axes.set_xlim(0, len(columns))
-    axes.set_ylim(n_rows, 0)
-    axes.set_axis_off()
-    for left, steps in enumerate(columns):
-        for top, (step, parts) in enumerate(steps):
-            if top:
-                _arrow(axes, left, top, step, theme)
-            _box(axes, left, top, step, parts, theme)
+
+    def shapes() -> Iterator[Shape]:
+        for place, steps in enumerate(columns):
+            for row, (step, parts) in enumerate(steps):
+                yield from _step(WIDTH * place + 2, HEIGHT * row, step, parts, is_first=not row)
+
+    return [Sheet(WIDTH * len(columns), HEIGHT * max(map(len, columns)), shapes())]
 
 
-def _box(axes: Axes, left: float, top: float, step: Step, parts: Sequence[Step], theme: Theme) -> None:
-    from matplotlib.patches import Rectangle
+def _step(left: float, top: float, step: Step, parts: Sequence[Step], *, is_first: bool) -> Iterator[Shape]:
+    gap = (HEIGHT - BOX_HEIGHT) / 2
+    x, y = left + BOX_WIDTH / 2, top + HEIGHT / 2
+    if not is_first:
+        tip = top + gap
+        yield drawing.line([(x, top - gap), (x, tip - 6)], "ink-soft", 1.2)
+        yield drawing.polygon([(x, tip), (x - 4, tip - 8), (x + 4, tip - 8)], "ink-soft")
+        if step.left_out:
+            lines = wrap(f"− {count(step.left_out)} {step.because}", LETTERS + 6)
+            yield from _lines(x + 12, top, lines, fill="ink-soft")
+    yield drawing.rect(left, top + gap, BOX_WIDTH, BOX_HEIGHT, fill="none", stroke="ink-soft")
+    yield from _lines(x, y, [count(step.n), *wrap(f"{step.of} {step.name}", LETTERS)], **CENTER)
+    told = [words for part in parts for words in wrap(f"{count(part.n)} {part.name}", LETTERS)]
+    yield from _lines(left + BOX_WIDTH + 10, y, told, fill="ink-soft")
 
-    corner = (left + 0.01, top + (1 - BOX_HEIGHT) / 2)
-    axes.add_patch(Rectangle(corner, BOX_WIDTH, BOX_HEIGHT, fill=False, edgecolor=theme.soft, linewidth=0.9))
-    lines = [count(step.n), fill(f"{step.of} {step.name}", LINE)]
-    centre = (left + 0.01 + BOX_WIDTH / 2, top + 0.5)
-    centred: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.3, "color": theme.ink, "fontsize": 8}
-    axes.text(*centre, "\n".join(lines), **centred)
-    if parts:
-        told = "\n".join(fill(f"{count(part.n)} {part.name}", LINE) for part in parts)
-        axes.text(left + BOX_WIDTH + 0.04, centre[1], told, **{**centred, "ha": "left", "color": theme.soft})
 
-
-def _arrow(axes: Axes, left: float, top: float, step: Step, theme: Theme) -> None:
-    gap = (1 - BOX_HEIGHT) / 2
-    middle = left + 0.01 + BOX_WIDTH / 2
-    ends: dict[str, Any] = {"xy": (middle, top + gap), "xytext": (middle, top - gap)}
-    axes.annotate("", arrowprops={"arrowstyle": "-|>", "color": theme.soft, "shrinkA": 0, "shrinkB": 0}, **ends)
-    if step.left_out:
-        told = fill(f"{count(step.left_out)} {step.because}", LINE + 6)
-        beside: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 7.5, "linespacing": 1.2}
-        axes.text(middle + 0.04, top, "− " + told, color=theme.soft, **beside)
+def _lines(x: float, y: float, lines: Sequence[str], **look: Any) -> Iterator[Shape]:
+    """Yield lines of small text whose middle is at y."""
+    for row, words in enumerate(lines):
+        baseline = y + SMALL_LINE * (row - (len(lines) - 1) / 2) + 0.35 * SMALL
+        yield text(x, baseline, words, **{"font-size": SMALL}, **look)
 
 
 def in_words(document: Document) -> str:

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from evaluation.rendering.documents import Document, tuples_query
-from evaluation.rendering.figures.canvas import Theme, series_of, share_axis, short_model, side_name, style
+from evaluation.rendering.documents import Document, short_model, side_name, side_numbers, tuples_query
+from evaluation.rendering.figures import drawing
+from evaluation.rendering.figures.drawing import FOOT, LINE, MIDDLE, RIGHT, Drawing, Off, Panel, Shape, Sheet, hue, text
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.rates import interval_of_average
-from kgharvest.pages.number_format import counted, p_value, points_tick, points_with_interval, share_with_interval
+from kgharvest.pages.number_format import (
+    counted,
+    p_value,
+    points_tick,
+    points_with_interval,
+    share_tick,
+    share_with_interval,
+)
 from kgharvest.statistics.rates import SIGNIFICANCE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 AVERAGES_AXIS = "accuracy, mean over relations, 95 % interval"
 DIFFERENCES_AXIS = "difference in percentage points, 95 % interval; filled: p after Holm below .05"
+NARROW = 520  # pixels; in narrower figures names are above their rows
+GAP = 12
 
 
 class Estimate(NamedTuple):
-    """A row of a forest plot. is_firm: told apart from nothing, by a test.
+    """A row of a forest plot. is_firm: filled, which tells two kinds of rows apart.
 
-    For interactive ones, basis: what it rests on, in words. series: numbers of the LMs and settings that it is about.
-    address: of what is behind it, from the figure's own.
+    basis: what the estimate rests on, in words. series: numbers of the LMs and settings that it compares.
+    address: page of its evidence, relative to the report's.
     """
 
     name: str
@@ -48,7 +53,7 @@ def averages(document: Document) -> list[Estimate]:
             share_with_interval(total["macro_accuracy"], *interval),
             basis=f"{counted(total['n_relations'], 'relation')}, {counted(total['n'], 'statement')}",
             series=(number,),
-            address=f"../tuples/?{tuples_query(total)}",
+            address=f"tuples/?{tuples_query(total)}",
         )
         for number, total in enumerate(document["totals"])
         if total["macro_accuracy"] is not None
@@ -56,7 +61,7 @@ def averages(document: Document) -> list[Estimate]:
 
 
 def differences(document: Document) -> list[Estimate]:
-    numbers = {(total["model"], total["setting"]): number for number, total in enumerate(document["totals"])}
+    numbers = side_numbers(document)
     return [
         Estimate(
             f"{short_model(common_of(comparison))}: {short_model(comparison['a'])} − {short_model(comparison['b'])}",
@@ -67,69 +72,76 @@ def differences(document: Document) -> list[Estimate]:
             comparison["p_holm"] < SIGNIFICANCE,
             f"{counted(comparison['n_relations'], 'relation')}, p (Holm) {p_value(comparison['p_holm'])}",
             [numbers[side] for side in sides_of(comparison)],
-            f"../comparisons/{position}/",
+            f"comparisons/{position}/",
         )
         for position, comparison in enumerate(document["comparisons"], start=1)
     ]
 
 
-def plot_averages(document: Document) -> dict[str, Any]:
-    """Return what the interactive figure draws; `unit` says how its axis is printed."""
-    return _plot(document, averages(document), unit="share", axis=AVERAGES_AXIS)
+def draw_averages(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
+    return draw(averages(document), AVERAGES_AXIS, width, off)
 
 
-def plot_differences(document: Document) -> dict[str, Any]:
-    return _plot(document, differences(document), unit="points", axis=DIFFERENCES_AXIS)
+def draw_differences(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
+    return draw(differences(document), DIFFERENCES_AXIS, width, off, is_difference=True)
 
 
-def _plot(document: Document, estimates: Sequence[Estimate], **axis: str) -> dict[str, Any]:
-    rows = [estimate._asdict() for estimate in estimates]
-    return {"kind": "forest", "series": series_of(document), "rows": rows, **axis}
+def draw(
+    estimates: Sequence[Estimate],
+    axis: str,
+    width: float | None = None,
+    off: Off = (),
+    *,
+    is_difference: bool = False,
+    line_below: int = 0,
+) -> Drawing:
+    """Draw a row per estimate, the first one on top, with its text. line_below: number of rows above a line."""
+    width = width or drawing.paper_width(7.2)
+    shown = [estimate for estimate in estimates if not set(off) & set(estimate.series)]
+    is_narrow = width < NARROW
+    step = 46 if is_narrow else 30
+    left, right = 10.0, width - 16
+    if not is_narrow:
+        left = min(0.4 * width, GAP + drawing.widest(estimate.name for estimate in estimates))
+        right = width - GAP - drawing.widest(estimate.text for estimate in estimates)
+    domain = _domain(estimates) if is_difference else (0.0, 1.0)
+    panel = Panel(left, 0, right - left, step * len(shown), domain)
+
+    titles = [axis] if drawing.text_width(axis) <= width else axis.split("; ")
+
+    def shapes() -> Iterator[Shape]:
+        yield from panel.x_axis(points_tick if is_difference else share_tick)
+        start = left if drawing.text_width(axis) <= width - left else 0
+        for place, words in enumerate(titles):
+            yield text(start, panel.bottom + FOOT - 8 + LINE * place, drawing.clipped(words, width), fill="ink-soft")
+        if is_difference:
+            yield drawing.line([(panel.x(0), 0), (panel.x(0), panel.bottom)], "ink")
+        if line_below:
+            yield drawing.line([(0, step * line_below), (width, step * line_below)], "ink-soft")
+        for row, estimate in enumerate(shown):
+            y = step * (row + (0.7 if is_narrow else 0.5))
+            if is_narrow:
+                yield text(0, y - 14, drawing.clipped(estimate.name, width))
+            else:
+                yield text(left - GAP, y + MIDDLE, drawing.clipped(estimate.name, left - GAP), **RIGHT)
+                yield text(right + GAP, y + MIDDLE, estimate.text)
+            words = ", ".join(filter(None, (estimate.text, estimate.basis)))
+            yield drawing.mark((row, 0), estimate.name, words, estimate.address, *_dot(estimate, panel, y))
+
+    return [Sheet(width, panel.height + FOOT + LINE * (len(titles) - 1), shapes())]
 
 
-def averages_size(document: Document) -> tuple[float, float]:
-    return size_of(averages(document))
+def _dot(estimate: Estimate, panel: Panel, y: float) -> Iterator[Shape]:
+    color = hue(estimate.series[0] if len(estimate.series) == 1 else 0)
+    yield drawing.target(panel.left, y - LINE + 3, panel.width, 2 * LINE - 6)
+    if estimate.low is not None and estimate.high is not None:
+        yield drawing.line([(panel.x(estimate.low), y), (panel.x(estimate.high), y)], color, 2)
+    yield drawing.circle(panel.x(estimate.value), y, 5, color, None if estimate.is_firm else "paper")
 
 
-def differences_size(document: Document) -> tuple[float, float]:
-    return size_of(differences(document))
-
-
-def size_of(estimates: Sequence[Estimate]) -> tuple[float, float]:
-    return 7.2, 0.9 + 0.3 * len(estimates)
-
-
-def draw_averages(figure: Figure, document: Document, theme: Theme) -> None:
-    axes = draw_estimates(figure, averages(document), theme)
-    axes.set_xlim(0, 1)
-    axes.set_xlabel(AVERAGES_AXIS)
-
-
-def draw_differences(figure: Figure, document: Document, theme: Theme) -> None:
-    draw_paired(figure, differences(document), theme)
-
-
-def draw_paired(figure: Figure, estimates: Sequence[Estimate], theme: Theme) -> None:
-    axes = draw_estimates(figure, estimates, theme)
-    axes.axvline(0, color=theme.ink, linewidth=0.9)
-    axes.xaxis.set_major_formatter(lambda difference, _: points_tick(difference))
-    axes.set_xlabel(DIFFERENCES_AXIS)
-
-
-def draw_estimates(figure: Figure, estimates: Sequence[Estimate], theme: Theme) -> Axes:
-    """Return the axes, one row per estimate, the first one on top, with its text beside it."""
-    axes, hue = figure.add_subplot(), theme.hues[0]
-    for row, estimate in enumerate(estimates):
-        if estimate.low is not None and estimate.high is not None:
-            axes.plot([estimate.low, estimate.high], [row, row], color=hue, linewidth=1.8, solid_capstyle="butt")
-        fill = hue if estimate.is_firm else theme.ground
-        axes.plot(estimate.value, row, "o", markersize=6.5, color=hue, markerfacecolor=fill, clip_on=False)
-        beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8.5}
-        axes.text(1.02, row, estimate.text, color=theme.ink, **beside)
-    axes.set_yticks(range(len(estimates)), [estimate.name for estimate in estimates])
-    axes.set_ylim(len(estimates) - 0.4, -0.6)
-    style(axes, theme)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    share_axis(axes.xaxis, theme)
-    return axes
+def _domain(estimates: Sequence[Estimate]) -> tuple[float, float]:
+    """Return the range of all values, their intervals and 0, with a margin."""
+    ends = [end for row in estimates for end in (row.value, row.low, row.high) if end is not None]
+    low, high = min(0, *ends), max(0, *ends)
+    margin = 0.04 * (high - low or 0.1)
+    return low - margin, high + margin

@@ -2,104 +2,143 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from evaluation.rendering.documents import Document, name_of
-from evaluation.rendering.figures.canvas import Theme, series_of, short_model
+from evaluation.rendering.documents import Document, name_of, short_model, side_name, tuples_query
+from evaluation.rendering.figures import drawing
+from evaluation.rendering.figures.drawing import CENTER, LINE, MIDDLE, Drawing, Off, Shape, Sheet, text
 from evaluation.reports.sections.rates import cells_by_relation, interval_of_average
 from kgharvest.pages.number_format import counted, share, share_with_interval
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-MOST_LABELLED = 80  # rows; of more there is only their shade
-LONGEST_LEVEL = 11  # letters of a column's name that fit over it
-
-
-def size(document: Document) -> tuple[float, float]:
-    n_rows = len(cells_by_relation(document))
-    row = 0.27 if n_rows <= MOST_LABELLED else 0.03
-    return 2.2 + 0.85 * len(document["totals"]), 1.0 + row * (n_rows + 1)
+MOST_LABELED = 80  # rows in a file; of more there is only their color
+ROW, THIN_ROW = 24, 3.2  # pixels
+HEAD = 40
+NARROWEST, WIDEST, LEAST_IN_FILES = 52, 180, 90  # pixels of a column
+ROWS_OF_BLOCK = 40  # browsers skip blocks that are out of sight: there may be thousands of rows
 
 
-def plot(document: Document) -> dict[str, Any]:
-    """Return what the interactive figure draws: rows of cells as [accuracy, printed, in words], None without a rate."""
-    rows = [
-        {"name": relation, "query": urlencode({"relation": relation}), "cells": [_cell(cell) for cell in cells]}
-        for relation, cells in cells_by_relation(document)
-    ]
-    average = {"name": "average", "query": "", "cells": [_average(total) for total in document["totals"]]}
-    columns = [[short_model(total["model"]), name_of(total["setting"])] for total in document["totals"]]
-    return {"kind": "heat_map", "series": series_of(document), "columns": columns, "rows": [*rows, average]}
+class Rates(NamedTuple):
+    """A cell: accuracy, and the words of its tooltip."""
+
+    accuracy: float
+    words: str
 
 
-def _cell(cell: Mapping[str, Any] | None) -> list[Any] | None:
+Rows = Sequence[tuple[str, Sequence[Rates | None]]]
+
+
+def rows_of(document: Document) -> Rows:
+    """Return the relations with a cell per LM and setting, None without a rate; their average is last."""
+    rows = [(relation, [_cell(cell) for cell in cells]) for relation, cells in cells_by_relation(document)]
+    return [*rows, ("average", [_average(total) for total in document["totals"]])]
+
+
+def _cell(cell: Mapping[str, Any] | None) -> Rates | None:
     if cell is None or cell["accuracy"] is None:
         return None
     counts = [(cell[name], name) for name in ("accepted", "rejected", "undecided", "incomplete")]
-    known = ", ".join(f"{n:,} {name}" for n, name in counts if n)
-    return _printed(cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"], f"n = {cell['n']:,}: {known}")
+    basis = f"n = {cell['n']:,}: {', '.join(f'{n:,} {name}' for n, name in counts if n)}"
+    rate = cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"]
+    return Rates(rate[0], f"{share_with_interval(*rate)}, {basis}")
 
 
-def _average(total: Mapping[str, Any]) -> list[Any] | None:
+def _average(total: Mapping[str, Any]) -> Rates | None:
     if total["macro_accuracy"] is None:
         return None
-    return _printed(total["macro_accuracy"], *interval_of_average(total), counted(total["n_relations"], "relation"))
+    rate = share_with_interval(total["macro_accuracy"], *interval_of_average(total))
+    return Rates(total["macro_accuracy"], f"{rate}, {counted(total['n_relations'], 'relation')}")
 
 
-def _printed(accuracy: float, low: float | None, high: float | None, basis: str) -> list[Any]:
-    return [round(accuracy, 4), share(accuracy), f"{share_with_interval(accuracy, low, high)}, {basis}"]
+def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
+    """Draw accuracy by color and in numbers. On pages, blocks of rows follow a sheet with the heads of the columns."""
+    numbers = [number for number in range(len(document["totals"])) if number not in set(off)]
+    heads = [(short_model(total["model"]), name_of(total["setting"])) for total in document["totals"]]
+    relations = {cell["relation"] for cell in document["cells"]}
+    names, n_rows = 16 + drawing.widest({*relations, "average"}), len(relations) + 1
+    if width is None:
+        step = max(LEAST_IN_FILES, 10 + drawing.widest(words for lines in heads for words in lines))
+    else:
+        names = min(0.35 * width, names)
+        step = min(WIDEST, max(NARROWEST, (width - names) / len(heads)))
+    width_of_all = names + step * len(numbers)
+
+    def titles() -> Iterator[Shape]:
+        for column, number in enumerate(numbers):
+            for place, words in enumerate(heads[number]):
+                x = names + step * (column + 0.5)
+                yield text(x, 15 + 16 * place, drawing.clipped(words, step - 4), **CENTER)
+
+    def file() -> Iterator[Shape]:
+        yield from titles()
+        table = _Table(document, rows_of(document), numbers, names, step)
+        yield from table.shapes(0, n_rows, HEAD) if n_rows <= MOST_LABELED else table.colors(HEAD)
+
+    if width is None:
+        height = HEAD + (ROW * n_rows if n_rows <= MOST_LABELED else THIN_ROW * n_rows + LINE)
+        return [Sheet(width_of_all, height, file())]
+    table = _Table(document, rows_of(document), numbers, names, step)
+    blocks = [
+        Sheet(
+            width_of_all,
+            ROW * min(ROWS_OF_BLOCK, n_rows - first),
+            table.shapes(first, first + ROWS_OF_BLOCK),
+            f"Relations {first + 1} to {min(first + ROWS_OF_BLOCK, n_rows)}",
+            "plot-block",
+        )
+        for first in range(0, n_rows, ROWS_OF_BLOCK)
+    ]
+    head = Sheet(width_of_all, HEAD, [drawing.hidden(*titles())], "LMs and settings", "plot-head")
+    return [head, *blocks]
 
 
-def draw(figure: Figure, document: Document, theme: Theme) -> None:
-    """Accuracy by shade and in figures; relations by name, their average last."""
-    from matplotlib.colors import LinearSegmentedColormap
+class _Table(NamedTuple):
+    """Rows with names and cells. numbers: the columns shown. names, step: widths of names and of a column."""
 
-    rows = _rows(document)
-    scale = LinearSegmentedColormap.from_list("accuracy", [theme.low, theme.high])
-    shares = [[float("nan") if accuracy is None else accuracy for accuracy in row] for _, row in rows]
-    is_labelled = len(rows) <= MOST_LABELLED
-    axes = figure.add_subplot()
-    mesh: dict[str, Any] = {
-        "edgecolors": theme.ground,
-        "linewidth": 1.5 if is_labelled else 0,
-        "rasterized": not is_labelled,
-    }
-    axes.pcolormesh(shares, cmap=scale, vmin=0, vmax=1, **mesh)
-    _label(axes, document, [name for name, _ in rows] if is_labelled else [], len(rows), theme)
-    if is_labelled:
-        _print_shares(axes, rows, theme)
+    document: Document
+    rows: Rows
+    numbers: Sequence[int]
+    names: float
+    step: float
+
+    def shapes(self, first: int, end: int, top: float = 0) -> Iterator[Shape]:
+        """Yield the rows from `first` to before `end`."""
+        sides = [(side_name(total), tuples_query(total)) for total in self.document["totals"]]
+        for row, (name, cells) in enumerate(self.rows[first:end], start=first):
+            is_average = row == len(self.rows) - 1
+            y, look = top + ROW * (row - first), {"font-weight": "bold"} if is_average else {}
+            query = "" if is_average else f"{urlencode({'relation': name})}&"
+            if is_average:
+                yield drawing.line([(0, y - 1), (self.names + self.step * len(self.numbers), y - 1)], "ink")
+            yield text(0, y + ROW / 2 + MIDDLE, drawing.clipped(name, self.names - 8), **look)
+            for column, number in enumerate(self.numbers):
+                x, cell = self.names + self.step * column, cells[number]
+                printed = text(
+                    x + self.step / 2 - 1, y + ROW / 2 - 1 + MIDDLE, share(cell and cell.accuracy), **CENTER, **look
+                )
+                if cell is None:
+                    yield printed
+                    continue
+                color = drawing.rect(x, y, self.step - 2, ROW - 2, **_color(cell.accuracy))
+                address = f"tuples/?{query}{sides[number][1]}"
+                yield drawing.mark((row, column), f"{name}, {sides[number][0]}", cell.words, address, color, printed)
+
+    def colors(self, top: float) -> Iterator[Shape]:
+        """Yield all rows without names and numbers, a shape for all cells of a color."""
+        said = f"{len(self.rows) - 1:,} relations and their average"
+        yield text(self.names, top + THIN_ROW * len(self.rows) + LINE - 4, said)
+        paths: dict[float, list[str]] = {}
+        for row, (_, cells) in enumerate(self.rows):
+            y = top + THIN_ROW * row
+            for column, number in enumerate(self.numbers):
+                left, right = self.names + self.step * column, self.names + self.step * (column + 1) - 2
+                if cell := cells[number]:
+                    corners = [(left, y), (right, y), (right, y + THIN_ROW), (left, y + THIN_ROW)]
+                    paths.setdefault(round(cell.accuracy, 2), []).append(drawing.path_of(corners))
+        for accuracy, cells_of_color in paths.items():
+            yield Shape("path", {"d": "".join(cells_of_color), **_color(accuracy)})
 
 
-def _rows(document: Document) -> list[tuple[str, list[float | None]]]:
-    rows = [(name, [cell and cell["accuracy"] for cell in cells]) for name, cells in cells_by_relation(document)]
-    return [*rows, ("average", [total["macro_accuracy"] for total in document["totals"]])]
-
-
-def _label(axes: Axes, document: Document, names: list[str], n_rows: int, theme: Theme) -> None:
-    columns = [f"{short_model(total['model'])}\n{name_of(total['setting'])}" for total in document["totals"]]
-    axes.set_xticks([column + 0.5 for column in range(len(columns))], columns)
-    axes.xaxis.tick_top()
-    if any(len(line) > LONGEST_LEVEL for column in columns for line in column.split("\n")):
-        axes.tick_params(axis="x", labelrotation=30)
-        for label in axes.get_xticklabels():
-            label.set_horizontalalignment("left")
-    axes.set_yticks([row + 0.5 for row in range(len(names))], names)
-    if not names:
-        axes.set_ylabel(f"{n_rows - 1} relations and their average", color=theme.ink)
-    axes.invert_yaxis()
-    axes.tick_params(colors=theme.ink, length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    axes.axhline(n_rows - 1, color=theme.ink, linewidth=1)
-
-
-def _print_shares(axes: Axes, rows: list[tuple[str, list[float | None]]], theme: Theme) -> None:
-    for row, (_, shares) in enumerate(rows):
-        weight = "bold" if row == len(rows) - 1 else "normal"
-        for column, accuracy in enumerate(shares):
-            centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5}
-            axes.text(column + 0.5, row + 0.5, share(accuracy), color=theme.ink, fontweight=weight, **centred)
+def _color(accuracy: float) -> dict[str, Any]:
+    return {"fill": "heat", "fill-opacity": round(0.06 + 0.94 * accuracy, 2)}

@@ -2,78 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from evaluation.rendering.figures.canvas import DASHES, Theme, share_axis, style
-from kgharvest.pages.number_format import share
+from evaluation.rendering.figures import drawing
+from evaluation.rendering.figures.drawing import DASHES, LINE, N_HUES, Drawing, Off, Shape, Sheet, hue, text
+from kgharvest.pages.number_format import share, share_tick
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-MOST_POINTS = 60  # of a curve, in a page
-WIDTH, HEIGHT, LINE = 3.4, 3.1, 0.165  # inches: of a column of a paper, and as wide as a phone
+MOST_POINTS = 60  # of a curve that are marks on a page
 
 
-def size(scores: Mapping[str, Any]) -> tuple[float, float]:
-    return WIDTH, HEIGHT + LINE * len(scores["scorers"])
-
-
-def plot(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the interactive figure draws; a point has no statements, so it leads to the table of its scorer."""
-    chance = scores["n_positive"] / (scores["n_positive"] + scores["n_negative"])
-    names = [f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})" for scorer in scores["scorers"]]
-    return {
-        "kind": "precision_recall",
-        "series": [{"name": name, "query": ""} for name in names],
-        "chance": {"value": chance, "name": f"random order {share(chance)}"},
-        "curves": [
-            {"series": number, "points": [_point(scorer["scorer"], point) for point in thinned(scorer["curve"])]}
-            for number, scorer in enumerate(scores["scorers"])
-        ],
-    }
+def names_of(scores: Mapping[str, Any]) -> list[str]:
+    """Return the scorers with their average precision, of which good ones differ in the third digit."""
+    return [f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})" for scorer in scores["scorers"]]
 
 
 def thinned(curve: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return MOST_POINTS of a curve at most, evenly, with both ends: more are not told apart."""
+    """Return at most MOST_POINTS of a curve, evenly spaced, with both ends."""
     if len(curve) <= MOST_POINTS:
         return curve
     step = (len(curve) - 1) / (MOST_POINTS - 1)
     return [curve[round(number * step)] for number in range(MOST_POINTS)]
 
 
-def _point(scorer: str, point: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "x": point["recall"],
-        "value": point["precision"],
-        "name": scorer,
-        "text": f"recall {share(point['recall'])}, precision {share(point['precision'])}",
-        "address": "./#scorers",
-    }
+def draw(scores: Mapping[str, Any], width: float | None = None, off: Off = ()) -> Drawing:
+    """Draw a line per scorer over all relations, and the share of facts, which a random order reaches.
 
+    A point has no statements, so its mark leads to the table of scorers.
+    """
+    is_file, width = width is None, width or drawing.paper_width(3.4)
+    scorers = [(number, scorer) for number, scorer in enumerate(scores["scorers"]) if number not in set(off)]
+    [panel], bottom = drawing.grid(1, width, least=width, height=min(420, 0.7 * width))
+    dashes = [DASHES[(number + number // N_HUES) % len(DASHES)] for number in range(len(scores["scorers"]))]
+    samples = (drawing.sample_line(hue(number), dash) for number, dash in enumerate(dashes))
+    entries = zip(names_of(scores), samples, strict=True) if is_file else ()
+    key, height = drawing.legend(entries, width, bottom + LINE)
 
-def draw(figure: Figure, scores: Mapping[str, Any], theme: Theme) -> None:
-    """One line per scorer, over all relations; the share of facts, which a random order reaches, as a dotted line."""
-    axes = figure.add_subplot()
-    for number, scorer in enumerate(scores["scorers"]):
-        curve = scorer["curve"]
-        name = f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})"  # good scores differ in the third digit
-        line: dict[str, Any] = {
-            "color": theme.hues[number % len(theme.hues)],
-            "linestyle": DASHES[(number + number // len(theme.hues)) % len(DASHES)],
-            "linewidth": 1.9,
-        }
-        axes.plot([point["recall"] for point in curve], [point["precision"] for point in curve], label=name, **line)
-    chance = scores["n_positive"] / (scores["n_positive"] + scores["n_negative"])
-    axes.axhline(chance, color=theme.soft, linewidth=1, linestyle=":", label="random order")
-    axes.set_xlim(0, 1.01)
-    axes.set_ylim(0, 1.02)
-    axes.set_xlabel("recall")
-    axes.set_ylabel("precision")
-    style(axes, theme)
-    share_axis(axes.xaxis, theme)
-    share_axis(axes.yaxis, theme)
-    figure.legend(
-        loc="outside lower left", title="scores (average precision)", alignment="left", labelcolor=theme.ink,
-        fontsize=8.5, title_fontproperties={"size": 8.5}, handlelength=3,
-    ).get_title().set_color(theme.ink)  # fmt: skip
+    def shapes() -> Iterator[Shape]:
+        yield text(0, LINE - 4, "precision", fill="ink-soft")
+        yield from panel.x_axis(share_tick, "recall")
+        yield panel.y_axis()
+        chance = scores["n_positive"] / (scores["n_positive"] + scores["n_negative"])
+        ends = [(panel.x(end), panel.y(chance)) for end in (0, 1)]
+        yield drawing.line(ends, "ink-soft", 1.2, "2 3")
+        yield text(panel.left + 6, panel.y(chance) + LINE - 2, f"random order {share(chance)}", fill="ink-soft")
+        for row, (number, scorer) in enumerate(scorers):
+            places = [(panel.x(point["recall"]), panel.y(point["precision"])) for point in scorer["curve"]]
+            yield drawing.line(places, hue(number), 2, dashes[number])
+            for column, point in enumerate(() if is_file else thinned(scorer["curve"])):
+                x, y = panel.x(point["recall"]), panel.y(point["precision"])
+                words = f"recall {share(point['recall'])}, precision {share(point['precision'])}"
+                dot = drawing.target(x - 8, y - 8, 16, 16), drawing.circle(x, y, 2, hue(number))
+                yield drawing.mark((row, column), scorer["scorer"], words, "#scorers", *dot)
+        if is_file:
+            yield text(0, bottom + 8, "scores (average precision)", fill="ink-soft")
+        yield from key
+
+    return [Sheet(width, height if is_file else bottom, shapes())]

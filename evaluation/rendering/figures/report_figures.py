@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from evaluation.rendering.documents import Document
+from evaluation.rendering.documents import Document, side_name
 from evaluation.rendering.figures import accuracy_curves, flow, forest, heat_map
-from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
+from evaluation.rendering.figures.drawing import LIGHT, PAPER_SCALE, DrawFigure, Theme, paper_box, render
 from evaluation.reports.sections.conduct import flow_steps
 from evaluation.reports.sections.curves import (
     calibration_curves,
@@ -21,12 +21,12 @@ from kgharvest.tables.table import Table
 
 
 class ReportFigure(NamedTuple):
-    """A figure that some reports have.
+    """A figure of reports that have data for it.
 
-    shows: what it draws from the document; none of it, no figure. alt: the figure in words. table: the report's table
-    with its numbers; numbers: that part of it that is drawn, None where the page shows the table anyway. plot: what
-    the interactive figure draws, as JSON whose addresses are relative to its own; None where there is the image only.
-    left_out: what it does not draw of all that there is, in words; a reader can ask for the rest by relation.
+    shows: the data that it draws; without any there is no figure. alt: the figure in words. draw: the figure as
+    `draw(document, width=None, off=())`, as wide as in files if there is no width. table: the report's table
+    with its numbers; numbers: the drawn part of it, None if the page shows the table anyway. left_out: the cells that
+    are not drawn, in words; readers choose them by relation. is_interactive: pages replace its image by a drawing.
     """
 
     name: str
@@ -35,27 +35,26 @@ class ReportFigure(NamedTuple):
     table: str
     shows: Callable[[Document], list[Any]]
     alt: Callable[[Document], str]
-    size: Callable[[Document], tuple[float, float]]
-    draw: Draw
+    draw: DrawFigure
     numbers: Callable[[Document], Table] | None = None
-    plot: Callable[[Document], dict[str, Any]] | None = None
     left_out: Callable[[Document], str] = lambda document: ""
+    is_interactive: bool = True
 
     def image(self, document: Document) -> dict[str, Any]:
-        """Return name, words and size, in CSS pixels, so that nothing on a page moves when the figure arrives."""
-        width, height = (round(96 * inches) for inches in self.size(document))
+        """Return name, words and size, in CSS pixels, so that nothing on a page moves when the image arrives."""
+        width, height = (round(PAPER_SCALE * size) for size in paper_box(self.draw(document), document)[:2])
         return {
             "name": self.name,
             "title": self.title,
             "caption": self.caption(document),
             "alt_text": self.alt(document),
-            "is_interactive": self.plot is not None,
+            "is_interactive": self.is_interactive,
             "width": width,
             "height": height,
         }
 
     def render(self, document: Document, file_format: str = "svg", theme: Theme = LIGHT) -> bytes:
-        return render(self.draw, document, self.size(document), file_format, theme)
+        return render(self.draw(document), document, file_format, theme)
 
 
 BY_RELATION = ("calibration",)  # of too many panels for one look: readers choose a relation
@@ -127,9 +126,7 @@ FIGURES = (
         "relations",
         lambda document: [cell for cell in document["cells"] if cell["accuracy"] is not None],
         lambda document: f"Heat map of accuracy, relations by LM and setting. {averages_in_words(document)}",
-        heat_map.size,
         heat_map.draw,
-        plot=heat_map.plot,
     ),
     ReportFigure(
         "averages",
@@ -138,9 +135,7 @@ FIGURES = (
         "settings",
         forest.averages,
         averages_in_words,
-        forest.averages_size,
         forest.draw_averages,
-        plot=forest.plot_averages,
     ),
     ReportFigure(
         "differences",
@@ -149,9 +144,7 @@ FIGURES = (
         "comparisons",
         forest.differences,
         differences_in_words,
-        forest.differences_size,
         forest.draw_differences,
-        plot=forest.plot_differences,
     ),
     ReportFigure(
         "sizes",
@@ -163,10 +156,8 @@ FIGURES = (
         "size-curves",
         side_curves,
         curves_in_words,
-        accuracy_curves.sizes_size,
         accuracy_curves.draw_size_curves,
         lambda document: size_curve_table({**document, "curves": side_curves(document)}),
-        accuracy_curves.plot_sizes,
     ),
     ReportFigure(
         "calibration",
@@ -178,10 +169,8 @@ FIGURES = (
         "calibration",
         calibration_curves,
         calibration_in_words,
-        accuracy_curves.calibration_size,
         accuracy_curves.draw_calibration,
         lambda document: calibration_table({**document, "curves": calibration_curves(document)}),
-        accuracy_curves.plot_calibration,
         calibration_left_out,
     ),
     ReportFigure(
@@ -193,7 +182,7 @@ FIGURES = (
         "flow",
         flow_steps,
         lambda document: f"Flow diagram: {flow.in_words(document)}.",
-        flow.size,
         flow.draw,
+        is_interactive=False,
     ),
 )

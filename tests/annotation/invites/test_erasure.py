@@ -4,12 +4,12 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from annotation.recruiting.erasure import erase_account, erase_annotator
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
+from annotation.invites.erasure import erase_account, erase_annotator
 from annotation.invites.services import BadReturnCode, find_by_return_code, join_round, make_invites, return_code
 from annotation.judging.assignment import next_batch
 from annotation.models import Annotator, Assignment, Judgment, Round

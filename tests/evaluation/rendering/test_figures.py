@@ -5,11 +5,12 @@ import re
 import pytest
 
 from evaluation.rendering.figures import precision_recall
-from evaluation.rendering.figures.canvas import DARK, LIGHT, render
+from evaluation.rendering.figures.drawing import DARK, LIGHT, render
 from evaluation.rendering.figures.report_figures import figure_named, figures_of
 from evaluation.reports.document import abridged
 from evaluation.reports.sections.curves import scores_by_relation
 from evaluation.reports.sections.rates import setting_table
+from tests.evaluation.rendering.test_plots import marks
 from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
 from tests.test_architecture import loaded_by
 
@@ -125,9 +126,9 @@ def test_a_map_of_hundreds_of_relations_stays_a_page():
     cells = {(f"r{number}", "big", "multi"): (1, 1, 0, 0) for number in range(487)}
     document = make_document(cells)
 
-    _, height = figure("heat-map", document).size(document)
+    height = figure("heat-map", document).image(document)["height"]
 
-    assert height < 20
+    assert height < 20 * 96
     assert "487 relations and their average" in texts(figure("heat-map", document).render(document))
 
 
@@ -139,7 +140,7 @@ def test_precision_and_recall():
         "scorers": [{"scorer": "multi", "average_precision": 0.85, "curve": curve}],
     }
 
-    shown = texts(render(precision_recall.draw, scores, precision_recall.size(scores), "svg", LIGHT))
+    shown = texts(render(precision_recall.draw(scores), scores, "svg"))
 
     assert "multi (.850)" in shown
 
@@ -231,22 +232,20 @@ def test_the_cells_of_one_relation_are_all_shown():
     document = scores_by_relation(make_many(13, n_relations=2))["r1"]
     calibration = figure_named("calibration", document)
 
-    plot = calibration.plot(document)
+    shown = texts(calibration.render(document))
 
     assert calibration.left_out(document) == ""
-    assert [panel["lines"] for panel in plot["panels"]] == [["r1", f"big · s{n}"] for n in range(13)]
+    assert [text for text in shown if text.startswith("big")] == [f"big · s{n}" for n in range(13)]
 
 
 def test_points_of_curves_lead_to_their_tuples():
     document = make_report()
 
-    sizes, calibration = (figure(name, document).plot(document) for name in ("sizes", "calibration"))
+    sizes, calibration = (marks(figure(name, document).draw(document, 800)) for name in ("sizes", "calibration"))
 
-    [curve] = sizes["curves"]
-    half = curve["points"][0]
-    assert (half["x"], half["name"]) == (100, "big · multi, best 50 %, 100 tuples")
-    assert half["text"] == ".75 (.50 to .90), n = 5"
-    assert half["address"] == "../tuples/?model=big&setting=multi&best=0.5"
-    assert curve["cuts"][0]["name"] == "big · multi, cut base-10, 40 tuples"
-    [panel] = calibration["panels"]
-    assert panel["points"][0]["address"].endswith("relation=r&model=big&setting=multi&score_from=-9.0&score_to=-5.0")
+    half = sizes["big · multi, best 50 %, 100 tuples: .75 (.50 to .90), n = 5"]
+    assert half.get("href") == "tuples/?model=big&setting=multi&best=0.5"
+    cut = sizes["big · multi, cut base-10, 40 tuples: .75 (.50 to .90), n = 5"]
+    assert cut.get("href") == "tuples/?model=big&setting=multi&cut=base%3A10"
+    [bin_of_scores] = calibration.values()
+    assert bin_of_scores.get("href").endswith("relation=r&model=big&setting=multi&score_from=-9.0&score_to=-5.0")

@@ -1,60 +1,93 @@
-"""What interactive figures draw: JSON from the document alone, with the numbers in words and where each leads."""
+"""Drawings of figures for pages: every mark has its numbers in words and leads to its evidence."""
 
-import base64
-import hashlib
-import json
 import re
-from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from evaluation.rendering.figures import forest, heat_map, precision_recall
-from evaluation.rendering.figures.canvas import DARK, LIGHT
+from evaluation.rendering.figures.drawing import DARK, LIGHT, clipped, text_width, ticks, to_page
 from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
-
-ROOT = Path(__file__).resolve().parents[3]
-VENDOR = ROOT / "evaluation/static/evaluation/vendor"
+from tests.test_architecture import ROOT
 
 
-def test_a_forest_has_every_lm_and_setting_with_what_is_behind_it():
-    plot = forest.plot_averages(make_document(TWO_SETTINGS))
+def elements(drawing) -> ElementTree.Element:
+    return ElementTree.fromstring(f"<page>{to_page(drawing, 'A figure')}</page>")
 
-    human, multi = plot["rows"]
-    assert plot["series"][0] == {"name": "big · human", "query": "model=big&setting=human"}
-    assert (human["value"], human["series"], human["text"]) == (0.25, (0,), ".25")
-    assert multi["address"] == "../tuples/?model=big&setting=multi"
-    assert multi["basis"] == "2 relations, 20 statements"
+
+def marks(drawing) -> dict[str, ElementTree.Element]:
+    """Return the links by their names."""
+    return {mark.get("aria-label"): mark for mark in elements(drawing).iter("a")}
+
+
+def test_a_forest_has_every_lm_and_setting_and_leads_to_its_tuples():
+    found = marks(forest.draw_averages(make_document(TWO_SETTINGS), 800))
+
+    assert list(found) == [
+        "big · human: .25, 2 relations, 20 statements",
+        "big · multi: .60, 2 relations, 20 statements",
+    ]
+    assert found["big · multi: .60, 2 relations, 20 statements"].get("href") == "tuples/?model=big&setting=multi"
 
 
 def test_a_difference_is_of_two_sides_and_leads_to_its_comparison():
-    [row] = forest.plot_differences(make_document(TWO_SETTINGS, comparisons=[make_comparison()]))["rows"]
+    document = make_document(TWO_SETTINGS, comparisons=[make_comparison()])
 
-    assert list(row["series"]) == [0, 1]
-    assert row["address"] == "../comparisons/1/"
-    assert not row["is_firm"]
-    assert "p (Holm) .50" in row["basis"]
+    [(label, mark)] = marks(forest.draw_differences(document, 800)).items()
+
+    assert label == "big: human − multi: −35.0, 2 relations, p (Holm) .50"
+    assert mark.get("href") == "comparisons/1/"
+    assert mark.find("circle").get("fill") == "var(--paper)"  # not significant
+    assert all(marks(forest.draw_differences(document, 800, {side})) == {} for side in (0, 1))
+
+
+def test_marks_lie_at_their_values():
+    svg = elements(forest.draw_averages(make_document(TWO_SETTINGS), 800))
+
+    low, high = (
+        float(line.get("d")[1:].split(",")[0])
+        for line in svg.findall(".//g/path")[:: len(svg.findall(".//g/path")) - 1]
+    )
+    places = [float(circle.get("cx")) for circle in svg.iter("circle")]
+
+    assert [(place - low) / (high - low) for place in places] == pytest.approx([0.25, 0.6], abs=1e-3)
 
 
 def test_a_heat_map_has_every_cell_and_the_averages_last():
     cells = {**TWO_SETTINGS, ("t", "big", "multi"): (0, 0, 0, 2)}
 
-    plot = heat_map.plot(make_document(cells))
+    found = marks(heat_map.draw(make_document(cells), 800))
 
-    r, _, t, average = plot["rows"]
-    share, printed, words = r["cells"][1]
-    assert (share, printed) == (0.8, ".80")
-    assert words.endswith("n = 10: 8 accepted, 2 rejected")
-    assert t["cells"] == [None, None]  # not sampled, and without a verdict
-    assert (average["query"], average["cells"][1][:2]) == ("", [0.6, ".60"])
-    assert plot["columns"] == [["big", "human"], ["big", "multi"]]
+    by_name = {label[: int(mark.get("data-name"))]: (label, mark) for label, mark in found.items()}
+    label, mark = by_name["r, big · multi"]
+    assert mark.find("text").text == ".80"
+    assert label.endswith("n = 10: 8 accepted, 2 rejected")
+    assert mark.get("href") == "tuples/?relation=r&model=big&setting=multi"
+    assert [name for name in by_name if name.startswith("t, ")] == []  # not sampled, and without a verdict
+    assert by_name["average, big · multi"][1].get("href") == "tuples/?model=big&setting=multi"
+    assert list(by_name)[-1] == "average, big · multi"
 
 
-def test_a_plot_of_hundreds_of_relations_is_small():
-    cells = {(f"relation {number}", model, "multi"): (5, 3, 1, 0) for number in range(487) for model in "abcdefgh"}
+def test_columns_of_a_heat_map_are_put_off():
+    document = make_document(TWO_SETTINGS)
 
-    content = json.dumps(heat_map.plot(make_document(cells)))
+    every, one = heat_map.draw(document, 800), heat_map.draw(document, 800, {0})
 
-    assert len(content) < 500_000
+    assert one[0].width < every[0].width
+    assert all(", big · multi" in label for label in marks(one))
+
+
+def test_rows_of_a_large_heat_map_come_in_blocks():
+    cells = {(f"relation {number:03}", "big", "multi"): (5, 3, 1, 0) for number in range(100)}
+
+    svgs = elements(heat_map.draw(make_document(cells), 800)).findall("svg")
+
+    assert [svg.get("aria-label") for svg in svgs[1:]] == [
+        "Relations 1 to 40",
+        "Relations 41 to 80",
+        "Relations 81 to 101",
+    ]
+    assert [mark.get("data-row") for svg in svgs for mark in svg.iter("a")] == [str(row) for row in range(101)]
 
 
 def test_precision_and_recall_keep_both_ends_of_a_long_curve():
@@ -65,13 +98,31 @@ def test_precision_and_recall_keep_both_ends_of_a_long_curve():
         "scorers": [{"scorer": "multi", "average_precision": 0.85, "curve": curve}],
     }
 
-    plot = precision_recall.plot(scores)
+    svg = elements(precision_recall.draw(scores, 400))
 
-    points = plot["curves"][0]["points"]
-    assert (points[0]["x"], points[-1]["x"], len(points)) == (0, 1, 60)
-    assert points[-1]["text"] == "recall 1.00, precision .50"
-    assert plot["series"][0]["name"] == "multi (.850)"
-    assert plot["chance"]["value"] == 0.25
+    labels = [mark.get("aria-label") for mark in svg.iter("a")]
+    assert len(labels) == 60
+    assert (labels[0], labels[-1]) == ("multi: recall .00, precision 1.00", "multi: recall 1.00, precision .50")
+    assert precision_recall.names_of(scores) == ["multi (.850)"]
+    assert "random order .25" in [text.text for text in svg.iter("text")]
+
+
+@pytest.mark.parametrize("width", [280, 800])
+def test_a_drawing_for_a_page_has_no_style_and_only_colors_of_the_page(width):
+    page = to_page(forest.draw_averages(make_document(TWO_SETTINGS), width), "Averages")
+
+    assert not re.search(r"style|<script|\son\w+=", page)
+    assert set(re.findall(r'(?:fill|stroke)="([^"]*)"', page)) <= {
+        "none", "var(--paper)", "var(--ink)", "var(--ink-soft)", "var(--line)", "var(--series-0)", "var(--series-1)",
+    }  # fmt: skip
+
+
+def test_names_in_a_drawing_are_escaped():
+    document = make_document({("<b>&r", 'a"b', "multi"): (1, 1, 0, 0)})
+
+    [_, cell, *_] = ["", *marks(heat_map.draw(document, 800))]
+
+    assert cell.startswith('<b>&r, a"b · multi: ')
 
 
 @pytest.mark.parametrize("number", range(8))
@@ -80,14 +131,32 @@ def test_the_hues_of_pages_are_those_of_files(number):
 
     [hues] = re.findall(rf"--series-{number}: light-dark\((#\w+), (#\w+)\)", css)
 
-    assert hues == (LIGHT.hues[number], DARK.hues[number])
+    assert hues == (LIGHT[f"series-{number}"], DARK[f"series-{number}"])
 
 
-def test_vendored_files_are_those_of_their_packages():
-    vendored = json.loads((VENDOR / "vendored.json").read_text())
+# Scales and text
 
-    for name, package in vendored.items():
-        digest = hashlib.sha512((VENDOR / name).read_bytes()).digest()
-        assert package["file_integrity"] == f"sha512-{base64.b64encode(digest).decode()}"
-        assert (VENDOR / f"{package['name']}.LICENSE").exists()
-    assert set(vendored) == {path.name for path in VENDOR.glob("*.js")}
+
+@pytest.mark.parametrize(
+    ("low", "high", "n", "expected"),
+    [
+        (0, 1, 10, [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1]),
+        (0, 1, 5, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (0, 1, 2, [0, 0.5, 1]),
+        (0, 10, 3, [0, 5, 10]),
+        (-7.1, -3.9, 3, [-7, -6, -5, -4]),
+        (-0.083, 0.235, 6, [-0.05, 0, 0.05, 0.1, 0.15, 0.2]),
+        (0, 900, 6, [0, 200, 400, 600, 800]),
+        (-0.02, 0.02, 4, [-0.02, -0.01, 0, 0.01, 0.02]),
+        (0.5, 0.5, 4, [0.5]),
+    ],
+)
+def test_ticks_are_multiples_of_one_two_or_five(low, high, n, expected):
+    assert ticks(low, high, n) == expected
+
+
+def test_text_is_clipped_to_its_width():
+    assert clipped("place_for", 200) == "place_for"
+    assert clipped("a very long name of a relation", 80).endswith("…")
+    assert text_width(clipped("a very long name of a relation", 80)) <= 80
+    assert text_width("中文") == 2 * 13

@@ -1,7 +1,5 @@
 """The tuples behind a number: parts of cells by verdict, rank and score, with who said what."""
 
-import json
-
 import pytest
 from django.db.models import F
 from django.urls import reverse
@@ -117,15 +115,22 @@ def test_the_api_takes_the_same_parts(researcher_client, report):
     assert [entry["rank"] for entry in entries["results"]] == [6]
 
 
-def test_a_figure_comes_with_its_data(researcher_client, report):
+def test_a_figure_comes_as_a_drawing_as_wide_as_the_page(researcher_client, report):
+    address = f"/reports/{report.pk}/figures/averages.svg"
     page = researcher_client.get(f"/reports/{report.pk}/").text
-    data = researcher_client.get(f"/reports/{report.pk}/figures/averages.json")
-    again = researcher_client.get(data.request["PATH_INFO"], headers={"if-none-match": data["ETag"]})
+    drawing = researcher_client.get(address, {"width": 360})
+    again = researcher_client.get(address, {"width": 360}, headers={"if-none-match": drawing["ETag"]})
 
-    assert f'data-plot="{data.request["PATH_INFO"]}"' in page
-    assert json.loads(data.content)["kind"] == "forest"
+    assert f'data-plot="{address}"' in page
+    assert f'data-plot="/reports/{report.pk}/figures/flow' not in page  # an image only
+    assert 'width="360"' in drawing.text
+    assert 'class="mark"' in drawing.text
     assert again.status_code == 304
-    assert researcher_client.get(f"/reports/{report.pk}/figures/flow.json").status_code == 404  # an image only
+    assert 'class="mark"' not in researcher_client.get(address, {"width": 360, "off": "0"}).text
+    assert 'width="280"' in researcher_client.get(address, {"width": 1}).text
+    assert researcher_client.get(f"/reports/{report.pk}/figures/none.svg", {"width": 360}).status_code == 404
+    for wrong in ({"width": "wide"}, {"width": 360, "off": "a"}):
+        assert researcher_client.get(address, wrong).status_code == 400
 
 
 # -- more draws than are sorted ----------------------------------------------------------------------------------------

@@ -118,6 +118,7 @@ def test_figure_and_numbers_come_as_files(researcher_client, quick, enqueued):
     address = f"/reports/scores/{evaluation.pk}/scores"
 
     assert b"<svg" in researcher_client.get(f"{address}.svg", {"theme": "dark"}).content
+    assert 'href="#scorers"' in researcher_client.get(f"{address}.svg", {"width": "500"}).text
     assert researcher_client.get(f"{address}.pdf").content.startswith(b"%PDF")
     assert json.loads(researcher_client.get(f"{address}.json").content)["n_positive"] == 4
     assert researcher_client.get(f"{address}.exe").status_code == 404

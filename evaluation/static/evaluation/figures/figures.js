@@ -1,47 +1,103 @@
-// Draws the figures of a page, each when it is scrolled to. Without script, or data, their images stay.
-import { Plot } from "./plot.js";
+// Replaces the images of figures by drawings of the server, as wide as the page has room: each when it is scrolled to.
+// Their marks are links with tooltips, between which the arrow keys move. Without script, or a drawing, the images stay.
+import { offSeries, onSwitch, wireLegend } from "./series.js";
 
-const KINDS = {
-  forest: () => import("./forest.js"),
-  heat_map: () => import("./heat_map.js"),
-  curves: () => import("./curves.js"),
-  calibration: () => import("./calibration.js"),
-  precision_recall: () => import("./precision_recall.js"),
-};
+const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-async function load(address) {
+async function fetchDrawing(address) {
   const response = await fetch(address).catch(() => null);
-  return response?.ok && !response.redirected ? response.json() : null;
+  return response?.ok && !response.redirected ? response.text() : null;
 }
 
-async function draw(figure) {
-  const address = new URL(figure.dataset.plot, location);
-  const content = await load(address);
-  if (!content) return;
-  const kind = await KINDS[content.kind]();
-  const plot = new Plot(figure, content, address, kind.draw);
-  const choice = figure.querySelector("[data-choice]");
-  if (choice) offer(choice, plot, address);
+function element(className) {
+  const made = document.createElement("div");
+  made.className = className;
+  return made;
 }
 
-// Draws what a list beside the figure chooses, without leaving the page.
-function offer(choice, plot, address) {
-  choice.querySelector("button").hidden = true;
-  let latest = null;
-  choice.addEventListener("change", async () => {
-    const chosen = new URL(address);
-    for (const [name, value] of new FormData(choice)) chosen.searchParams.set(name, value);
-    latest = chosen;
-    const content = await load(chosen);
-    if (content && chosen === latest) plot.show(content);
-  });
+class Figure {
+  constructor(figure) {
+    this.figure = figure;
+    this.area = element("plot-area");
+    this.tip = element("plot-tip");
+    this.tip.ariaHidden = true;
+    this.tip.hidden = true;
+    this.choice = figure.querySelector("[data-choice]");
+    this.listen();
+    onSwitch(() => this.draw());
+    new ResizeObserver(() => this.width !== this.figure.clientWidth && this.draw()).observe(figure);
+  }
+
+  async draw() {
+    this.width = this.figure.clientWidth;
+    const address = new URL(this.figure.dataset.plot, location);
+    if (this.choice) for (const [name, value] of new FormData(this.choice)) address.searchParams.set(name, value);
+    address.searchParams.set("width", this.width);
+    address.searchParams.set("off", offSeries());
+    this.latest = address;
+    const drawing = await fetchDrawing(address);
+    if (drawing === null || this.latest !== address) return;
+    if (!this.area.isConnected) this.replaceImages();
+    const focused = this.area.contains(document.activeElement) && document.activeElement.ariaLabel;
+    this.area.innerHTML = drawing; // escaped by the server
+    const marks = [...this.area.querySelectorAll(".mark")];
+    const current = marks.find((mark) => mark.getAttribute("aria-label") === focused);
+    (current ?? marks[0])?.setAttribute("tabindex", 0);
+    current?.focus();
+  }
+
+  replaceImages() {
+    const images = this.figure.querySelector("[data-images]");
+    images.before(this.area, this.tip);
+    images.hidden = true;
+    wireLegend(this.figure.querySelector("[data-legend]"));
+    if (this.choice) this.choice.querySelector("button").hidden = true;
+  }
+
+  listen() {
+    const markOf = ({ target }) => target.closest(".mark");
+    for (const name of ["pointerover", "focusin"]) this.area.addEventListener(name, (event) => this.tell(markOf(event)));
+    for (const name of ["pointerleave", "focusout", "scroll"]) this.area.addEventListener(name, () => this.tell(null));
+    this.area.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.tell(null);
+      if (STEPS[event.key] && !event.altKey && !event.ctrlKey && !event.metaKey && markOf(event)) this.step(event, markOf(event));
+    });
+    this.choice?.addEventListener("change", () => this.draw());
+  }
+
+  tell(mark) {
+    this.tip.hidden = !mark;
+    if (!mark) return;
+    const [label, end] = [mark.getAttribute("aria-label"), Number(mark.dataset.name)];
+    const lines = [label.slice(0, end), label.slice(end + 2)];
+    this.tip.replaceChildren(...lines.map((words) => Object.assign(document.createElement("span"), { textContent: words })));
+    const [own, box, tip] = [this.figure, mark, this.tip].map((node) => node.getBoundingClientRect());
+    const left = Math.min(box.x + box.width / 2 - tip.width / 2, own.right - tip.width);
+    this.tip.style.left = `${Math.max(0, left - own.x)}px`;
+    this.tip.style.top = `${box.y - own.y - tip.height - 6}px`;
+  }
+
+  // Focuses the nearest mark in the direction of the arrow: in its row, or in the next row in its column or the last one.
+  step(event, mark) {
+    event.preventDefault();
+    const [down, right] = STEPS[event.key];
+    const [row, column] = [Number(mark.dataset.row), Number(mark.dataset.column)];
+    const marksOf = (number) => [...this.area.querySelectorAll(`.mark[data-row="${number}"]`)];
+    const columnOf = (other) => Number(other.dataset.column);
+    const before = (marks) => marks.findLast((other) => columnOf(other) <= column + right);
+    const next = right > 0 ? marksOf(row).find((other) => columnOf(other) > column) : before(marksOf(row + down));
+    if (!next || next === mark) return;
+    mark.setAttribute("tabindex", -1);
+    next.setAttribute("tabindex", 0);
+    next.focus();
+  }
 }
 
 const inSight = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {
     if (!isIntersecting) continue;
     inSight.unobserve(target);
-    draw(target);
+    new Figure(target);
   }
 }, { rootMargin: "300px" });
 

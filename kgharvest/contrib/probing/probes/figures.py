@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from evaluation.rendering.documents import Document
-from evaluation.rendering.figures.canvas import Theme
-from evaluation.rendering.figures.forest import Estimate, draw_estimates, draw_paired, size_of
+from evaluation.rendering.figures.drawing import Drawing, Off
+from evaluation.rendering.figures.forest import DIFFERENCES_AXIS, Estimate, draw
 from evaluation.rendering.figures.report_figures import ReportFigure
 from kgharvest.contrib.probing.probes.tables import CONTROL
 from kgharvest.pages.number_format import points, points_with_interval, share_with_interval
@@ -41,16 +41,14 @@ def differences(document: Document) -> list[Estimate]:
     ]
 
 
-def draw_methods(figure, document: Document, theme: Theme) -> None:
-    axes = draw_estimates(figure, methods(document), theme)
-    axes.set_xlim(0, 1)
-    axes.set_xlabel(f"P@1, mean over relations, 95 % interval; hollow: {CONTROL}")
-    if document["control"]:
-        axes.axhline(len(document["summary"]) - 0.5, color=theme.soft, linewidth=0.8)
+def draw_methods(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
+    axis = f"P@1, mean over relations, 95 % interval; hollow: {CONTROL}"
+    n_above = len(document["summary"]) if document["control"] else 0
+    return draw(methods(document), axis, width, off, line_below=n_above)
 
 
-def draw_differences(figure, document: Document, theme: Theme) -> None:
-    draw_paired(figure, differences(document), theme)
+def draw_differences(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
+    return draw(differences(document), DIFFERENCES_AXIS, width, off, is_difference=True)
 
 
 PROBE_FIGURES = (
@@ -64,7 +62,6 @@ PROBE_FIGURES = (
         "summary",
         methods,
         lambda document: f"P@1: {'; '.join(f'{estimate.name} {estimate.text}' for estimate in methods(document))}.",
-        lambda document: size_of(methods(document)),
         draw_methods,
     ),
     ReportFigure(
@@ -81,7 +78,6 @@ PROBE_FIGURES = (
             + "; ".join(f"{estimate.name} {points(estimate.value)}" for estimate in differences(document))
             + "."
         ),
-        lambda document: size_of(differences(document)),
         draw_differences,
     ),
 )

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from evaluation.rendering.documents import Document
-from evaluation.rendering.figures.canvas import FIGURE_FORMATS, LIGHT, THEMES
+from evaluation.rendering.figures.drawing import FIGURE_FORMATS, LIGHT, THEMES
 from evaluation.reports.views import figure_context
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, offer_projects

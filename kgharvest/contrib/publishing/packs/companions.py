@@ -10,7 +10,7 @@ from django.conf import settings
 
 from evaluation.paper.files import PackFile
 from evaluation.rendering.documents import Document
-from evaluation.rendering.figures.canvas import FIGURE_FORMATS
+from evaluation.rendering.figures.drawing import FIGURE_FORMATS
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import report_tables, tables_to_read
 from kgharvest import code_version
