@@ -567,7 +567,7 @@ def test_a_researcher_does_not_withdraw_what_another_one_confirmed(researcher_cl
 
     page = researcher_client.post(f"{path}withdraw/{decision.pk}/", {"reason": "no"})
 
-    assert (page.status_code, "Only who decided this" in page.text) == (403, True)
+    assert (page.status_code, "Only the user who decided" in page.text) == (403, True)
     assert "/withdraw/" not in researcher_client.get(path).text
     assert GoldDecision.objects.in_force().count() == 2
 
