@@ -1,4 +1,4 @@
-"""Judgments in the API: in pages, as files, and from files."""
+"""API of judgments: pages, file export, and file import."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONTENT_TYPES = {name: FORMATS[name].content_type for name in FILE_FORMATS}
 
 
 class JudgmentSerializer(serializers.ModelSerializer):
-    """What one annotator said last about one statement. adjudication: the label that an expert gave."""
+    """The current judgment of one annotator on one statement. adjudication: label given by an expert."""
 
     id = serializers.UUIDField(source="client_uuid")
     relation = serializers.CharField(source="task.knowledge_tuple.relation.name")
@@ -47,13 +47,13 @@ class JudgmentSerializer(serializers.ModelSerializer):
 
 
 class JudgmentFilters(Filters):
-    annotator = serializers.SlugField(source="annotator__code", required=False, help_text="A code.")
+    annotator = serializers.SlugField(source="annotator__code", required=False, help_text="Annotator code.")
     label = serializers.ChoiceField(Label.choices, required=False)
     task = IdField(required=False)
 
 
 class JudgmentViewSet(PagedList, RoundPartViewSet):
-    """The current judgments of a round, by statement. To get all of them at once, download the file."""
+    """Current judgments of a round, ordered by statement. To get all of them at once, download the file."""
 
     serializer_class = JudgmentSerializer
     filters = JudgmentFilters
@@ -61,7 +61,7 @@ class JudgmentViewSet(PagedList, RoundPartViewSet):
 
     def get_queryset(self) -> QuerySet:
         round = self.round()
-        ends = round.tasks.aggregate(first=Min("pk"), last=Max("pk"))  # to read one range of the index of judgments
+        ends = round.tasks.aggregate(first=Min("pk"), last=Max("pk"))  # limits the scan to one index range
         current = Judgment.objects.current().not_withdrawn().filter(task__round=round)
         current = current.filter(task_id__gte=ends["first"] or 0, task_id__lte=ends["last"] or 0)
         adjudication = Adjudication.objects.current().filter(task=OuterRef("task")).values("label")
@@ -73,17 +73,17 @@ class ImportInput(StrictSerializer):
     file = serializers.FileField(
         help_text="CSV with the columns relation, entities, annotator, label (docs/commands.md)."
     )
-    round = serializers.CharField(max_length=201, help_text="Its name, or project/name.")
-    project = serializers.SlugField(required=False, help_text="Of a round that is made.")
-    create = serializers.BooleanField(default=False, help_text="Make what is missing: round, relations, tuples, tasks.")
+    round = serializers.CharField(max_length=201, help_text="Round name, or project/name.")
+    project = serializers.SlugField(required=False, help_text="Project of a new round.")
+    create = serializers.BooleanField(default=False, help_text="Create missing rounds, relations, tuples, and tasks.")
     set = serializers.CharField(
         max_length=100,
         required=False,
         source="set_name",
-        help_text="The one meant where several have a relation.",
+        help_text="Relation set, if several contain the relation.",
     )
     duplicates = serializers.ChoiceField(
-        DUPLICATES, default="error", help_text="What a second judgment of an annotator on a tuple means."
+        DUPLICATES, default="error", help_text="Policy for repeated judgments of an annotator on a tuple."
     )
 
 
@@ -94,9 +94,9 @@ class ImportedSerializer(serializers.Serializer):
 
 
 class ExchangeViewSet(RoundOperations):
-    @file_operation("The judgments of a round as a file", "judgments.<slug:file_format>", CONTENT_TYPES)
+    @file_operation("Download the judgments of a round", "judgments.<slug:file_format>", CONTENT_TYPES)
     def judgments_file(self, request: Request, round_id: int, file_format: str) -> HttpResponse:
-        """A row for each annotator and statement, with codes instead of names, streamed."""
+        """One row per annotator and statement, with annotator codes instead of names, streamed."""
         return judgments_file(self.round(), file_format)
 
     @operation(
@@ -116,7 +116,7 @@ class ExchangeViewSet(RoundOperations):
 
 
 def import_file(file: UploadedFile, round_name: str, options: dict[str, Any], by):
-    """Import an uploaded file under its own name, which refusals tell."""
+    """Import an uploaded file under its original name, which error messages show."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / (re.sub(r"[^\w.-]", "_", file.name)[-100:].lstrip(".") or "judgments.csv")
         with path.open("wb") as copy:

@@ -1,4 +1,4 @@
-"""Export of judgments: one row per annotator and statement, the current judgment, under codes instead of names."""
+"""Export of current judgments: one row per annotator and statement, with annotator codes instead of names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kgharvest.tables.table import Column, Kind, Row, Table
 ROWS_AT_ONCE = 5000
 FILE_FORMATS = ("csv", "jsonl", "parquet", *added_formats())
 
-# Each column of an export: lookup and kind.
+# Lookup and kind by column name.
 FIELDS = {
     "relation": ("task__knowledge_tuple__relation__name", Kind.TEXT),
     "entities": ("task__entities", Kind.LIST),
@@ -35,7 +35,7 @@ LABEL, ADJUDICATION = (1 + list(FIELDS).index(name) for name in ("label", "adjud
 
 
 def judgment_table(round: Round) -> Table:
-    """Return the current judgments of a round, by statement and time. Rows are read while the table is written."""
+    """Return the current judgments of a round, ordered by statement and time. Rows are read lazily."""
     return Table("judgments", "Judgments", COLUMNS, _rows(round))
 
 
@@ -55,5 +55,5 @@ def _rows(round: Round) -> Iterator[Row]:
 def judgments_file(round: Round, file_format: str) -> HttpResponse:
     """Return the judgments of a round as a streamed file. Raises Http404 for an unknown format."""
     if file_format not in FILE_FORMATS:
-        raise Http404(f"Judgments come as {', '.join(FILE_FORMATS)}.")
+        raise Http404(f"Unknown format. Use {', '.join(FILE_FORMATS)}.")
     return download(FORMATS[file_format].write(judgment_table(round)), f"{round.name}-judgments.{file_format}")

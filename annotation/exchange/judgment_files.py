@@ -1,4 +1,4 @@
-"""CSV files of judgments: their rows, or everything that is wrong with them. Touches no database."""
+"""Parser of judgment files in CSV: rows or faults. Does not use the database."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ LABELS = {label.casefold(): label for label in Label.values} | {
     "f": Label.FALSE,
     "u": Label.UNJUDGEABLE,
 }
-MOST_ROWS = 1_000_000  # of a file, bad ones too; they are kept in memory
+MOST_ROWS = 1_000_000  # per file, including invalid rows; rows are held in memory
 LONGEST_NAME = 200  # characters of an annotator's name
-CACHED_VALUES = 10_000  # values of a column that are remembered, as many come again soon
+CACHED_VALUES = 10_000  # parsed values cached per column, as values often repeat
 
 
 ValueReader = Callable[[str], Any]  # raises BadValue
 
 
 class ImportedRow(NamedTuple):
-    """One line of the file. Empty or None where the line says nothing."""
+    """One row of the file. Missing values are empty or None."""
 
     line: int
     relation: str
@@ -47,17 +47,19 @@ class ImportedRow(NamedTuple):
 
 
 class BadValue(ValueError):
-    """What is wrong with one value."""
+    """Fault of one value."""
 
 
 def read_rows(path: Path) -> list[ImportedRow]:
-    """Return the rows of a CSV file. Raises ImportRefused with what is wrong, each reason once."""
+    """Return the rows of a CSV file. Raises ImportRefused with the first fault per reason."""
     rows: list[ImportedRow] = []
     faults = _FaultsByReason()
     for n_rows, row in enumerate(read_judgments(read_lines(path)), start=1):
         if n_rows > MOST_ROWS:
             where = row.where.partition(",")[0] if isinstance(row, BadEntry) else f"line {row.line}"
-            raise ImportRefused(path.name, [BadEntry(where, "is one too many; split the file")])
+            raise ImportRefused(
+                path.name, [BadEntry(where, f"exceeds the limit of {MOST_ROWS:,} rows; split the file")]
+            )
         if isinstance(row, BadEntry):
             faults.add(row)
         else:
@@ -69,9 +71,9 @@ def read_rows(path: Path) -> list[ImportedRow]:
 
 
 class _FaultsByReason:
-    """The first fault of each reason with how many more there are, so that all unknown labels are in sight.
+    """First fault per reason, with the number of similar faults, so that all unknown labels are listed.
 
-    Of the reasons the first that people see, so that a file of faults takes no memory.
+    Only the reasons that are shown are stored, which bounds memory.
     """
 
     def __init__(self) -> None:
@@ -88,15 +90,15 @@ class _FaultsByReason:
         if self._first:
             faults = []
             for reason, fault in self._first.items():
-                more = f" (and so in {self._n[reason] - 1} more)" if self._n[reason] > 1 else ""
+                more = f" (and {self._n[reason] - 1} more)" if self._n[reason] > 1 else ""
                 faults.append(fault._replace(reason=f"{reason}{more}"))
             raise ImportRefused(source, faults)
 
 
 def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
-    """Yield the rows of a CSV file with commas, semicolons or tabs and any line ends, or what is wrong with each.
+    """Yield the rows or faults of a CSV file with commas, semicolons, or tabs and any line endings.
 
-    lines: with their ends. Memory stays flat, and values that come again are the same objects.
+    lines: with line endings. Memory use is constant. Equal values are the same objects.
     """
     lines = iter(lines)
     heading = next(lines, "")
@@ -117,8 +119,8 @@ def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
 def _fault_of_heading(columns: list[str]) -> str | None:
     if missing := [name for name in REQUIRED if name not in columns]:
         return f"has no column {' or '.join(missing)}"
-    if twice := [name for name in READERS if columns.count(name) > 1]:
-        return f"has the column {' and '.join(twice)} twice"
+    if duplicates := [name for name in READERS if columns.count(name) > 1]:
+        return f"has the column {' and '.join(duplicates)} twice"
     return None
 
 
@@ -128,13 +130,13 @@ def _row(
     if len(values) != len(columns):
         return BadEntry(f"line {line}", f"has {len(values)} values but the heading has {len(columns)}")
     texts = dict(zip(columns, values, strict=True))
-    read: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     for name, reader in readers.items():
         try:
-            read[name] = reader(texts.get(name, "").strip())
+            values_by_name[name] = reader(texts.get(name, "").strip())
         except BadValue as fault:
             return BadEntry(f"line {line}, {name}", str(fault))
-    return ImportedRow(line, **read)
+    return ImportedRow(line, **values_by_name)
 
 
 def _name(longest: int) -> Callable[[str], str]:
@@ -175,7 +177,7 @@ def _comment(text: str) -> str:
 
 def _without_nul(text: str) -> str:
     if "\x00" in text:
-        raise BadValue("has a NUL, which no database of ours can store")
+        raise BadValue("has a NUL character; remove it")
     return text
 
 
@@ -192,7 +194,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """Return an ISO 8601 time; UTC where it names no zone."""
+    """Parse an ISO 8601 time, in UTC if it has no time zone."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Import judgments that were collected elsewhere into a round, with or without a harvest behind them."""
+"""Import of judgments collected outside kgharvest, with or without a harvest."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from kgharvest.relations.checks import RELATION_NAME
 from kgharvest.relations.names import Scope, relations_of_set, resolve_relation
 from kgharvest.relations.services import own_set
 
-NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # of a round that an import may make
+NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # names of new rounds
 DUPLICATES = ("error", "first", "last")
 
 
 class ImportSummary(NamedTuple):
-    """n_duplicates: rows that the policy for duplicates left out or let take another's place."""
+    """n_duplicates: rows skipped or replacing an earlier row, depending on the policy for duplicates."""
 
     round: Round
     n_judgments: int
@@ -49,13 +49,13 @@ class ImportSummary(NamedTuple):
 
 
 class TupleKey(NamedTuple):
-    """The tuple that a row is about, whichever of its relation's names the file uses."""
+    """Key of a row's tuple, independent of the relation name used in the file."""
 
     relation_id: int
     key: str
 
 
-JudgmentKey = tuple[str, int]  # an annotator's code and a task's id: one current judgment
+JudgmentKey = tuple[str, int]  # annotator code and task id, unique among current judgments
 
 
 def import_judgments(
@@ -68,18 +68,18 @@ def import_judgments(
     duplicates: str = "error",
     by=None,
 ) -> ImportSummary:
-    """Add the judgments of a CSV file (judgment_files) to a round for imports.
+    """Add the judgments of a CSV file (see judgment_files) to a round for imports.
 
-    create: make the round, relations, tuples and tasks that are missing; otherwise they are faults. project: of what is
-    made, where `by` may work in several; the round may be named project/name. set_name: the set that is meant where
-    several have a relation. duplicates: what a second judgment of one annotator on one tuple means: an "error", or that
-    the "first" or the "last" counts; the same label for another cell is no duplicate but one judgment that counts for
-    both. A task's k becomes the number of judgments it has. Raises ImportRefused with all faults, NotFound,
-    NotForImports, NotAllowed, ProjectNotNamed; then nothing is stored.
+    create: create missing rounds, relations, tuples, and tasks; otherwise they are faults. project: project of new
+    objects, required if `by` works in several; round_name may also be project/name. set_name: the relation set, if
+    several contain a relation. duplicates: policy for repeated judgments of one annotator on one tuple: "error", or
+    keep the "first" or "last". The same label for another cell is not a duplicate; the judgment counts for both cells.
+    k of a task becomes its number of judgments. Raises ImportRefused with all faults, NotFound, NotForImports,
+    NotAllowed, or ProjectNotNamed; nothing is stored then.
     """
     rows = read_rows(path)
     if set_name is not None:
-        relations_of_set(set_name)  # raises if there is none
+        relations_of_set(set_name)  # raises if the set does not exist
     with transaction.atomic():
         round = _create_round(round_name, project, by) if create else find_round(round_name, by)
         work = _Import(_locked(round, by), create, set_name, duplicates, by)
@@ -96,13 +96,13 @@ def import_judgments(
 
 
 def _locked(round: Round, by) -> Round:
-    """Let two imports count one after the other. Raises NotAllowed, NotForImports."""
+    """Lock the round, so that concurrent imports run one at a time. Raises NotAllowed or NotForImports."""
     check_may(by, Action.WORK, round.project)
     round = Round.objects.select_for_update(of=("self",)).select_related("project").get(pk=round.pk)
     if round.source != Round.Source.IMPORTED:
         raise DomainError(
             "NotForImports",
-            f"The judgments of the round {round.name} are those of {round.source}; import into another one.",
+            f"Round {round.name} has source {round.source} and accepts no imports. Import into another round.",
         )
     return round
 
@@ -110,7 +110,7 @@ def _locked(round: Round, by) -> Round:
 def _create_round(name: str, project: Project | str | None, by) -> Round:
     slug, _, name = name.rpartition("/")
     if not NAME.fullmatch(name):
-        raise NotFound(f"{name!r} is no name for a round; use up to 100 letters, digits, - and _.")
+        raise NotFound(f"Invalid round name {name!r}. Use up to 100 letters, digits, - and _.")
     new = {
         "status": Round.Status.CLOSED,
         "source": Round.Source.IMPORTED,
@@ -121,18 +121,18 @@ def _create_round(name: str, project: Project | str | None, by) -> Round:
 
 
 class _Import:
-    """One file on its way into a round. Each step looks at all rows and notes all faults before the next begins."""
+    """Import of one file into a round. Each step collects the faults of all rows before the next step starts."""
 
     def __init__(self, round: Round, create: bool, set_name: str | None, duplicates: str, by):
         self.round = round
         self.create = create
-        of_round = set(round.strata.values_list("relation", flat=True))
+        round_relations = set(round.strata.values_list("relation", flat=True))
         visible = Relation.objects.visible_to(by).values("pk")
-        self._relations = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=of_round))
-        # Where several sets have a relation, the one of --set is meant, else the one that the round is about.
+        self._relations = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=round_relations))
+        # If several sets contain a relation, prefer the set of --set, then the relations of the round.
         self._scopes: tuple[Scope, ...] = (
             lambda relation: relation.relation_set.name == set_name,
-            lambda relation: relation.pk in of_round,
+            lambda relation: relation.pk in round_relations,
             lambda relation: relation.relation_set.project_id in (None, round.project_id),
         )
         self.duplicates = duplicates
@@ -140,7 +140,7 @@ class _Import:
         self.n_duplicates = 0
 
     def store(self, rows: Sequence[ImportedRow]) -> int:
-        """Store what the rows say; return how many judgments that are. Stores nothing useful if there are faults."""
+        """Store the rows and return the number of judgments. If there are faults, the caller must roll back."""
         relations = self._resolve_relations(rows)
         tasks = [] if self.faults else self._find_or_create_tasks(rows, relations)
         current = Judgment.objects.current().filter(task__round=self.round)
@@ -167,7 +167,7 @@ class _Import:
         return relations
 
     def _resolve_relation(self, row: ImportedRow) -> Relation | None:
-        """Return the relation of this name, in which "_" stands for a space, or None after a fault was noted."""
+        """Return the relation of the row, with "_" for spaces in its name, or None after recording a fault."""
         name = "_".join(row.relation.split())
         try:
             return resolve_relation(name, scopes=self._scopes, among=self._relations)
@@ -179,8 +179,8 @@ class _Import:
             elif RELATION_NAME.fullmatch(name) and not CONTROL.search(name) and not SLOT.search(name):
                 return self._create_relation(name, row.relation, len(row.entities))
             else:
-                takes = "up to 100 characters, no / and no slot such as <ENT0>"
-                self._fault(row, f"{refusal} It cannot name a new relation; use {takes}")
+                rule = "up to 100 characters, no / and no slot such as <ENT0>"
+                self._fault(row, f"{refusal} It cannot name a new relation; use {rule}")
         return None
 
     def _create_relation(self, name: str, written: str, arity: int) -> Relation:
@@ -206,9 +206,7 @@ class _Import:
             tasks = self._existing_tasks(relations)
         elif missing:
             for row in reversed(missing.values()):
-                self._fault(
-                    row, f"{_tuple_text(row.entities)} is not in the round; import with --create to put it there"
-                )
+                self._fault(row, f"{_tuple_text(row.entities)} is not in the round; import with --create to add it")
             return []
         return [tasks[key] for key in keys]
 
@@ -236,7 +234,7 @@ class _Import:
     def _without_duplicates(
         self, rows: Sequence[ImportedRow], tasks: Sequence[int], stored: Container[JudgmentKey]
     ) -> dict[JudgmentKey, ImportedRow]:
-        """Return the row of each judgment to store, by the policy for duplicates."""
+        """Return the row of each judgment to store, applying the policy for duplicates."""
         codes = {name: pseudonym(self.round, name) for name in {row.annotator for row in rows}}
         accepted: dict[JudgmentKey, ImportedRow] = {}
         for row, task in zip(rows, tasks, strict=True):
@@ -246,7 +244,7 @@ class _Import:
                 accepted[key] = row
                 continue
             if earlier and earlier.label == row.label and (earlier.model, earlier.setting) != (row.model, row.setting):
-                continue  # one judgment, given for another cell too
+                continue  # one judgment that counts for several cells
             self.n_duplicates += 1
             if self.duplicates == "error":
                 where = f"in line {earlier.line}" if earlier else "in this round"
@@ -263,7 +261,7 @@ class _Import:
         annotators = dict(self.round.annotators.values_list("code", "pk"))
         now = timezone.now()
         uuids = {key: uuid4() for key in accepted}
-        # The new judgments take the place of stored ones. The foreign key is checked at commit.
+        # New judgments supersede stored ones. The foreign key is checked at commit.
         superseded = (
             Judgment(client_uuid=stored[key], superseded_by_id=uuid) for key, uuid in uuids.items() if key in stored
         )
@@ -278,13 +276,13 @@ class _Import:
         )
 
     def _record_cells(self, rows: Sequence[ImportedRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
-        """Note the cells that rows name, or for tasks of no cell an unnamed one."""
+        """Draw the tasks into the cells that the rows name, or into an unnamed cell."""
         drawn = defaultdict(set)
         for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
             drawn[task].add(stratum)
         strata: dict[tuple[int, str, str], list[Stratum]] = {}
         draws = []
-        # Rows that name a cell first: their tuples need no unnamed one.
+        # Rows with a cell come first, so their tuples need no unnamed cell.
         for row, task in sorted(zip(rows, tasks, strict=True), key=lambda pair: not (pair[0].model or pair[0].setting)):
             if not (row.model or row.setting or not drawn[task]):
                 continue
@@ -296,17 +294,17 @@ class _Import:
                 drawn[task].add(stratum.pk)
                 draws.append((stratum.pk, task))
                 if stratum.job_id:
-                    self._fault(row, f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; leave the cell out")
+                    self._fault(row, f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; omit the cell")
         insert_rows(Draw, ("stratum", "task"), draws)
-        # Tasks whose cell is named now leave the unnamed cells of earlier imports.
+        # Remove tasks that now have a named cell from the unnamed cells of earlier imports.
         unnamed = self.round.strata.filter(job=None, language_model=None, setting="")
-        elsewhere = Draw.objects.filter(task=OuterRef("task")).exclude(stratum__in=unnamed)
-        Draw.objects.filter(Exists(elsewhere), stratum__in=unnamed).delete()
+        named_draws = Draw.objects.filter(task=OuterRef("task")).exclude(stratum__in=unnamed)
+        Draw.objects.filter(Exists(named_draws), stratum__in=unnamed).delete()
         unnamed.filter(draws=None).delete()
         count_draws(self.round)
 
     def _strata(self, row: ImportedRow, relation: Relation) -> list[Stratum]:
-        """Return the strata of the cell that a row names, one that is made if there is none; [] for an unknown LM."""
+        """Return the strata of the row's cell, created if missing, or [] for an unknown LM."""
         language_model = self._language_model(row)
         if row.model and language_model is None:
             return []
@@ -321,7 +319,7 @@ class _Import:
             return name_language_model(row.model)
         language_model = LanguageModel.objects.filter(name=row.model).first()
         if language_model is None:
-            self._fault(row, f"there is no LM {row.model!r}; import with --create to note it")
+            self._fault(row, f"unknown LM {row.model!r}; import with --create to add it")
         return language_model
 
 
@@ -330,7 +328,7 @@ def _tuple_text(entities: Sequence[str]) -> str:
 
 
 def _identity(entities: Sequence[str], canonical: Canonical | None) -> Sequence[str]:
-    """Return the entities that make a tuple the one it is, as where harvests are stored."""
+    """Return the entities that identify the tuple, as for stored harvests."""
     return entities if canonical is None else [canonical(entity.casefold()) for entity in entities]
 
 
@@ -353,6 +351,6 @@ def _find_or_create_tuples(missing: dict[TupleKey, ImportedRow]) -> dict[TupleKe
 
 
 def pseudonym(round: Round, annotator: str) -> str:
-    """Return the code of somebody in a file: the same in every import, and nobody can tell from it who they are."""
+    """Return the annotator's code, the same in every import. It does not reveal the annotator."""
     digest = hmac.new(round.join_token.encode(), annotator.encode(), "sha256")
     return f"i-{digest.hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""Known answers in the API: candidates for false statements, decisions on them."""
+"""API of gold: candidates for false statements, and decisions on them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kgharvest.api.input import Filters, IdField, PersonField, StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, operation
 from kgharvest.models import Relation
 
-MOST_DECISIONS = 400  # at once, as many as there are candidates
+MOST_DECISIONS = 400  # per request, the maximum number of candidates
 
 
 class CandidateSerializer(serializers.Serializer):
-    """A seed tuple with one entity replaced by another of its slot: surely false, if somebody says so."""
+    """A seed tuple with one entity replaced by another entity of its slot, to be confirmed as false."""
 
     code = serializers.CharField()
     statement = serializers.CharField()
     entities = serializers.ListField(child=serializers.CharField())
     seed = serializers.ListField(child=serializers.CharField())
-    slot = serializers.IntegerField(help_text="Where it was replaced, from 0.")
+    slot = serializers.IntegerField(help_text="Slot of the replaced entity, from 0.")
 
 
 class CandidatesSerializer(serializers.Serializer):
@@ -37,17 +37,17 @@ class CandidatesSerializer(serializers.Serializer):
 
 class DecisionsInput(StrictSerializer):
     decisions = serializers.DictField(
-        child=serializers.BooleanField(), help_text="By a candidate's code: whether it is false for certain."
+        child=serializers.BooleanField(), help_text="By candidate code: true to confirm as false, false to reject."
     )
 
     def validate_decisions(self, decisions: dict[str, bool]) -> dict[str, bool]:
         if len(decisions) > MOST_DECISIONS:
-            raise serializers.ValidationError(f"Decide on at most {MOST_DECISIONS} at once.")
+            raise serializers.ValidationError(f"Send at most {MOST_DECISIONS} decisions.")
         return decisions
 
 
 class DecidedSerializer(serializers.Serializer):
-    n_stored = serializers.IntegerField(help_text="What somebody else has decided meanwhile is passed over.")
+    n_stored = serializers.IntegerField(help_text="Excludes candidates with earlier decisions.")
 
 
 class CandidateViewSet(ApiViewSet):
@@ -56,7 +56,7 @@ class CandidateViewSet(ApiViewSet):
 
     @operation("Candidates for false statements", "candidates/<int:pk>/", method="get", on_list=True)
     def candidates(self, request: Request, pk: int) -> Response:
-        """Candidates without a decision, at most 400, in a random order that is fixed for each relation."""
+        """Candidates without a decision, at most 400, in a random order that is fixed per relation."""
         relation = self.named()
         return self.answer(
             {"relation": pk, "candidates": [entry(relation, candidate) for candidate in gold_candidates(relation)]}
@@ -70,7 +70,7 @@ class CandidateViewSet(ApiViewSet):
     )
     @candidates.mapping.post
     def decide(self, request: Request, pk: int) -> Response:
-        """Candidates confirmed as false are gold statements of rounds opened from now on."""
+        """Candidates confirmed as false become gold statements of rounds opened from now on."""
         n_stored = decide_on_gold(self.named(), self.sent(DecisionsInput)["decisions"], request.user)
         return Response({"n_stored": n_stored})
 
@@ -81,7 +81,7 @@ def entry(relation: Relation, candidate) -> dict[str, Any]:
 
 
 class DecisionSerializer(serializers.ModelSerializer):
-    """A decision, in force unless it was withdrawn. is_confirmed: false for certain."""
+    """A decision, in force unless withdrawn. is_confirmed: True if confirmed as false."""
 
     entities = serializers.ListField(child=serializers.CharField())
     seed = serializers.ListField(child=serializers.CharField())
@@ -120,7 +120,7 @@ class DecisionViewSet(PagedList, ApiViewSet):
 
     @operation("Withdraw a decision", request=WithdrawalInput)
     def withdraw(self, request: Request, pk: int) -> Response:
-        """The decision is kept with the reason but no longer used. Open rounds keep their gold statements."""
+        """The decision is stored with the reason but no longer used. Open rounds keep their gold statements."""
         decision = self.named()
         withdraw_gold(decision, self.sent(WithdrawalInput)["reason"], request.user)
         decision.refresh_from_db()

@@ -1,4 +1,4 @@
-"""False statements that people confirm before they serve as gold: candidates, by negative sampling, and decisions."""
+"""Candidates for false gold statements, by negative sampling, and people's decisions on them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from kgharvest.models import HarvestedTuple, Relation, tuple_key
 
 CANDIDATES_AT_ONCE = 400
 LONGEST_REASON = 1000  # characters
-HARVESTED_AT_ONCE = 50  # tuples of the harvests that lend their entities
+HARVESTED_AT_ONCE = 50  # harvested tuples used as a source of entities
 GOLD_DECISIONS = AuditedTable(GoldDecision, "relation_id", "entities", "seed", "slot", "is_confirmed", "decided_at")
 GOLD_WITHDRAWALS = AuditedTable(GoldDecision, "withdrawn_at", "reason", condition=~Q(withdrawn_at=None))
 
 
 class GoldCandidate(NamedTuple):
-    """A seed tuple with the entity of `slot` replaced by another one of that slot."""
+    """A seed tuple with the entity of `slot` replaced by another entity of that slot."""
 
     entities: list[str]
     seed: list[str]
@@ -43,9 +43,9 @@ class GoldCandidate(NamedTuple):
 
 
 def gold_candidates(relation: Relation) -> list[GoldCandidate]:
-    """Return corrupted seeds on which nobody has decided, in an order of their own; at most CANDIDATES_AT_ONCE.
+    """Return at most CANDIDATES_AT_ONCE corrupted seeds without a decision, in a random order fixed per relation.
 
-    None is a seed tuple, and none was found by a harvest: an LM may well be right.
+    Seed tuples and harvested tuples are excluded: an LM may well be right.
     """
     best = HarvestedTuple.objects.presentable().filter(job__relation=relation, rank__lte=HARVESTED_AT_ONCE)
     harvested = best.order_by("rank", "pk").values_list("surface", flat=True)[:HARVESTED_AT_ONCE]
@@ -57,11 +57,11 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
     keys = sorted(key for key, fact in facts.items() if fact not in seeds)
     Random(relation.pk).shuffle(keys)
     keys = keys[: 2 * CANDIDATES_AT_ONCE]
-    # As they are written, too: what was harvested before the set had a table.
-    of_keys = relation.knowledge_tuples.harvested().filter(key__in={*keys, *(facts[key] for key in keys)})
-    known = set(of_keys.values_list("key", flat=True))
+    # Also match surface forms: tuples harvested before the set had an entity table.
+    tuples = relation.knowledge_tuples.harvested().filter(key__in={*keys, *(facts[key] for key in keys)})
+    harvested_keys = set(tuples.values_list("key", flat=True))
     decided = set(relation.gold_decisions.in_force().values_list("key", flat=True))
-    is_open = [key for key in keys if known.isdisjoint((key, facts[key])) and key not in decided]
+    is_open = [key for key in keys if harvested_keys.isdisjoint((key, facts[key])) and key not in decided]
     return [candidates[key] for key in is_open[:CANDIDATES_AT_ONCE]]
 
 
@@ -70,14 +70,14 @@ def _corrupted_seeds(
 ) -> Iterator[GoldCandidate]:
     for slot, entities in enumerate(by_slot):
         for seed in relation.seed_tuples:
-            others = set(canonical(seed))
+            seed_entities = set(canonical(seed))
             for entity in entities:
-                if others.isdisjoint(canonical([entity])):
+                if seed_entities.isdisjoint(canonical([entity])):
                     yield GoldCandidate([*seed[:slot], entity, *seed[slot + 1 :]], seed, slot)
 
 
 def may_decide(relation: Relation, by) -> bool:
-    """Return whether `by` works in the relation's project; on one that is shipped, in any."""
+    """Return whether `by` may work in the relation's project, or in any project for a built-in relation."""
     if relation.project is None and by is not None:
         return may_anywhere(by, Action.WORK)
     return may(by, Action.WORK, relation.project)
@@ -90,12 +90,12 @@ def check_may_decide(relation: Relation, by) -> None:
 
 @transaction.atomic
 def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -> int:
-    """Store which candidates, by code, are false for certain and which are not; return how many were stored.
+    """Store decisions by candidate code, True for confirmed as false; return the number stored.
 
-    What is no candidate any more, because somebody decided it meanwhile, is passed over. Raises NotAllowed.
+    Codes that are no longer candidates are skipped. Raises NotAllowed.
     """
     check_may_decide(relation, by)
-    # Locked, so that who decides at the same time finds what is decided here to be no candidate any more.
+    # Lock: concurrent decisions must not see these candidates as open.
     relation = Relation.objects.select_for_update(of=("self",), no_key=True).get(pk=relation.pk)
     candidates = {candidate.code: candidate for candidate in gold_candidates(relation)}
     new = [
@@ -118,31 +118,34 @@ def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -
 
 
 def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
-    """Return how many confirmed false statements there are, by the id of a relation that has some."""
+    """Return the number of confirmed false statements by relation id, without zeros."""
     confirmed = GoldDecision.objects.in_force().filter(relation__in=relations, is_confirmed=True).order_by()
     return dict(confirmed.values_list("relation").annotate(n=Count("pk")))
 
 
 def may_withdraw(decision: GoldDecision, by) -> bool:
-    """Return whether `by` may: gold of a shipped relation serves all projects, so there only who decided it."""
+    """Return whether `by` may withdraw the decision.
+
+    Gold of built-in relations serves all projects; only superusers and the user who decided may withdraw it.
+    """
     is_own = by is not None and decision.decided_by_id == by.pk and may_decide(decision.relation, by)
     return is_own or may(by, Action.WORK, decision.relation.project)
 
 
 def check_may_withdraw(decision: GoldDecision, by) -> None:
     if not may_withdraw(decision, by):
-        raise NotAllowed("Only who decided this, who works in the relation's project, or a superuser may withdraw it.")
+        raise NotAllowed("Only the user who decided, users who work in the project, and superusers may withdraw it.")
 
 
 @transaction.atomic
 def withdraw_gold(decision: GoldDecision, reason: str, by=None) -> None:
-    """Let a decision serve no more, and keep it with the reason; rounds that were opened keep their gold.
+    """Withdraw a decision and store the reason. Open rounds keep their gold. Idempotent.
 
-    Withdrawing it twice is withdrawing it once. Raises NotAllowed, ReasonMissing.
+    Raises NotAllowed or ReasonMissing.
     """
     check_may_withdraw(decision, by)
     if not reason.strip():
-        raise DomainError("ReasonMissing", "Say why: the reason is kept with the decision.")
+        raise DomainError("ReasonMissing", "The reason is missing. Enter a reason; it is stored with the decision.")
     decisions = GoldDecision.objects.in_force().filter(pk=decision.pk)
     if decisions.update(withdrawn_at=timezone.now(), withdrawn_by=by, reason=reason.strip()[:LONGEST_REASON]):
         record("gold.withdrawn", decision, by, relation=decision.relation.name)

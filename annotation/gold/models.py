@@ -1,4 +1,4 @@
-"""Decisions of researchers on candidates for gold that is false."""
+"""Researchers' decisions on candidates for false gold statements."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class GoldDecisionQuerySet(models.QuerySet):
 
 
 class GoldDecision(models.Model):
-    """That a person confirmed a corrupted seed as surely false, or rejected it. Only confirmed ones become gold.
+    """A corrupted seed that a person confirmed as false or rejected. Only confirmed ones become gold.
 
-    entities: the seed tuple with the entity of `slot` replaced; key: their `tuple_key`; seed: the tuple as it was.
-    withdrawn_at: None while the decision is in force; what was withdrawn is kept, as rounds may rest on it.
+    entities: the seed tuple with the entity of `slot` replaced. key: their `tuple_key`. seed: the original tuple.
+    withdrawn_at: None while the decision is in force. Withdrawn decisions are kept because rounds may depend on them.
     """
 
     relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="gold_decisions")

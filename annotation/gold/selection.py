@@ -1,4 +1,4 @@
-"""Choosing the gold of a round: its examples, training and statements with known answers, written as the others are."""
+"""Gold selection: examples, training, and gold statements of a round, in the casing of the sample."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDING = 1e-9
 
 
 class DrawnTuple(NamedTuple):
-    """A harvested tuple of a sample; `pk` is its own, surface as the harvest wrote it."""
+    """A harvested tuple of a sample. pk: of the harvested tuple. surface: entities as written in the harvest."""
 
     pk: int
     knowledge_tuple_id: int
@@ -29,7 +29,7 @@ class DrawnTuple(NamedTuple):
 
 
 class GoldStatement(NamedTuple):
-    """reason: why the label is right, for people in training. canonical: the entities that its tuple has."""
+    """reason: explanation of the label, shown in training. canonical: entities of the knowledge tuple."""
 
     relation: Relation
     entities: Sequence[str]
@@ -43,7 +43,7 @@ class GoldStatement(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """examples: by a relation's id, the entities of a true and a false statement, None where there is none."""
+    """examples: entities of a true and a false statement by relation id, each None if missing."""
 
     mixed_in: list[GoldStatement]
     training: list[GoldStatement]
@@ -51,31 +51,30 @@ class Gold(NamedTuple):
 
 
 def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[DrawnTuple], n_tasks: int) -> Gold:
-    """Choose examples, training and gold for a round of `n_tasks` other statements; none serves twice.
+    """Choose examples, training, and gold for a round with `n_tasks` other statements, without overlap.
 
-    As many true as false ones, so that saying True to everything is no success. What is mixed in is written with the
-    capitals of the tuples drawn. Raises NotEnoughGold.
+    True and false statements are balanced, so always answering True does not pay. Gold gets the casing of the drawn
+    tuples. Raises NotEnoughGold.
     """
     relations, drawn = list(relations), list(drawn)
-    known = known_answers(relations)
+    gold = known_answers(relations)
     examples = {
         pk: (true[0].entities if true else None, false[0].entities if false else None)
-        for pk, (true, false) in known.items()
+        for pk, (true, false) in gold.items()
     }
     if not round.gold_share and not round.training_size:
         return Gold([], [], examples)
     taken = {(harvested.relation_id, harvested.key) for harvested in drawn}
     rng = Random(round.seed)
-    true, false = (_by_turns([answers[side][1:] for answers in known.values()], taken, rng) for side in (0, 1))
+    true, false = (_by_turns([answers[side][1:] for answers in gold.values()], taken, rng) for side in (0, 1))
     n_pairs = min(len(true), len(false))
     n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)  # 0.1 of 10 is 1
     needed = ceil((round.training_size + (2 if round.gold_share else 0)) / 2)
     if n_pairs < needed:
         raise DomainError(
             "NotEnoughGold",
-            f"Training and gold need {needed} true and {needed} false statements with known answers, besides one of "
-            f"each as an example, but there are {n_pairs} of both; confirm false ones on the page of known answers, "
-            "or ask for less.",
+            f"Training and gold require {needed} true and {needed} false gold statements, in addition to one example "
+            f"of each, but there are {n_pairs} of each. Confirm false gold statements, or reduce training and gold.",
         )
     in_pairs = list(chain.from_iterable(zip(true[:n_pairs], false[:n_pairs], strict=True)))
     training = in_pairs[: round.training_size]
@@ -100,36 +99,39 @@ def _with_casing_of(drawn: Iterable[DrawnTuple], gold: Iterable[GoldStatement]) 
 
 
 def known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldStatement], list[GoldStatement]]]:
-    """Return, by relation, its true and its false statements. What has become a seed since is not false."""
+    """Return the true and the false gold statements by relation id.
+
+    Confirmed false statements that have since become seed tuples are excluded.
+    """
     confirmed = defaultdict(list)
     for decision in GoldDecision.objects.in_force().filter(relation__in=relations, is_confirmed=True).order_by("pk"):
         confirmed[decision.relation_id].append(decision)
-    asked = {
+    tuples = {
         relation: [*relation.seed_tuples, *(decision.entities for decision in confirmed[relation.pk])]
         for relation in relations
     }
-    forms = canonical_entities(asked)
-    known = {}
+    forms = canonical_entities(tuples)
+    gold = {}
     for relation in relations:
         decisions, canonical = confirmed[relation.pk], forms[relation.pk]
-        reason = "It is one of the examples that say what is meant here."
+        reason = "It is one of the examples that define this relation."
         true = [GoldStatement(relation, seed, canonical(seed), Label.TRUE, reason) for seed in relation.seed_tuples]
         seeds = {statement.key for statement in true}
         false = []
         for decision in decisions:
             fact = freeze_statement(relation.statement, decision.seed).text
-            holds = f"What holds is: {fact}"
-            statement = GoldStatement(relation, decision.entities, canonical(decision.entities), Label.FALSE, holds)
+            reason = f"The correct statement is: {fact}"
+            statement = GoldStatement(relation, decision.entities, canonical(decision.entities), Label.FALSE, reason)
             if statement.key not in seeds:
                 false.append(statement)
-        known[relation.pk] = true, false
-    return known
+        gold[relation.pk] = true, false
+    return gold
 
 
 def _by_turns(
     by_relation: Iterable[Sequence[GoldStatement]], taken: Collection[tuple[int, str]], rng: Random
 ) -> list[GoldStatement]:
-    """Return what is not taken, the relations by turns, each in random order."""
+    """Return the free statements, alternating between relations, each relation in random order."""
     free = [[statement for statement in statements if statement.key not in taken] for statements in by_relation]
     for statements in free:
         rng.shuffle(statements)
@@ -137,7 +139,7 @@ def _by_turns(
 
 
 def store_gold_tuple(gold: GoldStatement) -> KnowledgeTuple:
-    """Return the stored tuple that is the same; what no harvest found stays out of the knowledge base."""
+    """Return the stored tuple of the gold statement, created if missing. It does not enter the knowledge base."""
     return KnowledgeTuple.objects.get_or_create(
         relation=gold.relation, key=tuple_key(gold.canonical), defaults={"entities": list(gold.canonical)}
     )[0]
@@ -159,7 +161,7 @@ NEARLY_ALL = 0.9
 
 
 class Casing:
-    """How entities of one slot are written among those that were found."""
+    """Casing of the entities in one slot of a sample."""
 
     def __init__(self, entities: Iterable[str]):
         entities = list(entities)
@@ -168,7 +170,11 @@ class Casing:
         self._share_capitalised = n_capitalised / len(entities) if entities else None
 
     def write(self, entity: str) -> str:
-        """Return `entity` as it was found; else in lower case or with capitals where nearly all are; else as it is."""
+        """Return `entity` as written in the sample.
+
+        If the sample lacks it, use lower case or initial capitals if nearly all of the sample does, or leave it
+        unchanged.
+        """
         if entity.casefold() in self._written:
             return self._written[entity.casefold()]
         if self._share_capitalised is None:
@@ -181,5 +187,5 @@ class Casing:
 
 
 def casings(tuples: Iterable[Sequence[str]]) -> list[Casing]:
-    """Return how `tuples` write their entities, by slot; empty if there are none."""
+    """Return the casing per slot, or [] without tuples."""
     return [Casing(entities) for entities in zip(*tuples, strict=True)]

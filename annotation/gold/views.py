@@ -1,4 +1,4 @@
-"""Researchers' pages on which false statements are confirmed before they serve as gold."""
+"""Pages for researchers to confirm false statements as gold."""
 
 from __future__ import annotations
 

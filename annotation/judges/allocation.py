@@ -1,8 +1,8 @@
-"""Who is judged next: a round's sample shared among strata, those of a judge's labels among them.
+"""Sample allocation across strata, including strata defined by the labels of an LM judge.
 
-What a judge calls true is mostly alike, and so is what it calls false: a few statements of each tell most of it. A
-stratum of tuples that are unlike each other deserves more. Which stratum a tuple is in depends on the judge alone, so
-that the sample stays simple within strata, with known inclusion probabilities, however good the judge is.
+Tuples that a judge labels true are mostly alike, and so are tuples that it labels false: a few statements of each
+describe them well. A mixed stratum needs more. The stratum of a tuple depends on the judge alone, so the sample stays
+simple within strata, with known inclusion probabilities, even if the judge is poor.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from annotation.rounds.models import Round
 from kgharvest.errors import DomainError
 from kgharvest.models import Job
 
-OTHER = "other"  # what a judge calls neither true nor false: unjudgeable, unparsable, or not answered
+OTHER = "other"  # unjudgeable, unparsable, or not answered
 JUDGE_STRATA = (Label.TRUE.value, Label.FALSE.value, OTHER)
-ASSUMED_ACCURACY = {Label.TRUE.value: 0.9, Label.FALSE.value: 0.3, OTHER: 0.5}  # where nobody has judged such tuples
-LEAST_PER_STRATUM = 5  # statements of a judge's label, where there are as many: fewer do not show that it errs
+ASSUMED_ACCURACY = {Label.TRUE.value: 0.9, Label.FALSE.value: 0.3, OTHER: 0.5}  # if no such tuple has been judged
+LEAST_PER_STRATUM = 5  # statements per label, if available; fewer do not reveal the judge's errors
 
 
 class JudgeStrata(NamedTuple):
-    """Labels of a judge by knowledge tuple, and how accurate each of JUDGE_STRATA seems to be."""
+    """A judge's label per knowledge tuple id, and the estimated accuracy in [0, 1] of each of JUDGE_STRATA."""
 
     labels: Mapping[int, str]
     accuracy: Mapping[str, float]
 
     def strata(self, ranks: Sequence[tuple[int, int]]) -> dict[str, list[int]]:
-        """Return the ranks of each stratum that has any, in the order of JUDGE_STRATA; `ranks` with their tuples."""
+        """Return the ranks in each non-empty stratum, in the order of JUDGE_STRATA. ranks: (rank, tuple id) pairs."""
         strata: dict[str, list[int]] = {label: [] for label in JUDGE_STRATA}
         for rank, tuple_id in ranks:
             label = self.labels.get(tuple_id, "")
@@ -46,36 +46,36 @@ class JudgeStrata(NamedTuple):
 
 
 def judge_strata(round: Round) -> JudgeStrata | None:
-    """Return what the judge that the round names says; None if it names none. Raises JudgeNotReady, SeveralJudges."""
+    """Return the strata of the round's judge, or None without a judge. Raises JudgeNotReady or SeveralJudges."""
     if not round.judge:
         return None
     run = round.judge_runs.filter(name=round.judge).first() if round.pk else None
     if run is None:
         raise DomainError(
             "JudgeNotReady",
-            f"judge: the round {round.name} has no judge run {round.judge!r}; keep it as a draft, start the run on its "
-            "page, and open the round once the run has finished.",
+            f"judge: round {round.name} has no judge run {round.judge!r}. Save a draft, start the run on its page, and "
+            "open the round when the run has finished.",
         )
     if run.status != Job.Status.SUCCEEDED:
-        raise DomainError("JudgeNotReady", f"judge: run {run.name} is {run.status}; wait until it has succeeded.")
+        raise DomainError("JudgeNotReady", f"judge: run {run.name} is {run.status}. Wait until it has succeeded.")
     check_one_judge(run)
     return JudgeStrata(judge_labels(run), accuracy_by_label(run))
 
 
 def accuracy_by_label(run: JudgeRun) -> dict[str, float]:
-    """Return the accuracy of each of JUDGE_STRATA in earlier rounds of the project that the same judge labelled.
+    """Return the accuracy of each of JUDGE_STRATA in earlier rounds of the project that the same judge labeled.
 
-    Simulated people say nothing of it. One accepted and one rejected statement are added to each, so that none is
-    certain; ASSUMED_ACCURACY without any.
+    Simulated rounds are ignored. Adding one accepted and one rejected statement keeps estimates off 0 and 1. Strata
+    without any statement get ASSUMED_ACCURACY.
     """
     same = {"prompt_sha256": run.prompt_sha256, "model": run.model, "revision": run.revision, "dtype": run.dtype}
     runs = JudgeRun.objects.filter(**same, judge_kind=run.judge_kind, threshold=run.threshold)
     n: Counter[str] = Counter()
     n_accepted: Counter[str] = Counter()
     runs = runs.filter(round__project=run.round.project_id).exclude(round__source=Round.Source.SIMULATED)
-    for other in runs.exclude(round=run.round_id):
-        verdicts = other.round.tasks.without_gold().complete().values_list("knowledge_tuple", "verdict")
-        labels = judge_labels(other)
+    for earlier_run in runs.exclude(round=run.round_id):
+        verdicts = earlier_run.round.tasks.without_gold().complete().values_list("knowledge_tuple", "verdict")
+        labels = judge_labels(earlier_run)
         for tuple_id, verdict in verdicts:
             if (label := labels.get(tuple_id)) is not None:
                 stratum = label if label in JUDGE_STRATA else OTHER
@@ -90,18 +90,18 @@ def accuracy_by_label(run: JudgeRun) -> dict[str, float]:
 def allocate(
     n: int, sizes: Sequence[int], allocation: str, spreads: Sequence[float] | None = None, least: int = 1
 ) -> list[int]:
-    """Return how many of `n` each stratum of the given size gets: at least one, at most all that it has.
+    """Return the sample size of each stratum, from 1 to its size; the sum is `n`.
 
-    allocation: "equal" or "proportional" to the sizes; what a small stratum cannot take goes to the others in the same
-    manner. "optimal" makes the variance of the population's rate as small as it can be, given the standard deviations
-    `spreads` (Neyman 1934), in whole numbers within the bounds (Wright 2012, "The equivalence of Neyman optimum
-    allocation for sampling and equal proportions for apportioning the U.S. House of Representatives", American
-    Statistician 66). least: of each stratum that has as many, where n suffices for all. The sum is n, which must lie
-    between the number of strata and the sum of sizes.
+    `n` must lie between the number of strata and the sum of `sizes`. allocation: "equal", or "proportional" to the
+    sizes; the surplus of small strata goes to the other strata in the same manner. "optimal" minimizes the variance of
+    the population rate, given the standard deviations `spreads` (Neyman 1934), in whole numbers within the bounds
+    (Wright 2012, "The equivalence of Neyman optimum allocation for sampling and equal proportions for apportioning the
+    U.S. House of Representatives", American Statistician 66). least: minimum per stratum of at least this size, if `n`
+    suffices.
     """
     if allocation == "optimal":
         weights = [size * spread for size, spread in zip(sizes, spreads or [1.0] * len(sizes), strict=True)]
-        # One more takes weight^2 / (share (share + 1)) off the variance.
+        # One more statement reduces the variance by weight^2 / (share (share + 1)).
         return _one_by_one(n, sizes, weights, lambda share: sqrt(share * (share + 1)), least)
     weights = [1 if allocation == "equal" else size for size in sizes]
     return _one_by_one(n, sizes, weights, lambda share: 2 * share + 1, least)  # Webster
@@ -110,7 +110,7 @@ def allocate(
 def _one_by_one(
     n: int, sizes: Sequence[int], weights: Sequence[float], divisor: Callable[[int], float], least: int
 ) -> list[int]:
-    """Give one after the other to the stratum with the largest weight over the divisor of what it has."""
+    """Assign statements one at a time to the stratum with the highest weight / divisor(current share)."""
     shares = [min(least, size) for size in sizes]
     if sum(shares) > n:
         shares = [1] * len(sizes)

@@ -1,4 +1,4 @@
-"""Judge runs and their answers in the API. Annotators cannot see them."""
+"""API of judge runs and their answers, hidden from annotators."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def address_of(run: JudgeRun) -> str:
 
 
 class UsageSerializer(serializers.Serializer):
-    """cost: in the currency of the run's prices."""
+    """Usage of a run. cost: in the currency of its prices."""
 
     n_answers = serializers.IntegerField()
     n_prompt_tokens = serializers.IntegerField()
@@ -54,7 +54,7 @@ class UsageSerializer(serializers.Serializer):
 
 
 class LabelCountsSerializer(serializers.Serializer):
-    """Tuples by label; `none` are those whose answers tie or cannot be read."""
+    """Tuples by label. `none`: answers tie or cannot be parsed."""
 
     true = serializers.IntegerField()
     false = serializers.IntegerField()
@@ -66,14 +66,14 @@ class LabelCountsSerializer(serializers.Serializer):
 
 
 class JudgeRunEntrySerializer(serializers.ModelSerializer):
-    """A run of a judge, an LM, on the tuples of a round. `name` is unique in the round; `id` is that of its job."""
+    """A run of an LM judge over the tuples of a round. `name` is unique in the round; `id` is the id of its job."""
 
     round = serializers.IntegerField(source="round_id")
     project = serializers.CharField(source="project.slug")
     kind = serializers.ChoiceField(JudgeKind.choices, source="judge_kind")
     created_by = serializers.CharField(source="created_by.username", allow_null=True)
     is_unfinished = serializers.BooleanField()
-    is_out_of_budget = serializers.BooleanField(help_text="Whether it stopped there; continue it with a larger one.")
+    is_out_of_budget = serializers.BooleanField(help_text="If true, continue the run with a larger budget.")
 
     class Meta:
         model = JudgeRun
@@ -84,9 +84,9 @@ class JudgeRunEntrySerializer(serializers.ModelSerializer):
 
 
 class JudgeRunSerializer(JudgeRunEntrySerializer):
-    """n_flipped: tuples to which repeats gave different labels."""
+    """n_flipped: tuples with different labels across repeats."""
 
-    spec = serializers.SerializerMethodField(help_text="Its description, without what is as usual.")
+    spec = serializers.SerializerMethodField(help_text="JSON spec without defaults.")
     used = serializers.SerializerMethodField()
     labels = serializers.SerializerMethodField()
     n_flipped = serializers.SerializerMethodField()
@@ -111,13 +111,13 @@ class JudgeRunSerializer(JudgeRunEntrySerializer):
 
 class JudgeRunFilters(Filters):
     status = serializers.ChoiceField(JudgeRun.Status.choices, required=False)
-    panel = serializers.SlugField(required=False, help_text="Runs that judge together.")
+    panel = serializers.SlugField(required=False, help_text="Panel of the runs.")
 
 
 class AnswersInput(StrictSerializer):
-    file = serializers.FileField(help_text="JSON lines of this project or of lm-eval, or a JSON log of inspect-ai.")
-    name = serializers.SlugField(max_length=100, help_text="Of the run; the round has no other one of it.")
-    model = serializers.CharField(max_length=500, required=False, help_text="The LM, if the file does not name it.")
+    file = serializers.FileField(help_text="JSON lines of kgharvest or lm-eval, or a JSON log of inspect-ai.")
+    name = serializers.SlugField(max_length=100, help_text="Run name, unique in the round.")
+    model = serializers.CharField(max_length=500, required=False, help_text="LM. Default: the LM named in the file.")
     panel = serializers.SlugField(max_length=100, required=False)
 
 
@@ -126,12 +126,12 @@ class JudgeRunLimits(StrictSerializer):
         max_digits=12, decimal_places=4, min_value=0, max_value=MOST_MONEY, required=False, allow_null=True
     )
     max_tokens_total = serializers.IntegerField(
-        min_value=1, max_value=MOST_TOKENS, required=False, allow_null=True, help_text="null is no limit."
+        min_value=1, max_value=MOST_TOKENS, required=False, allow_null=True, help_text="null for no limit."
     )
 
 
 class RoundJudgeRunViewSet(PagedList, RoundPartViewSet):
-    """The judge runs of a round, newest first."""
+    """Judge runs of a round, newest first."""
 
     serializer_class = JudgeRunSerializer
     entry_serializer_class = JudgeRunEntrySerializer
@@ -147,7 +147,7 @@ class RoundJudgeRunViewSet(PagedList, RoundPartViewSet):
         examples=[EXAMPLE],
     )
     def create(self, request: Request, round_id: int) -> Response:
-        """A worker asks the judge. The body is the description of docs/judges.md, as `judge_tuples` reads it."""
+        """A worker runs the judge. The body is a judge spec (docs/judges.md), as read by `judge_tuples`."""
         run = queue_run(self.round(), request.data, request.user)
         return self.accepted(run, address_of(run))
 
@@ -159,11 +159,11 @@ class RoundJudgeRunViewSet(PagedList, RoundPartViewSet):
         serializer_class=UsageSerializer,
     )
     def estimate(self, request: Request, round_id: int) -> Response:
-        """Tokens and cost, from the lengths of the prompts and assuming one-word answers. The judge is not asked."""
+        """Tokens and cost, estimated from prompt lengths and one-word answers. The judge is not called."""
         return self.answer(estimated_usage(self.round(), request.data, request.user))
 
     @operation(
-        "Import answers of a judge",
+        "Import judge answers",
         "import/",
         on_list=True,
         request={"multipart/form-data": AnswersInput},
@@ -188,7 +188,7 @@ class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
 
     @operation("Cancel a judge run")
     def cancel(self, request: Request, pk: int) -> Response:
-        """Stored answers stay; the run can be continued."""
+        """Stored answers are kept, and the run can be continued."""
         return self.changed(ledger.cancel)
 
     @operation(
@@ -199,23 +199,23 @@ class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
         examples=[OpenApiExample("With a larger budget", {"budget": 5}, request_only=True)],
     )
     def resume(self, request: Request, pk: int) -> Response:
-        """Asks about the tuples without an answer, in a run that failed, was cancelled or is out of budget."""
+        """Processes tuples without an answer, for a run that failed, was cancelled, or is out of budget."""
         run = continue_run(self.get_object(), self.sent(JudgeRunLimits), request.user)
         return self.accepted(run, self.address(run))
 
     @file_operation(
-        "The answers of a judge run as a file",
+        "Download the answers of a judge run",
         "answers.<slug:file_format>",
         CONTENT_TYPES,
         responses={(200, content_type): OpenApiTypes.BINARY for content_type in CONTENT_TYPES.values()},
     )
     def answers_file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
-        """jsonl can be imported again; inspect is a log of inspect-ai; lm-eval is a file of logged samples."""
+        """jsonl can be imported again; inspect is an inspect-ai log; lm-eval is a file of logged samples."""
         return answers_file(self.get_object(), file_format)
 
 
 class JudgeAnswerSerializer(serializers.ModelSerializer):
-    """What the judge answered about one tuple, one time. label: empty if `raw` names none."""
+    """An answer of the judge about one tuple in one repeat. label: empty if `raw` names no label."""
 
     tuple = serializers.IntegerField(source="knowledge_tuple_id")
     relation = serializers.CharField(source="knowledge_tuple.relation.path")
@@ -232,13 +232,13 @@ class JudgeAnswerSerializer(serializers.ModelSerializer):
 
 
 class JudgeAnswerFilters(Filters):
-    label = serializers.ChoiceField([*Label.choices, ("", "none")], required=False, help_text="Empty: none was named.")
+    label = serializers.ChoiceField([*Label.choices, ("", "none")], required=False, help_text="Empty for no label.")
     tuple = IdField(source="knowledge_tuple", required=False)
     repeat = serializers.IntegerField(min_value=0, max_value=98, required=False)
 
 
 class JudgeAnswerViewSet(PagedList, ApiViewSet):
-    """The answers of a judge run, oldest first."""
+    """Answers of a judge run, oldest first."""
 
     serializer_class = JudgeAnswerSerializer
     filters = JudgeAnswerFilters

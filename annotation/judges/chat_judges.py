@@ -1,4 +1,4 @@
-"""Judges behind an OpenAI-compatible endpoint: several requests at once, within a rate and a budget."""
+"""Chat judges: LM judges behind an OpenAI-compatible endpoint, with parallel requests, rate limit, and budget."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from annotation.judges.runs import Answered, Question, Usage, endpoint_of
 from kgharvest.chat_models.spending import BudgetSpent, Pace, Reserved, Spending, reserved, tokens_of
 from kgharvest.engine.chat_completions import ChatFailed, Completion, Filtered, NoCompletion
 
-TRIES_FOR_A_COMPLETION = 3  # replies that are none are asked for again
-POLL_S = 0.5  # a cancelled run notices with the next
+TRIES_FOR_A_COMPLETION = 3  # requests per question until a reply is a completion
+POLL_S = 0.5  # seconds until a cancelled run is noticed
 
 
 class Attempt(NamedTuple):
-    """A question with what came of asking it so far. n: replies that were no completion. spent: the last of them, with
-    the tokens of all; None before the first."""
+    """A question and its replies so far.
+
+    n: replies that were not completions. spent: the last of them, with the tokens of all; None before the first.
+    """
 
     question: Question
     n: int = 0
@@ -28,21 +30,21 @@ class Attempt(NamedTuple):
 
 
 class ChatJudge:
-    """used: by answers that are stored already."""
+    """Judge that calls a chat endpoint. used: earlier usage of the run."""
 
     def __init__(self, run: JudgeRun, used: Usage):
         self._run = run
         self._spending = Spending(run, used.n_tokens, used.cost)
         self._is_over = threading.Event()
-        advice = "check the address, or retry the run later; what is answered stays"
+        advice = "check the base URL, or retry the run later; stored answers are kept"
         pace = Pace(run.requests_per_minute, self._is_over)
         self._client = endpoint_of(run).client(run.model, run.timeout_s, advice, pace)
 
     def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
-        """As Judge.answers. Raises BudgetSpent before the budget is exceeded, and ChatFailed.
+        """Yield answers as in Judge.answers. Raises ChatFailed, or BudgetSpent before the budget is exceeded.
 
-        In both cases after the answers that were on their way have come and been stored, and what replies were charged
-        that were no completion: their questions stay open.
+        Before either error, pending requests complete and their answers are yielded, and so is the usage of replies
+        that were not completions. The questions of these replies stay open.
         """
         waiting = [Attempt(question) for question in reversed(questions)]
         in_flight: dict[Future[Attempt | Answered], tuple[Attempt, Reserved]] = {}
@@ -57,23 +59,22 @@ class ChatJudge:
                     break
                 done, _ = wait(in_flight, POLL_S, FIRST_COMPLETED)
                 tick()
-                asked = {future: in_flight.pop(future)[0] for future in done}
-                failed = {future: error for future in done if isinstance(error := future.exception(), ChatFailed)}
-                failures += failed.values()
-                came = [future.result() for future in done if future not in failed]
-                waiting += [asked[future] for future in failed]
-                waiting += [outcome for outcome in came if isinstance(outcome, Attempt)]
-                if answered := [outcome for outcome in came if isinstance(outcome, Answered)]:
-                    yield answered
+                attempts = {future: in_flight.pop(future)[0] for future in done}
+                errors = {future: error for future in done if isinstance(error := future.exception(), ChatFailed)}
+                failures += errors.values()
+                outcomes = [future.result() for future in done if future not in errors]
+                waiting += [attempts[future] for future in errors]
+                waiting += [outcome for outcome in outcomes if isinstance(outcome, Attempt)]
+                if answers := [outcome for outcome in outcomes if isinstance(outcome, Answered)]:
+                    yield answers
             if spent := [attempt.spent._replace(is_answer=False) for attempt in waiting if attempt.spent]:
                 yield spent
             if failures:
                 raise failures[0]
             if waiting:
                 raise BudgetSpent(
-                    f"The run stopped before its budget is exceeded: {self._spending.in_words()}, and the next answer "
-                    f"might take more than is left; {len(waiting)} questions are open. "
-                    "Continue it with a larger budget."
+                    f"The run stopped before exceeding its budget: {self._spending.in_words()}, and the next answer "
+                    f"might exceed the limit. {len(waiting)} questions are open. Continue it with a larger budget."
                 )
         finally:
             self._is_over.set()
@@ -88,13 +89,15 @@ class ChatJudge:
         return reserved(self._run, self._prompt(attempt.question), self._run.max_completion_tokens)
 
     def _has_room(self, in_flight: Collection[tuple[Attempt, Reserved]], attempt: Attempt) -> bool:
-        """Return whether a slot is free, and the budget bears the attempt if all on their way use the most."""
+        """Return whether a request slot is free and the budget covers the maximum usage of all pending requests."""
         requests = [*(request for _, request in in_flight), self._reserved(attempt)]
         return len(requests) <= self._run.n_parallel and self._spending.has_room(requests)
 
     def _ask(self, attempt: Attempt) -> Answered | Attempt:
-        """Return the answer to a question, or the attempt with one more reply that is no completion: it is asked again
-        within the budget, or kept as it came after TRIES_FOR_A_COMPLETION. Raises ChatFailed."""
+        """Return the answer to a question, or the attempt with one more reply that is not a completion.
+
+        After TRIES_FOR_A_COMPLETION such replies, the last one is returned as an answer. Raises ChatFailed.
+        """
         prompt = self._prompt(attempt.question)
         options = {"temperature": self._run.temperature, "seed": self._run.seed + attempt.question.repeat}
         is_completion = True
@@ -107,8 +110,8 @@ class ChatJudge:
         model = f"{completion.model} {completion.fingerprint}".strip()
         tokens = tokens_of(prompt, completion)
         answered = Answered(attempt.question, completion.text, model, *tokens, completion.seconds)
-        if not is_completion:  # whatever came is no answer, even if it holds "false", as JSON does
-            most = self._run.max_completion_tokens  # what came is no text of the LM's
+        if not is_completion:  # not LM text: its words are no label ("false" in JSON), its length no token count
+            most = self._run.max_completion_tokens
             answered = answered._replace(label=UNPARSABLE, n_completion_tokens=min(answered.n_completion_tokens, most))
         self._spending.count(answered.n_prompt_tokens, answered.n_completion_tokens)
         total = _with_spent(answered, attempt.spent)

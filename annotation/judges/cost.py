@@ -1,4 +1,4 @@
-"""What an interval of a wanted width costs: by people alone, and by people with a judge who has labelled everything."""
+"""Cost of a target interval width: with people alone, and with people and a judge that has labeled all tuples."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from annotation.judges.allocation import JUDGE_STRATA, LEAST_PER_STRATUM, OTHER,
 from annotation.judges.runs import usage_of
 from annotation.models import Label, Round
 
-# Of a judge whom nobody has measured: about what LMs with instructions reach on facts.
+# Assumed for a judge without measurements: typical of instruction-tuned LMs on facts.
 ASSUMED_SENSITIVITY, ASSUMED_SPECIFICITY = 0.9, 0.8
 WANTED_HALF_WIDTH = 0.05
 
 
 class Wish(NamedTuple):
-    """What one wants to know, and what it may cost. half_width: of each cell's 95 % interval, a share."""
+    """Planning target. half_width: of each cell's 95 % interval, as a share."""
 
     half_width: float = WANTED_HALF_WIDTH
     pay_per_hour: float | None = None
 
 
 class StratumPlan(NamedTuple):
-    """A part of a cell: tuples, how many of them are judged, and its accuracy to expect."""
+    """Stratum of a cell: number of tuples, statements to judge, and expected accuracy in [0, 1]."""
 
     population: int
     n: int
@@ -31,9 +31,9 @@ class StratumPlan(NamedTuple):
 
 
 class Way(NamedTuple):
-    """What the wanted width takes. judge: who labels everything first; empty for people alone.
+    """Work required for the target width. judge: the LM judge that labels all tuples first, empty for people alone.
 
-    pay, judge_cost: None where no pay was named, or the judge was not asked yet.
+    pay, judge_cost: None if no hourly pay is given, or if the judge has not run yet.
     """
 
     judge: str
@@ -51,9 +51,9 @@ class Way(NamedTuple):
 
 
 def variance(strata: Sequence[StratumPlan]) -> float:
-    """Return the variance of the accuracy of a cell that samples of its strata give, without replacement.
+    """Return the variance of a cell's accuracy under stratified sampling without replacement.
 
-    Sum of W_h^2 p_h (1 - p_h) (1 / n_h - 1 / N_h), as Cochran (1977, section 5.9) but for N_h / (N_h - 1).
+    Sum of W_h^2 p_h (1 - p_h) (1 / n_h - 1 / N_h): Cochran (1977, section 5.9) without the factor N_h / (N_h - 1).
     """
     population = sum(stratum.population for stratum in strata)
     return sum(
@@ -70,22 +70,22 @@ def accuracy_of(strata: Sequence[StratumPlan]) -> float:
 
 
 def assumed_strata(population: int, accuracy: float) -> list[StratumPlan]:
-    """Return what a judge of the assumed sensitivity and specificity would make of a cell of this accuracy."""
+    """Return the expected strata of a judge with ASSUMED_SENSITIVITY and ASSUMED_SPECIFICITY in a cell."""
     true_share = accuracy * ASSUMED_SENSITIVITY + (1 - accuracy) * (1 - ASSUMED_SPECIFICITY)
-    right = {
+    accuracy_of_label = {
         Label.TRUE.value: accuracy * ASSUMED_SENSITIVITY / true_share,
         Label.FALSE.value: accuracy * (1 - ASSUMED_SENSITIVITY) / (1 - true_share),
         OTHER: 0.5,
     }
     n_true = round(population * true_share)
     sizes = {Label.TRUE.value: n_true, Label.FALSE.value: population - n_true}
-    return [StratumPlan(sizes[label], 0, right[label]) for label in JUDGE_STRATA if sizes.get(label)]
+    return [StratumPlan(sizes[label], 0, accuracy_of_label[label]) for label in JUDGE_STRATA if sizes.get(label)]
 
 
 def statements_for(strata: Sequence[StratumPlan], half_width: Callable[[float, float], float], wanted: float) -> int:
-    """Return how many statements of a cell give a half-width of `wanted` or less; all where no fewer do.
+    """Return the minimum number of statements for a half-width of at most `wanted`, or all statements.
 
-    half_width: from a variance and an accuracy to half the width of the interval to expect.
+    half_width: maps (variance, accuracy) to the expected half-width of the interval.
     """
     sizes, accuracy = [part.population for part in strata], accuracy_of(strata)
     spreads = [(part.accuracy * (1 - part.accuracy)) ** 0.5 for part in strata]
@@ -99,7 +99,7 @@ def statements_for(strata: Sequence[StratumPlan], half_width: Callable[[float, f
 
 
 def judge_of(round: Round) -> tuple[str, float | None]:
-    """Return the name and the cost so far of the judge that the round names, else of the assumed one."""
+    """Return name and cost so far of the round's judge, or a description of the assumed judge and None."""
     run = round.judge_runs.filter(name=round.judge).first() if round.judge and round.pk else None
     if run is None:
         return f"a judge of sensitivity {ASSUMED_SENSITIVITY:g} and specificity {ASSUMED_SPECIFICITY:g}", None

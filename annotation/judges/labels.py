@@ -1,4 +1,4 @@
-"""Labels of LM judges: parsed from an answer, and per tuple by majority over repeats."""
+"""Labels of LM judges: parsing of answers, and majority label per tuple over repeats."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ ANSWER_LINE = re.compile(r"^\W*(?:(?:final\s+)?(?:answer|label|verdict|judg(?:e)
 
 
 class SeveralJudges(DomainError):
-    """A run whose answers come from different prompts or LMs, which no estimate may take for one judge."""
+    """A run with answers from different prompts or LMs; estimates must not treat it as one judge."""
 
 
 def label_of(raw: str) -> str:
-    """Return the label that the text of an answer names, UNPARSABLE if it names none or several.
+    """Return the label named in an answer, or UNPARSABLE if it names none or several.
 
-    A line that is nothing but a label, perhaps after "Answer:", is the answer, the last one of several; else a label
-    that begins the text and is set apart, as in "False: ..."; else the text must name one label only. What an LM
-    thinks aloud between <think> tags is left out.
+    In order of precedence: the last line that is only a label, optionally after "Answer:"; a label set apart at the
+    start of the text, as in "False: ..."; the only label in the text. Text between <think> tags is ignored.
     """
     text = THOUGHTS.sub("", raw)
     lines = [match[1].lower() for line in text.splitlines() if (match := ANSWER_LINE.match(line.strip()))]
-    alone = [label for word in lines if (label := _label_of_word(word))]
-    if alone:
-        return alone[-1]
-    if begin := LABEL_FIRST.match(text):
-        return _label_of_word(begin[1].lower())
-    named = {_label_of_word(word.lower()) for word in LABEL_WORDS.findall(text)}
-    return named.pop() if len(named) == 1 else UNPARSABLE
+    line_labels = [label for word in lines if (label := _label_of_word(word))]
+    if line_labels:
+        return line_labels[-1]
+    if first_word := LABEL_FIRST.match(text):
+        return _label_of_word(first_word[1].lower())
+    labels = {_label_of_word(word.lower()) for word in LABEL_WORDS.findall(text)}
+    return labels.pop() if len(labels) == 1 else UNPARSABLE
 
 
 def _label_of_word(word: str) -> str:
@@ -46,17 +45,17 @@ def _label_of_word(word: str) -> str:
 
 
 def most_frequent(votes: Mapping[str, int]) -> str:
-    """Return the label with most votes, UNPARSABLE for a tie or if nobody voted. Votes for UNPARSABLE do not count."""
+    """Return the label with most votes, or UNPARSABLE for a tie or no votes. Votes for UNPARSABLE do not count."""
     (first, n_first), (_, n_second) = [*Counter({**votes, UNPARSABLE: 0}).most_common(2), ("", 0)][:2]
     return first if n_first > n_second else UNPARSABLE
 
 
 def judge_labels(run: JudgeRun) -> dict[int, str]:
-    """Return the label of each tuple that the run has an answer for, by the tuple's id: that of most repeats.
+    """Return the majority label over repeats by tuple id, UNPARSABLE for a tie or if no repeat can be parsed.
 
-    UNPARSABLE where repeats tie or none can be read. Tuples without an answer yet are left out.
+    Tuples without an answer are missing.
     """
-    if run.repeats == 1:  # of a million tuples, votes would take a gigabyte
+    if run.repeats == 1:  # counting votes takes a gigabyte for a million tuples
         return dict(run.answers.order_by().values_list("knowledge_tuple", "label").iterator())
     votes: dict[int, dict[str, int]] = defaultdict(dict)
     rows = run.answers.order_by().values_list("knowledge_tuple", "label").annotate(n=Count("pk"))
@@ -66,27 +65,27 @@ def judge_labels(run: JudgeRun) -> dict[int, str]:
 
 
 def check_one_judge(run: JudgeRun) -> None:
-    """Raise SeveralJudges if answers of the run came from different prompts or LMs.
+    """Raise SeveralJudges if the answers came from different prompts or LMs.
 
-    An answer that could not be read and came without the LM's name says nothing about which LM it was.
+    Unparsable answers without an LM name are ignored.
     """
     rows = run.answers.order_by().values_list("prompt_sha256", "model_reported").distinct()
     judges = set(rows.exclude(label=UNPARSABLE, model_reported=""))
     if len({prompt for prompt, _ in judges}) > 1:
         raise SeveralJudges(
-            f"The judge run {run.name} was asked with different prompts; no estimate may rest on it. Start a new run."
+            f"Judge run {run.name} has answers to different prompts and cannot be used for estimates. Start a new run."
         )
     if len(judges) > 1:
         models = " and by ".join(sorted(model or "an LM without a name" for _, model in judges))
         raise SeveralJudges(
-            f"The judge run {run.name} was answered by {models}; no estimate may take "
-            "them for one judge. Start a new run with one LM."
+            f"Judge run {run.name} was answered by {models} and cannot be used for estimates. Start a new run with one "
+            "LM."
         )
 
 
 def label_counts(run: JudgeRun) -> dict[str, int]:
-    """Return how many tuples have each label by `judge_labels`, those without one under UNPARSABLE."""
-    if run.repeats == 1:  # pages ask again and again while a run goes on
+    """Return the number of tuples by majority label (see `judge_labels`), including UNPARSABLE."""
+    if run.repeats == 1:  # fast path: pages poll running judge runs
         counts = Counter(dict(run.answers.order_by().values_list("label").annotate(n=Count("pk"))))
     else:
         counts = Counter(judge_labels(run).values())
@@ -94,7 +93,7 @@ def label_counts(run: JudgeRun) -> dict[str, int]:
 
 
 def n_flipped(run: JudgeRun) -> int:
-    """Return of how many tuples the run's repeats gave different labels; what could not be read is none."""
+    """Return the number of tuples with different labels across repeats, ignoring unparsable answers."""
     if run.repeats == 1:
         return 0
     labels = run.answers.exclude(label=UNPARSABLE).order_by().values("knowledge_tuple")

@@ -1,6 +1,6 @@
-"""Judges that are LMs of this installation: a causal LM by the likelier answer, any LM by its own score.
+"""Local LM judges: causal LMs by the most likely answer, any LM by its own score.
 
-Imports torch, so that only workers and commands that ask a judge import it.
+Imports torch, so only workers and commands that run a judge import it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kgharvest.models import LanguageModel
 
 STATEMENTS_AT_ONCE = 64
 PARAMS = HarvestParams()
-ANSWER = "Answer:"  # what the answer of a causal LM follows
+ANSWER = "Answer:"  # end of a causal LM's prompt
 
 Tick = Callable[[], None]
 
@@ -48,14 +48,12 @@ def in_parts(questions: Sequence[Question]) -> Iterator[Sequence[Question]]:
 
 
 class CausalJudge:
-    """Takes the likelier of the answers True, False and Unjudgeable, each with the line's end, after the prompt."""
+    """Choose the most likely continuation of the prompt: True, False, or Unjudgeable, each followed by a newline."""
 
     def __init__(self, run: JudgeRun):
         self._run, self._lm = run, load(run)
         if not isinstance(self._lm, CausalLM):
-            raise UnsupportedModel(
-                f"{run.model} is no causal LM; judge by its score (kind score), or name a causal LM."
-            )
+            raise UnsupportedModel(f"{run.model} is not a causal LM. Use kind score, or choose a causal LM.")
 
     def answers(self, questions: Sequence[Question], tick: Tick) -> Iterator[list[Answered]]:
         answers = [(self._lm.encode_entity(word),) for word in WRITTEN.values()]
@@ -87,7 +85,7 @@ class CausalJudge:
 
 
 class ScoreJudge:
-    """Takes tuples for true whose consistency (Eq. 2; with one prompt Eq. 1) reaches the threshold, else for false."""
+    """Label a tuple true if its consistency (Eq. 2; Eq. 1 for one prompt) reaches the threshold, otherwise false."""
 
     def __init__(self, run: JudgeRun):
         self._run, self._lm = run, load(run)

@@ -1,7 +1,6 @@
-"""Runs of judges, LMs that label the tuples of a round, and what they answered.
+"""Runs and answers of LM judges that label the tuples of a round.
 
-What a judge says is no judgment of a person: it is in no verdict, no count and no agreement, and annotators get none
-of it.
+A judge's label is not a judgment: it enters no verdict, count, or agreement, and annotators never see it.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from kgharvest.models import Job, KnowledgeTuple
 LONGEST_PROMPT = 20_000  # characters
 MOST_TOKENS = 10**12
 MOST_MONEY = 10**6
-OUT_OF_BUDGET = "out of budget"  # the stage of a run that stopped there
+OUT_OF_BUDGET = "out of budget"  # stage of a run that stopped at its budget
 
 
 class JudgeKind(models.TextChoices):
     CHAT = "chat", "chat model behind an OpenAI-compatible endpoint"
-    CAUSAL = "causal", "causal LM, by the likelier of three answers"
-    SCORE = "score", "LM's own score, by a threshold"
+    CAUSAL = "causal", "causal LM (most likely of three answers)"
+    SCORE = "score", "LM score with threshold"
     FILE = "file", "answers from a file"
 
 
@@ -43,15 +42,13 @@ class JudgeRunQuerySet(JobQuerySet):
 
 
 class JudgeRun(Job):
-    """A judge asked about the tuples of a round; work of a worker, or of the command. Its prompt and LM never change.
+    """A run of an LM judge over the tuples of a round, by a worker or the command. Prompt and LM never change.
 
-    OPTIONS names the fields that researchers choose; JSON description and form are made from them.
-
-    prompt_sha256: as annotation.judges.runs.prompt_sha256 says. relation_texts: what the prompt says of each relation,
-    by its id, {"instructions", "examples", ...}, frozen when the run is made; of a score judge {"prompts",
-    "seed_tuples"}. payload: {"is_trusted"}, whether any address may be asked and gets the installation's key, and
-    {"unanswered"}, tokens of prompts and of replies that were no answers. panel: runs of a round with the same one
-    judge together.
+    OPTIONS: fields that researchers choose, in the JSON spec and the form. prompt_sha256: see
+    annotation.judges.runs.prompt_sha256. relation_texts: prompt texts by relation id, frozen when the run is created:
+    {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge. payload: {"is_trusted"}, True if
+    any URL may be called with the installation's key, and {"unanswered"}, tokens of prompts and of replies that were
+    not answers. panel: runs of a round with the same panel judge together.
     """
 
     KIND = "judge"
@@ -62,58 +59,58 @@ class JudgeRun(Job):
     )  # fmt: skip
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="judge_runs")
-    name = models.SlugField(max_length=100, help_text="Letters, digits, - and _; the round has no other run of it.")
+    name = models.SlugField(max_length=100, help_text="Letters, digits, - and _. Unique in the round.")
     judge_kind = models.CharField("kind", max_length=6, choices=JudgeKind)
-    model = models.CharField(max_length=500, help_text="As the endpoint knows it; else an LM as harvests name it.")
-    revision = models.CharField(max_length=100, blank=True, help_text="Of an LM that runs here.")
+    model = models.CharField(max_length=500, help_text="Model id at the endpoint, or LM name as in harvests.")
+    revision = models.CharField(max_length=100, blank=True, help_text="Revision of a local LM.")
     base_url = models.CharField(
-        "address",
+        "base URL",
         max_length=500,
         blank=True,
-        help_text="Up to and without /chat/completions. Empty is that of this installation.",
+        help_text="URL without /chat/completions. Leave empty for the default endpoint.",
     )
     prompt = models.TextField(
         blank=True,
         max_length=LONGEST_PROMPT,
-        help_text="With {statement}, and {instructions}, {relation} and {examples} where wanted. Empty is the usual.",
+        help_text="Requires {statement}. Optional: {instructions}, {relation}, {examples}. Empty for the default.",
     )
     n_examples = models.PositiveSmallIntegerField(
         "examples",
         default=0,
         validators=[MaxValueValidator(20)],
-        help_text="Statements with known answers that {examples} shows of each relation, half of them true.",
+        help_text="Gold statements per relation in {examples}, half of them true.",
     )
     example_order = models.PositiveIntegerField(
-        "order of the examples",
+        "example order",
         default=0,
         validators=[MaxValueValidator(1_000_000)],
-        help_text="0 is true and false in turns, each other number an order of its own: to see what order changes.",
+        help_text="0 alternates true and false. Other numbers are seeds of random orders, to measure order effects.",
     )
     temperature = models.FloatField(default=0, validators=[MinValueValidator(0), MaxValueValidator(2)])
-    seed = models.PositiveBigIntegerField(default=0, help_text="Sent with each request; repeats count on from it.")
+    seed = models.PositiveBigIntegerField(default=0, help_text="Sent with each request; increases by 1 per repeat.")
     repeats = models.PositiveSmallIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(99)],
-        help_text="How often each tuple is asked; its label is that of most of them.",
+        help_text="Answers per tuple; its label is the most frequent one.",
     )
     threshold = models.FloatField(
         null=True,
         blank=True,
         validators=[MinValueValidator(-1e6), MaxValueValidator(0)],
-        help_text="In nats: a tuple whose score is at least this is true, another one false.",
+        help_text="Minimum score of a true tuple, in nats.",
     )
     max_completion_tokens = models.PositiveIntegerField(
-        "tokens of an answer",
+        "maximum completion tokens",
         default=100,
         validators=[MinValueValidator(1), MaxValueValidator(100_000)],
-        help_text="At most; LMs that think aloud need thousands.",
+        help_text="Per answer. Reasoning LMs need thousands.",
     )
     max_tokens_total = models.PositiveBigIntegerField(
-        "tokens in all",
+        "token limit",
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(MOST_TOKENS)],
-        help_text="Of prompts and answers together; the run stops before it has used more. Empty is no limit.",
+        help_text="Prompt and completion tokens; the run stops before exceeding it. Leave empty for no limit.",
     )
     budget = models.DecimalField(
         max_digits=12,
@@ -121,39 +118,39 @@ class JudgeRun(Job):
         null=True,
         blank=True,
         validators=[MinValueValidator(0), MaxValueValidator(MOST_MONEY)],
-        help_text="In the currency of the prices; the run stops before it has cost more. Empty is no limit.",
+        help_text="In the currency of the prices; the run stops before exceeding it. Leave empty for no limit.",
     )
     prompt_price = models.DecimalField(
-        "price of a million prompt tokens",
+        "price per million prompt tokens",
         max_digits=12,
         decimal_places=4,
         default=0,
         validators=[MinValueValidator(0), MaxValueValidator(MOST_MONEY)],
     )
     completion_price = models.DecimalField(
-        "price of a million answer tokens",
+        "price per million completion tokens",
         max_digits=12,
         decimal_places=4,
         default=0,
         validators=[MinValueValidator(0), MaxValueValidator(MOST_MONEY)],
     )
     n_parallel = models.PositiveSmallIntegerField(
-        "requests at once", default=4, validators=[MinValueValidator(1), MaxValueValidator(64)]
+        "parallel requests", default=4, validators=[MinValueValidator(1), MaxValueValidator(64)]
     )
     requests_per_minute = models.PositiveIntegerField(
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(1_000_000)],
-        help_text="Empty is as fast as the endpoint answers.",
+        help_text="Leave empty for no rate limit.",
     )
     timeout_s = models.PositiveSmallIntegerField(
-        "seconds for an answer", default=60, validators=[MinValueValidator(1), MaxValueValidator(3600)]
+        "timeout (seconds)", default=60, validators=[MinValueValidator(1), MaxValueValidator(3600)]
     )
     device = models.CharField(
         max_length=20,
         default=DEFAULT_DEVICE,
         validators=[validate_device],
-        help_text=f"Of an LM that runs here: {DEVICE_HELP}.",
+        help_text=f"For local LMs: {DEVICE_HELP}.",
     )
     dtype = models.CharField(
         "number format",
@@ -161,17 +158,17 @@ class JudgeRun(Job):
         default=DEFAULT_DTYPE,
         db_default=DEFAULT_DTYPE,
         choices=[(name, name) for name in DTYPES],
-        help_text=f"Of an LM that runs here: {DTYPE_HELP}.",
+        help_text=f"For local LMs: {DTYPE_HELP}.",
     )
     limit = models.PositiveIntegerField(
-        "tuples",
+        "maximum tuples",
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(10_000_000)],
-        help_text="At most, those that people judge first. Empty is all; estimates need all.",
+        help_text="Tuples judged by people come first. Leave empty for all tuples; estimates need all.",
     )
     panel = models.SlugField(
-        max_length=100, blank=True, help_text="Runs of the round with the same panel judge together, each a vote."
+        max_length=100, blank=True, help_text="Runs of the round with the same panel judge together, one vote each."
     )
 
     prompt_sha256 = models.CharField(max_length=64, editable=False)
@@ -203,12 +200,12 @@ class JudgeRun(Job):
 
 
 class JudgeAnswer(models.Model):
-    """What a judge answered about one tuple, one time. Rows are only added, so that a run taken up again asks no more.
+    """An answer of a judge about one tuple in one repeat. Rows are only added, so a resumed run skips answered tuples.
 
-    repeat: from 0. raw: the text as it came. label: empty if `raw` names none. score: of a score judge its score in
-    nats, of a causal LM its probability of True among the three answers; else None. prompt_sha256: of the template as
-    used. model_reported: as the endpoint or the loaded LM named itself, with its fingerprint or revision; empty where
-    it did not. cost: in the currency of the run's prices. seconds: from the request to its answer, waits left out.
+    repeat: from 0. raw: text as received. label: empty if `raw` names none. score: nats for a score judge, probability
+    of True among the three answers for a causal LM, otherwise None. prompt_sha256: of the template as used.
+    model_reported: name reported by the endpoint or the loaded LM, with fingerprint or revision, or empty. cost: in the
+    currency of the run's prices. seconds: response time without rate-limit waits.
     """
 
     run = models.ForeignKey(JudgeRun, on_delete=models.CASCADE, related_name="answers", db_index=False)

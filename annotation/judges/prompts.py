@@ -1,6 +1,6 @@
-"""What judges are asked: a template, filled with a statement and with what the round says of its relation.
+"""Judge prompts: templates filled with a statement and the round's texts about its relation.
 
-Examples of answers come from gold alone, statements that are known to be true or false, and never from what is judged.
+Examples come from gold only, never from judged tuples.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def check_template(template: str) -> None:
     named = PLACEHOLDER.findall(template)
     if unknown := [name for name in named if name not in PLACEHOLDERS]:
         listed = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-        raise DomainError("BadPromptTemplate", f"The prompt names {{{unknown[0]}}}, which is none of {listed}.")
+        raise DomainError("BadPromptTemplate", f"Unknown placeholder in prompt: {{{unknown[0]}}}. Use {listed}.")
     if "statement" not in named:
-        raise DomainError("BadPromptTemplate", "The prompt lacks {statement}. Add it at the place of the statement.")
+        raise DomainError("BadPromptTemplate", "Missing placeholder in prompt. Add {statement}.")
 
 
 def sha256_of(template: str) -> str:
@@ -47,7 +47,7 @@ def sha256_of(template: str) -> str:
 
 
 def fill(template: str, statement: str, texts: RelationTexts) -> str:
-    """Return `template` with the statement and what the run says of its relation; nothing of these is read again."""
+    """Return `template` with its placeholders replaced. Placeholders within the inserted texts are left alone."""
     values = {**texts, "statement": statement}
     return PLACEHOLDER.sub(lambda match: values[match[1]], template)
 
@@ -59,34 +59,34 @@ def relation_texts(
     n_examples: int,
     example_order: int = 0,
 ) -> dict[str, dict[str, str]]:
-    """Return what stands for the placeholders, by the relation's id, frozen with a run.
+    """Return the placeholder texts by relation id, to be frozen with a run.
 
-    judged: (relation, key) of the tuples that the judge is asked about; none of them is an example, nor in the usual
-    instructions. example_order: as of JudgeRun. Raises TooFewExamples.
+    judged: (relation id, key) of the tuples to judge; they are excluded from the examples and the default instructions.
+    example_order: see JudgeRun. Raises TooFewExamples.
     """
     relations = list(relations)
     gold = known_answers(relations)
-    written = instructions_by_relation(round) if round.status == Round.Status.DRAFT else {}
+    instructions = instructions_by_relation(round) if round.status == Round.Status.DRAFT else {}
     texts = {}
     for relation in relations:
         true, false = ([answer for answer in answers if answer.key not in judged] for answers in gold[relation.pk])
-        # The lines of the usual instructions that give judged statements as examples.
-        told = {
+        # Lines of the default instructions that show judged statements as examples.
+        judged_examples = {
             f"- **{WRITTEN[answer.label]}**: {escape(freeze_statement(relation.statement, answer.entities).text)}"
             for answer in chain(*gold[relation.pk])
             if answer.key in judged
         }
-        worded = copy(round)
+        round_copy = copy(round)
         if round.status == Round.Status.DRAFT:
             first = (answers[0].entities if answers else None for answers in (true, false))
-            usual = relation_guide(relation, *first)
-            worded.relation_instructions = {str(relation.pk): written.get(relation.pk) or usual}
-        lines = instructions_markdown(worded, relation).splitlines()
+            default = relation_guide(relation, *first)
+            round_copy.relation_instructions = {str(relation.pk): instructions.get(relation.pk) or default}
+        lines = instructions_markdown(round_copy, relation).splitlines()
         examples = _examples(relation, true, false, n_examples)
         if example_order:
             Random(example_order).shuffle(examples)
         texts[str(relation.pk)] = {
-            "instructions": "\n".join(line for line in lines if line not in told),
+            "instructions": "\n".join(line for line in lines if line not in judged_examples),
             "relation": relation.name,
             "examples": "".join(f"{example}\n\n" for example in examples),
         }
@@ -96,18 +96,19 @@ def relation_texts(
 def _examples(
     relation: Relation, true: Sequence[GoldStatement], false: Sequence[GoldStatement], n_examples: int
 ) -> list[str]:
-    """Return examples, true and false in turns. Raises TooFewExamples."""
+    """Return the examples, alternating true and false. Raises TooFewExamples."""
     n_false = n_examples // 2
     n_true = n_examples - n_false
     if len(true) < n_true or len(false) < n_false:
         raise DomainError(
             "TooFewExamples",
-            f"{n_examples} examples of {relation.path} need {n_true} true and {n_false} false known answers that are "
-            f"not judged, but there are {len(true)} and {len(false)}; confirm false ones on the page of known answers, "
-            "or ask for less.",
+            f"{n_examples} examples of {relation.path} require {n_true} true and {n_false} false gold statements that "
+            f"are not judged, but there are {len(true)} and {len(false)}. Confirm false gold statements, or reduce "
+            "n_examples.",
         )
-    in_turns = [answer for pair in zip_longest(true[:n_true], false[:n_false]) for answer in pair if answer]
     return [
         f"Statement: {freeze_statement(relation.statement, answer.entities).text}\nAnswer: {WRITTEN[answer.label]}"
-        for answer in in_turns
+        for pair in zip_longest(true[:n_true], false[:n_false])
+        for answer in pair
+        if answer
     ]

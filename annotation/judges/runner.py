@@ -1,4 +1,4 @@
-"""The runner of judge runs: asks what has no answer yet, and stores each answer as soon as it is there."""
+"""Runner of judge runs: sends open questions to the judge and stores each answer on arrival."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ASKING = "asking the judge"
 
 class Judge(Protocol):
     def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
-        """Yield answers as they come; those yielded are stored before the next ones are asked for in their place.
+        """Yield answers as they arrive; they are stored before the generator continues.
 
-        tick: called every now and then; may raise to end the work. Raises EngineError or DomainError.
+        tick: called regularly; may raise to stop the work. Raises EngineError or DomainError.
         """
 
 
 def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Runner of its kind of job. Goes on where an earlier claim has left off."""
+    """Job runner. Resumes where an earlier claim stopped."""
     run = JudgeRun.objects.select_related("round__project", "created_by").get(pk=job.pk)
     heartbeat(Progress(LOADING, 0))
     with heartbeat.kept_alive():
@@ -46,13 +46,13 @@ def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     except BudgetSpent:
         heartbeat(Progress(OUT_OF_BUDGET, done, total))
         raise
-    return lambda: JudgeRun.objects.filter(pk=run.pk).update(done=total, total=total)  # reports leave some out
+    return lambda: JudgeRun.objects.filter(pk=run.pk).update(done=total, total=total)  # reports may skip some
 
 
 def make_judge(run: JudgeRun) -> Judge:
     if run.judge_kind == JudgeKind.CHAT:
         return ChatJudge(run, usage_of(run))
-    # Imports torch, which workers and commands that ask an LM of their own need alone.
+    # Imports torch, which only local judges need.
     from annotation.judges.lm_judges import CausalJudge, ScoreJudge
 
     return (CausalJudge if run.judge_kind == JudgeKind.CAUSAL else ScoreJudge)(run)

@@ -1,4 +1,4 @@
-"""Runs of judges: made with all they need frozen in them, done by a worker, continued with a larger budget."""
+"""Judge runs: creation with frozen prompts, open questions, answers, usage, and continuation with a larger budget."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from kgharvest.jobs import ledger
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation
 
 API_KEY_VARIABLE = "KGHARVEST_JUDGE_API_KEY"
-TOKENS_OF_AN_ANSWER = 5  # to expect of one word
+TOKENS_OF_AN_ANSWER = 5  # estimate for one word
 ESTIMATED_FROM = 200  # tuples
-UNANSWERED = "unanswered"  # of a run's payload: tokens of prompts and of replies whose questions stayed open
+UNANSWERED = "unanswered"  # payload key: prompt and completion tokens of replies that were not answers
 ANSWER_FIELDS = (
     "run", "knowledge_tuple", "repeat", "raw", "label", "score", "prompt_sha256", "model_reported", "n_prompt_tokens",
     "n_completion_tokens", "cost", "seconds", "answered_at",
@@ -40,11 +40,11 @@ ANSWER_FIELDS = (
 
 
 class AnswersWouldBeLost(DomainError):
-    """Deleting runs that hold answers which whoever deletes them did not count, or that go on answering."""
+    """Deletion of unfinished runs, or of runs with more answers than the caller confirmed."""
 
 
 class JudgedTuple(NamedTuple):
-    """entities: as written, by slot."""
+    """A tuple to judge. entities: as written, by slot."""
 
     tuple_id: int
     relation_id: int
@@ -53,17 +53,17 @@ class JudgedTuple(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A tuple that a judge is asked about, for the `repeat`-th time, from 0."""
+    """A tuple and a repeat, from 0."""
 
     judged: JudgedTuple
     repeat: int
 
 
 class Answered(NamedTuple):
-    """What a judge answered, as JudgeAnswer describes it.
+    """An answer of a judge; see JudgeAnswer.
 
-    label: None for that which `raw` names. prompt_sha256: of a file's answer; else that of the run's prompt.
-    is_answer: False for replies that were none when the run had to stop: they were charged for, the question is open.
+    label: None to parse it from `raw`. prompt_sha256: of an imported answer; empty for the run's prompt. is_answer:
+    False for a last reply that was not a completion when the run stopped. It is charged, but its question stays open.
     """
 
     question: Question
@@ -79,10 +79,10 @@ class Answered(NamedTuple):
 
 
 def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
-    """Return what the run is asked about: the round's statements, then what they were drawn from, best first.
+    """Return the tuples of the run: the round's statements, then the populations they were drawn from, best first.
 
-    Of a draft what opening it would draw from. Each tuple once, worded as its statement, or as the first
-    harvest has it. Gold is none of it. Raises NothingToJudge, and as freeze_round does.
+    For a draft, these are the populations that opening it would sample. Each tuple appears once, worded as its
+    statement or as in the first harvest. Gold is excluded. Raises NothingToJudge, and as freeze_round does.
     """
     tuples: dict[int, JudgedTuple] = {}
     for judged in _tuples_to_judge(run):
@@ -92,7 +92,7 @@ def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
     if not tuples:
         raise DomainError(
             "NothingToJudge",
-            f"The round {run.round.name} has neither statements nor harvests; there is nothing to judge.",
+            f"Round {run.round.name} has no statements and no harvests. Add a cell with a harvest.",
         )
     return list(tuples.values())
 
@@ -102,35 +102,36 @@ def _tuples_to_judge(run: JudgeRun) -> Iterator[JudgedTuple]:
     tasks = round.tasks.without_gold().order_by("position")
     columns = ("knowledge_tuple_id", "knowledge_tuple__relation_id", "statement", "entities")
     yield from (JudgedTuple(*row) for row in tasks.values_list(*columns).iterator())
-    for relation, kept in _populations(run):
-        for tuple_id, surface in kept.values_list("knowledge_tuple_id", "surface").iterator():
+    for relation, population in _populations(run):
+        for tuple_id, surface in population.values_list("knowledge_tuple_id", "surface").iterator():
             yield JudgedTuple(tuple_id, relation.pk, freeze_statement(relation.statement, surface).text, surface)
 
 
 def _populations(run: JudgeRun) -> Iterator[tuple[Relation, QuerySet[HarvestedTuple]]]:
-    """Yield what the samples of the round were drawn from, or would be, best first."""
+    """Yield the populations of the round's samples, best tuple first."""
     round = run.round
     if round.status == Round.Status.DRAFT:
-        yield from ((job.relation, kept) for job, kept in populations(round, run.created_by))
+        yield from ((job.relation, population) for job, population in populations(round, run.created_by))
         return
     for stratum in round.strata.filter(job__isnull=False).select_related("job", "relation"):
-        kept = stratum.job.tuples.presentable(include_sensitive=round.include_sensitive)
-        yield stratum.relation, kept.filter(rank__gte=stratum.rank_from, rank__lte=stratum.rank_to).order_by("rank")
+        tuples = stratum.job.tuples.presentable(include_sensitive=round.include_sensitive)
+        yield stratum.relation, tuples.filter(rank__gte=stratum.rank_from, rank__lte=stratum.rank_to).order_by("rank")
 
 
 def open_questions(run: JudgeRun) -> tuple[list[Question], int]:
-    """Return what the run has no answer for yet, and how many questions there are in all."""
+    """Return the questions without an answer, and the number of all questions of the run."""
     answered = set(run.answers.order_by().values_list("knowledge_tuple", "repeat").iterator())
-    every_tuple = tuples_to_judge(run)
-    questions = [Question(judged, repeat) for repeat in range(run.repeats) for judged in every_tuple]
-    return [asked for asked in questions if (asked.judged.tuple_id, asked.repeat) not in answered], len(questions)
+    tuples = tuples_to_judge(run)
+    questions = [Question(judged, repeat) for repeat in range(run.repeats) for judged in tuples]
+    unanswered = [question for question in questions if (question.judged.tuple_id, question.repeat) not in answered]
+    return unanswered, len(questions)
 
 
 def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
-    """Return a new run in the queue, with its prompt and what it says of relations frozen; nobody is asked yet.
+    """Create a queued run with frozen prompt and relation texts, without notifying workers (see `queue_run`).
 
-    `queue_run` tells the workers. Raises BadJudgeSpec, BadPromptTemplate, TooFewExamples, NothingToJudge,
-    NameOfRunTaken, NotAllowed, BadAddress, NotFound for an LM that is not here, and as freeze_round does for a draft.
+    Raises BadJudgeSpec, BadPromptTemplate, TooFewExamples, NothingToJudge, NameOfRunTaken, NotAllowed, BadAddress,
+    NotFound for an LM that is not installed, and as freeze_round does for a draft.
     """
     run, path = run_from_spec(document)
     if run.judge_kind == JudgeKind.FILE or path:
@@ -144,14 +145,14 @@ def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
 
 @transaction.atomic
 def queue_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
-    """Create a run and tell the workers. Raises as create_run does."""
+    """Create a run and enqueue it for workers. Raises as create_run does."""
     run = create_run(round, document, by)
     ledger.enqueue(run)
     return run
 
 
 def prepare_run(run: JudgeRun, round: Round, by) -> None:
-    """Give an unsaved run its round and freeze what its prompt says. Raises as create_run does."""
+    """Set round and payload of an unsaved run, and freeze its relation texts. Raises as create_run does."""
     check_may(by, Action.WORK, round.project)
     run.round, run.project, run.created_by = round, round.project, by
     run.payload = {"is_trusted": owns_installation(by)}
@@ -159,13 +160,13 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
         endpoint_of(run).check()
     elif run.judge_kind in (JudgeKind.CAUSAL, JudgeKind.SCORE):
         find = get_language_model if by is None else language_model_for_pages
-        named = find(run.model, run.revision)
-        run.model, run.revision = named.name, named.revision
-        check_where(named.name, run.device, run.dtype)
+        language_model = find(run.model, run.revision)
+        run.model, run.revision = language_model.name, language_model.revision
+        check_where(language_model.name, run.device, run.dtype)
         run.payload["device"] = run.device
-        run.lm = in_words(str(named), run.device, run.dtype)
-    judged = tuples_to_judge(run)
-    relations = Relation.objects.select_related("relation_set").filter(pk__in={each.relation_id for each in judged})
+        run.lm = in_words(str(language_model), run.device, run.dtype)
+    tuples = tuples_to_judge(run)
+    relations = Relation.objects.select_related("relation_set").filter(pk__in={row.relation_id for row in tuples})
     if run.judge_kind == JudgeKind.SCORE:
         run.relation_texts = {
             str(relation.pk): {
@@ -175,15 +176,15 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
             for relation in relations
         }
     elif run.judge_kind != JudgeKind.FILE:
-        judged_ids = {each.tuple_id for each in judged}
-        known = KnowledgeTuple.objects.filter(relation__in=relations).values_list("pk", "relation", "key")
-        keys = {(relation, key) for pk, relation, key in known if pk in judged_ids}
+        tuple_ids = {row.tuple_id for row in tuples}
+        stored_keys = KnowledgeTuple.objects.filter(relation__in=relations).values_list("pk", "relation", "key")
+        keys = {(relation, key) for pk, relation, key in stored_keys if pk in tuple_ids}
         run.relation_texts = relation_texts(round, relations, keys, run.n_examples, run.example_order)
     run.prompt_sha256 = prompt_sha256(run)
 
 
 def prompt_sha256(run: JudgeRun) -> str:
-    """Return the SHA-256 of the prompt as it is now; of a score judge without one, of its relations' in JSON."""
+    """Return the SHA-256 of the current prompt; for a score judge without one, of its relations' prompts as JSON."""
     if run.judge_kind == JudgeKind.SCORE and not run.prompt:
         prompts = {relation_id: texts["prompts"] for relation_id, texts in run.relation_texts.items()}
         return sha256_of(json.dumps(prompts, sort_keys=True, ensure_ascii=False))
@@ -191,23 +192,23 @@ def prompt_sha256(run: JudgeRun) -> str:
 
 
 def endpoint_of(run: JudgeRun) -> Endpoint:
-    """Return where a judge of the kind chat is asked, and what may be sent there."""
+    """Return the endpoint of a chat judge."""
     is_owner = run.payload.get("is_trusted", False)
     return Endpoint("The judge", settings.JUDGE_BASE_URL, API_KEY_VARIABLE, run.base_url, is_owner)
 
 
 def save_run(run: JudgeRun) -> None:
-    """Raises NameOfRunTaken, NotFound."""
+    """Save a new run. Raises NameOfRunTaken or NotFound."""
     try:
         with transaction.atomic():
             if not Round.objects.select_for_update().filter(pk=run.round_id).exists():
-                raise NotFound(f"The draft {run.round.name} was deleted meanwhile.")
+                raise NotFound(f"Draft {run.round.name} not found. It was deleted in the meantime.")
             run.save()
     except IntegrityError:
         if not run.round.judge_runs.filter(name=run.name).exists():
             raise
         raise DomainError(
-            "NameOfRunTaken", f"{run.round.name} has a judge run {run.name!r} already. Choose another name."
+            "NameOfRunTaken", f"{run.round.name} already has a judge run {run.name!r}. Choose another name."
         ) from None
 
 
@@ -217,21 +218,21 @@ def record_run(run: JudgeRun, by) -> None:
 
 
 def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
-    """Queue a run that stopped again. limits: new ones, of `budget` and `max_tokens_total`; those left out stay.
+    """Queue a stopped run again. limits: new values of `budget` and `max_tokens_total`; missing keys keep their values.
 
-    Raises NotAllowed, BudgetTooSmall, JobNotOpen.
+    Raises NotAllowed, BudgetTooSmall, or JobNotOpen.
     """
     check_may(by, Action.WORK, run.project)
     used = usage_of(run)
     with transaction.atomic():
-        for name, spent, sentence in (
-            ("budget", used.cost, f"The run has cost {used.cost:.4f} already; give it a budget above that."),
-            ("max_tokens_total", used.n_tokens, f"The run has used {used.n_tokens} tokens already; allow it more."),
+        for name, spent, message in (
+            ("budget", used.cost, f"The run has already cost {used.cost:.4f}. Increase the budget."),
+            ("max_tokens_total", used.n_tokens, f"The run has used {used.n_tokens} tokens. Increase the token limit."),
         ):
-            wanted = limits.get(name, getattr(run, name))
-            if name in limits and wanted is not None and wanted <= spent:
-                raise DomainError("BudgetTooSmall", sentence)
-            setattr(run, name, wanted)
+            limit = limits.get(name, getattr(run, name))
+            if name in limits and limit is not None and limit <= spent:
+                raise DomainError("BudgetTooSmall", message)
+            setattr(run, name, limit)
         run.save(update_fields=["budget", "max_tokens_total"])
         ledger.retry(run, by)
     run.refresh_from_db()
@@ -239,19 +240,19 @@ def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
 
 
 def delete_runs(round: Round, n_answers: int, by=None) -> None:
-    """Delete the runs of a round, within the caller's transaction, if they hold no more answers than `n_answers`.
+    """Delete the round's runs, within the caller's transaction, if they have at most `n_answers` answers.
 
-    Answers cost money and cannot be had again. Raises AnswersWouldBeLost.
+    Answers cost money and cannot be recovered. Raises AnswersWouldBeLost.
     """
     runs = list(round.judge_runs.order_by("pk"))
     if unfinished := [run.name for run in runs if run.is_unfinished]:
-        raise AnswersWouldBeLost(f"The judge run {unfinished[0]} still goes on; cancel it, or wait until it has ended.")
+        raise AnswersWouldBeLost(f"Judge run {unfinished[0]} is unfinished. Cancel it, or wait until it ends.")
     usages = [usage_of(run) for run in runs]
-    held, cost = sum(usage.n_answers for usage in usages), sum(usage.cost for usage in usages)
-    if held > n_answers:
+    total, cost = sum(usage.n_answers for usage in usages), sum(usage.cost for usage in usages)
+    if total > n_answers:
         raise AnswersWouldBeLost(
-            f"The judge runs of {round.name} hold {held} answers (cost {cost:.4f}), which would be "
-            f"deleted with it. Download those you want to keep; judge_answers={held} deletes them."
+            f"Judge runs of {round.name} have {total} answers (cost {cost:.4f}) that would be deleted. Download the "
+            f"answers you need, then confirm with judge_answers={total}."
         )
     for run, usage in zip(runs, usages, strict=True):
         record("judge_run.deleted", run, by, round=round, run=run.name, n_answers=usage.n_answers)
@@ -262,14 +263,14 @@ def find_run(round: Round, name: str) -> JudgeRun:
     """Return the round's run of this name. Raises NotFound."""
     run = round.judge_runs.for_list().filter(name=name).first()
     if run is None:
-        raise NotFound(f"The round {round.name} has no judge run {name!r}; look at the list of its judge runs.")
+        raise NotFound(f"Round {round.name} has no judge run {name!r}. See its list of judge runs.")
     return run
 
 
 def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
-    """Add answers to the run, and what replies were charged that were none, within the caller's transaction."""
+    """Store the answers, and the usage of replies that were not answers, within the caller's transaction."""
     sha256, now = prompt_sha256(run), timezone.now()
-    if replies := [answer for answer in answers if not answer.is_answer]:  # their questions stay open
+    if replies := [answer for answer in answers if not answer.is_answer]:
         n_prompt, n_completion = run.payload.get(UNANSWERED, (0, 0))
         n_prompt += sum(reply.n_prompt_tokens for reply in replies)
         n_completion += sum(reply.n_completion_tokens for reply in replies)
@@ -301,7 +302,7 @@ def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
 
 
 class Usage(NamedTuple):
-    """What a run has used, or is expected to use. cost: in the currency of its prices."""
+    """Usage of a run, actual or estimated. cost: in the currency of its prices."""
 
     n_answers: int
     n_prompt_tokens: int
@@ -314,7 +315,7 @@ class Usage(NamedTuple):
 
 
 def usage_of(run: JudgeRun) -> Usage:
-    """Return what the run has used, with the replies to questions that stayed open."""
+    """Return the usage so far, including replies to questions that are still open."""
     sums = run.answers.order_by().aggregate(
         n=Count("pk"),
         prompt=Sum("n_prompt_tokens", default=0),
@@ -327,20 +328,18 @@ def usage_of(run: JudgeRun) -> Usage:
 
 
 def estimated_usage(round: Round, document: Mapping[str, Any], by=None) -> Usage:
-    """Return what a run of this description would use, one-word answers taken for granted. Raises as create_run does.
+    """Return the expected usage of a spec with one-word answers. Raises as create_run does.
 
-    Tokens are estimated from the lengths of some filled prompts; what runs here costs no tokens.
+    Tokens are estimated from the lengths of a sample of prompts. Local LMs use no tokens.
     """
     run, _ = run_from_spec(document)
     prepare_run(run, round, by)
-    judged = tuples_to_judge(run)
-    n_questions = len(judged) * run.repeats
+    tuples = tuples_to_judge(run)
+    n_questions = len(tuples) * run.repeats
     if run.judge_kind != JudgeKind.CHAT:
         return Usage(n_questions, 0, 0, Decimal(0))
-    some = judged[:: max(1, len(judged) // ESTIMATED_FROM)]
-    n_characters = sum(
-        len(fill(run.prompt, each.statement, run.relation_texts[str(each.relation_id)])) for each in some
-    )
-    n_prompt_tokens = round_up(n_questions * n_characters / len(some) / CHARACTERS_PER_TOKEN)
+    sample = tuples[:: max(1, len(tuples) // ESTIMATED_FROM)]
+    n_characters = sum(len(fill(run.prompt, row.statement, run.relation_texts[str(row.relation_id)])) for row in sample)
+    n_prompt_tokens = round_up(n_questions * n_characters / len(sample) / CHARACTERS_PER_TOKEN)
     n_completion_tokens = n_questions * TOKENS_OF_AN_ANSWER
     return Usage(n_questions, n_prompt_tokens, n_completion_tokens, cost_of(run, n_prompt_tokens, n_completion_tokens))

@@ -1,4 +1,4 @@
-"""The JSON description of a judge: what `judge_tuples` reads and the API takes. Its keys are fields of JudgeRun."""
+"""JSON spec of a judge run, for `judge_tuples` and the API. Its keys are fields of JudgeRun."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Amount(OfType, serializers.DecimalField):
 class JudgeSpecSerializer(ModelDescription):
     serializer_field_mapping = {**ModelDescription.serializer_field_mapping, models.DecimalField: Amount}
 
-    kind = serializers.ChoiceField(JudgeKind.choices, source="judge_kind", help_text="Where the answers come from.")
+    kind = serializers.ChoiceField(JudgeKind.choices, source="judge_kind", help_text="Source of the answers.")
     path = Text(
         max_length=1000,
         allow_blank=True,
         default="",
-        help_text="Of the file with the answers of a judge of the kind file; of judge_tuples only.",
+        help_text="Answer file, for kind file in judge_tuples only.",
     )
 
     class Meta:
@@ -49,7 +49,7 @@ class JudgeSpecSerializer(ModelDescription):
 
 
 def read_judge_spec(path: Path) -> Any:
-    """Return the JSON of a file. Raises NoSuchFile, or BadJudgeSpec with line and column."""
+    """Return the parsed JSON file. Raises NoSuchFile, or BadJudgeSpec with line and column."""
     try:
         return read_json(read_text(path), path.name)
     except ImportRefused as refused:
@@ -58,14 +58,14 @@ def read_judge_spec(path: Path) -> Any:
 
 
 def run_from_spec(document: Any) -> tuple[JudgeRun, str]:
-    """Return the unsaved run that a description asks for, without its round, and the path that it names.
+    """Return the unsaved run of a spec, without its round, and the spec's path.
 
-    Raises BadJudgeSpec, which names the first wrong key and says what to give, or BadPromptTemplate.
+    Raises BadPromptTemplate, or BadJudgeSpec with the first invalid key and its valid values.
     """
     serializer = JudgeSpecSerializer(data=document)
     if not serializer.is_valid():
-        sentence = first_fault(serializer, document, serializer.errors, "")
-        raise DomainError("BadJudgeSpec", sentence.replace("see open_round --help", "see judge_tuples --help"))
+        message = first_fault(serializer, document, serializer.errors, "")
+        raise DomainError("BadJudgeSpec", message.replace("see open_round --help", "see judge_tuples --help"))
     values = dict(serializer.validated_data)
     path = values.pop("path")
     run = JudgeRun(kind=JudgeRun.KIND, **values)
@@ -74,10 +74,10 @@ def run_from_spec(document: Any) -> tuple[JudgeRun, str]:
 
 
 def check_run(run: JudgeRun) -> None:
-    """Fill in the usual prompt; raise BadJudgeSpec or BadPromptTemplate for options that do not go together."""
-    for is_wrong, sentence in RULES:
+    """Set the default prompt if empty. Raises BadJudgeSpec or BadPromptTemplate for inconsistent options."""
+    for is_wrong, message in RULES:
         if is_wrong(run):
-            raise DomainError("BadJudgeSpec", sentence.format(run=run))
+            raise DomainError("BadJudgeSpec", message.format(run=run))
     if run.judge_kind in (JudgeKind.CHAT, JudgeKind.CAUSAL):
         run.prompt = run.prompt or DEFAULT_PROMPT
         check_template(run.prompt)
@@ -88,51 +88,48 @@ def check_run(run: JudgeRun) -> None:
 
 
 RULES: list[tuple[Callable[[JudgeRun], bool], str]] = [
-    (lambda run: run.name == "new", "name is 'new', which is the address of the form; choose another one."),
-    (
-        lambda run: run.judge_kind != JudgeKind.FILE and not run.model,
-        "model is empty; name the LM that judges.",
-    ),
+    (lambda run: run.name == "new", "name is 'new', which is reserved. Choose another name."),
+    (lambda run: run.judge_kind != JudgeKind.FILE and not run.model, "model is empty. Name an LM."),
     (
         lambda run: run.judge_kind == JudgeKind.CHAT and not (run.base_url or settings.JUDGE_BASE_URL),
-        "base_url is empty and KGHARVEST_JUDGE_BASE_URL is not set; give the endpoint's address.",
+        "base_url is empty and KGHARVEST_JUDGE_BASE_URL is not set. Give the endpoint's URL.",
     ),
     (
         lambda run: run.judge_kind != JudgeKind.CHAT and bool(run.base_url),
-        "base_url is for judges of the kind chat; leave it out of one of the kind {run.judge_kind}.",
+        "base_url is only for kind chat. Omit it for kind {run.judge_kind}.",
     ),
     (
         lambda run: run.judge_kind == JudgeKind.SCORE and run.threshold is None,
-        "threshold is missing; a score judge needs one, in nats, such as -8.5.",
+        "threshold is missing. Set it for kind score, in nats, for example -8.5.",
     ),
     (
         lambda run: run.judge_kind != JudgeKind.SCORE and run.threshold is not None,
-        "threshold is for judges of the kind score; leave it out of one of the kind {run.judge_kind}.",
+        "threshold is only for kind score. Omit it for kind {run.judge_kind}.",
     ),
     (
         lambda run: run.judge_kind in (JudgeKind.CAUSAL, JudgeKind.SCORE) and run.repeats > 1,
-        "repeats is {run.repeats}, but a judge of the kind {run.judge_kind} says the same each time; give 1.",
+        "repeats is {run.repeats}, but kind {run.judge_kind} is deterministic. Set repeats to 1.",
     ),
     (
         lambda run: run.budget is not None and not (run.prompt_price or run.completion_price),
-        "budget needs prompt_price or completion_price, of a million tokens; without these nothing costs.",
+        "budget requires prompt_price or completion_price, per million tokens; without them the cost is 0.",
     ),
 ]
 
 
 def spec_of(run: JudgeRun) -> Mapping[str, Any]:
-    """Return the description of a run, without what is as usual; it makes the same judge again."""
-    usual = JudgeRun()
+    """Return the spec of a run without defaults. It creates the same judge again."""
+    default_run = JudgeRun()
     document = {"name": run.name, "kind": run.judge_kind}
     for name in JudgeRun.OPTIONS[1:]:
         value = getattr(run, name)
-        if value != getattr(usual, name):
+        if value != getattr(default_run, name):
             document[name] = float(value) if isinstance(value, Decimal) else value
     return document
 
 
 def example() -> str:
-    """Return a description with every key, its usual value, and what may stand there."""
+    """Return a commented spec with every key, its default, and its valid values."""
     shown = {"name": "llama-1", "kind": JudgeKind.CHAT.value, "model": "llama-3.3-70b"}
     fields = JudgeSpecSerializer().fields.items()
     lines = [line for name, field in fields for line in key_lines(name, shown.get(name, default_of(field)), field)]

@@ -1,4 +1,4 @@
-"""Researchers' pages of judge runs: a round's list, a form to start one, one run with what its judge answered."""
+"""Pages of judge runs for researchers: list, form, and run details."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from kgharvest.tables.downloads import download
 
 
 class JudgeForm(forms.ModelForm):
-    """Options of a run, as the description has them. GROUPS are folded."""
+    """Form with the options of a judge spec. GROUPS are collapsed."""
 
     FIRST = ("name", "judge_kind", "model", "base_url", "threshold", "answers")
     GROUPS = (
         ("Prompt", ("prompt", "n_examples", "example_order", "max_completion_tokens")),
         ("Repeats and panel", ("temperature", "seed", "repeats", "panel")),
         ("Budget", ("max_tokens_total", "budget", "prompt_price", "completion_price", "limit")),
-        ("Pace and place", ("n_parallel", "requests_per_minute", "timeout_s", "revision", "device", "dtype")),
+        ("Rate limits and device", ("n_parallel", "requests_per_minute", "timeout_s", "revision", "device", "dtype")),
     )
 
     answers = forms.FileField(
-        label="File with answers",
+        label="Answer file",
         required=False,
-        help_text="Of a judge of the kind file: JSON lines of kgharvest or lm-eval, or a JSON log of inspect-ai.",
+        help_text="For kind file: JSON lines of kgharvest or lm-eval, or a JSON log of inspect-ai.",
     )
 
     class Meta:
@@ -67,31 +67,31 @@ class JudgeForm(forms.ModelForm):
         self.fields["prompt"].widget.attrs["placeholder"] = DEFAULT_PROMPT
 
     def _post_clean(self) -> None:
-        """Leave the checks of the model to the description, which says more."""
+        """Skip model validation: validation of the spec has better messages."""
 
     def clean_answers(self):
         file = self.cleaned_data["answers"]
         if file and file.size > LARGEST_FILE:
             raise forms.ValidationError(
-                f"The file is larger than {LARGEST_FILE_MB} MB; import it on the server with judge_tuples."
+                f"The file exceeds {LARGEST_FILE_MB} MB. Import it on the server with judge_tuples."
             )
         return file
 
     def document(self) -> dict[str, Any]:
-        """Return the description, without what was left empty."""
-        given = {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
-        given.pop("answers", None)
-        kind = given.pop("judge_kind")
-        numbers = {name: float(value) for name, value in given.items() if isinstance(value, Decimal)}
-        return {"kind": kind, **given, **numbers}
+        """Return the judge spec without empty fields."""
+        spec = {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
+        spec.pop("answers", None)
+        kind = spec.pop("judge_kind")
+        numbers = {name: float(value) for name, value in spec.items() if isinstance(value, Decimal)}
+        return {"kind": kind, **spec, **numbers}
 
     def first_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in self.FIRST]
 
     def groups(self) -> list[tuple[str, list[forms.BoundField], bool]]:
-        """Return heading, fields, and whether one of them has an error, so that it is shown."""
-        named = [(heading, [self[name] for name in names]) for heading, names in self.GROUPS]
-        return [(heading, fields, any(field.errors for field in fields)) for heading, fields in named]
+        """Return heading and fields of each group, and True for groups with errors, which are expanded."""
+        groups = [(heading, [self[name] for name in names]) for heading, names in self.GROUPS]
+        return [(heading, fields, any(field.errors for field in fields)) for heading, fields in groups]
 
 
 @researcher_required
@@ -108,7 +108,7 @@ def judge_run_list(request: HttpRequest, path: str) -> HttpResponse:
 
 @researcher_required
 def judge_run_new(request: HttpRequest, path: str) -> HttpResponse:
-    """Show the form, say what a run would use, or start it: what its button says."""
+    """Show the form, estimate the usage, or start the run, depending on the button."""
     round = visible_round(request, path, Action.WORK)
     form = JudgeForm(request.POST or None, request.FILES or None)
     context: dict[str, Any] = {"round": round, "form": form, "lacks_worker": workers.lacking(timezone.now(), {HARVEST})}
@@ -126,12 +126,12 @@ def start_run(round: Round, form: JudgeForm, by) -> JudgeRun:
     if document["kind"] != JudgeKind.FILE:
         return queue_run(round, document, by)
     if not file:
-        raise DomainError("BadJudgeSpec", "There is no file; choose the one with the judge's answers.")
+        raise DomainError("BadJudgeSpec", "The answer file is missing. Choose a file.")
     return import_answers(round, document, file.read(), file.name, by)
 
 
 def visible_run(request: HttpRequest, path: str, name: str, action: Action = Action.VIEW) -> JudgeRun:
-    """Return the run that an address names, if whoever asks may do `action` to it. Raises Http404, NotAllowed."""
+    """Return the named run if the user may do `action` to it. Raises Http404 or NotAllowed."""
     round = visible_round(request, path)
     run = get_object_or_404(round.judge_runs.for_list(), name=name)
     if action != Action.VIEW:
@@ -177,7 +177,7 @@ class LimitsForm(forms.ModelForm):
 @researcher_required
 @require_POST
 def judge_run_continue(request: HttpRequest, path: str, name: str) -> HttpResponse:
-    """Queue a run that stopped again, with the limits of the form, if it was sent."""
+    """Queue a stopped run again, with the submitted limits."""
     run = visible_run(request, path, name, Action.WORK)
     form = LimitsForm(request.POST)
     if not form.is_valid():
@@ -196,7 +196,7 @@ def judge_run_file(request: HttpRequest, path: str, name: str, file_format: str)
 
 def answers_file(run: JudgeRun, file_format: str) -> HttpResponse:
     if file_format not in FORMATS:
-        raise Http404(f"Answers come as {', '.join(FORMATS)}.")
+        raise Http404(f"Unknown format. Use {', '.join(FORMATS)}.")
     written = FORMATS[file_format]
     name = f"{run.round.name}-{run.name}-{file_format}.{written.extension}"
     return download(export_answers(run, file_format), name, written.media_type)

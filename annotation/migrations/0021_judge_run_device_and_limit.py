@@ -14,11 +14,11 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='judgerun',
             name='device',
-            field=models.CharField(default='cpu', help_text='Of an LM that runs here: cpu, cuda or cuda:N.', max_length=20),
+            field=models.CharField(default='cpu', help_text='For local LMs: cpu, cuda or cuda:N.', max_length=20),
         ),
         migrations.AlterField(
             model_name='judgerun',
             name='limit',
-            field=models.PositiveIntegerField(blank=True, help_text='At most, those that people judge first. Empty is all; estimates need all.', null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(10000000)], verbose_name='tuples'),
+            field=models.PositiveIntegerField(blank=True, help_text='Tuples judged by people come first. Leave empty for all tuples; estimates need all.', null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(10000000)], verbose_name='maximum tuples'),
         ),
     ]

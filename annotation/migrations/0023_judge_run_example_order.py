@@ -14,6 +14,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='judgerun',
             name='example_order',
-            field=models.PositiveIntegerField(default=0, help_text='0 is true and false in turns, each other number an order of its own: to see what order changes.', validators=[django.core.validators.MaxValueValidator(1000000)], verbose_name='order of the examples'),
+            field=models.PositiveIntegerField(default=0, help_text='0 alternates true and false. Other numbers are seeds of random orders, to measure order effects.', validators=[django.core.validators.MaxValueValidator(1000000)], verbose_name='example order'),
         ),
     ]

@@ -15,6 +15,6 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='judgerun',
             name='device',
-            field=models.CharField(default='cpu', help_text='Of an LM that runs here: cpu, cuda, cuda:N, mps, or auto: all GPUs, and memory and disk for what they do not hold.', max_length=20, validators=[kgharvest.jobs.devices.validate_device]),
+            field=models.CharField(default='cpu', help_text='For local LMs: cpu, cuda, cuda:N, mps, or auto: all GPUs, and memory and disk for what they do not hold.', max_length=20, validators=[kgharvest.jobs.devices.validate_device]),
         ),
     ]

@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='judgerun',
             name='dtype',
-            field=models.CharField(choices=[('float32', 'float32'), ('bfloat16', 'bfloat16'), ('float16', 'float16'), ('int8', 'int8'), ('nf4', 'nf4')], db_default='float32', default='float32', help_text="Of an LM that runs here: number format of the LM's weights; int8 and nf4 (4 bits) on an NVIDIA GPU.", max_length=8, verbose_name='number format'),
+            field=models.CharField(choices=[('float32', 'float32'), ('bfloat16', 'bfloat16'), ('float16', 'float16'), ('int8', 'int8'), ('nf4', 'nf4')], db_default='float32', default='float32', help_text="For local LMs: number format of the LM's weights; int8 and nf4 (4 bits) on an NVIDIA GPU.", max_length=8, verbose_name='number format'),
         ),
     ]

@@ -1,4 +1,4 @@
-"""Assigned statements: who holds how many, since when nobody heard of them, and releasing them for others."""
+"""Assigned statements of a round: counts and last activity per annotator, and release for reassignment."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LEASED = Assignment.Status.LEASED
 
 
 class Holder(NamedTuple):
-    """An annotator who is assigned `n` statements, gold included.
+    """An annotator with `n` assigned statements, including gold.
 
-    last_active_at: when they last loaded statements or answered. expires_at: from when on others are handed these.
+    last_active_at: last time they loaded statements or answered. expires_at: when the statements can be reassigned.
     """
 
     annotator: Annotator
@@ -32,20 +32,20 @@ class Holder(NamedTuple):
 
 def holders(round: Round) -> list[Holder]:
     annotators = round.annotators.filter(assignments__status=LEASED).select_related("user", "invite")
-    # All leases of one annotator are extended together, whenever they load statements or answer.
-    holding = annotators.annotate(n_assigned=Count("assignments"), expires_at=Max("assignments__expires_at"))
+    # All leases of an annotator are extended together when they load statements or answer.
+    annotators = annotators.annotate(n_assigned=Count("assignments"), expires_at=Max("assignments__expires_at"))
     return [
         Holder(annotator, annotator.n_assigned, annotator.expires_at - LEASE, annotator.expires_at)
-        for annotator in holding.order_by("expires_at", "code")
+        for annotator in annotators.order_by("expires_at", "code")
     ]
 
 
 @transaction.atomic
 def release_assigned(round: Round, codes: Collection[str] | None = None, by=None) -> int:
-    """Release what the annotators with these codes are assigned, or all are; return how many statements that is.
+    """Release the statements assigned to the annotators with these codes, or to all; return the number of statements.
 
-    Others are handed them at once. An answer that comes later is one whose lease ran out (submit_judgment): it counts
-    where its place is still free. Raises NotAllowed, NotFound.
+    They can be reassigned immediately. A later answer is treated as one with an expired lease (submit_judgment): it
+    counts if the statement needs another judgment. Raises NotAllowed or NotFound.
     """
     check_may(by, Action.WORK, round.project)
     annotators = round.annotators.all()
@@ -56,7 +56,9 @@ def release_assigned(round: Round, codes: Collection[str] | None = None, by=None
     leased = Assignment.objects.filter(annotator=OuterRef("pk"), status=LEASED)
     locked = annotators.filter(Exists(leased)).order_by("pk").select_for_update(no_key=True)
     n_of = {annotator: release_leases(Assignment.objects.filter(annotator=annotator)) for annotator in locked}
-    released = {annotator: n for annotator, n in n_of.items() if n}  # the rest answered while this waited for them
+    released = {
+        annotator: n for annotator, n in n_of.items() if n
+    }  # the rest answered while this call waited for locks
     for annotator, n in released.items():
         record("annotator.released", annotator, by, round=round, annotator=annotator, n=n)
     return sum(released.values())

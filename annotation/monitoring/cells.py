@@ -1,4 +1,4 @@
-"""Cells of a round: outcomes of the statements drawn for each, accuracy as in reports, and tables of the page."""
+"""Cells of a round: outcomes, accuracy as in reports, and the tables of the round page."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.rates import Rate, population_share, sample_rate
 from kgharvest.statistics.verdicts import CompletedVerdicts
 
-MOST_AT_A_LOOK = 200  # strata; the intervals of more are computed aside
-LATER = "Accuracies are being computed; look again in a moment."
+MOST_AT_A_LOOK = 200  # strata; for more, intervals are computed in the background
+LATER = "Accuracies are being computed. Reload the page in a moment."
 
 CellNames = tuple[str, str, str]  # of relation, LM and setting
-DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable and how many judgments decide
+DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable, number of judgments for a decision
 
 
 class StratumCounts(NamedTuple):
-    """How many of the statements drawn for a stratum have which labels, and how many which of OUTCOMES."""
+    """Number of drawn statements by label counts, and by outcome (one of OUTCOMES)."""
 
     labels: Counter[DecisiveLabels]
     outcomes: Counter[str]
 
 
 def round_cells(round: Round, now: datetime) -> CachedCount:
-    """Return one dict a cell, as count_cells does; of a round with many, perhaps as they were a while ago."""
+    """Return the cells as count_cells does, possibly cached for rounds with many strata."""
     is_quick = round.strata.count() <= MOST_AT_A_LOOK
     first = None if is_quick else partial(count_cells, has_accuracy=False)
     return cached_count(round, "cells", count_cells, now, first=first)
 
 
 def count_cells(round: Round, *, has_accuracy: bool = True) -> list[dict[str, Any]]:
-    """Return for each cell its names and ids, how it was sampled, the outcomes of its statements, and its accuracy.
+    """Return one dict per cell: names and ids, sampling, outcomes of its statements, and accuracy.
 
-    accuracy, low, high: with the 95 % interval of reports; None for the `reason`.
+    accuracy, low, high: with the 95 % interval of reports, or None with a `reason`.
     """
     return _described(round, strata_by_cell(round), stratum_counts(round), has_accuracy=has_accuracy)
 
 
 def harvest_cells(job: HarvestJob, rounds: Iterable[Round], now: datetime) -> Iterator[tuple[Round, dict[str, Any]]]:
-    """Yield each of `rounds` that drew from a harvest with the harvest's cell in it, as count_cells has it."""
+    """Yield (round, cell) for each cell of the harvest in `rounds`, as count_cells returns it."""
 
     def count(round: Round) -> list[dict[str, Any]]:
         return _described(round, strata_by_cell(round, job), stratum_counts(round, job))
@@ -102,12 +102,12 @@ def cell_rates(
     *,
     has_interval: bool = True,
 ) -> list[Rate]:
-    """Return the accuracy of each cell, as in reports. cells: their strata. The interval takes time to compute."""
+    """Return the accuracy of each cell as in reports. cells: their strata. Without intervals it is much faster."""
     labels = [+counts[stratum.pk].labels for strata in cells for stratum in strata]
     rows = sorted({row for n_tasks in labels for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    n_tasks = np.array([[of_stratum[row] for row in rows] for of_stratum in labels], dtype=np.int64)
-    n_tasks = n_tasks.reshape(len(labels), len(rows))  # a draft has no labels
+    n_tasks = np.array([[n_by_row[row] for row in rows] for n_by_row in labels], dtype=np.int64)
+    n_tasks = n_tasks.reshape(len(labels), len(rows))  # for drafts, which have no labels
     accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, round.quorum).of_groups(ACCEPTED)
     rates, first = [], 0
     for strata in cells:
@@ -121,7 +121,7 @@ def cell_rates(
 
 
 def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[CellNames, list[Stratum]]]:
-    """Return relation, LM and setting of each cell, by name, and its strata; of one harvest's if `job` is given."""
+    """Return (relation, LM, setting) names and strata of each cell, by name; only those of harvest `job` if given."""
     cells: defaultdict[CellId, list[Stratum]] = defaultdict(list)
     strata = round.strata.sampled().filter(**({"job": job} if job else {})).order_by("pk")
     for stratum in strata.select_related("relation__relation_set", "language_model"):
@@ -131,7 +131,7 @@ def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[Ce
 
 
 def stratum_counts(round: Round, job: HarvestJob | None = None) -> defaultdict[int, StratumCounts]:
-    """Return the counts of each stratum by its id, none at first; of one harvest's if `job` is given."""
+    """Return counts by stratum id, zero for missing ids; only those of harvest `job` if given."""
     counts: defaultdict[int, StratumCounts] = defaultdict(lambda: StratumCounts(Counter(), Counter()))
     columns = [f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict")]
     drawn = Draw.objects.filter(stratum__round=round, **({"stratum__job": job} if job else {}))
@@ -142,20 +142,20 @@ def stratum_counts(round: Round, job: HarvestJob | None = None) -> defaultdict[i
     return counts
 
 
-# Tables of the page
+# Tables
 
 
-Cell = Mapping[str, Any]  # as count_cells has them
+Cell = Mapping[str, Any]  # of count_cells
 NOT_NAMED = "not named"
 COLUMNS = ("relation", "model", "setting", "accuracy", "drawn", *OUTCOMES)  # of the list
-WIDTH, HEIGHT = 64, 10  # of the picture of an interval
+WIDTH, HEIGHT = 64, 10  # of the interval chart
 
 
 @dataclass(frozen=True)
 class CellTables:
-    """What the page shows: `sides` and `rows` of the pivot, or `rows` of the list. n_shown: rows that fit `q`.
+    """Tables of the page: `sides` and `rows` of the pivot, or `rows` of the list. n_shown: rows that match `q`.
 
-    notice: why there are no accuracies yet, empty where there are.
+    notice: reason for missing accuracies, otherwise empty.
     """
 
     view: str
@@ -170,9 +170,9 @@ class CellTables:
 
 
 def cell_tables(cells: Sequence[Cell], address: QueryDict) -> CellTables:
-    """Return the tables that the address asks for: `cells` is "list" or "pivot", `q` words of names, `sort` a column.
+    """Return the tables for a query string: `cells` is "list" or "pivot", `q` words of names, `sort` a column.
 
-    A round of one LM and setting has no pivot unless it is asked for.
+    Without `cells`, a round with a single LM and setting is shown as a list.
     """
     sides = sorted({(cell["model"], cell["setting"]) for cell in cells})
     view = address.get("cells", "")
@@ -209,24 +209,23 @@ def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], address
         {
             "relation": relation,
             "names": relation.casefold(),
-            "cells": [of_side.get(side) and shown(of_side[side], addresses) for side in sides],
-            **{f"s{n}": of_side[side]["accuracy"] for n, side in enumerate(sides) if side in of_side},
+            "cells": [by_side.get(side) and shown(by_side[side], addresses) for side in sides],
+            **{f"s{n}": by_side[side]["accuracy"] for n, side in enumerate(sides) if side in by_side},
         }
-        for relation, of_side in by_relation.items()
+        for relation, by_side in by_relation.items()
     ]
 
 
 def _sorted(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
-    """Return the rows by a column, those without a value last whichever way."""
+    """Return the rows sorted by a column; missing values come last in both directions."""
     key = sort.removeprefix("-")
-    known = [row for row in rows if row.get(key) is not None]
-    return sorted(known, key=lambda row: row[key], reverse=sort.startswith("-")) + [
-        row for row in rows if row.get(key) is None
-    ]
+    present = [row for row in rows if row.get(key) is not None]
+    missing = [row for row in rows if row.get(key) is None]
+    return sorted(present, key=lambda row: row[key], reverse=sort.startswith("-")) + missing
 
 
 def shown(cell: Cell, addresses: Addresses | None = None) -> dict[str, Any]:
-    """Return a cell with what its row or its place in the pivot prints."""
+    """Return a cell with the texts for its list row or pivot entry."""
     addresses = addresses or Addresses()
     limits = interval(cell["low"], cell["high"])
     counts = ", ".join(f"{count(cell[outcome])} {outcome}" for outcome in OUTCOMES)
@@ -246,10 +245,10 @@ def shown(cell: Cell, addresses: Addresses | None = None) -> dict[str, Any]:
 
 
 class Addresses:
-    """Where cells lead, from the page of their round. There may be thousands: what they share is made once."""
+    """URLs of cells, relative to the round page. Common parts are cached, as there may be thousands of cells."""
 
     def __init__(self) -> None:
-        # From the right: the installation may lie below a path with a 0.
+        # Split from the right: the URL prefix of the installation may contain a 0.
         self._harvest, self._end = reverse("kgharvest:harvest_detail", args=[0]).rsplit("0", 1)
         self._sides: dict[tuple[int | None, str], str] = {}
 
@@ -264,11 +263,11 @@ class Addresses:
 
 
 def interval_picture(value: float | None, low: float | None, high: float | None) -> SafeString:
-    """Return an SVG of a share in [0, 1] with its interval; nothing without one. It repeats what stands beside it."""
+    """Return an SVG of a share in [0, 1] with its interval, or "" without one. The page also prints the numbers."""
     if value is None or low is None or high is None:
         return SafeString("")
     x_value, x_low, x_high = (f"{3 + number * (WIDTH - 6):.1f}" for number in (value, low, high))
-    return SafeString(  # of numbers alone
+    return SafeString(  # contains only numbers
         f'<svg class="interval-picture" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
         f'<path d="M{x_low} 5H{x_high}"/><circle cx="{x_value}" cy="5" r="2.5"/></svg>'
     )

@@ -1,4 +1,4 @@
-"""Round history: judgments by hour, day or week, the agreement on the statements completed in each, and a picture."""
+"""Round history: judgments per hour, day, or week, agreement on the statements completed in each, and charts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from annotation.quality.annotator_statistics import count_annotators
 from kgharvest.pages.number_format import count, share
 from kgharvest.statistics.agreement import agreement_of_rows
 
-MOST_AT_A_LOOK = 5_000  # judgments that are gone through for a look; more are counted aside
+MOST_AT_A_LOOK = 5_000  # judgments; for more, counting runs in the background
 ROWS_AT_ONCE = 10_000
 
 
 class Unit(NamedTuple):
-    """Of time, for histories of up to `longest`. step: less than half of it, whatever season it is.
+    """Time unit for histories of up to `longest`. step: less than half a unit, even when daylight saving time changes.
 
-    begin_of: the begin of the period of a moment, in the installation's time zone.
+    begin_of: start of the period that contains a time, in the installation's time zone.
     """
 
     name: str
@@ -56,12 +56,12 @@ UNITS = (
 
 
 def round_history(round: Round, now: datetime) -> CachedCount:
-    """Return what count_history does, nothing while it is counted for the first time."""
+    """Return the result of count_history, empty during the first background count."""
     return _counted(round, "history", count_history, now)
 
 
 def annotator_strips(round: Round, now: datetime) -> CachedCount:
-    """Return what annotator_statistics does for all annotators, nothing while it is counted for the first time."""
+    """Return the statistics of all annotators, empty during the first background count."""
     strips = _counted(round, "strips", count_annotators, now)
     status = dict(round.annotators.values_list("pk", "status"))
     return replace(strips, content=[row | {"status": status[row["pk"]]} for row in strips.content])
@@ -73,9 +73,9 @@ def _counted(round: Round, subject: str, count: CountRound, now: datetime) -> Ca
 
 
 def count_history(round: Round) -> dict[str, Any]:
-    """Return the unit of time and its periods, with those between the first and last judgment in which nobody judged.
+    """Return the time unit and all its periods from the first to the last judgment, including empty ones.
 
-    periods: begin, n judgments (gold and late ones too), n_completed statements and the agreement on these.
+    periods: begin, n judgments (including gold and late ones), n_completed statements, and the agreement on these.
     """
     current = Judgment.objects.current().filter(annotator__round=round).order_by()
     first, last = current.aggregate(first=Min("judged_at"), last=Max("judged_at")).values()
@@ -107,7 +107,7 @@ def count_history(round: Round) -> dict[str, Any]:
 
 
 def _labels_of_complete(round: Round) -> Mapping[int, LabelCounts]:
-    """Return the labels of each complete statement, without third judgments, as agreement goes by the first two."""
+    """Return the label counts of each complete statement, without third judgments as agreement uses the first two."""
     columns = ("pk", "n_true", "n_false", "n_unjudgeable")
     complete = round.tasks.without_gold().complete().order_by().values_list(*columns)
     labels = {pk: tuple(counts) for pk, *counts in complete}
@@ -118,7 +118,7 @@ def _labels_of_complete(round: Round) -> Mapping[int, LabelCounts]:
 
 
 def _periods(first: datetime, last: datetime, unit: Unit) -> list[datetime]:
-    """Return the begins of all periods from that of the first moment to that of the last."""
+    """Return the start of each period from `first` to `last`."""
     begins, end = [unit.begin_of(first)], unit.begin_of(last)
     at = begins[0]
     while begins[-1] < end:
@@ -128,12 +128,12 @@ def _periods(first: datetime, last: datetime, unit: Unit) -> list[datetime]:
     return begins
 
 
-# Pictures
+# Charts
 
 
 WIDTH, HEIGHT = 720, 96
-FEWEST_UNITS = 5  # statements of which the picture shows the agreement
-# What may change how people judge. Instructions are none of it: they are frozen when the round opens.
+FEWEST_UNITS = 5  # minimum number of statements for a point of agreement
+# Events that may change how people judge. Instructions are frozen when the round opens.
 MARKED = ("paused", "reopened", "imported", "limits_set", "limit_crossed", "excluded", "reinstated")
 MOST_MARKS = 20
 FORMATS = {"hour": "%Y-%m-%d %H:%M", "day": "%Y-%m-%d", "week": "%Y-%m-%d"}
@@ -141,7 +141,10 @@ FORMATS = {"hour": "%Y-%m-%d %H:%M", "day": "%Y-%m-%d", "week": "%Y-%m-%d"}
 
 @dataclass(frozen=True)
 class HistoryPicture:
-    """bars, points, marks: dicts with coordinates in WIDTH x HEIGHT and what they say; line: through the points."""
+    """Data of the history chart.
+
+    bars, points, marks: coordinates in WIDTH x HEIGHT and texts. line: SVG points.
+    """
 
     unit: str
     rows: Sequence[Mapping[str, Any]]
@@ -158,7 +161,7 @@ class HistoryPicture:
 
 
 def history_picture(round: Round, history: Mapping[str, Any]) -> HistoryPicture | None:
-    """Return the picture of what count_history has counted; None where nobody judged."""
+    """Return the chart data of a count_history result, or None without judgments."""
     periods = [period | {"begin": datetime.fromisoformat(period["begin"])} for period in history["periods"]]
     if not periods:
         return None
@@ -209,9 +212,9 @@ def _tenth(number: float) -> str:
 
 
 def strips(rows: Sequence[Mapping[str, Any]], n_most: int) -> list[dict[str, Any]]:
-    """Return the annotators who judged most, with pictures of how many they judged, how much gold right, how fast.
+    """Return the `n_most` annotators with most judgments, with charts of their judgments, gold accuracy, and speed.
 
-    rows: of annotator_statistics. Bars are parts of the largest among all rows.
+    rows: of annotator_statistics. Bar lengths are relative to the maximum over all rows.
     """
     most = max((row["n"] for row in rows), default=0)
     slowest = max((row["median_seconds"] or 0 for row in rows), default=0)

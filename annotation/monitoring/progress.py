@@ -1,4 +1,4 @@
-"""Progress of a round: outcomes, agreement, pace; of large rounds kept as snapshots, as other counts are."""
+"""Progress of a round: outcomes, agreement, and pace, cached as snapshots for large rounds."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ COUNTERS = ("n_true", "n_false", "n_unjudgeable", "n_wanted", "n_leased", "verdi
 
 
 def progress(round: Round, now: datetime) -> dict[str, Any]:
-    """Return what the round's page shows of it: tasks, judgments, verdicts, agreement and pace.
+    """Return tasks, judgments, verdicts, agreement, and pace for the round page.
 
-    counted_at: None if it is true of now; a large round is counted now and then.
+    counted_at: time of a cached count, None for a live count.
     """
     snapshot = cached_count(round, "progress", count_progress, now)
     counts = snapshot.content
     n_left, per_hour = counts["n_wanted"] - counts["n_judgments"], counts["judgments_per_hour"]
     return {
         **counts,
-        # Snapshots of earlier versions have only the patterns of all judgments.
+        # Snapshots of earlier versions lack "first_two".
         **agreement_of_rows(counts.get("first_two", counts["patterns"])),
         "assigned": counts["incomplete"] - counts["open"],
         "n_left": n_left,
@@ -46,9 +46,9 @@ def progress(round: Round, now: datetime) -> dict[str, Any]:
 
 
 def count_progress(round: Round) -> dict[str, Any]:
-    """Count tasks and judgments in as many queries whatever the round's size.
+    """Count tasks and judgments. The number of queries is independent of the round's size.
 
-    patterns: label counts and of how many tasks; first_two: the same without third judgments, for agreement.
+    patterns: label counts with their number of tasks. first_two: the same without third judgments, for agreement.
     """
     patterns: Counter[tuple[int, int, int]] = Counter()
     totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "open", "n_judgments", "n_wanted", "n_leased"), 0))
@@ -74,12 +74,12 @@ def count_progress(round: Round) -> dict[str, Any]:
 
 
 def rows_of(patterns: Mapping[LabelCounts, int]) -> list[list[int]]:
-    """Return n_true, n_false, n_unjudgeable and the number of tasks in a row, for `agreement_of_rows`."""
+    """Return rows of n_true, n_false, n_unjudgeable, and number of tasks, as `agreement_of_rows` takes them."""
     return [[*counts, n] for counts, n in sorted(patterns.items())]
 
 
 def count_statements(tasks: JudgmentTaskQuerySet) -> list[list[Any]]:
-    """Count statements by relation's id, n_true, n_false, n_unjudgeable and outcome. The count is last."""
+    """Count statements; rows are relation id, n_true, n_false, n_unjudgeable, outcome, and count."""
     columns = ("knowledge_tuple__relation", "n_true", "n_false", "n_unjudgeable", "verdict")
     rows = tasks.order_by().values_list(*columns).annotate(n=Count("pk"))
     return [[*pattern, verdict or "incomplete", n] for *pattern, verdict, n in rows]
@@ -91,7 +91,7 @@ def label_totals(round: Round, now: datetime) -> dict[str, int]:
 
 
 def judgments_per_hour(round: Round, now: datetime) -> float | None:
-    """Return the pace over the last hour, or since the round was opened; None if nobody judged."""
+    """Return the pace over the last hour, or since opening if that is shorter; None without judgments."""
     since = max(now - PACE_OVER, round.opened_at or round.created_at)
     n_recent = Judgment.objects.counted().filter(annotator__round=round, judged_at__gt=since).count()
     hours = (now - since) / timedelta(hours=1)
@@ -99,18 +99,18 @@ def judgments_per_hour(round: Round, now: datetime) -> float | None:
 
 
 LOOK_EVERY = timedelta(minutes=1)
-HALF_WIDTH = "half_width"  # subject of the snapshots
+HALF_WIDTH = "half_width"  # snapshot subject
 
 
 def look_at_half_width(round: Round, now: datetime) -> float | None:
-    """Return how well the accuracies of the round are known, looking anew once a minute or less often.
+    """Return the largest half-width of the anytime-valid intervals of the round's LMs and settings.
 
-    The largest half-width of its LMs' and settings' intervals that hold at every look; None while one is not known.
+    Recomputed at most once a minute. None while one of them is undefined.
     """
     last = last_look(round)
     if last is None or now - last.counted_at > max(LOOK_EVERY, timedelta(seconds=STALE_AFTER * last.took_s)):
         counted = _count(round, hook("half_width"))
-        content = Value(counted["content"], JSONField())  # a plain None would be NULL, which the column refuses
+        content = Value(counted["content"], JSONField())  # plain None would be NULL instead of JSON null
         round.snapshots.update_or_create(subject=HALF_WIDTH, defaults=counted | {"content": content})
         last = Snapshot(**counted)
     half_width: float | None = last.content
@@ -121,16 +121,16 @@ def last_look(round: Round) -> Snapshot | None:
     return round.snapshots.filter(subject=HALF_WIDTH).first()
 
 
-LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted for each look
-STALE_AFTER = 20  # times what the count took
-ABANDONED_AFTER = timedelta(minutes=5)  # the process that was counting is gone
+LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted on every request
+STALE_AFTER = 20  # multiple of the counting time
+ABANDONED_AFTER = timedelta(minutes=5)  # then the counting process is considered dead
 
 CountRound = Callable[[Round], Any]
 
 
 @dataclass(frozen=True)
 class CachedCount:
-    """counted_at: None if it was counted for this look."""
+    """counted_at: None for a live count."""
 
     content: Any
     counted_at: datetime | None
@@ -143,9 +143,10 @@ def is_counted_live(round: Round) -> bool:
 def cached_count(
     round: Round, subject: str, count: CountRound, now: datetime, *, first: CountRound | None = None
 ) -> CachedCount:
-    """Return what `count` says of the round, perhaps as it was a while ago.
+    """Return the result of `count` for the round, possibly cached.
 
-    first: what the first look shows if `count` takes long however small the round is; it then follows aside.
+    first: quick replacement on the first request if `count` is slow even for small rounds; `count` then runs in the
+    background.
     """
     if first is None and is_counted_live(round):
         return CachedCount(count(round), None)
@@ -156,19 +157,19 @@ def cached_count(
         is_due = first is not None
         last, _ = round.snapshots.update_or_create(subject=subject, defaults=_count(round, first or count))
     free = Q(counting_since=None) | Q(counting_since__lt=now - ABANDONED_AFTER)
-    if is_due and Snapshot.objects.filter(free, pk=last.pk).update(counting_since=now):  # no other process counts it
+    if is_due and Snapshot.objects.filter(free, pk=last.pk).update(counting_since=now):  # no other process is counting
         Thread(target=_count_aside, args=(last, count), daemon=True).start()
     return CachedCount(last.content, last.counted_at)
 
 
 def delete_snapshots(round: Round) -> None:
-    """Let the next look count anew, whatever is being counted now. Call it in the transaction that changes much."""
+    """Invalidate cached counts and counts in progress. Call it in the transaction that makes large changes."""
     round.snapshots.all().delete()
 
 
 def _count_aside(last: Snapshot, count: CountRound) -> None:
     try:
-        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # none if it was forgotten meanwhile
+        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # no row if invalidated
     finally:
         connection.close()
 

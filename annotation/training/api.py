@@ -1,4 +1,4 @@
-"""Training in JSON, in the API."""
+"""API of annotator training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TrainingStatementSerializer(serializers.Serializer):
 
 
 class TrainedSerializer(serializers.Serializer):
-    """missed: the positions of what was answered wrong, each with the label given."""
+    """missed: (position, given label) of each incorrect answer."""
 
     n_right = serializers.IntegerField()
     n_answered = serializers.IntegerField()
@@ -32,7 +32,7 @@ class TrainedSerializer(serializers.Serializer):
 
 
 class TrainingSerializer(serializers.Serializer):
-    """statement: to answer next, null after the last one; then `finished` says how it went."""
+    """statement: the next statement, null after the last; then `finished` has the result."""
 
     n_statements = serializers.IntegerField()
     statement = TrainingStatementSerializer(allow_null=True)
@@ -42,19 +42,19 @@ class TrainingSerializer(serializers.Serializer):
 class TrainingReasonSerializer(serializers.Serializer):
     position = serializers.IntegerField()
     is_right = serializers.BooleanField()
-    label = serializers.ChoiceField(["true", "false"], help_text="The right answer.")
+    label = serializers.ChoiceField(["true", "false"], help_text="Correct answer.")
     reason = serializers.CharField()
 
 
 class TrainingStatements(JudgingView):
-    """The training that comes before the first batch of some rounds."""
+    """Training before the first batch of a round."""
 
     def check_training(self) -> None:
         if not self.annotator.round.training_size:
             raise exceptions.NotFound("This round has no training.")
 
     @described(
-        "The next statement of the training",
+        "Get the next training statement",
         TrainingSerializer,
         {"n_statements": 5, "statement": {"position": 0, "parts": PARTS}, "finished": None},
         {"n_statements": 5, "statement": None, "finished": {"n_right": 4, "n_answered": 5, "missed": [[2, "true"]]}},
@@ -70,19 +70,19 @@ class TrainingStatements(JudgingView):
         return Response(TrainingSerializer(answer).data)
 
     @described(
-        "Answer a statement of the training",
+        "Answer a training statement",
         TrainingReasonSerializer,
-        {"position": 0, "is_right": True, "label": "true", "reason": "It is one of the examples."},
+        {"position": 0, "is_right": True, "label": "true", "reason": "It is an example."},
         sent=TrainingAnswerSerializer,
     )
     def post(self, request: Request, round_id: int) -> Response:
-        """The reply says what is right, and why. The same answer sent again counts once."""
+        """Returns the correct label and the reason. Resending the same answer has no effect."""
         self.check_training()
         sent = self.sent(TrainingAnswerSerializer)
         statement = services.answer_training(self.annotator, **sent, now=timezone.now())
         if statement is None:
             statement = services.answered_statement(self.annotator, sent["position"])
         if statement is None:
-            raise exceptions.NotFound("This statement is not the one to answer next.")
+            raise exceptions.NotFound("Not the next training statement. Load the next statement.")
         reason = {"is_right": sent["label"] == statement.label, "label": statement.label, "reason": statement.reason}
         return Response({"position": statement.position, **reason})

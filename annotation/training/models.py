@@ -1,4 +1,4 @@
-"""The statements of a round's training, and who went through it."""
+"""Training statements of a round, and annotators' training results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from annotation.rounds.models import Round
 
 
 class TrainingStatement(models.Model):
-    """A statement of a round with a known answer and the reason for it, frozen when the round opens."""
+    """A statement with its correct label and the reason, frozen when the round opens."""
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="training_statements")
     position = models.PositiveSmallIntegerField()
@@ -36,9 +36,9 @@ class TrainingStatement(models.Model):
 
 
 class Training(models.Model):
-    """One time that an annotator went through the training; the last one may be unfinished.
+    """One pass of an annotator through the training; the last pass may be unfinished.
 
-    missed: positions of the statements answered wrong, in the order of the answers, each with the label given.
+    missed: (position, given label) of each incorrect answer, in order of the answers.
     """
 
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="trainings")

@@ -1,4 +1,4 @@
-"""Training before the first batch: statements with known answers, one by one, with the reason after each."""
+"""Training before the first batch: statements one at a time, with the correct label and reason after each answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from kgharvest.errors import DomainError
 
 
 def current_training(annotator: Annotator, now: datetime) -> Training:
-    """Return the training that the annotator is in, begun now if there is none.
-
-    Raises RoundNotOpen, QuestionsFirst.
-    """
+    """Return the annotator's unfinished training, or start one. Raises RoundNotOpen or QuestionsFirst."""
     with transaction.atomic():
         annotator = Annotator.objects.lock(annotator.pk)
         annotator.round.check_open()
@@ -29,13 +26,13 @@ def next_statement(training: Training) -> TrainingStatement | None:
 
 
 def answer_training(annotator: Annotator, position: int, label: str, now: datetime) -> TrainingStatement | None:
-    """Count an answer to the statement at `position` and return the statement; after the last, training is finished.
+    """Store the answer to the statement at `position` and return the statement. The last answer finishes the training.
 
-    None if it is not the one to answer next: the same answer sent twice counts once. Raises BadAnswer, RoundNotOpen,
-    QuestionsFirst.
+    Returns None if the statement is not the next one, so resending an answer has no effect. Raises BadAnswer,
+    RoundNotOpen, or QuestionsFirst.
     """
     if label not in Label.values:
-        raise DomainError("BadAnswer", f"{label!r:.40} is no label; use one of {', '.join(Label.values)}.")
+        raise DomainError("BadAnswer", f"Unknown label {label!r:.40}. Use one of {', '.join(Label.values)}.")
     with transaction.atomic():
         training = current_training(annotator, now)
         statement = next_statement(training)
@@ -54,7 +51,7 @@ def answer_training(annotator: Annotator, position: int, label: str, now: dateti
 
 
 def answered_statement(annotator: Annotator, position: int) -> TrainingStatement | None:
-    """Return the statement at `position` if the annotator has answered it: whose right answer they may see."""
+    """Return the statement at `position` if the annotator has answered it and may see its label, otherwise None."""
     unfinished = annotator.trainings.filter(finished_at=None).first()
     has_answered = position < unfinished.n_answered if unfinished else last_training(annotator) is not None
     return annotator.round.training_statements.filter(position=position).first() if has_answered else None

@@ -1,4 +1,4 @@
-"""The pages of the training before the first batch."""
+"""Training pages for annotators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TrainingAnswerForm(forms.Form):
 
 
 def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Take the answer to a statement and go on to the reason; without one, begin once more."""
+    """Store the answer and redirect to its reason. Without a valid answer, start or resume the training."""
     url = reverse("annotation:training", args=[annotator.round_id])
     form = TrainingAnswerForm(request.POST)
     if not form.is_valid():
@@ -43,7 +43,7 @@ def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
 
 
 def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Show the reason for the answer in the address, the next statement, or how the last training went."""
+    """Show the reason for a submitted answer, the next statement, or the result of the last training."""
     statements = annotator.round.training_statements
     context = {
         "round": annotator.round,
@@ -55,11 +55,11 @@ def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     if "label" in request.GET:
         form = TrainingAnswerForm(request.GET)
         if not form.is_valid():
-            raise Http404("That is no answer.")
+            raise Http404("Invalid answer.")
         label = form.cleaned_data["label"]
         statement = services.answered_statement(annotator, form.cleaned_data["position"])
         if statement is None:
-            raise Http404("That statement is not answered yet.")
+            raise Http404("This statement has not been answered yet.")
         context |= {"statement": statement, "given": Label(label), "is_right": label == statement.label}
         return render(request, "annotation/training/reason.html", context)
     if finished and unfinished is None:

@@ -1,4 +1,4 @@
-"""Comparisons in the API: of two reports, or a report and the paper's Table 5; of two harvests; of two over a set."""
+"""API of comparisons: two reports, a report and the paper's Table 5, two harvests, or two cells over a relation set."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kgharvest.api.views import ApiView
 from kgharvest.models import HarvestJob
 from kgharvest.tables.table import Marked, Table, split_rates
 
-MOST_RELATIONS = 100  # of a set, each with two harvests
+MOST_RELATIONS = 100  # per response, with two harvests each
 
 
-# -- reports -----------------------------------------------------------------------------------------------------------
+# Reports
 
 
 class TableSerializer(serializers.Serializer):
-    """A table as pages print it, with full numbers."""
+    """A table as on pages, with unrounded numbers."""
 
     title = serializers.CharField()
     columns = serializers.ListField(child=serializers.CharField())
@@ -47,18 +47,18 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 class ReportComparisonSerializer(serializers.Serializer):
-    """Two reports on the relations that both have."""
+    """Two reports on their shared relations."""
 
     a = serializers.CharField(source="a.name")
     b = serializers.CharField(source="b.name")
-    n_shared = serializers.IntegerField(help_text="Relations.")
+    n_shared = serializers.IntegerField(help_text="Number of shared relations.")
     table = TableSerializer()
     differences = TableSerializer()
     comparisons = serializers.ListField(
         child=serializers.DictField(), help_text="As in a report's document (docs/report-json.md)."
     )
     shared_verdicts = serializers.CharField(
-        allow_null=True, help_text="What McNemar's test says of the tuples that both rounds judged, in a sentence."
+        allow_null=True, help_text="Sentence with McNemar's test on the tuples judged in both rounds."
     )
 
 
@@ -72,7 +72,7 @@ class ReportComparison(ApiView):
 
     @extend_schema(summary="Compare two reports", parameters=[ReportPair])
     def get(self, request: Request) -> Response:
-        """Or a report and the paper."""
+        """Compares two reports, or a report and the paper."""
         reports = Report.objects.visible_to(request.user).for_list()
         chosen = self.filtered_by(ReportPair)
         sides = (find_report_side(reports, choice) for choice in (chosen["a"], chosen["b"]))
@@ -82,11 +82,11 @@ class ReportComparison(ApiView):
         return self.answer(compared | tables | {"shared_verdicts": words})
 
 
-# -- harvests ----------------------------------------------------------------------------------------------------------
+# Harvests
 
 
 class RateSerializer(serializers.Serializer):
-    """A share with its 95 % interval; null for the `reason`."""
+    """A share with its 95 % interval, or null with a `reason`."""
 
     value = serializers.FloatField(allow_null=True)
     low = serializers.FloatField(allow_null=True)
@@ -95,7 +95,7 @@ class RateSerializer(serializers.Serializer):
 
 
 class PartSerializer(serializers.Serializer):
-    """name: which tuples, those that `a` alone found, both, or `b` alone. n_judged: what the accuracy rests on."""
+    """name: tuples found by `a` alone, by both, or by `b` alone. n_judged: number of judged statements."""
 
     name = serializers.ChoiceField(harvest_overlap.PARTS)
     n = serializers.IntegerField()
@@ -105,14 +105,14 @@ class PartSerializer(serializers.Serializer):
 
 
 class CorrelationSerializer(serializers.Serializer):
-    """Of the ranks of what both found; null where it is not defined."""
+    """Rank correlations of the shared tuples; null if undefined."""
 
     spearman = serializers.FloatField(allow_null=True)
     kendall = serializers.FloatField(allow_null=True)
 
 
 class DepthSerializer(serializers.Serializer):
-    """How many of the first `k` of each are among the first `k` of the other."""
+    """Number of tuples among the first `k` of both harvests."""
 
     k = serializers.IntegerField()
     n_shared = serializers.IntegerField()
@@ -120,7 +120,7 @@ class DepthSerializer(serializers.Serializer):
 
 
 class OverlapSerializer(serializers.Serializer):
-    """Two harvests of a relation: their best tuples, at most 20,000 each."""
+    """Two harvests of a relation, up to 20,000 best tuples each."""
 
     relation = serializers.CharField(source="a.relation.path")
     a = serializers.IntegerField(source="a.pk")
@@ -130,7 +130,7 @@ class OverlapSerializer(serializers.Serializer):
     only_a = serializers.IntegerField(source="sizes.only_a")
     both = serializers.IntegerField(source="sizes.both")
     only_b = serializers.IntegerField(source="sizes.only_b")
-    is_cut = serializers.BooleanField(help_text="Whether one of them has more tuples than are compared.")
+    is_cut = serializers.BooleanField(help_text="True if a harvest has more tuples than are compared.")
 
 
 class HarvestComparisonSerializer(OverlapSerializer):
@@ -145,13 +145,13 @@ class HarvestPair(Filters):
 
 class HarvestComparisonView(ApiView):
     def pair(self) -> tuple[HarvestJob, HarvestJob]:
-        """Return the two harvests of the address. Raises NotFound."""
-        chosen = self.filtered_by(HarvestPair)
+        """Return the two harvests of the query. Raises NotFound."""
+        ids = self.filtered_by(HarvestPair)
         finished = HarvestJob.objects.visible_to(self.request.user).with_cell().succeeded().defer("payload", "summary")
-        jobs = finished.in_bulk([chosen["a"], chosen["b"]])
-        if len(jobs) < len(set(chosen.values())):
-            raise exceptions.NotFound("There is no such finished harvest.")
-        return jobs[chosen["a"]], jobs[chosen["b"]]
+        jobs = finished.in_bulk([ids["a"], ids["b"]])
+        if len(jobs) < len(set(ids.values())):
+            raise exceptions.NotFound("Finished harvest not found.")
+        return jobs[ids["a"]], jobs[ids["b"]]
 
 
 class HarvestComparison(HarvestComparisonView):
@@ -159,10 +159,10 @@ class HarvestComparison(HarvestComparisonView):
 
     @extend_schema(summary="Compare two harvests", parameters=[HarvestPair])
     def get(self, request: Request) -> Response:
-        """Of one relation: what both found, what one alone, and how much of each is true."""
+        """Compares two harvests of one relation: shared tuples, tuples of one harvest, and their accuracies."""
         a, b = self.pair()
         if a.relation_id != b.relation_id:
-            raise exceptions.NotFound("These are harvests of different relations.")
+            raise exceptions.NotFound("The harvests have different relations. Choose harvests of one relation.")
         overlap = harvest_overlap.overlap_of(a, b)
         accuracies = harvest_overlap.accuracy_of_parts(overlap, request.user)
         sizes = overlap.sizes._asdict()
@@ -172,7 +172,7 @@ class HarvestComparison(HarvestComparisonView):
 
 
 class SetTotalsSerializer(serializers.Serializer):
-    """Over the relations of the set, each counting once but in `pooled`."""
+    """Totals over the relations of the set. Relations have equal weight, except in `pooled`."""
 
     n_relations = serializers.IntegerField()
     pooled_only_a = serializers.IntegerField(source="pooled.only_a")
@@ -187,7 +187,7 @@ class SetTotalsSerializer(serializers.Serializer):
 
 class SetComparisonSerializer(serializers.Serializer):
     totals = SetTotalsSerializer()
-    relations = OverlapSerializer(many=True, help_text="The first hundred.")
+    relations = OverlapSerializer(many=True, help_text="The first 100 relations.")
 
 
 class SetComparison(HarvestComparisonView):
@@ -195,10 +195,10 @@ class SetComparison(HarvestComparisonView):
 
     @extend_schema(summary="Compare two cells over a set", parameters=[HarvestPair])
     def get(self, request: Request) -> Response:
-        """The LM and setting of harvest `a` with those of `b`, over all relations of their set that both harvested."""
+        """Compares the cells (LM and setting) of two harvests over all relations of their set that both harvested."""
         a, b = self.pair()
         if a.relation.relation_set_id != b.relation.relation_set_id:
-            raise exceptions.NotFound("These are harvests of different relation sets.")
+            raise exceptions.NotFound("The harvests have different relation sets. Choose harvests of one set.")
         pairs = harvest_overlap.pairs_of_set(a, b, request.user)
         return self.answer(
             {

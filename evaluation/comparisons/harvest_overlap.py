@@ -1,4 +1,4 @@
-"""Overlap of two harvests of a relation: what both found, what one of them found, and how much of it is true."""
+"""Overlap of two harvests of a relation: shared and exclusive tuples, and their accuracy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from evaluation.scores.rankings import Depth, RankCorrelation, jaccard, overlap_
 from kgharvest.models import HarvestedTuple, HarvestJob
 from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 
-MOST_COMPARED = 20_000  # tuples of each harvest, the best
+MOST_COMPARED = 20_000  # best tuples of each harvest
 PAIRS_AT_ONCE = 20
 PARTS = ("only_a", "both", "only_b")
 
 
 class PartAccuracy(NamedTuple):
-    """Accuracy of the tuples of one part. n_judged: statements that it rests on."""
+    """Accuracy of the tuples of one part. n_judged: number of judged statements."""
 
     n_judged: int
     accuracy: Rate
@@ -36,7 +36,7 @@ class PartSizes(NamedTuple):
 
 
 class HarvestOverlap(NamedTuple):
-    """ranks_a, ranks_b: of the best tuples of each harvest, by knowledge tuple."""
+    """ranks_a, ranks_b: rank by knowledge tuple id, for the best tuples of each harvest."""
 
     a: HarvestJob
     b: HarvestJob
@@ -45,12 +45,12 @@ class HarvestOverlap(NamedTuple):
 
     @property
     def parts(self) -> dict[str, list[int]]:
-        """The knowledge tuples of each part, best first; those of both by the better of their ranks."""
-        both = [known for known in self.ranks_a if known in self.ranks_b]
+        """Knowledge tuple ids of each part, best first. Shared tuples are ordered by the better of their two ranks."""
+        both = self.ranks_a.keys() & self.ranks_b.keys()
         return {
-            "only_a": [known for known in self.ranks_a if known not in self.ranks_b],
-            "both": sorted(both, key=lambda known: (min(self.ranks_a[known], self.ranks_b[known]), known)),
-            "only_b": [known for known in self.ranks_b if known not in self.ranks_a],
+            "only_a": [pk for pk in self.ranks_a if pk not in both],
+            "both": sorted(both, key=lambda pk: (min(self.ranks_a[pk], self.ranks_b[pk]), pk)),
+            "only_b": [pk for pk in self.ranks_b if pk not in both],
         }
 
     @property
@@ -65,7 +65,7 @@ class HarvestOverlap(NamedTuple):
     @property
     def correlation(self) -> RankCorrelation:
         shared = list(self.ranks_a.keys() & self.ranks_b.keys())
-        return rank_correlation([self.ranks_a[known] for known in shared], [self.ranks_b[known] for known in shared])
+        return rank_correlation([self.ranks_a[pk] for pk in shared], [self.ranks_b[pk] for pk in shared])
 
     @property
     def depths(self) -> list[Depth]:
@@ -77,53 +77,53 @@ class HarvestOverlap(NamedTuple):
 
 
 def overlap_of(a: HarvestJob, b: HarvestJob) -> HarvestOverlap:
-    """Compare the MOST_COMPARED best tuples of two harvests of one relation."""
+    """Compare the best MOST_COMPARED tuples of two harvests of one relation."""
     return overlaps_of([(a, b)])[0]
 
 
 def overlaps_of(pairs: Sequence[tuple[HarvestJob, HarvestJob]]) -> list[HarvestOverlap]:
-    """Compare the two harvests of each pair as `overlap_of` does, all with one query."""
+    """Compare the harvests of each pair as `overlap_of` does, with a single query."""
     ranks: dict[int, dict[int, int]] = {job.pk: {} for pair in pairs for job in pair}
     best = HarvestedTuple.objects.filter(job__in=ranks, rank__lte=MOST_COMPARED).order_by("job_id", "rank")
-    for job, known, rank in best.values_list("job", "knowledge_tuple", "rank").iterator():
-        ranks[job][known] = rank
+    for job, knowledge_tuple, rank in best.values_list("job", "knowledge_tuple", "rank").iterator():
+        ranks[job][knowledge_tuple] = rank
     return [HarvestOverlap(a, b, ranks[a.pk], ranks[b.pk]) for a, b in pairs]
 
 
 def accuracy_of_parts(overlap: HarvestOverlap, user) -> dict[str, PartAccuracy]:
-    """Return the accuracy of each part, estimated as reports estimate that of a cell, from rounds `user` may see.
+    """Return the accuracy of each part, estimated as for cells in reports, from rounds visible to `user`.
 
-    A part of A alone rests on what the newest judged round drew for A, of B alone on what one drew for B; what both
-    have on the side of which more of it is judged.
+    Exclusive tuples of A use the sample that the newest judged round drew for A, likewise for B. Shared tuples use the
+    side with more judged statements.
     """
     rounds = Round.objects.visible_to(user)
-    of_a, of_b = judged_harvest(overlap.a, rounds), judged_harvest(overlap.b, rounds)
-    sides = {"only_a": ((of_a, overlap.ranks_a),), "only_b": ((of_b, overlap.ranks_b),)}
+    judged_a, judged_b = judged_harvest(overlap.a, rounds), judged_harvest(overlap.b, rounds)
+    sides = {"only_a": ((judged_a, overlap.ranks_a),), "only_b": ((judged_b, overlap.ranks_b),)}
     sides["both"] = sides["only_a"] + sides["only_b"]
-    return {part: _accuracy(set(known), sides[part]) for part, known in overlap.parts.items()}
+    return {part: _accuracy(set(tuples), sides[part]) for part, tuples in overlap.parts.items()}
 
 
 def _accuracy(part: Set[int], sides: Iterable[tuple[JudgedHarvest | None, Mapping[int, int]]]) -> PartAccuracy:
     best = PartAccuracy(0, unknown_rate(NOTHING_COUNTED), False)
     for harvest, ranks in sides:
         if harvest is not None:
-            n_judged, accuracy = harvest.part({known: rank for known, rank in ranks.items() if known in part})
+            n_judged, accuracy = harvest.part({pk: rank for pk, rank in ranks.items() if pk in part})
             if n_judged > best.n_judged:
                 best = PartAccuracy(n_judged, accuracy, harvest.round.is_simulated)
     return best
 
 
-# -- all relations of a set --------------------------------------------------------------------------------------------
+# Relation sets
 
 
 def pairs_of_set(a: HarvestJob, b: HarvestJob, user) -> list[tuple[HarvestJob, HarvestJob]]:
-    """Return the newest harvests of the cells of `a` and `b`, for each relation of their set where both have tuples.
+    """Return the newest harvests of the cells of `a` and `b`, for each relation of their set with tuples in both.
 
-    user: whose projects count; None for all.
+    user: harvests must be visible to this user; None for all.
     """
-    of_a, of_b = _newest_by_relation(a, user), _newest_by_relation(b, user)
-    shared = sorted(of_a.keys() & of_b.keys(), key=lambda relation: of_a[relation].relation.name)
-    return [(of_a[relation], of_b[relation]) for relation in shared]
+    jobs_a, jobs_b = _newest_by_relation(a, user), _newest_by_relation(b, user)
+    shared = sorted(jobs_a.keys() & jobs_b.keys(), key=lambda relation: jobs_a[relation].relation.name)
+    return [(jobs_a[relation], jobs_b[relation]) for relation in shared]
 
 
 def _newest_by_relation(job: HarvestJob, user) -> dict[int, HarvestJob]:
@@ -134,10 +134,10 @@ def _newest_by_relation(job: HarvestJob, user) -> dict[int, HarvestJob]:
 
 
 class SetTotals(NamedTuple):
-    """Over the relations of a set. pooled: their tuples taken together, so that long harvests count for more.
+    """Totals over the relations of a set. pooled: over all tuples, so long harvests have more weight.
 
-    The means count each relation once: of Jaccard's index, and of the correlations in the n_correlated relations that
-    have one; None without any.
+    The means give each relation the same weight: of Jaccard's index, and of the correlations in the n_correlated
+    relations with a defined correlation. None without any.
     """
 
     n_relations: int
@@ -149,7 +149,7 @@ class SetTotals(NamedTuple):
 
 
 def totals_of(pairs: Sequence[tuple[HarvestJob, HarvestJob]]) -> SetTotals:
-    """Compare all pairs, no more than PAIRS_AT_ONCE of which are in memory."""
+    """Compare all pairs, with at most PAIRS_AT_ONCE in memory."""
     starts = range(0, len(pairs), PAIRS_AT_ONCE)
     overlaps = (overlap for start in starts for overlap in overlaps_of(pairs[start : start + PAIRS_AT_ONCE]))
     compared = [(overlap.sizes, overlap.correlation) for overlap in overlaps]

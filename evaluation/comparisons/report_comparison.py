@@ -1,4 +1,4 @@
-"""Report comparison: two reports, or a report and a published table, on the relations that both have.
+"""Report comparison: two reports, or a report and a published table, on their shared relations.
 
 Only `shared_verdicts` queries the database.
 """
@@ -32,9 +32,9 @@ FEWEST_RELATIONS = 2
 
 @dataclass(frozen=True)
 class ReportSide:
-    """One of the two reports. cells: by LM and setting, then by the relation's plain name, in the order of its report.
+    """One of the two reports. cells: by side, then by the relation's plain name, in report order.
 
-    origin: what its numbers rest on where that is not people. demonstrators: its LMs that come with the project.
+    origin: source of the numbers if not people. demonstrators: built-in LMs.
     """
 
     name: str
@@ -43,7 +43,7 @@ class ReportSide:
     demonstrators: frozenset[str] = frozenset()
 
     def lm(self, side: Side) -> str:
-        """Return the LM of a side as tables show it: a demonstrator's with an asterisk."""
+        """Return the LM name for tables; demonstrators have an asterisk."""
         return name_of(side.model) + ("*" if side.model in self.demonstrators else "")
 
     def column(self, side: Side) -> str:
@@ -51,9 +51,10 @@ class ReportSide:
 
 
 def report_side(name: str, document: Document) -> ReportSide:
-    """LMs go by the last part of a folder or hub id: the paper's roberta-large is FacebookAI/roberta-large.
+    """Return the side of a report's document. LMs are named by the last part of a folder or hub id.
 
-    Names that would be the same then stay as they are.
+    For example, FacebookAI/roberta-large matches the paper's roberta-large. Names that would be ambiguous are
+    unchanged.
     """
     models = shortest_names(cell["model"] for cell in document["cells"] if cell["model"])
     relations = shortest_names((cell["relation"] for cell in document["cells"]), plain_name)
@@ -66,27 +67,27 @@ def report_side(name: str, document: Document) -> ReportSide:
 
 
 def with_distinct_names(a: ReportSide, b: ReportSide) -> tuple[ReportSide, ReportSide]:
-    """Number two reports on one round."""
+    """Append "first" and "second" to the names of two reports on one round."""
     if a.name != b.name:
         return a, b
     return replace(a, name=f"{a.name}, first"), replace(b, name=f"{b.name}, second")
 
 
 def plain_name(relation: str) -> str:
-    """Return what is left of a relation's name without its set, case and separators: NEED A TO DO B, need_a_to_do_b."""
+    """Return a relation's name without set, in lower case, with "_" as separator: NEED A TO DO B -> need_a_to_do_b."""
     return re.sub(r"[\s_-]+", "_", short_name(relation).casefold())
 
 
 def shared_relations(a: ReportSide, b: ReportSide) -> list[str]:
-    of_a, of_b = ({name for cells in report.cells.values() for name in cells} for report in (a, b))
-    return sorted(of_a & of_b)
+    names_a, names_b = ({name for cells in report.cells.values() for name in cells} for report in (a, b))
+    return sorted(names_a & names_b)
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+# Tables
 
 
 def report_comparison_table(a: ReportSide, b: ReportSide) -> Table:
-    """The relations that both have, the columns of a before those of b; averages over these relations last."""
+    """Return the shared relations, with the columns of a before those of b; the last row averages over them."""
     relations = shared_relations(a, b)
     sides = [(report, side) for report in (a, b) for side in report.cells]
     rows = [Row((relation, *(_rates(report, side, relation) for report, side in sides))) for relation in relations]
@@ -95,7 +96,7 @@ def report_comparison_table(a: ReportSide, b: ReportSide) -> Table:
         Column(report.column(side), Kind.RATES, f"{report.name} ({report.origin})" if report.origin else report.name)
         for report, side in sides
     ]
-    notes: tuple[str, ...] = ("Only relations that both have, by name. Averages are over these.",)
+    notes: tuple[str, ...] = ("Relations in both reports, matched by name. Averages are over these relations.",)
     if a.demonstrators or b.demonstrators:
         notes = (*notes, "* Demonstrator: its accuracy says nothing about other LMs.")
     body = (*rows, average) if rows else ()
@@ -109,14 +110,14 @@ def _rates(report: ReportSide, side: Side, relation: str) -> Rates | None:
 
 def _average(report: ReportSide, side: Side, relations: Sequence[str]) -> Rates | None:
     rates = [_rates(report, side, relation) for relation in relations]
-    known = [rate for rate in rates if rate is not None and rate.accepted is not None]
-    if not known:
+    defined = [rate for rate in rates if rate is not None and rate.accepted is not None]
+    if not defined:
         return None
-    return Rates(macro_average(rate.accepted for rate in known), macro_average(rate.rejected for rate in known))
+    return Rates(macro_average(rate.accepted for rate in defined), macro_average(rate.rejected for rate in defined))
 
 
 def difference_table(a: ReportSide, b: ReportSide) -> Table:
-    """Accuracy of a minus that of b per relation, for the sides that are compared."""
+    """Return accuracy of a minus accuracy of b per relation, for the matched sides."""
     pairs = list(matched_sides(a, b))
     rows = [
         Row((relation, *(_difference(a.cells[side_a], b.cells[side_b], relation) for side_a, side_b in pairs)))
@@ -129,40 +130,41 @@ def difference_table(a: ReportSide, b: ReportSide) -> Table:
 
 
 def _difference(a: Mapping[str, Any], b: Mapping[str, Any], relation: str) -> float | None:
-    of_a, of_b = (cells[relation]["accuracy"] if relation in cells else None for cells in (a, b))
-    return None if of_a is None or of_b is None else float(of_a - of_b)
+    accuracy_a, accuracy_b = (cells[relation]["accuracy"] if relation in cells else None for cells in (a, b))
+    return None if accuracy_a is None or accuracy_b is None else float(accuracy_a - accuracy_b)
 
 
-# -- tests -------------------------------------------------------------------------------------------------------------
+# Tests
 
 
 def matched_sides(a: ReportSide, b: ReportSide) -> Iterator[tuple[Side, Side]]:
-    """Yield what is compared: the same LM in the same setting; where there is none, the same setting of any LM."""
+    """Yield pairs with the same LM and setting; if there are none, pairs with the same setting."""
     same_lm = [(side, side) for side in a.cells if side in b.cells]
     same_setting = ((side_a, side_b) for side_a in a.cells for side_b in b.cells if side_a.setting == side_b.setting)
     yield from same_lm or same_setting
 
 
 def comparisons_between(a: ReportSide, b: ReportSide, seed: int) -> list[dict[str, Any]]:
-    """Compare the matched sides, paired by relation, after Holm for all of them; those that share two relations."""
+    """Compare matched sides with at least FEWEST_RELATIONS shared relations, paired by relation and Holm-adjusted."""
     compared = []
     for side_a, side_b in matched_sides(a, b):
-        of_a, of_b = a.cells[side_a], b.cells[side_b]
-        differences = {relation: _difference(of_a, of_b, relation) for relation in shared_relations(a, b)}
-        known = {relation: difference for relation, difference in differences.items() if difference is not None}
-        if len(known) >= FEWEST_RELATIONS:
-            sample_a, sample_b = (_sample([cells[relation] for relation in known]) for cells in (of_a, of_b))
+        cells_a, cells_b = a.cells[side_a], b.cells[side_b]
+        differences = {name: _difference(cells_a, cells_b, name) for name in shared_relations(a, b)}
+        differences = {name: difference for name, difference in differences.items() if difference is not None}
+        if len(differences) >= FEWEST_RELATIONS:
+            sample_a, sample_b = (_sample([cells[name] for name in differences]) for cells in (cells_a, cells_b))
             statements = sample_a and sample_b and statement_difference(sample_a, sample_b)
-            compared.append((side_a, side_b, compare_pair(np.array(list(known.values())), statements or None, seed)))
+            paired = compare_pair(np.array(list(differences.values())), statements or None, seed)
+            compared.append((side_a, side_b, paired))
     adjusted = holm([paired.p for *_, paired in compared])
     return [_entry(a, b, *pair, p_holm) for pair, p_holm in zip(compared, adjusted, strict=True)]
 
 
 def _sample(cells: Sequence[Mapping[str, Any]]) -> SideSample | None:
-    """Return the strata of a report's cells, each cell weighing the same; None where it prints no counts.
+    """Return the strata of a report's cells with equal weight per cell, or None if the report has no counts.
 
-    Harvests count as endless: two rounds may have asked different people, so that verdicts vary even where all tuples
-    were judged. Which tuples both judged is left to McNemar's test; the two count as independent here.
+    Populations are treated as infinite: rounds may have different annotators, so verdicts vary even if all tuples are
+    judged. The two reports are treated as independent; overlap in judged tuples is left to McNemar's test.
     """
     if not all(cell.get("strata") for cell in cells):
         return None
@@ -201,12 +203,12 @@ def _entry(
     }
 
 
-# -- published tables --------------------------------------------------------------------------------------------------
+# Published tables
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """Shares in [0, 1] of accepted and of rejected tuples, per cell and, on average over relations, per side."""
+    """Shares in [0, 1] of accepted and rejected tuples per cell, and averaged over relations per side."""
 
     title: str
     source: str
@@ -216,7 +218,7 @@ class PublishedTable:
 
 
 def load_table5() -> PublishedTable:
-    """Return Table 5 of the paper: 14 relations, RoBERTa-large in four settings and five LMs in setting multi."""
+    """Return Table 5 of the paper: 14 relations, RoBERTa-large in four settings, and five LMs in setting multi."""
     table = json.loads((Path(__file__).parent / "table5.json").read_text(encoding="utf-8"))
     sides = [Side(column["model"], column["setting"]) for column in table["columns"]]
     cells = {
@@ -229,7 +231,7 @@ def load_table5() -> PublishedTable:
 
 
 def published_document(table: PublishedTable) -> dict[str, Any]:
-    """Return a published table as far as it can be a report's document: it prints neither counts nor intervals."""
+    """Return a published table in the shape of a report's document, without the counts and intervals that it lacks."""
     unknown = {"n": None, "accuracy_low": None, "accuracy_high": None, "incomplete": 0}
     return {
         "cells": [
@@ -240,7 +242,7 @@ def published_document(table: PublishedTable) -> dict[str, Any]:
 
 
 def published_table(paper: PublishedTable) -> Table:
-    """A published table as it is printed, its own averages last."""
+    """Return a published table as printed, with its averages in the last row."""
     relations = dict.fromkeys(key.relation for key in paper.cells)
     rows = [
         Row((relation, *(Rates(*paper.cells[CellKey(relation, *side)]) for side in paper.averages)))
@@ -255,7 +257,10 @@ def published_table(paper: PublishedTable) -> Table:
 
 
 class SharedVerdicts(NamedTuple):
-    """Tuples that both rounds gave a verdict, by who accepted them, and McNemar's exact p; None where all agree."""
+    """Numbers of tuples with a verdict in both rounds, by the rounds that accepted them.
+
+    p: exact McNemar test, None without disagreement.
+    """
 
     both: int
     only_a: int
@@ -268,7 +273,7 @@ class SharedVerdicts(NamedTuple):
         return self.both + self.only_a + self.only_b + self.neither
 
     def in_words(self, a: str, b: str) -> str:
-        """Return the result as one sentence about rounds of these names."""
+        """Return the result as one sentence. a, b: names of the rounds."""
         start = f"{self.n:,} tuples have a verdict in both rounds"
         if self.p is None:
             return f"{start}, and the rounds accept the same ones."
@@ -281,7 +286,7 @@ class SharedVerdicts(NamedTuple):
 
 
 def shared_verdicts(a: Round, b: Round) -> SharedVerdicts | None:
-    """Compare the verdicts as they are now; None where the rounds share no judged tuple, or are one."""
+    """Compare the current verdicts; None if the rounds are the same or share no judged tuple."""
     if a == b:
         return None
     tasks = JudgmentTask.objects.without_gold().complete()

@@ -1,4 +1,4 @@
-"""Pages that compare two reports, a report and the paper's Table 5, or two harvests."""
+"""Pages to compare two reports, a report and the paper's Table 5, or two harvests."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ COMPARISON_TABLES = ("table", "differences", "comparison_table")
 PAPER = "paper"
 PAPER_NAME = "the paper"
 MOST_CHOICES = 200
-SEED = 0  # of the intervals: a comparison opened twice shows the same
+SEED = 0  # of the intervals, for reproducible comparisons
 
 
 @researcher_required
 def compare(request: HttpRequest) -> HttpResponse:
     reports = Report.objects.visible_to(request.user).for_list()
     chosen = {side: request.GET.get(side, "") for side in "ab"}
-    own = [(str(report.pk), str(report)) for report in reports[:MOST_CHOICES]]
-    choices = [*own, (PAPER, "Hao et al. (2023), Table 5, as printed in the paper")]
+    choices = [(str(report.pk), str(report)) for report in reports[:MOST_CHOICES]]
+    choices.append((PAPER, "Hao et al. (2023), Table 5, as printed in the paper"))
     context = {"chosen": chosen, "choices": choices, "paper": load_table5()}
     if all(chosen.values()):
         a, b = with_distinct_names(*(find_report_side(reports, choice) for choice in chosen.values()))
@@ -60,14 +60,14 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 
 def comparison_file(context: Mapping[str, Any], file_format: str, name: str) -> HttpResponse:
-    """Return the tables of a comparison for LaTeX, or the one of this name as CSV. Raises Http404."""
+    """Return all tables of a comparison as LaTeX, or one by name as CSV. Raises Http404."""
     tables = [table for table in (context[key] for key in COMPARISON_TABLES) if table.rows]
     file_name = f"{context['a'].name}-and-{context['b'].name}"
     if file_format == "tex":
         return download(latex_of(file_name, tables), f"{file_name}.tex")
     chosen = next((table for table in tables if table.name == name), None)
     if file_format != "csv" or chosen is None:
-        raise Http404("A comparison comes as tex, or as csv with the name of a table.")
+        raise Http404("Unknown format. Use tex, or csv with the name of a table.")
     return download(csv_text(chosen), f"{file_name}-{name}.csv")
 
 
@@ -76,7 +76,7 @@ def find_report_side(reports: QuerySet[Report], choice: str) -> ReportSide:
         return report_side(PAPER_NAME, published_document(load_table5()))
     report = reports.defer(None).filter(pk=number_in(choice)).first()
     if report is None:
-        raise Http404("There is no such report.")
+        raise Http404("Report not found.")
     return report_side(report.round.name, report.document)
 
 
@@ -85,7 +85,7 @@ def source_url(choice: str) -> str:
 
 
 def shared_verdicts_in_words(reports: QuerySet[Report], a: str, b: str) -> str | None:
-    """Return what the verdicts of two rounds on the tuples that both judged say."""
+    """Return a sentence on the verdicts of two rounds about tuples judged in both, or None."""
     if PAPER in (a, b):
         return None
     rounds = [reports.get(pk=choice).round for choice in (a, b)]
@@ -109,7 +109,7 @@ def report_comparison(a: ReportSide, b: ReportSide) -> dict[str, Any]:
 
 @researcher_required
 def published(request: HttpRequest) -> HttpResponse:
-    """The paper's Table 5 with the tests that it does not print."""
+    """Show the paper's Table 5 with significance tests, which the paper does not print."""
     paper = load_table5()
     accuracies = {key: accuracy for key, (accuracy, _) in paper.cells.items()}
     comparisons = compare_sides(accuracies, {}, SEED)
@@ -123,12 +123,12 @@ def published(request: HttpRequest) -> HttpResponse:
 
 
 RELATIONS_PER_PAGE = 10  # each loads two harvests
-MOST_ADDED_UNASKED = 50_000  # tuples: their totals would take too long for a page that shows only some of them
+MOST_ADDED_UNASKED = 50_000  # tuples; above this, totals are computed only on request
 
 
 @researcher_required
 def compare_harvests(request: HttpRequest) -> HttpResponse:
-    """Compare harvests "a" and "b"; with "a" or "relation" alone, ask for what is missing."""
+    """Compare harvests "a" and "b". With only "a" or "relation", offer harvests to choose from."""
     a = _job(request, request.GET.get("a"))
     relation = (
         a.relation if a else visible_or_404(request.user, Relation.objects, pk=_number(request.GET.get("relation")))
@@ -137,7 +137,7 @@ def compare_harvests(request: HttpRequest) -> HttpResponse:
     jobs = jobs.filter(relation=relation, n_tuples__gt=0).order_by("language_model__name", "setting", "-pk")
     b = _job(request, request.GET.get("b"))
     if b and b.relation_id != relation.pk:
-        raise Http404("These are harvests of different relations.")
+        raise Http404("The harvests have different relations. Choose harvests of one relation.")
     context = {"relation": relation, "a": a, "b": b, "jobs": jobs[:MOST_CHOICES]}
     if a and b:
         context |= _compared(request, harvest_overlap.overlap_of(a, b))
@@ -154,7 +154,7 @@ def _job(request: HttpRequest, number: str | None) -> HarvestJob | None:
 def _number(text: str | None) -> int:
     number = number_in(text)
     if number is None:
-        raise Http404("Name a relation or two harvests by their numbers.")
+        raise Http404("Invalid id. Give the id of a relation or of two harvests.")
     return number
 
 
@@ -175,9 +175,9 @@ def _compared(request: HttpRequest, overlap: harvest_overlap.HarvestOverlap) -> 
 
 
 def _rows(overlap: harvest_overlap.HarvestOverlap, ids: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the tuples `ids` with the rank and score that each harvest gives them."""
+    """Return the tuples `ids` with rank and score in each harvest."""
     harvested_tuples = HarvestedTuple.objects.filter(job__in=[overlap.a, overlap.b], knowledge_tuple__in=ids)
-    by_tuple: dict[int, dict[str, Any]] = {known: {} for known in ids}
+    by_tuple: dict[int, dict[str, Any]] = {pk: {} for pk in ids}
     for harvested in harvested_tuples.select_related("knowledge_tuple"):
         row = by_tuple[harvested.knowledge_tuple_id]
         row["tuple"] = harvested.knowledge_tuple
@@ -187,10 +187,10 @@ def _rows(overlap: harvest_overlap.HarvestOverlap, ids: Sequence[int]) -> list[d
 
 @researcher_required
 def compare_sets(request: HttpRequest) -> HttpResponse:
-    """Compare the cells of harvests "a" and "b" over all relations of their set, some at a time."""
+    """Compare the cells of harvests "a" and "b" over all relations of their set, in pages."""
     a, b = _job(request, request.GET.get("a")), _job(request, request.GET.get("b"))
     if a is None or b is None or a.relation.relation_set_id != b.relation.relation_set_id:
-        raise Http404("Name two harvests of one relation set by their numbers.")
+        raise Http404("Give the ids of two harvests of one relation set.")
     pairs = harvest_overlap.pairs_of_set(a, b, request.user)
     page = Paginator(pairs, RELATIONS_PER_PAGE).get_page(request.GET.get("page"))
     n_tuples = sum(min(job.n_tuples, harvest_overlap.MOST_COMPARED) for pair in pairs for job in pair)

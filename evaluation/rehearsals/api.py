@@ -1,4 +1,4 @@
-"""Rehearsals of drafts in the API."""
+"""API of power simulations of draft rounds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kgharvest.api.views import operation
 
 
 def parameter(field: forms.IntegerField | forms.FloatField) -> serializers.Field:
-    """Return the parameter of an address that takes what the form's field does."""
+    """Return the query parameter for a form field."""
     kind = serializers.IntegerField if isinstance(field, forms.IntegerField) else FiniteField
     return kind(min_value=field.min_value, max_value=field.max_value, required=False, help_text=str(field.label))
 
 
 class AssumptionFilters(Filters):
-    """The form of the page: accuracies by the place of their LM and setting, or the first for all if they are many."""
+    """Assumptions of the page's form. accuracy_N: of the N-th LM and setting; with too many, the first is for all."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
         accuracies = {
@@ -34,7 +34,7 @@ class AssumptionFilters(Filters):
 
 
 class SpreadSerializer(serializers.Serializer):
-    """Median, and between what nine in ten rehearsals lie."""
+    """Median and the range of the middle 90 % of simulations."""
 
     low = serializers.FloatField()
     median = serializers.FloatField()
@@ -49,20 +49,20 @@ class CellOutcomeSerializer(serializers.Serializer):
 
 
 class SideOutcomeSerializer(serializers.Serializer):
-    """Means over relations. half_width: of the interval for these relations; for_others: for relations like these."""
+    """Means over relations. half_width: of the interval for these relations. for_others: for relations like these."""
 
     model = serializers.CharField(allow_null=True)
     setting = serializers.CharField(allow_null=True)
     n_relations = serializers.IntegerField()
     true = SpreadSerializer()
     measured = SpreadSerializer()
-    error = SpreadSerializer(help_text="Measured less true.")
+    error = SpreadSerializer(help_text="Measured minus true.")
     half_width = SpreadSerializer()
     for_others = SpreadSerializer(allow_null=True)
 
 
 class ComparisonOutcomeSerializer(serializers.Serializer):
-    """expected: a minus b. found: the share of rehearsals in which p after Holm is below .05."""
+    """expected: a minus b. found: share of simulations with p < .05 after Holm."""
 
     common = serializers.CharField(allow_null=True)
     a = serializers.CharField()
@@ -73,27 +73,29 @@ class ComparisonOutcomeSerializer(serializers.Serializer):
 
 
 class RehearsalSerializer(serializers.Serializer):
-    """What reports on many simulated rounds of the draft would say."""
+    """Expected report of the draft, over many simulated rounds."""
 
-    n_runs = serializers.IntegerField(help_text="Rounds that were simulated.")
+    n_runs = serializers.IntegerField(help_text="Number of simulated rounds.")
     sides = SideOutcomeSerializer(many=True)
-    cells = CellOutcomeSerializer(many=True, help_text="Those of the widest intervals first.")
+    cells = CellOutcomeSerializer(many=True, help_text="Widest intervals first.")
     comparisons = ComparisonOutcomeSerializer(many=True)
     alpha = SpreadSerializer(allow_null=True)
     undecided = SpreadSerializer(help_text="Share of statements.")
-    wrong_verdicts = SpreadSerializer(help_text="Share of statements whose verdict is not the truth.")
+    wrong_verdicts = SpreadSerializer(help_text="Share of statements with a wrong verdict.")
     n_judgments = SpreadSerializer()
 
 
 class RehearsalOutcomeSerializer(serializers.Serializer):
     rehearsal = RehearsalSerializer()
     hours = serializers.ListField(child=serializers.FloatField(), help_text="Low, median and high.")
-    pay = serializers.ListField(child=serializers.FloatField(), allow_null=True, help_text="Null if no pay was named.")
+    pay = serializers.ListField(
+        child=serializers.FloatField(), allow_null=True, help_text="Null without an hourly rate."
+    )
 
 
 class RehearsalViewSet(RoundOperations):
     @operation(
-        "Rehearse a draft with a simulated crowd",
+        "Run a power simulation of a draft",
         method="get",
         parameters=[AssumptionFilters],
         access=Action.WORK,

@@ -1,4 +1,4 @@
-"""Rehearsal of a draft: simulate many rounds and summarize the reports on them. Nothing is stored."""
+"""Power simulation (rehearsal) of a draft: simulate many rounds and summarize their reports. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from kgharvest.statistics.rates import SIGNIFICANCE, Rate, VerdictSample, macro_
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.statistics.verdicts import majority
 
-# A beta distribution has no larger variance than that of a coin; a spread is held to this share of its deviation.
+# Upper limit of the spread, as a share of the Bernoulli standard deviation, which a beta distribution cannot exceed.
 MOST_OF_DEVIATION = 0.95
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What one expects of tuples and of people; shares in [0, 1].
+    """Assumptions about tuples and annotators; shares in [0, 1].
 
-    accuracies: of each LM and setting, in the order of `Evidence.sides`. spread: standard deviation of accuracy over
-    relations. true_called_false, false_called_true: errors of a judgment that is not Unjudgeable; they fall on all
-    statements alike and independently.
+    accuracies: by LM and setting, in the order of `Evidence.sides`. spread: standard deviation of accuracy over
+    relations. true_called_false, false_called_true: error rates of judgments that are not Unjudgeable, independent and
+    equal for all statements.
     """
 
     accuracies: Sequence[float]
@@ -59,14 +59,14 @@ class Assumptions:
 
 
 class Truth(NamedTuple):
-    """is_true: of statements (T,). accuracies: of all the tuples that cells (C,) were drawn from."""
+    """is_true: of statements (T,). accuracies: of the populations of cells (C,)."""
 
     is_true: Flags
     accuracies: Floats
 
 
 def draw_truth(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> Truth:
-    """Return which tuples are true. A tuple that several cells drew is as likely so as the mean of their accuracies."""
+    """Draw which tuples are true. A tuple in several cells is true with the mean of their accuracies."""
     expected = _expected_accuracies(evidence, assumed, rng)  # (C,)
     draws, n_tasks = evidence.draws, evidence.n_tasks
     n_draws = np.bincount(draws.task, minlength=n_tasks)
@@ -82,9 +82,9 @@ def draw_truth(evidence: Evidence, assumed: Assumptions, rng: np.random.Generato
 
 
 def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> Floats:
-    """Return (C,) from a beta distribution each; half of the variance is the relation's, half is of its LM and setting.
+    """Draw (C,) accuracies from beta distributions; relation, and LM with setting, each cause half of the variance.
 
-    Both halves are normal and joined by a Gaussian copula, so that mean and standard deviation are those assumed.
+    Both parts are normal and enter through a Gaussian copula, which preserves the assumed mean and standard deviation.
     """
     relations = sorted({cell.relation for cell in evidence.cells})
     relation = np.array([relations.index(cell.relation) for cell in evidence.cells])
@@ -98,7 +98,7 @@ def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.rando
 
 
 def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.random.Generator) -> Evidence:
-    """Return the evidence with a judgment of k different people for each statement, or of two and a third if split."""
+    """Return the evidence with k judgments by different people per statement, or two and a third if they differ."""
     k, n_tasks = evidence.judgments_per_task, evidence.n_tasks
     people = _people(n_tasks, k, max(assumed.n_people, k), rng)  # (T, k)
     labels = _labels(is_true, k, assumed, rng)  # (T, k)
@@ -121,10 +121,10 @@ def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.ran
 
 
 def _people(n_tasks: int, k: int, n_people: int, rng: np.random.Generator) -> Codes:
-    """Return k different people for each statement (T, k)."""
+    """Return k different people per statement (T, k)."""
     people = np.empty((n_tasks, k), dtype=np.int64)
     for place in range(k):
-        chosen = rng.integers(0, n_people - place, n_tasks)  # of those who are not chosen yet
+        chosen = rng.integers(0, n_people - place, n_tasks)  # among the remaining people
         for earlier in np.sort(people[:, :place], axis=1).T:
             chosen += chosen >= earlier
         people[:, place] = chosen
@@ -139,12 +139,12 @@ def _labels(is_true: Flags, k: int, assumed: Assumptions, rng: np.random.Generat
 
 
 MOST_RUNS, FEWEST_RUNS = 100, 10
-CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # of all runs together, so that an answer takes a second or two
+CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # over all runs, so that a simulation takes a second or two
 MIDDLE = (5, 50, 95)  # percentiles
 
 
 class Spread(NamedTuple):
-    """A number over the rehearsals: its median, and between what nine in ten of them lie."""
+    """Median of a number over the simulations, and the range of the middle 90 %."""
 
     low: float
     median: float
@@ -157,10 +157,10 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class SideOutcome:
-    """An LM and setting, as the mean over its relations. true: of all their tuples; measured: by the crowd's verdicts.
+    """Mean over the relations of an LM and setting. true: over all tuples. measured: by verdicts.
 
-    error: measured less true. half_width: of the 95 % interval for these relations; for_others: of that for relations
-    like these, None where there was none: of a single relation, or if all were alike.
+    error: measured minus true. half_width: of the 95 % interval for these relations. for_others: the same for relations
+    like these, None if undefined (a single relation, or no variation).
     """
 
     model: str | None
@@ -191,9 +191,9 @@ class CellOutcome:
 
 @dataclass(frozen=True)
 class ComparisonOutcome:
-    """expected: a minus b of the accuracies assumed. found: the share of rehearsals in which p after Holm is below .05.
+    """expected: a minus b of the assumed accuracies. found: share of simulations with p < .05 after Holm.
 
-    wrong_sign: the share in which the side that is less accurate beats the other.
+    wrong_sign: share of simulations in which the less accurate side is significantly better.
     """
 
     common: str | None
@@ -210,9 +210,9 @@ class ComparisonOutcome:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """wrong_verdicts: the share of statements with a verdict that is not the truth; undecided: of those with none.
+    """wrong_verdicts: share of statements with a wrong verdict. undecided: share with an undecided verdict.
 
-    alpha: None if it was defined in no rehearsal.
+    alpha: None if undefined in all simulations.
     """
 
     n_runs: int
@@ -235,7 +235,7 @@ def n_runs_of(evidence: Evidence) -> int:
 
 
 def rehearse(evidence: Evidence, assumed: Assumptions, n_runs: int) -> Rehearsal:
-    """evidence: of the draft. The same draft and assumptions give the same rehearsal: it is seeded by the round."""
+    """Simulate `n_runs` rounds. evidence: of the draft. The round's seed makes the result deterministic."""
     rng = np.random.default_rng(evidence.seed)
     runs = [_run(evidence, assumed, rng) for _ in range(n_runs)]
     alphas = [run.alpha for run in runs if run.alpha is not None]
@@ -252,10 +252,10 @@ def rehearse(evidence: Evidence, assumed: Assumptions, n_runs: int) -> Rehearsal
 
 
 class Run(NamedTuple):
-    """One made-up round. true: accuracies of all that the cells (C,) were drawn from; the rest as reports have it.
+    """One simulated round. true: accuracies of the populations of cells (C,); other fields as in reports.
 
-    cells: their accuracies; these, others: averages of sides, for these relations and for relations like these.
-    accepted: what each draw says of being accepted.
+    cells: accuracy of each cell. these, others: averages of each side, for these relations and for relations like
+    these. accepted: contribution of each draw to acceptance.
     """
 
     true: Floats
@@ -276,15 +276,15 @@ def _run(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> 
     cells = cells_of(simulated, drawn)
     rates = [cell.rate_of(ACCEPTED) for cell in cells]
     accuracies = np.array([rate.value for rate in rates], dtype=np.float64)
-    of_sides = [np.flatnonzero(evidence.side_of_cell == number).tolist() for number in range(len(evidence.sides))]
+    side_cells = [np.flatnonzero(evidence.side_of_cell == number).tolist() for number in range(len(evidence.sides))]
     patterns = simulated.first_two.patterns
     counts, n_tasks = pairable(patterns.counts, patterns.n_tasks)
     [alpha] = alpha_of_counts(counts, n_tasks[np.newaxis]) if len(counts) else [np.nan]
     return Run(
         true=truth.accuracies,
         cells=rates,
-        these=[macro_of_these([cells[n] for n in numbers]) for numbers in of_sides],
-        others=[macro_interval(accuracies[numbers].tolist()) for numbers in of_sides],
+        these=[macro_of_these([cells[n] for n in numbers]) for numbers in side_cells],
+        others=[macro_interval(accuracies[numbers].tolist()) for numbers in side_cells],
         accepted=drawn.accepted,
         alpha=None if np.isnan(alpha) else float(alpha),
         undecided=float(np.mean(simulated.verdict == UNDECIDED)),
@@ -298,7 +298,7 @@ def _side_outcome(evidence: Evidence, number: int, runs: Sequence[Run]) -> SideO
     these = [run.these[number] for run in runs]
     true = np.array([run.true[is_of_side].mean() for run in runs])
     measured = np.array([rate.value for rate in these], dtype=np.float64)
-    others = _half_widths(run.others[number] for run in runs)
+    widths_for_others = _half_widths(run.others[number] for run in runs)
     return SideOutcome(
         *evidence.sides[number],
         n_relations=int(is_of_side.sum()),
@@ -306,17 +306,17 @@ def _side_outcome(evidence: Evidence, number: int, runs: Sequence[Run]) -> SideO
         measured=_spread(measured),
         error=_spread(measured - true),
         half_width=_spread(_half_widths((rate.low, rate.high) for rate in these)),
-        for_others=_spread(others) if others else None,
+        for_others=_spread(widths_for_others) if widths_for_others else None,
     )
 
 
 def _half_widths(intervals: Iterable[tuple[float | None, float | None]]) -> list[float]:
-    """Return half the width of each interval that there is."""
+    """Return the half-width of each defined interval."""
     return [(high - low) / 2 for low, high in intervals if low is not None and high is not None]
 
 
 def _cell_outcomes(evidence: Evidence, runs: Sequence[Run]) -> list[CellOutcome]:
-    """Return the cells, those of the widest intervals first."""
+    """Return the cells, widest interval first."""
     outcomes = [
         CellOutcome(*key, half_width=_spread(_half_widths((rate.low, rate.high) for rate in rates)))
         for key, rates in zip(evidence.cells, zip(*(run.cells for run in runs), strict=True), strict=True)
@@ -350,7 +350,7 @@ def _spread(values: Iterable[float]) -> Spread:
 
 
 def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
-    """frozen: what opening the draft stores. Gold is left out: it is in no rate."""
+    """Return the evidence of a draft without judgments. frozen: the rows that opening would store. Gold is excluded."""
     tasks = [task.knowledge_tuple_id for task in frozen.tasks if not task.is_gold]
     number_of_task = {knowledge_tuple: number for number, knowledge_tuple in enumerate(tasks)}
     cells = cells_of_strata(stratum for stratum, _ in frozen.samples)

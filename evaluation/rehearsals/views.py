@@ -1,4 +1,4 @@
-"""The page that rehearses a draft with a simulated crowd, before people are paid. Nothing is stored."""
+"""Page for power simulations of a draft. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from evaluation.rehearsals.rehearsal import draft_evidence, n_runs_of, rehearse,
 from kgharvest.access import User, researcher_required
 from kgharvest.errors import DomainError
 
-N_CELLS = 20  # those of the widest intervals
+N_CELLS = 20  # with the widest intervals
 
 
 @researcher_required
 def rehearsal(request: HttpRequest, path: str) -> HttpResponse:
-    """`?part=outcome` answers with the outcome alone, for the script of the page."""
+    """Run a simulation. `?part=outcome` returns only the result, for the page's script."""
     draft = get_draft(request, path)
     try:
         form, evidence = rehearsal_form(draft, request.GET, request.user)
@@ -39,14 +39,14 @@ def rehearsal(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def rehearsal_form(draft: Round, given: Any, by: User) -> tuple[RehearsalForm, Evidence]:
-    """Return the form of a draft's assumptions, and its evidence. Raises as freeze_round does."""
+    """Return the assumptions form of a draft, and its evidence. Raises as freeze_round does."""
     evidence = draft_evidence(draft, freeze_round(draft, by))
     names = [side_name(*side) for side in evidence.sides]
     return RehearsalForm(given, sides=names, seconds=measured_pace()), evidence
 
 
 def outcome_of(form: RehearsalForm, evidence: Evidence) -> dict[str, Any]:
-    """Return the rehearsal, and what its judgments cost: low, median and high, None where no pay was named."""
+    """Return the simulation with low, median, and high of hours and pay; pay is None without an hourly rate."""
     rehearsed = rehearse(evidence, form.assumptions(), n_runs_of(evidence))
     hours = [n * form.cleaned_data["seconds"] / 3600 for n in rehearsed.n_judgments]
     pay_per_hour = form.cleaned_data["pay_per_hour"]

@@ -1,4 +1,4 @@
-"""Evaluations of scores in the API: asked for, watched, cancelled, given out."""
+"""API of score evaluations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FILES = {name: FORMATS[name].content_type for name in ("json", "jsonl", *FIGURE_
 
 
 class ScoreEvaluationEntrySerializer(serializers.ModelSerializer):
-    """An evaluation and how far it is."""
+    """A score evaluation and its progress."""
 
     model = serializers.CharField(source="language_model.name")
     project = serializers.CharField(source="project.slug", allow_null=True)
@@ -44,52 +44,52 @@ class ScoreEvaluationEntrySerializer(serializers.ModelSerializer):
 
 
 class ScoreEvaluationSerializer(ScoreEvaluationEntrySerializer):
-    document = serializers.DictField(help_text="Empty until it has succeeded (docs/report-json.md).")
+    document = serializers.DictField(help_text="Empty until the evaluation has succeeded (docs/report-json.md).")
 
     class Meta(ScoreEvaluationEntrySerializer.Meta):
         fields = [*ScoreEvaluationEntrySerializer.Meta.fields, "document"]
 
 
 class ScoreFilters(Filters):
-    project = serializers.SlugField(source="project__slug", required=False, help_text="Slug of a project.")
+    project = serializers.SlugField(source="project__slug", required=False, help_text="Project slug.")
     status = serializers.ChoiceField(Job.Status.choices, required=False)
 
 
 class ScoreInput(PlacementInput):
     model = serializers.PrimaryKeyRelatedField(
-        queryset=LanguageModel.objects.loadable(), pk_field=IdField(), source="language_model", help_text="Id of an LM."
+        queryset=LanguageModel.objects.loadable(), pk_field=IdField(), source="language_model", help_text="LM id."
     )
-    project = serializers.SlugField(required=False, help_text="May be left out by who works in one only.")
+    project = serializers.SlugField(required=False, help_text="Required if you work in several projects.")
     settings = serializers.MultipleChoiceField(
         choices=list(PROMPT_SETTINGS),
         default=list(WITHOUT_LEARNING),
-        help_text="Prompts made for this, from the seed tuples.",
+        help_text="Newly created prompts, from the seed tuples.",
     )
     harvested = serializers.MultipleChoiceField(
         choices=list(STORED_SETTINGS), default=[], help_text="Prompts of finished harvests, with their weights."
     )
-    more = serializers.MultipleChoiceField(choices=list(MORE_SCORES.items()), default=[], help_text="More scores.")
+    more = serializers.MultipleChoiceField(choices=list(MORE_SCORES.items()), default=[], help_text="Baseline scores.")
     systems = serializers.FileField(
         required=False,
         validators=[uploaded],
-        help_text="Scores of other systems: JSON lines, CSV or TSV with relation, entities (or head and tail), score, "
-        "and system where there are several.",
+        help_text="External scores: JSON lines, CSV, or TSV with relation, entities (or head and tail), score, and "
+        "optionally system.",
     )
     judge_runs = serializers.ListField(
         child=VisibleField(JudgeRun.objects.filter(status=Job.Status.SUCCEEDED)),
         default=list,
         max_length=20,
-        help_text="Ids of runs of LM judges that have ended.",
+        help_text="Ids of succeeded judge runs.",
     )
     facts = serializers.FileField(
         required=False,
         validators=[uploaded],
-        help_text='JSON lines {"relation": "set/name", "entities": [...]}, sent as multipart/form-data; without, the '
+        help_text='JSON lines {"relation": "set/name", "entities": [...]}, sent as multipart/form-data. Default: the '
         "facts of the embedded LMs' world.",
     )
 
     def request(self, by) -> ScoreRequest:
-        """Raises ImportRefused with what is wrong with the facts or the scores."""
+        """Return the validated request. Raises ImportRefused for invalid facts or scores."""
         sent = self.validated_data
         in_order = {
             "settings": [setting for setting in PROMPT_SETTINGS if setting in sent["settings"]],
@@ -111,7 +111,7 @@ class ScoreInput(PlacementInput):
 
 
 class ScoreEvaluationViewSet(PagedList, RetrieveMixin, ApiViewSet):
-    """Evaluations of scores, newest first, each with its status and, once it has succeeded, its document."""
+    """Score evaluations, newest first, with status and, after success, the document."""
 
     serializer_class = ScoreEvaluationSerializer
     entry_serializer_class = ScoreEvaluationEntrySerializer
@@ -129,7 +129,7 @@ class ScoreEvaluationViewSet(PagedList, RetrieveMixin, ApiViewSet):
         examples=[OpenApiExample("Two settings", {"model": 1, "settings": ["manual", "multi"]}, request_only=True)],
     )
     def create(self, request: Request) -> Response:
-        """A worker computes it. An equal unfinished evaluation is not started twice."""
+        """A worker computes the evaluation. An identical unfinished evaluation is not started twice."""
         sent = ScoreInput(data=request.data, context={"request": request})
         sent.is_valid(raise_exception=True)
         evaluation = queue_score_job(sent.request(request.user), request.user, sent.validated_data.get("project"))
@@ -139,7 +139,7 @@ class ScoreEvaluationViewSet(PagedList, RetrieveMixin, ApiViewSet):
     def cancel(self, request: Request, pk: int) -> Response:
         return self.changed(ledger.cancel)
 
-    @file_operation("An evaluation as a file", "scores.<slug:file_format>", FILES)
+    @file_operation("Download an evaluation", "scores.<slug:file_format>", FILES)
     def file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
-        """Available once the evaluation has succeeded."""
+        """Available after the evaluation has succeeded."""
         return score_download(self.row(self.get_queryset().exclude(document={})), file_format)

@@ -1,4 +1,4 @@
-"""Known facts to test scores with: the world of the embedded LMs, or those of a file."""
+"""Facts for score evaluations: the world of the embedded LMs, or a file."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from kgharvest.relations.names import resolve_relation
 DEMO_SET = Path(__file__).resolve().parents[2] / "kgharvest" / "relation_sets" / "demo.json"
 BUILT_IN = "embedded LM's world"
 MOST_FACTS = 50_000
-SHAPE = 'is no {"relation": "...", "entities": ["...", "..."]}'
+SHAPE = 'is not {"relation": "...", "entities": ["...", "..."]}'
 
 
 @dataclass(frozen=True)
 class ScoredRelation:
     """A relation with its prompts and the facts to score.
 
-    seed_tuples: what weighs prompts, or what they are learned from. facts: without these. path: set/name of the
-    relation. learned_from: all tuples that are no facts because some prompt was weighed by or learned from them.
+    path: set/name. seed_tuples: for weighting or learning prompts. facts: facts without seed tuples. learned_from: all
+    tuples excluded from the facts because prompts were weighted by or learned from them.
     """
 
     name: str
@@ -43,14 +43,14 @@ class ScoredRelation:
     learned_from: Sequence[Entities] = ()
 
     def without(self, learned_from: Sequence[Entities]) -> ScoredRelation:
-        """Return the relation without the facts that some prompt was learned from, in any casing."""
-        seen = {folded(entities) for entities in learned_from}
-        kept = [entities for entities in self.facts if folded(entities) not in seen]
-        return replace(self, facts=kept, learned_from=[*self.learned_from, *learned_from])
+        """Return the relation without the facts in `learned_from`, ignoring case."""
+        excluded = {folded(entities) for entities in learned_from}
+        facts = [entities for entities in self.facts if folded(entities) not in excluded]
+        return replace(self, facts=facts, learned_from=[*self.learned_from, *learned_from])
 
 
 def built_in_facts() -> list[ScoredRelation]:
-    """Return the world that the embedded LMs were trained on, with the prompts of the set `demo`."""
+    """Return the facts that the embedded LMs were trained on, with the prompts of the set `demo`."""
     demo_set = json.loads(DEMO_SET.read_text(encoding="utf-8"))
     relations = {relation["name"]: relation for relation in demo_set["relations"]}
     return [
@@ -67,7 +67,7 @@ def _scored_relation(name: str, path: str, relation: Mapping[str, Any], facts: C
     return scored.without(seeds)
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# Fact files
 
 
 def facts_of_file(path: Path) -> list[ScoredRelation]:
@@ -76,37 +76,37 @@ def facts_of_file(path: Path) -> list[ScoredRelation]:
 
 
 def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelation]:
-    """Return the facts of JSONL, one {"relation", "entities"} a line, of relations that `by` sees.
+    """Return the facts of a JSONL file with {"relation", "entities"} per line, for relations visible to `by`.
 
-    Raises ImportRefused with every bad line.
+    Raises ImportRefused with every invalid line.
     """
     facts: dict[Relation, list[Entities]] = {}
     faults = Faults()
     find = cache(partial(_relation_or_fault, Relation.objects.visible_to(by)))
     for line in read_json_lines(lines_of(BytesIO(content), source)):
-        fault = line if isinstance(line, BadEntry) else _taken(line, find, facts)
+        fault = line if isinstance(line, BadEntry) else _add_fact(line, find, facts)
         if fault:
             faults.add(fault)
     if not faults.n and not facts:
-        faults.add(BadEntry("the file", "holds no fact"))
+        faults.add(BadEntry("the file", "has no facts"))
     if sum(map(len, facts.values())) > MOST_FACTS:
-        faults.add(BadEntry("the file", f"holds more than {MOST_FACTS:,} facts; draw a sample of them"))
+        faults.add(BadEntry("the file", f"has more than {MOST_FACTS:,} facts; draw a sample"))
     faults.refuse(source)
     names = shortest_names(relation.path for relation in facts)
     fields = ("initial_prompts", "prompts", "seed_tuples")
     stored = {relation: {field: getattr(relation, field) for field in fields} for relation in facts}
-    return [_scored_relation(names[key.path], key.path, stored[key], own) for key, own in facts.items()]
+    return [_scored_relation(names[key.path], key.path, stored[key], tuples) for key, tuples in facts.items()]
 
 
 def _relation_or_fault(among: QuerySet[Relation], name: str) -> Relation | str:
     try:
         return resolve_relation(name, among=among)
     except DomainError as error:
-        return f"names a relation that is not known. {str(error).removesuffix('.')}"
+        return f"names an unknown relation. {str(error).removesuffix('.')}"
 
 
-def _taken(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry | None:
-    """Add the fact of a line to those of its relation; return what is wrong with it otherwise."""
+def _add_fact(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry | None:
+    """Add the fact of a line to `facts`, or return its fault."""
     where = f"line {line.number}"
     if not isinstance(line.value, dict) or not isinstance(line.value.get("relation"), str):
         return BadEntry(where, SHAPE)
@@ -117,16 +117,16 @@ def _taken(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry 
         return BadEntry(where, relation)
     entities = line.value.get("entities")
     if fault := entities_error(entities, relation.arity):
-        return BadEntry(where, f"{fault}, as {relation.name} takes")
+        return BadEntry(where, f"{fault} (arity of {relation.name})")
     facts.setdefault(relation, []).append(tuple(entities))
     return None
 
 
-# -- kept with a job ---------------------------------------------------------------------------------------------------
+# Job payloads
 
 
 def facts_to_json(relations: Sequence[ScoredRelation]) -> list[dict[str, Any]]:
-    """Return the relations as JSON can hold them. The inverse is `facts_from_json`."""
+    """Return JSON-serializable relations. Inverse of `facts_from_json`."""
     return json.loads(json.dumps([vars(relation) for relation in relations]))
 
 

@@ -1,4 +1,4 @@
-"""Scores that are looked up instead of asked of the LM: of other systems, of judge runs, by how known entities are."""
+"""Lookup scores, computed without the LM: other systems, judge runs, and entity frequency."""
 
 from __future__ import annotations
 
@@ -26,48 +26,48 @@ MOST_SCORES = 200_000
 MOST_SYSTEMS = 20
 LONGEST_NAME = 100
 ENTITIES_AT_ONCE = 500
-UNSURE = 0.5  # an answer that names neither True nor False
+UNSURE = 0.5  # share of other answers
 SHARE_OF_TRUE = {Label.TRUE.value: 1.0, Label.FALSE.value: 0.0}
 
-# By system: by relation, as set/name or name, the scores of its tuples, case-folded.
+# Scores of case-folded tuples by system and by relation (set/name or name).
 Table = dict[str, dict[str, list[tuple[Entities, float]]]]
 
 
 def lookup_scorer(by_relation: Mapping[str, Iterable[tuple[Entities, float]]]) -> Scorer:
-    """Return the scores of a table; NaN for a tuple that it lacks."""
+    """Return a scorer that looks up a table; NaN for missing tuples."""
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
         rows = by_relation.get(relation.path) or by_relation.get(relation.name) or ()
-        own = {tuple(entities): value for entities, value in rows}
-        return np.array([own.get(folded(entities), np.nan) for entities in tuples])
+        scores = {tuple(entities): value for entities, value in rows}
+        return np.array([scores.get(folded(entities), np.nan) for entities in tuples])
 
     return score
 
 
-# -- other systems -----------------------------------------------------------------------------------------------------
+# Other systems
 
 
 def scores_of_content(content: bytes, source: str) -> Table:
-    """Return the scores of a file, of one or more systems; of a tuple that comes twice the last.
+    """Return the scores of a file by system. The last score of a repeated tuple counts.
 
-    JSONL, or CSV or TSV with a header: "relation", "score", and "entities" (a JSON list) or "head" and "tail"; "system"
-    names whose scores they are, else "model" and "setting", as harvests are exported, else the name of the file.
-    Raises ImportRefused with every bad line.
+    JSONL, or CSV or TSV with a header: "relation", "score", and "entities" (a JSON list) or "head" and "tail". The
+    system is named by "system", or by "model" and "setting" as in exported harvests, or by the file name. Raises
+    ImportRefused with every invalid line.
     """
     faults = Faults()
     table: dict[str, dict[str, dict[Entities, float]]] = defaultdict(lambda: defaultdict(dict))
     n = 0
     for line in _lines(lines_of(BytesIO(content), source)):
-        fault = line if isinstance(line, BadEntry) else _taken(line, PurePath(source).stem, table)
+        fault = line if isinstance(line, BadEntry) else _add_score(line, PurePath(source).stem, table)
         if fault:
             faults.add(fault)
         n += 1
     if not n:
-        faults.add(BadEntry("the file", "holds no score"))
+        faults.add(BadEntry("the file", "has no scores"))
     if n > MOST_SCORES:
-        faults.add(BadEntry("the file", f"holds more than {MOST_SCORES:,} scores; give those of the evaluation alone"))
+        faults.add(BadEntry("the file", f"has more than {MOST_SCORES:,} scores; include only tuples of the evaluation"))
     if len(table) > MOST_SYSTEMS:
-        faults.add(BadEntry("the file", f"holds scores of more than {MOST_SYSTEMS} systems; split it"))
+        faults.add(BadEntry("the file", f"has scores of more than {MOST_SYSTEMS} systems; split it"))
     faults.refuse(source)
     return {
         system: {relation: list(scores.items()) for relation, scores in by_relation.items()}
@@ -100,59 +100,59 @@ def _typed(fields: dict[str, Any], number: int) -> Line | BadEntry:
         typed["score"] = float(fields["score"] or "")
         typed["entities"] = parse_json(fields["entities"]) if "entities" in fields else [fields["head"], fields["tail"]]
     except (ValueError, TypeError):
-        return BadEntry(f"line {number}", "has no number as score, or no JSON list as entities")
+        return BadEntry(f"line {number}", "needs a number as score and a JSON list as entities")
     return Line(number, typed)
 
 
-def _taken(line: Line, source: str, table: dict[str, dict[str, dict[Entities, float]]]) -> BadEntry | None:
-    """Add a line's score to the table; return what is wrong with it otherwise."""
+def _add_score(line: Line, source: str, table: dict[str, dict[str, dict[Entities, float]]]) -> BadEntry | None:
+    """Add a line's score to the table, or return its fault."""
     where, row = f"line {line.number}", line.value
     if not isinstance(row, dict) or not isinstance(row.get("relation"), str):
-        return BadEntry(where, 'is no {"relation": "...", "entities": ["...", "..."], "score": ...}')
+        return BadEntry(where, 'is not {"relation": "...", "entities": ["...", "..."], "score": ...}')
     entities, score = row.get("entities"), row.get("score")
     if reason := entities_error(entities, max(2, len(entities)) if isinstance(entities, list) else 2):
         return BadEntry(where, reason)
     if not isinstance(score, int | float) or isinstance(score, bool) or not isfinite(score):
-        return BadEntry(where, f"has no number as score ({score!r:.40})")
+        return BadEntry(where, f"has score {score!r:.40}; give a number")
     parts = [row["system"]] if row.get("system") else [row.get("model"), row.get("setting")]
     system = " × ".join(str(part) for part in parts if part) or source
     if len(system) > LONGEST_NAME or CONTROL.search(system):
-        return BadEntry(where, f"names a system in more than {LONGEST_NAME} characters, or with a control character")
+        return BadEntry(where, f"has a system name over {LONGEST_NAME} characters or with a control character")
     table[system][row["relation"]][folded(tuple(entity.strip() for entity in entities))] = float(score)
     return None
 
 
-# -- judges ------------------------------------------------------------------------------------------------------------
+# Judges
 
 
 def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:
-    """Return what a judge run says of each of its tuples, by set/name of the relation.
+    """Return a judge run's mean score per tuple, by set/name of the relation.
 
-    The mean over its repeats of the score, where its kind of judge gives one: the probability of True, or nats. Else
-    the share of its answers that say True, where one that names neither True nor False counts as a half.
+    Mean over repeats of the judge's score (probability of True, or nats) if its kind has one. Otherwise the share of
+    answers that say True; answers that name neither True nor False count 0.5.
     """
     columns = ("knowledge_tuple__entities", "knowledge_tuple__relation__name")
     rows = run.answers.order_by("pk").values_list(
         "knowledge_tuple", *columns, "knowledge_tuple__relation__relation_set__name", "label", "score"
     )
-    said: dict[int, list[float]] = defaultdict(list)
+    scores: dict[int, list[float]] = defaultdict(list)
     tuples: dict[int, tuple[str, Entities]] = {}
     for tuple_id, entities, relation, relation_set, label, score in rows.iterator():
         tuples[tuple_id] = f"{relation_set}/{relation}", folded(tuple(entities))
-        said[tuple_id].append(score if score is not None else SHARE_OF_TRUE.get(label, UNSURE))
+        scores[tuple_id].append(score if score is not None else SHARE_OF_TRUE.get(label, UNSURE))
     by_relation: dict[str, list[tuple[Entities, float]]] = defaultdict(list)
     for tuple_id, (path, entities) in tuples.items():
-        by_relation[path].append((entities, float(np.mean(said[tuple_id]))))
+        by_relation[path].append((entities, float(np.mean(scores[tuple_id]))))
     return by_relation
 
 
-# -- how known entities are --------------------------------------------------------------------------------------------
+# Entity frequency
 
 
 def frequency_scorer() -> Scorer:
-    """Return the sum of ln(1 + n) over a tuple's entities, n the tuples of this installation that have the entity.
+    """Return the sum of ln(1 + n) over a tuple's entities, n: number of tuples in this installation with the entity.
 
-    Nothing of the relation is in it: what it reaches says how far false tuples can be told by odd entities alone.
+    It ignores the relation, so it shows how well rare entities alone identify false tuples.
     """
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:

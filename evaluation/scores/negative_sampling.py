@@ -1,4 +1,4 @@
-"""Negative sampling: false tuples made from known facts, to test scores with (BertNet, section 4.3; Li et al. 2016)."""
+"""Negative sampling: false tuples from known facts, to evaluate scores (BertNet, section 4.3; Li et al. 2016)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import numpy as np
 Entities = tuple[str, ...]
 Facts = Mapping[str, Sequence[Entities]]  # by relation
 
-TRIES = 100  # at a false tuple of one kind, before another kind is tried
+TRIES = 100  # attempts per kind of replacement
 
 
 class Sample(NamedTuple):
-    """A tuple claimed of a relation.
+    """A fact or false tuple of a relation.
 
-    replaced: what makes it false, an entity ("head", "tail", or "slot 1" between them) or the "relation"; None for a
-    fact.
+    replaced: "head", "tail", "slot 1" (an entity between them), or "relation" for a false tuple; None for a fact.
     """
 
     relation: str
@@ -31,20 +30,20 @@ def with_negatives(
     rng: np.random.Generator,
     also_true: Mapping[str, Iterable[Entities]] = MappingProxyType({}),
 ) -> list[Sample]:
-    """Return each relation's facts and as many false tuples claimed of it, or fewer where no more can be made.
+    """Return each relation's facts and as many false tuples, or fewer if no more can be created.
 
-    A false tuple is a fact with an entity replaced by another that stands in the same slot of the relation's facts, or
-    a fact of another relation of the same arity. It is never a known fact of its relation, or one of `also_true`, in
-    any casing, nor made twice.
+    A false tuple is a fact with one entity replaced by an entity from the same slot of the relation's facts, or a fact
+    of another relation with the same arity. It is neither a fact of its relation nor in `also_true`, ignoring case, and
+    is never repeated.
     """
     samples = []
-    for relation, own in facts.items():
-        known = {folded(entities) for entities in (*own, *also_true.get(relation, ()))}
-        samples += [Sample(relation, entities, None) for entities in own]
-        for entities in own:
-            negative = _negative_sample(relation, entities, facts, known, rng)
+    for relation, tuples in facts.items():
+        excluded = {folded(entities) for entities in (*tuples, *also_true.get(relation, ()))}
+        samples += [Sample(relation, entities, None) for entities in tuples]
+        for entities in tuples:
+            negative = _negative_sample(relation, entities, facts, excluded, rng)
             if negative is not None:
-                known.add(folded(negative.entities))
+                excluded.add(folded(negative.entities))
                 samples.append(negative)
     return samples
 
@@ -57,23 +56,25 @@ def _negative_sample(
     relation: str,
     entities: Entities,
     facts: Facts,
-    known: set[Entities],
+    excluded: set[Entities],
     rng: np.random.Generator,
 ) -> Sample | None:
-    """Return a false tuple with something replaced; what, is drawn first."""
-    strangers = [name for name, own in facts.items() if name != relation and own and len(own[0]) == len(entities)]
-    slots: list[int | None] = [*range(len(entities)), *([None] if strangers else [])]  # None: the relation
+    """Return a false tuple, or None. The kind of replacement is drawn first."""
+    other_relations = [
+        name for name, tuples in facts.items() if name != relation and tuples and len(tuples[0]) == len(entities)
+    ]
+    slots: list[int | None] = [*range(len(entities)), *([None] if other_relations else [])]  # None: the relation
     for index in rng.permutation(len(slots)):
         slot = slots[index]
         for _ in range(TRIES):
             if slot is None:
-                other = facts[strangers[int(rng.integers(len(strangers)))]]
-                tried = other[int(rng.integers(len(other)))]
+                tuples = facts[other_relations[int(rng.integers(len(other_relations)))]]
+                candidate = tuples[int(rng.integers(len(tuples)))]
             else:
                 donor = facts[relation][int(rng.integers(len(facts[relation])))]
-                tried = (*entities[:slot], donor[slot], *entities[slot + 1 :])
-            if folded(tried) not in known:
-                return Sample(relation, tried, _name(slot, len(entities)))
+                candidate = (*entities[:slot], donor[slot], *entities[slot + 1 :])
+            if folded(candidate) not in excluded:
+                return Sample(relation, candidate, _name(slot, len(entities)))
     return None
 
 

@@ -1,4 +1,4 @@
-"""Evaluations of scores that are kept: asked for on a page and done by a worker, or made by the command."""
+"""Score evaluation jobs: requests from pages and the API, computed by workers, or by a command in its process."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ from kgharvest.models import HarvestJob, Job, LanguageModel, Project
 STORED_SETTINGS = tuple(name for name, setting in PROMPT_SETTINGS.items() if setting.learns != "vectors")
 STAGE = "scoring relations"
 CORRECTED, PRIOR, FREQUENCY = "corrected", "prior", "frequency"
-# What else can be compared, with what a form says of it.
+# Baseline scores and their form labels.
 MORE_SCORES = {
-    CORRECTED: "prior-corrected: each of the above less how likely the LM finds the entities without a prompt",
-    PRIOR: "the entities' prior alone: how likely the LM finds them without a prompt",
-    FREQUENCY: "entity frequency: how many tuples of this installation have the entities",
+    CORRECTED: "prior-corrected: each score above minus the entities' likelihood without a prompt",
+    PRIOR: "entity prior: likelihood of the entities without a prompt",
+    FREQUENCY: "entity frequency: number of tuples in this installation with the entities",
 }
 
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """What to evaluate.
+    """Options of a score evaluation.
 
-    facts: a name for `relations`. harvested: settings whose newest finished harvests of this LM lend their prompts.
-    more: of MORE_SCORES. systems: scores of other systems (evaluation.scores.lookups). judge_runs: of the project.
-    device, dtype: of the LM.
+    facts: name of `relations`. harvested: settings; prompts come from their newest finished harvests with this LM.
+    more: keys of MORE_SCORES. systems: scores of other systems (evaluation.scores.lookups). judge_runs: must belong to
+    the project. device, dtype: of the LM.
     """
 
     language_model: LanguageModel
     settings: Sequence[str] = WITHOUT_LEARNING
     harvested: Sequence[str] = ()
     facts: str = BUILT_IN
-    relations: Sequence[ScoredRelation] | None = None  # None: the built-in ones
+    relations: Sequence[ScoredRelation] | None = None  # None for built-in facts
     seed: int = 0
     device: str = DEFAULT_DEVICE
     dtype: str = DEFAULT_DTYPE
@@ -71,28 +71,28 @@ class ScoreRequest:
     judge_runs: Sequence[JudgeRun] = ()
 
 
-# -- prompts of harvests -----------------------------------------------------------------------------------------------
+# Prompts of harvests
 
 
 def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredRelation], dict[str, dict[str, int]]]:
-    """Return the relations to score and, by setting and relation, the project's harvests that lend their prompts.
+    """Return the relations to score, and the ids of harvests that provide prompts, by setting and relation name.
 
-    Where harvests lend prompts only relations that all of these settings have harvested are scored, so that every
-    scorer sees the same tuples. Raises NothingHarvested, NoScorer.
+    If harvests provide prompts, only relations harvested in all these settings are scored, so all scorers see the same
+    tuples. Raises NothingHarvested or NoScorer.
     """
-    others = (request.systems, request.judge_runs, set(request.more) - {CORRECTED})
-    if not request.settings and not request.harvested and not any(others):
-        raise DomainError("NoScorer", "Nothing would be compared; choose at least one kind of prompts or scores.")
+    scorers_without_prompts = (request.systems, request.judge_runs, set(request.more) - {CORRECTED})
+    if not request.settings and not request.harvested and not any(scorers_without_prompts):
+        raise DomainError("NoScorer", "No scores selected. Choose at least one kind of prompts or scores.")
     relations = built_in_facts() if request.relations is None else list(request.relations)
-    own = HarvestJob.objects.filter(project=project, language_model=request.language_model)
-    newest = {setting: _newest_harvests(own.filter(setting=setting), relations) for setting in request.harvested}
+    harvests = HarvestJob.objects.filter(project=project, language_model=request.language_model)
+    newest = {setting: _newest_harvests(harvests.filter(setting=setting), relations) for setting in request.harvested}
     harvested = [relation for relation in relations if all(relation.name in jobs for jobs in newest.values())]
     if not harvested:
         names = ", ".join(request.harvested)
         raise DomainError(
             "NothingHarvested",
-            f"No relation with facts has a finished harvest from {request.language_model} with {names}; harvest one, "
-            "or compare other prompts.",
+            f"No relation with facts has a finished harvest from {request.language_model} with {names}. Harvest one, "
+            "or choose other prompts.",
         )
     names = {relation.name for relation in harvested}
     return harvested, {
@@ -116,19 +116,19 @@ def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
     ]
 
 
-# -- jobs --------------------------------------------------------------------------------------------------------------
+# Jobs
 
 
 def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -> ScoreEvaluation:
-    """Ask a worker for an evaluation, unless the same is under way already in the project.
+    """Enqueue an evaluation, or return an identical unfinished one of the project.
 
-    Raises NothingHarvested, NoScorer, EngineError, NotAllowed, ProjectNotNamed.
+    Raises NothingHarvested, NoScorer, EngineError, NotAllowed, or ProjectNotNamed.
     """
     project = project_for(by, project)
     payload = _payload_of(request, project)
     with transaction.atomic():
-        under_way = ScoreEvaluation.objects.unfinished().filter(project=project, language_model=request.language_model)
-        for evaluation in under_way:
+        unfinished = ScoreEvaluation.objects.unfinished().filter(project=project, language_model=request.language_model)
+        for evaluation in unfinished:
             if evaluation.payload == payload:
                 return evaluation
         evaluation = ScoreEvaluation.objects.create(
@@ -146,7 +146,7 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -
 def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
     language_models.check_where(request.language_model.name, request.device, request.dtype)
     relations, harvests = with_harvests(request, project)
-    others = [*request.systems, *(f"judge {run.name} of {run.round.name}" for run in request.judge_runs)]
+    external = [*request.systems, *(f"judge {run.name} of {run.round.name}" for run in request.judge_runs)]
     return {
         "device": request.device,
         "dtype": request.dtype,
@@ -155,7 +155,7 @@ def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
         "harvests": harvests,
         "facts": request.facts,
         "relations": facts_to_json(relations),
-        "scorers": scorer_names(request.settings, request.harvested, request.more, others),
+        "scorers": scorer_names(request.settings, request.harvested, request.more, external),
         **_more_of(request, project),
     }
 
@@ -163,7 +163,7 @@ def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
 def scorer_names(
     settings: Iterable[str], harvested: Iterable[str], more: Collection[str] = (), others: Iterable[str] = ()
 ) -> list[str]:
-    """Return what the document calls the scores that are compared. others: other systems and LM judges."""
+    """Return the scorer names used in the document. others: names of other systems and judge runs."""
     names = list(settings)
     names += [f"{name} (corrected)" for name in names if CORRECTED in more]
     for name in harvested:
@@ -174,11 +174,11 @@ def scorer_names(
 
 
 def _more_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
-    """Return what the payload says of other scores, nothing where there are none. Raises NothingHarvested."""
+    """Return the payload entries for baseline and external scores, without empty ones. Raises NothingHarvested."""
     for run in request.judge_runs:
         if run.project_id != project.pk:
             raise DomainError(
-                "NothingHarvested", f"The judge run {run.name} is of another project; choose one of {project}."
+                "NothingHarvested", f"Judge run {run.name} belongs to another project. Choose one of {project}."
             )
     more = {
         "more": [name for name in MORE_SCORES if name in request.more],
@@ -189,7 +189,7 @@ def _more_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
 
 
 def run_score_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Runner of its kind of job."""
+    """Job runner for score evaluations."""
     evaluation = ScoreEvaluation.objects.select_related("language_model").get(pk=job.pk)
     with heartbeat.kept_alive():
         document = scores_document(evaluation.language_model, job.payload, heartbeat)
@@ -200,13 +200,12 @@ def run_score_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 def evaluate_now(
     request: ScoreRequest, on_progress: OnProgress = ignore, project: Project | None = None
 ) -> ScoreEvaluation:
-    """Evaluate in this process, and keep the result, so that the pages show it; for the operator, at a command."""
+    """Evaluate in this process and store the result. For commands run by the operator."""
     project = project_for(None, project)
     payload = _payload_of(request, project)
     document = scores_document(request.language_model, payload, on_progress)
     samples = document.pop("samples", [])
     now = timezone.now()
-    over = {"status": Job.Status.SUCCEEDED, "started_at": now, "finished_at": now}
     return ScoreEvaluation.objects.create(
         kind=ScoreEvaluation.KIND,
         project=project,
@@ -214,28 +213,32 @@ def evaluate_now(
         payload=payload,
         document=document,
         samples=samples,
-        **over,
+        status=Job.Status.SUCCEEDED,
+        started_at=now,
+        finished_at=now,
     )
 
 
 def scores_document(
     language_model: LanguageModel, payload: Mapping[str, Any], on_progress: OnProgress
 ) -> dict[str, Any]:
-    """Return the JSON of docs/report-json.md, and under "samples" what was scored. Raises Outdated, NoScorer.
+    """Return the JSON of docs/report-json.md, with the scored tuples under "samples". Raises Outdated or NoScorer.
 
-    Scorers come in the same order from every database, and PostgreSQL keeps the keys of an object in one of its own: so
-    settings of harvests come in the order of PROMPT_SETTINGS, and systems by name.
+    The order of scorers does not depend on the database (PostgreSQL reorders JSON keys): harvest settings are in the
+    order of PROMPT_SETTINGS, systems are sorted by name.
     """
     if "harvests" not in payload:
-        raise DomainError("Outdated", "This was asked for by an older version of kgharvest; ask for it again.")
-    used = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
-    harvests = HarvestJob.objects.in_bulk(used)
+        raise DomainError(
+            "Outdated", "This evaluation was requested by an older version of kgharvest. Request it again."
+        )
+    job_ids = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
+    harvests = HarvestJob.objects.in_bulk(job_ids)
     on_progress(Progress("loading the LM", 0))
     device, dtype = payload.get("device", DEFAULT_DEVICE), payload.get("dtype", DEFAULT_DTYPE)
     lm = language_models.load(language_model, device, dtype)
-    given = facts_from_json(payload["relations"])
-    unseen = _without_seeds(given, payload, harvests)
-    relations = [replace(relation, facts=writable(lm, relation)) for relation in unseen]
+    inputs = facts_from_json(payload["relations"])
+    without_seeds = _without_seeds(inputs, payload, harvests)
+    relations = [replace(relation, facts=writable(lm, relation)) for relation in without_seeds]
     scorers = {setting: setting_scorer(lm, setting) for setting in payload["settings"]}
     more = payload.get("more", ())
     if CORRECTED in more:
@@ -255,30 +258,30 @@ def scores_document(
     scored = score_samples(relations, scorers, payload["seed"], report)
     _check_matched(scored)
     evaluated = {**document_of(scored, payload["seed"]), "samples": scored.rows()}
-    n_left_out = sum(len(relation.facts) for relation in given) - sum(len(relation.facts) for relation in relations)
+    n_left_out = sum(len(before.facts) - len(after.facts) for before, after in zip(inputs, relations, strict=True))
     stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
     head = {"facts": payload["facts"], "model": str(language_model), "device": device, "dtype": dtype}
     return {**head, "harvests": payload["harvests"], "n_left_out": n_left_out, **evaluated, **stamp}
 
 
 def _check_matched(scored: ScoredSamples) -> None:
-    """Raise NoScorer if somebody has no score for any of the samples: a line of theirs would mean nothing."""
+    """Raise NoScorer if a scorer has no score for any sample."""
     for name, scores in scored.scores.items():
         if np.isnan(scores).all():
             raise DomainError(
                 "NoScorer",
                 f"{name} has no score for any of the {len(scores):,} facts and false tuples of this evaluation. "
-                "Download them from an evaluation with the same LM, facts and prompts, score them, and send that file.",
+                "Download them from an evaluation with the same LM, facts, and prompts. Score and upload them.",
             )
 
 
 def _without_seeds(
     relations: Sequence[ScoredRelation], payload: Mapping[str, Any], harvests: Mapping[int, HarvestJob]
 ) -> list[ScoredRelation]:
-    """Take the seed tuples of the harvests out of the facts, too: they may be others than the relation's own now."""
-    cleaned = []
+    """Return the relations without the harvests' seed tuples, which may differ from the current seed tuples."""
+    remaining = []
     for relation in relations:
-        own = [harvests[by_relation[relation.name]] for by_relation in payload["harvests"].values()]
-        seeds = [tuple(entities) for job in own for entities in job.payload["spec"]["seed_tuples"]]
-        cleaned.append(relation.without(seeds))
-    return cleaned
+        jobs = [harvests[by_relation[relation.name]] for by_relation in payload["harvests"].values()]
+        seeds = [tuple(entities) for job in jobs for entities in job.payload["spec"]["seed_tuples"]]
+        remaining.append(relation.without(seeds))
+    return remaining

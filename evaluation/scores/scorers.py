@@ -1,4 +1,4 @@
-"""Scorers: how well scores of an LM with different prompts tell known facts from negative samples."""
+"""Scorers: how well LM scores with different prompts separate known facts from negative samples."""
 
 from __future__ import annotations
 
@@ -25,22 +25,19 @@ Tick = Callable[[], None]
 PARAMS = HarvestParams()
 COMPARED = ("a", "b", "n_relations", "difference", "low", "high", "reason", "p_sign_flip", "p_holm", "sentence")
 
-# Scores (E,) of tuples under a relation, higher for what is held to be true; whatever gives these can be compared.
-# Calls the tick now and then, which may raise to end the work.
+# Returns scores (E,) of a relation's tuples, higher for tuples more likely true. Calls the tick regularly; the tick may
+# raise to stop the work.
 Scorer = Callable[[ScoredRelation, Sequence[Entities], Tick], np.ndarray]
 
 
-# -- scores ------------------------------------------------------------------------------------------------------------
-
-
-# How tuples are scored with a set of prompts: (LM, prompts, tuples, tick) -> (E,).
+# Scores tuples with a set of prompts: (LM, prompts, tuples, tick) -> (E,).
 PromptScore = Callable[["LanguageModel", "PromptSet", Sequence[Entities], Tick], np.ndarray]
 
 
 def setting_scorer(lm: LanguageModel, setting: str, score_with: PromptScore | None = None) -> Scorer:
-    """Return the consistency (Eq. 2) with a setting's prompts, weighed or learned on the seeds as in a harvest.
+    """Return a scorer with a setting's prompts, weighted or learned on the seed tuples as in a harvest.
 
-    score_with: takes its place.
+    score_with: score of the tuples with these prompts, default consistency (Eq. 2).
     """
     from kgharvest.engine.harvest import encode_seeds
     from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
@@ -55,7 +52,7 @@ def setting_scorer(lm: LanguageModel, setting: str, score_with: PromptScore | No
 
 
 class StoredPrompt(NamedTuple):
-    """A prompt as a finished harvest used it. token_ids: of the texts around the slots, of a prompt without words."""
+    """A prompt of a finished harvest. token_ids: of the segments around the slots, for learned prompts without text."""
 
     text: str
     weight: float
@@ -71,15 +68,17 @@ class StoredPrompt(NamedTuple):
 def stored_scorer(
     lm: LanguageModel, prompts: Mapping[str, Sequence[StoredPrompt]], score_with: PromptScore | None = None
 ) -> Scorer:
-    """Return the consistency with the prompts, and their weights, of one finished harvest per relation.
+    """Return a scorer with the weighted prompts of one finished harvest per relation.
 
-    score_with: takes its place.
+    score_with: score of the tuples with these prompts, default consistency (Eq. 2).
     """
     from kgharvest.engine.prompts.prompt_set import PromptSet
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
-        own = prompts[relation.name]
-        prompt_set = PromptSet(tuple(prompt.encoded(lm) for prompt in own), tuple(prompt.weight for prompt in own))
+        stored = prompts[relation.name]
+        prompt_set = PromptSet(
+            tuple(prompt.encoded(lm) for prompt in stored), tuple(prompt.weight for prompt in stored)
+        )
         return (score_with or consistency_scores)(lm, prompt_set, tuples, tick)
 
     return score
@@ -107,7 +106,7 @@ def corrected_scores(lm: LanguageModel, prompt_set: PromptSet, tuples: Sequence[
 
 
 def prior_scorer(lm: LanguageModel) -> Scorer:
-    """Return Eq. 1 of the entities' log-probabilities in the empty prompt: how likely the LM finds them anywhere."""
+    """Return a scorer of Eq. 1 on the entities' log-probabilities in the empty prompt: their likelihood in general."""
     from kgharvest.engine.scoring import prior_logprobs
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
@@ -122,7 +121,7 @@ def _encoded(lm: LanguageModel, tuples: Sequence[Entities]) -> list[tuple[tuple[
 
 
 def writable(lm: LanguageModel, relation: ScoredRelation) -> list[Entities]:
-    """Return the facts whose entities the LM can write."""
+    """Return the facts whose entities the LM can encode."""
     from kgharvest.engine.types import BadSeed
 
     def can_write(entities: Entities) -> bool:
@@ -135,14 +134,14 @@ def writable(lm: LanguageModel, relation: ScoredRelation) -> list[Entities]:
 
 
 class ScoredSamples(NamedTuple):
-    """scores: (E,) of each scorer; NaN where it has none, which ranks below all others."""
+    """scores: (E,) by scorer name. Missing scores are NaN and rank last."""
 
     samples: Sequence[Sample]
     scores: Mapping[str, np.ndarray]
     n_relations: int
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return each sample with its scores, as JSON can hold them."""
+        """Return each sample with its scores, JSON-serializable."""
         names = list(self.scores)
         columns = [[float(value) if np.isfinite(value) else None for value in self.scores[name]] for name in names]
         return [
@@ -157,25 +156,25 @@ def score_samples(
     seed: int,
     on_progress: Callable[[int], None] = ignore,
 ) -> ScoredSamples:
-    """Return the facts and as many false tuples with their scores. Raises BadFacts without facts.
+    """Return the facts and as many false tuples with their scores. Raises BadFacts without usable facts.
 
-    on_progress: is told how many relations are done.
+    on_progress: called with the number of finished relations.
     """
     facts = {relation.name: relation.facts for relation in relations if relation.facts}
     also_true = {relation.name: relation.learned_from for relation in relations}
     samples = with_negatives(facts, np.random.default_rng(seed), also_true)
     if all(sample.replaced is None for sample in samples):
         raise DomainError(
-            "BadFacts", "There is no fact beside the seed tuples, or none to make false; give more facts."
+            "BadFacts", "Not enough facts: all are seed tuples, or none can be corrupted. Add more facts."
         )
     scores = {name: np.full(len(samples), np.nan) for name in scorers}
     names = np.array([sample.relation for sample in samples], dtype=object)
     for done, relation in enumerate(relations):
-        own = np.flatnonzero(names == relation.name)
+        rows = np.flatnonzero(names == relation.name)
         for name, score in scorers.items():
-            if len(own):
-                tuples = [samples[index].entities for index in own]
-                scores[name][own] = score(relation, tuples, partial(on_progress, done))
+            if len(rows):
+                tuples = [samples[row].entities for row in rows]
+                scores[name][rows] = score(relation, tuples, partial(on_progress, done))
         on_progress(done + 1)
     return ScoredSamples(samples, scores, len(facts))
 
@@ -184,7 +183,7 @@ def document_of(scored: ScoredSamples, seed: int) -> dict[str, Any]:
     samples = scored.samples
     is_positive = np.array([sample.replaced is None for sample in samples])
     names = np.array([sample.relation for sample in samples], dtype=object)
-    # Whoever has no score for a tuple does not claim it: it ranks last.
+    # Tuples without a score rank last.
     ranked = {name: np.nan_to_num(values, nan=-np.inf, neginf=-np.inf) for name, values in scored.scores.items()}
     entries = [
         {**_scorer_entry(name, values, is_positive, names), "n_unscored": int(np.isnan(scored.scores[name]).sum())}
@@ -204,12 +203,12 @@ def document_of(scored: ScoredSamples, seed: int) -> dict[str, Any]:
 def _scorer_entry(name: str, scores: np.ndarray, is_positive: np.ndarray, names: np.ndarray) -> dict[str, Any]:
     relations = []
     for relation in dict.fromkeys(names.tolist()):
-        own = names == relation
+        rows = names == relation
         relations.append({
             "relation": relation,
-            "n_positive": int(is_positive[own].sum()),
-            "n_negative": int((~is_positive[own]).sum()),
-            "average_precision": average_precision(scores[own], is_positive[own]),
+            "n_positive": int(is_positive[rows].sum()),
+            "n_negative": int((~is_positive[rows]).sum()),
+            "average_precision": average_precision(scores[rows], is_positive[rows]),
         })  # fmt: skip
     return {
         "scorer": name,
@@ -221,7 +220,7 @@ def _scorer_entry(name: str, scores: np.ndarray, is_positive: np.ndarray, names:
 
 
 def _comparisons(scorers: Iterable[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """Compare the scorers, paired by relation, as a report compares settings; differences are of average precision."""
+    """Return paired comparisons of average precision by relation, as reports compare settings."""
     precisions = {
         CellKey(entry["relation"], None, scorer["scorer"]): entry["average_precision"]
         for scorer in scorers
@@ -233,10 +232,10 @@ def _comparisons(scorers: Iterable[Mapping[str, Any]], seed: int) -> list[dict[s
 def _by_replaced(
     samples: Sequence[Sample], scores: Mapping[str, np.ndarray], is_positive: np.ndarray
 ) -> Iterable[dict[str, Any]]:
-    """Yield for each scorer and kind the average precision against the false tuples of that kind alone."""
+    """Yield the average precision of each scorer on all facts against the false tuples of one kind."""
     kinds = np.array([sample.replaced or "" for sample in samples], dtype=object)
     for name, scores_of_all in scores.items():
         for kind in sorted(set(kinds[~is_positive].tolist())):
-            kept = is_positive | (kinds == kind)
-            precision = average_precision(scores_of_all[kept], is_positive[kept])
+            rows = is_positive | (kinds == kind)
+            precision = average_precision(scores_of_all[rows], is_positive[rows])
             yield {"scorer": name, "corruption": kind, "average_precision": precision}

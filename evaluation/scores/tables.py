@@ -1,4 +1,4 @@
-"""Tables of a score evaluation; with four digits, as good scores differ in the third."""
+"""Tables of a score evaluation, with four digits because good scores differ in the third."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def scorer_table(document: Document) -> Table:
     relations = "relation" if document["n_relations"] == 1 else "relations"
     notes = (
         f"Average precision on {document['n_positive']:,} facts and {document['n_negative']:,} false tuples of "
-        f"{document['n_relations']} {relations}; a random order has {share(chance)}. Equal scores count as in every "
-        "order alike.",
+        f"{document['n_relations']} {relations}; a random order has {share(chance)}. Ties are averaged over all "
+        "orders.",
         *_left_out(document),
     )
     return Table("scorers", "Average precision", columns, tuple(rows), notes)
@@ -31,17 +31,17 @@ def scorer_table(document: Document) -> Table:
 
 def _left_out(document: Document) -> Iterable[str]:
     if document.get("harvests"):
-        yield "As harvested: with the prompts of finished harvests and their weights; only relations that have them."
+        yield "As harvested: weighted prompts of finished harvests. Only relations with these harvests are included."
     for scorer in document["scorers"]:
         if n := scorer.get("n_unscored"):
-            yield f"{scorer['scorer']} has no score for {counted(n, 'tuple')}, which it thus ranks last."
+            yield f"{scorer['scorer']} has no score for {counted(n, 'tuple')}; missing scores rank last."
     if n := document.get("n_left_out"):
         facts = counted(n, "fact is", "facts are")
-        yield f"{facts} left out: a seed tuple of a harvest that lends its prompts, or nothing that the LM can write."
+        yield f"{facts} excluded: seed tuples of harvests that provide prompts, or entities that the LM cannot encode."
 
 
 def replaced_table(document: Document) -> Table:
-    """Rows are what was replaced in a fact to make it false."""
+    """Rows: kind of replacement in the false tuples."""
     precisions = {
         (entry["corruption"], entry["scorer"]): entry["average_precision"] for entry in document["by_corruption"]
     }
@@ -51,8 +51,8 @@ def replaced_table(document: Document) -> Table:
         for kind in dict.fromkeys(entry["corruption"] for entry in document["by_corruption"])
     ]
     columns = (Column("replaced"), *(Column(scorer, Kind.FINE) for scorer in scorers))
-    notes = ("All facts against the false tuples of one kind alone.",)
-    return Table("corruptions", "Average precision by what was replaced", columns, tuple(rows), notes)
+    notes = ("All facts against the false tuples of one kind.",)
+    return Table("corruptions", "Average precision by kind of replacement", columns, tuple(rows), notes)
 
 
 def relation_scores_table(document: Document) -> Table:

@@ -1,4 +1,4 @@
-"""How well scores tell facts from false tuples: the paper's Figs 4 and 5."""
+"""Pages of score evaluations: how well scores separate facts from false tuples (Figs 4 and 5 of the paper)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON, json_text, to_json
 
-# What the list shows of payloads and documents, which are large.
+# List columns extracted from payloads and documents, which are too large to load.
 LISTED = {
     "facts": "payload__facts",
     "scorers": "payload__scorers",
@@ -46,7 +46,7 @@ LISTED = {
     "n_relations": "document__n_relations",
     "n_facts": "document__n_positive",
 }
-SHOWN = 1.4  # times its size in print, where the page is wide enough
+SHOWN = 1.4  # scale on pages relative to print
 
 
 class ScoreList(ListPage):
@@ -59,7 +59,7 @@ class ScoreList(ListPage):
 
     def context(self, page):
         for evaluation in page:
-            # Evaluations of older versions do not say what they compare.
+            # Payloads of older versions do not name the scorers.
             evaluation.scorers = evaluation.scorers or scorer_names(
                 evaluation.settings or (), evaluation.harvests or (), evaluation.more or ()
             )
@@ -69,55 +69,55 @@ class ScoreList(ListPage):
 class ScoreForm(PlacementForm):
     model = forms.ModelChoiceField(LanguageModel.objects.loadable(), label="LM", empty_label=None)
     settings = forms.MultipleChoiceField(
-        label="Prompts made for this",
+        label="Newly created prompts",
         choices=[(setting, setting) for setting in PROMPT_SETTINGS],
         initial=WITHOUT_LEARNING,
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="From the seed tuples, which are no facts here. lpaqa, autoprompt and soft are learned: up to "
-        "minutes per relation, and with masked LMs only.",
+        help_text="Created from the seed tuples, which are excluded from the facts. lpaqa, autoprompt, and soft are "
+        "learned, which takes up to minutes per relation and requires a masked LM.",
     )
     harvested = forms.MultipleChoiceField(
         label="Prompts of finished harvests",
         choices=[(setting, setting) for setting in STORED_SETTINGS],
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="With the weights that they had in the newest one. Only relations that were harvested so are scored.",
+        help_text="Prompts and weights of the newest harvest. Only relations with such a harvest are scored.",
     )
     facts = forms.FileField(
-        label="Facts of your own",
+        label="Custom facts",
         required=False,
         validators=[upload_limit("evaluate it with the command evaluate_scores --facts")],
-        help_text='JSONL, one {"relation": "set/name", "entities": ["...", "..."]} a line. Left empty: the facts of '
-        "the embedded LMs' world, which they were trained on.",
+        help_text='JSONL, one {"relation": "set/name", "entities": ["...", "..."]} per line. Default: the facts that '
+        "the embedded LMs were trained on.",
     )
 
     more = forms.MultipleChoiceField(
-        label="More scores",
+        label="Baseline scores",
         choices=list(MORE_SCORES.items()),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="How much of a score is but how familiar the entities are.",
+        help_text="Show how much of a score only reflects the entities' familiarity.",
     )
     systems = forms.FileField(
-        label="Scores of other systems",
+        label="External scores",
         required=False,
         validators=[upload_limit("evaluate it with the command evaluate_scores --scores")],
-        help_text="Such as COMET's: JSONL, CSV or TSV with relation, entities (or head and tail), score, and system "
-        "where there are several. The tuples to score are on the page of an evaluation.",
+        help_text="For example from COMET: JSONL, CSV, or TSV with relation, entities (or head and tail), score, and "
+        "optionally system. Download the tuples to score from the page of an evaluation.",
     )
     judge_runs = forms.ModelMultipleChoiceField(
         JudgeRun.objects.none(),
         label="LM judges",
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Runs that have ended: how sure each is that a tuple is true.",
+        help_text="Succeeded runs. Score: confidence that a tuple is true.",
     )
 
     project = ProjectField()
 
     def offer_judge_runs(self, user) -> None:
-        """Let the form offer the runs that the user sees; none is no field."""
+        """Offer the judge runs visible to the user; without any, remove the field."""
         runs = JudgeRun.objects.visible_to(user).filter(status=Job.Status.SUCCEEDED).select_related("round")
         self.fields["judge_runs"].queryset = runs.order_by("-pk")
         self.fields["judge_runs"].label_from_instance = lambda run: f"{run} in {run.round.name}"
@@ -125,7 +125,7 @@ class ScoreForm(PlacementForm):
             del self.fields["judge_runs"]
 
     def request(self, by) -> ScoreRequest:
-        """Raises ImportRefused with what is wrong with the facts or the scores."""
+        """Return the request. Raises ImportRefused for invalid facts or scores."""
         cleaned = self.cleaned_data
         systems = cleaned["systems"]
         request = ScoreRequest(
@@ -189,7 +189,7 @@ def scores(request: HttpRequest, pk: int) -> HttpResponse:
 
 def in_words(document: dict) -> str:
     parts = (f"{scorer['scorer']} {share(scorer['average_precision'])}" for scorer in document["scorers"])
-    return f"Precision falling with recall, a line for each kind of score. Average precision: {'; '.join(parts)}."
+    return f"Precision by recall, one line per scorer. Average precision: {'; '.join(parts)}."
 
 
 @researcher_required
@@ -202,9 +202,9 @@ def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
 
 
 def sample_lines(evaluation: ScoreEvaluation) -> Iterator[str]:
-    """Yield each fact and false tuple as a line of JSON; "score" is that of the first scorer that has one.
+    """Yield each fact and false tuple as a JSON line. "score": of the first scorer with a score.
 
-    First in the list of the document: PostgreSQL keeps the keys of an object in an order of its own.
+    Scorers are in the order of the document, as PostgreSQL reorders JSON keys.
     """
     names = [scorer["scorer"] for scorer in evaluation.document["scorers"]]
     for sample in evaluation.samples:
@@ -216,9 +216,9 @@ def sample_lines(evaluation: ScoreEvaluation) -> Iterator[str]:
 
 
 def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | None = None) -> HttpResponse:
-    """Return the figure as SVG or PDF, everything as JSON, or the tuples as JSON lines. Raises Http404.
+    """Return the figure as SVG or PDF, the document as JSON, or the tuples as JSON lines. Raises Http404.
 
-    theme: of an image for a page.
+    theme: of an inline image.
     """
     name = f"scores-{evaluation.pk}.{file_format}"
     if file_format == "json":
@@ -226,7 +226,7 @@ def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | N
     if file_format == "jsonl" and evaluation.samples:
         return download("".join(sample_lines(evaluation)), name, NDJSON)
     if file_format not in FIGURE_FORMATS:
-        raise Http404("Scores come as json, svg and pdf, and as jsonl where their tuples were kept.")
+        raise Http404("Unknown format. Use json, svg, pdf, or, if the tuples are stored, jsonl.")
     drawing = precision_recall.draw(evaluation.document)
     image = rendered(drawing, evaluation.document, file_format, THEMES.get(theme or "", LIGHT))
     if theme is not None:

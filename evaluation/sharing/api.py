@@ -1,4 +1,4 @@
-"""Links to frozen reports in the API."""
+"""API of share links to frozen reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kgharvest.api.views import PagedList
 
 
 class ReportShareSerializer(serializers.ModelSerializer):
-    """A link to a report. has_password: whether one is asked for."""
+    """A share link. has_password: True if it requires a password."""
 
     status = serializers.SerializerMethodField()
     has_password = serializers.SerializerMethodField()
@@ -37,25 +37,25 @@ class ReportShareSerializer(serializers.ModelSerializer):
 
 
 class NewReportShareSerializer(ReportShareSerializer):
-    link = serializers.URLField(help_text="Shown now and never again: only its hash is kept.")
+    link = serializers.URLField(help_text="Shown only once; only its hash is stored.")
 
     class Meta(ReportShareSerializer.Meta):
         fields = [*ReportShareSerializer.Meta.fields, "link"]
 
 
 class ShareInput(StrictSerializer):
-    name = serializers.CharField(max_length=100, help_text="For whom; only members see it.")
-    days = serializers.IntegerField(min_value=1, max_value=LONGEST_DAYS, default=90, help_text="Until it ends.")
+    name = serializers.CharField(max_length=100, help_text="Recipient, visible to project members only.")
+    days = serializers.IntegerField(min_value=1, max_value=LONGEST_DAYS, default=90, help_text="Days until expiry.")
     password = serializers.CharField(
         max_length=LONGEST_PASSWORD, required=False, default="", allow_blank=True, trim_whitespace=False
     )
 
 
 class ShareViewSet(PagedList, ReportPartViewSet):
-    """Links to read a report without an account. For members who work in its project."""
+    """Links to a report that require no account. For members who work in its project."""
 
     access = Action.WORK
-    is_keyed = False  # the answer to `create` has a secret
+    is_keyed = False  # the response of `create` contains a secret
     serializer_class = ReportShareSerializer
 
     def get_queryset(self) -> QuerySet:
@@ -64,12 +64,12 @@ class ShareViewSet(PagedList, ReportPartViewSet):
 
     @extend_schema(summary="Share a report", request=ShareInput, responses={201: NewReportShareSerializer})
     def create(self, request: Request, report_id: int) -> Response:
-        made = share_report(self.report(), **self.sent(ShareInput), now=timezone.now(), by=request.user)
-        made.share.link = link_of(request, made)
+        new = share_report(self.report(), **self.sent(ShareInput), now=timezone.now(), by=request.user)
+        new.share.link = link_of(request, new)
         self.serializer_class = NewReportShareSerializer
-        return self.created(made.share, self.address(made.share))
+        return self.created(new.share, self.address(new.share))
 
-    @extend_schema(summary="A link to a report")
+    @extend_schema(summary="Get a link to a report")
     def retrieve(self, request: Request, report_id: int, pk: int) -> Response:
         return self.answer(self.get_object())
 

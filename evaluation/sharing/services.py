@@ -1,4 +1,4 @@
-"""Links by which reviewers and co-authors read a frozen report without an account: made, found, revoked."""
+"""Share links: let reviewers and co-authors read a frozen report without an account."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kgharvest.names import check_name
 
 LONGEST_DAYS = 366
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 128
-MOST_SHARES = 50  # open ones of a report
-TOO_MANY = "Too many passwords were tried on this link; wait a while, or ask for a new link."
+MOST_SHARES = 50  # active links per report
+TOO_MANY = "Too many incorrect passwords. Wait a while, or ask for a new link."
 
 
 class WrongPassword(DomainError):
-    """Not the password of the link."""
+    """Incorrect password for a link."""
 
 
 class NewShare(NamedTuple):
-    """A link just made; `secret` is its last part, shown now and never again."""
+    """A new link. `secret` is the last part of its URL and is not stored."""
 
     share: ReportShare
     secret: str
@@ -36,20 +36,17 @@ class NewShare(NamedTuple):
 
 @transaction.atomic
 def share_report(report: Report, name: str, days: int, now: datetime, *, password: str = "", by=None) -> NewShare:
-    """Make a link to the report that is good for so many days. name: for whom it is. Raises NotAllowed, BadShare.
-
-    Raises BadName.
-    """
+    """Create a link that expires after `days`. name: the recipient. Raises NotAllowed, BadShare, or BadName."""
     check_may(by, Action.WORK, report.project)
     check_name(name, ReportShare._meta.get_field("name").max_length, "link")
     if not 1 <= days <= LONGEST_DAYS:
-        raise DomainError("BadShare", f"A link is good for 1 to {LONGEST_DAYS} days; choose a number between.")
+        raise DomainError("BadShare", f"Invalid validity: {days} days. Choose 1 to {LONGEST_DAYS} days.")
     if password and not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
         raise DomainError(
-            "BadShare", f"A password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters; or leave it out."
+            "BadShare", f"Passwords have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters. Change or omit it."
         )
     if report.shares.usable(now).count() >= MOST_SHARES:
-        raise DomainError("BadShare", f"There are {MOST_SHARES} open links to this report; revoke some first.")
+        raise DomainError("BadShare", f"This report has {MOST_SHARES} active links. Revoke some first.")
     secret = secrets.token_urlsafe(32)
     share = report.shares.create(
         name=name,
@@ -64,7 +61,7 @@ def share_report(report: Report, name: str, days: int, now: datetime, *, passwor
 
 @transaction.atomic
 def revoke_share(share: ReportShare, now: datetime, by=None) -> None:
-    """Let the link serve no more. Twice is once. Raises NotAllowed."""
+    """Revoke a link. Idempotent. Raises NotAllowed."""
     report = share.report
     check_may(by, Action.WORK, report.project)
     if ReportShare.objects.filter(pk=share.pk, revoked_at=None).update(revoked_at=now):
@@ -72,13 +69,13 @@ def revoke_share(share: ReportShare, now: datetime, by=None) -> None:
 
 
 def find_share(secret: str, now: datetime) -> ReportShare | None:
-    """Return the usable link of this secret; None for a wrong, an expired and a revoked one alike."""
+    """Return the active link with this secret, or None if it is wrong, expired, or revoked."""
     shares = ReportShare.objects.usable(now).select_related("report__round")
     return shares.defer("report__document", "report__abridged").filter(token_hash=_hash(secret)).first()
 
 
 def open_share(share: ReportShare, password: str, network: str | None, now: datetime) -> None:
-    """Let somebody in. network: where they are. Raises WrongPassword, TooManyAttempts."""
+    """Check the password of a link. network: of the client. Raises WrongPassword or TooManyAttempts."""
     if not share.password:
         return
     who = f"{share.pk}:{network}"
@@ -87,7 +84,7 @@ def open_share(share: ReportShare, password: str, network: str | None, now: date
         raise TooManyAttempts(TOO_MANY)
     if not check_password(password[:LONGEST_PASSWORD], share.password):
         count_attempt("share_passwords_everywhere", str(share.pk), now)
-        raise WrongPassword("This is not the password of the link.")
+        raise WrongPassword("Incorrect password.")
     forget_attempts("share_passwords", who)
 
 

@@ -1,4 +1,4 @@
-"""Pages of links to frozen reports: made and revoked by those who work in the project, read by whoever has one."""
+"""Pages of share links: researchers create and revoke them, recipients read the report."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 class ShareForm(forms.Form):
     name = forms.CharField(
-        label="For whom", max_length=100, initial="Reviewers", help_text="Only members of the project see it."
+        label="Recipient", max_length=100, initial="Reviewers", help_text="Visible to project members only."
     )
-    days = forms.IntegerField(label="Good for how many days", min_value=1, max_value=services.LONGEST_DAYS, initial=90)
+    days = forms.IntegerField(label="Valid for (days)", min_value=1, max_value=services.LONGEST_DAYS, initial=90)
     password = forms.CharField(
         label="Password",
         required=False,
         strip=False,
         max_length=services.LONGEST_PASSWORD,
-        help_text="At least eight characters, sent by another way than the link. "
-        "Left empty: whoever has the link reads the report.",
+        help_text="At least eight characters. Send it separately from the link. Without a password, anyone with the "
+        "link can read the report.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
 
@@ -48,14 +48,14 @@ class ShareForm(forms.Form):
 @sensitive_variables()
 @sensitive_post_parameters()
 def shares(request: HttpRequest, pk: int) -> HttpResponse:
-    """The links to a report. A new one is shown once: only its hash is kept."""
+    """List the links to a report. A new link is shown once, as only its hash is stored."""
     report = visible_or_404(request.user, Report.objects.for_list(), Action.WORK, pk=pk)
     form = ShareForm(request.POST or None)
     link = None
     if form.is_valid():
         with refusal_in_form(form):
-            made = services.share_report(report, **form.cleaned_data, now=timezone.now(), by=request.user)
-            link, form = link_of(request, made), ShareForm()
+            new = services.share_report(report, **form.cleaned_data, now=timezone.now(), by=request.user)
+            link, form = link_of(request, new), ShareForm()
     now = timezone.now()
     rows = [(share, share.status(now)) for share in report.shares.select_related("created_by")]
     return render(
@@ -63,8 +63,8 @@ def shares(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-def link_of(request: HttpRequest, made: services.NewShare) -> str:
-    return request.build_absolute_uri(reverse("evaluation:shared_report", args=[made.secret]))
+def link_of(request: HttpRequest, new: services.NewShare) -> str:
+    return request.build_absolute_uri(reverse("evaluation:shared_report", args=[new.secret]))
 
 
 @researcher_required
@@ -79,12 +79,12 @@ def share_revoke(request: HttpRequest, pk: int, share: int) -> HttpResponse:
 @sensitive_variables()
 @sensitive_post_parameters()
 def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
-    """The frozen report behind a link, and nothing else of the installation."""
+    """Show the frozen report of a link, without access to the rest of the installation."""
     now = timezone.now()
     share = services.find_share(secret, now)
     if share is None:
         status = 429 if count_wrong_link(request, now) else 404
-        return closed(request, {"refusal": "Nothing is behind this link. Ask whoever sent it for a new one."}, status)
+        return closed(request, {"refusal": "This link is not valid. Ask the sender for a new link."}, status)
     if share.password:
         if request.method != "POST":
             return closed(request, {})
@@ -98,12 +98,12 @@ def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
 
 
 def closed(request: HttpRequest, context: dict, status: int = 200) -> HttpResponse:
-    context |= {"is_researcher": False}  # no navigation, whoever looks
+    context |= {"is_researcher": False}  # no navigation, even for researchers
     return kept_out_of_sight(render(request, "evaluation/sharing/closed.html", context, status=status))
 
 
 def frozen_page(report: Report) -> HttpResponse:
-    """Return the report's HTML file as a page, with its own style allowed and nothing else."""
+    """Return the report's HTML file. Its Content-Security-Policy allows only its own style and data images."""
     key = f"shared-report-{report.pk}-{report.created_at.timestamp()}-{code_version()}"
     content = cache.get_or_set(key, lambda: DOCUMENT_FORMATS["html"].bytes_of(report.document), PAGE_CACHE_S)
     response = HttpResponse(content, content_type=FORMATS["html"].content_type)
@@ -117,8 +117,10 @@ def frozen_page(report: Report) -> HttpResponse:
 
 
 def kept_out_of_sight(response: HttpResponse) -> HttpResponse:
-    """Return the response as one that no cache keeps, no search engine lists, and no link tells others."""
+    """Return the response with headers against caching, indexing, and referrers to other sites."""
     response["Cache-Control"] = "no-store"
     response["X-Robots-Tag"] = "noindex, nofollow"
-    response["Referrer-Policy"] = "same-origin"  # with no-referrer browsers send `Origin: null`, which CSRF refuses
+    response["Referrer-Policy"] = (
+        "same-origin"  # with no-referrer, browsers send `Origin: null`, which fails the CSRF check
+    )
     return response

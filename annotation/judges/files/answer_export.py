@@ -1,4 +1,4 @@
-"""Answers of judges as files, in the formats that `answer_import` reads."""
+"""Export of judge answers, in the formats that `answer_import` reads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kgharvest.errors import DomainError
 
 
 def export_answers(run: JudgeRun, file_format: str) -> Iterator[str]:
-    """Yield the lines of the run's answers in one of FORMATS, by tuple and repeat. Raises UnknownFormat."""
+    """Yield the lines of a file in one of FORMATS, ordered by tuple and repeat. Raises UnknownFormat."""
     if file_format not in FORMATS:
-        raise DomainError("UnknownFormat", f"There is no format {file_format!r}; use {', '.join(FORMATS)}.")
+        raise DomainError("UnknownFormat", f"Unknown format {file_format!r}. Use {', '.join(FORMATS)}.")
     return FORMATS[file_format].write(run)
 
 
 class Written(NamedTuple):
-    """An answer, with its relation's path, the tuple's entities as written, and the statement that was judged."""
+    """An answer with its relation path, the tuple's entities as written, and the judged statement."""
 
     answer: JudgeAnswer
     relation: str
@@ -33,15 +33,15 @@ class Written(NamedTuple):
 
 def _written(run: JudgeRun) -> Iterator[Written]:
     judged: dict[int, JudgedTuple] = {}
-    with suppress(DomainError):  # a draft may have no such tuples any more; what was answered about them is still there
-        judged = {each.tuple_id: each for each in tuples_to_judge(run)}
+    with suppress(DomainError):  # a draft may have lost its tuples since; their answers remain
+        judged = {row.tuple_id: row for row in tuples_to_judge(run)}
     answers = run.answers.select_related("knowledge_tuple__relation__relation_set").order_by(
         "knowledge_tuple", "repeat"
     )
     for answer in answers.iterator():
-        found = answer.knowledge_tuple
-        each = judged.get(found.pk) or JudgedTuple(found.pk, found.relation_id, "", found.entities)
-        yield Written(answer, found.relation.path, each.entities, each.statement)
+        stored = answer.knowledge_tuple
+        row = judged.get(stored.pk) or JudgedTuple(stored.pk, stored.relation_id, "", stored.entities)
+        yield Written(answer, stored.relation.path, row.entities, row.statement)
 
 
 def _as_lines(run: JudgeRun) -> Iterator[str]:

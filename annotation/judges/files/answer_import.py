@@ -1,9 +1,8 @@
-"""Answers of judges from files: JSON lines of this project, inspect-ai's eval logs, lm-eval's logged samples.
+"""Import of judge answers: JSON lines of kgharvest, eval logs of inspect-ai, logged samples of lm-eval.
 
-inspect-ai: the JSON of `EvalLog` (https://inspect.aisi.org.uk/eval-logs.html), a sample for each tuple and epoch.
-lm-eval: the JSON lines of `--log_samples` (lm_eval.evaluator), a line for each tuple, its repeats in `resps`.
-Both keep what a tuple is in fields of the user's own: `metadata` of a sample, `doc` of a line, with `relation`
-(set/name) and `entities`.
+inspect-ai: JSON of `EvalLog` (https://inspect.aisi.org.uk/eval-logs.html), one sample per tuple and epoch. lm-eval:
+JSON lines of `--log_samples` (lm_eval.evaluator), one line per tuple, with repeats in `resps`. Both store the tuple in
+user-defined fields, `metadata` of a sample or `doc` of a line, as `relation` (set/name) and `entities`.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ LONGEST_MODEL = JudgeRun._meta.get_field("model").max_length
 
 
 class FileAnswer(NamedTuple):
-    """One answer of a file. where: "line 3". label: None for that which `raw` names."""
+    """An answer in a file. where: for example "line 3". label: None to parse it from `raw`."""
 
     where: str
     relation: str
@@ -67,25 +66,23 @@ class FileAnswer(NamedTuple):
 
 
 def import_file(round: Round, document: Mapping[str, Any], path: Path | str, by=None) -> JudgeRun:
-    """Import the file at `path`; for commands, whose operator may read any. Raises as import_answers does."""
+    """Import the file at `path`. For commands only: their operator may read any file. Raises as import_answers does."""
     path = Path(path)
     return import_answers(round, document, read_bytes(path), path.name, by)
 
 
 def import_answers(round: Round, document: Mapping[str, Any], content: bytes, source: str, by=None) -> JudgeRun:
-    """Return a run of the kind file with all answers of the file `source`, or store nothing.
+    """Return a run of kind file with all answers of the file, or store nothing.
 
-    An LM that the description does not name is that which the file names. Raises ImportRefused with the bad lines, and
-    as create_run does.
+    If the spec names no LM, the file's LM is used. Raises ImportRefused with the invalid lines, and as create_run does.
     """
     run, _ = run_from_spec(document)
     if run.judge_kind != JudgeKind.FILE:
-        raise DomainError("BadJudgeSpec", f"kind is {run.judge_kind}; to import answers, give the kind file.")
+        raise DomainError("BadJudgeSpec", f"kind is {run.judge_kind}. Set it to file to import answers.")
     prepare_run(run, round, by)
     entries = list(read_answers(decode_utf8(content, source)))
     faults = [entry for entry in entries if isinstance(entry, BadEntry)]
-    read = [entry for entry in entries if isinstance(entry, FileAnswer)]
-    answers, unmatched = _matched(run, read)
+    answers, unmatched = _matched(run, [entry for entry in entries if isinstance(entry, FileAnswer)])
     if faults or unmatched or not answers:
         raise ImportRefused(source, [*faults, *unmatched] or [BadEntry("file", "has no answers")])
     models = sorted({answer.model_reported for answer in answers} - {""})
@@ -101,9 +98,9 @@ def import_answers(round: Round, document: Mapping[str, Any], content: bytes, so
     return run
 
 
-def _matched(run: JudgeRun, read: Iterable[FileAnswer]) -> tuple[list[Answered], list[BadEntry]]:
-    judged = {each.tuple_id: each for each in tuples_to_judge(run)}
-    relations = Relation.objects.select_related("relation_set").in_bulk({each.relation_id for each in judged.values()})
+def _matched(run: JudgeRun, entries: Iterable[FileAnswer]) -> tuple[list[Answered], list[BadEntry]]:
+    judged = {row.tuple_id: row for row in tuples_to_judge(run)}
+    relations = Relation.objects.select_related("relation_set").in_bulk({row.relation_id for row in judged.values()})
     names: dict[str, set[int]] = defaultdict(set)
     for relation in relations.values():
         names[relation.path].add(relation.pk)
@@ -112,24 +109,22 @@ def _matched(run: JudgeRun, read: Iterable[FileAnswer]) -> tuple[list[Answered],
     by_key = {(relation_id, key): judged[pk] for relation_id, key, pk in stored.iterator() if pk in judged}
     canonical = canonical_entities(dict.fromkeys(relations.values()))
     answers, faults, seen = [], [], set()
-    for entry in read:
-        meant = names.get(entry.relation, set())
-        found = None
-        if len(meant) == 1:
-            [relation_id] = meant
-            found = by_key.get((relation_id, tuple_key(canonical[relation_id](entry.entities))))
-        if len(meant) > 1:
-            faults.append(BadEntry(entry.where, f"names {entry.relation}, which several sets have; write set/name"))
-        elif found is None:
-            named = " · ".join(entry.entities)
-            faults.append(BadEntry(entry.where, f"is about {named} of {entry.relation}, which the round does not have"))
-        elif (question := (found.tuple_id, entry.repeat)) in seen:
-            faults.append(
-                BadEntry(entry.where, "answers what another one before it answers; give each repeat a number")
-            )
+    for entry in entries:
+        relation_ids = names.get(entry.relation, set())
+        row = None
+        if len(relation_ids) == 1:
+            [relation_id] = relation_ids
+            row = by_key.get((relation_id, tuple_key(canonical[relation_id](entry.entities))))
+        if len(relation_ids) > 1:
+            faults.append(BadEntry(entry.where, f"names {entry.relation}, which is in several sets; use set/name"))
+        elif row is None:
+            entities = " · ".join(entry.entities)
+            faults.append(BadEntry(entry.where, f"is about {entities} of {entry.relation}, which is not in the round"))
+        elif (question := (row.tuple_id, entry.repeat)) in seen:
+            faults.append(BadEntry(entry.where, "repeats an earlier question; number the repeats"))
         else:
             seen.add(question)
-            answers.append(_answered(found, entry))
+            answers.append(_answered(row, entry))
     return answers, faults
 
 
@@ -148,7 +143,7 @@ def _answered(judged: JudgedTuple, entry: FileAnswer) -> Answered:
 
 
 def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
-    """Yield the answers of a file in any of the formats, or what is wrong with its lines or samples."""
+    """Yield the answers of a file in any supported format, or the faults of its lines or samples."""
     try:
         whole = parse_json(text)
     except json.JSONDecodeError:
@@ -160,18 +155,18 @@ def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
             yield from _checked(where, lambda sample=sample, where=where: [_inspect_sample(whole, sample, where)])
         return
     first_filter = None
-    for line in read_json_objects(text.split("\n")):  # JSON may hold what else splitlines splits at
+    for line in read_json_objects(text.split("\n")):  # splitlines would also split at characters within JSON strings
         if isinstance(line, BadEntry):
             yield line
             continue
-        # lm-eval writes a line for each filter, with the same answers.
+        # lm-eval writes one line per filter, with the same answers.
         first_filter = first_filter or line.value.get("filter")
         if line.value.get("filter") in (None, first_filter):
             yield from (_from_lm_eval if "doc" in line.value else _from_line)(line)
 
 
 class BadAnswer(ValueError):
-    """What is wrong with one answer."""
+    """Fault of one answer."""
 
 
 def _about(fields: Any) -> tuple[str, list[str]]:
@@ -193,14 +188,14 @@ def _count(value: Any, name: str, most: int = LARGEST_COUNT) -> int:
 
 
 def _number(value: Any, name: str) -> float | None:
-    if value is not None and not (type(value) in (int, float) and abs(value) <= 1e12):  # NaN is no number, either
+    if value is not None and not (type(value) in (int, float) and abs(value) <= 1e12):  # also rejects NaN
         raise BadAnswer(f"has {name} {value!r:.40}; give a number")
     return value
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise BadAnswer(f"has {name} {value!r:.40}; give a text")
+        raise BadAnswer(f"has {name} {value!r:.40}; give a string")
     return value
 
 
@@ -277,7 +272,7 @@ def _from_lm_eval(line: Line) -> Iterator[FileAnswer | BadEntry]:
 
 
 def _lm_eval_texts(value: Mapping[str, Any]) -> list[str]:
-    """Return what was generated, a text for each repeat, or the likeliest of the answers that were given to choose."""
+    """Return the generated texts, one per repeat, or the most likely of the given choices."""
     resps = value.get("resps")
     try:
         if isinstance(resps[0], list) and all(isinstance(text, str) for text in resps[0]):

@@ -13,22 +13,22 @@ from kgharvest.pages.number_format import counted
 
 
 class Command(DomainCommand):
-    help = "Forget who somebody is: an account, or a guest in one round. What they judged stays, under their codes."
+    help = "Erase an account, or the identity of an annotator in one round. Their judgments stay under their codes."
 
     def add_arguments(self, parser):
-        parser.add_argument("username", nargs="?", help="an account, which is deleted")
-        parser.add_argument("--round", metavar="NAME", help="the round of --annotator")
-        parser.add_argument("--annotator", metavar="CODE", help="a guest or another annotator, by their code")
+        parser.add_argument("username", nargs="?", help="account to delete")
+        parser.add_argument("--round", metavar="NAME", help="round of --annotator")
+        parser.add_argument("--annotator", metavar="CODE", help="code of a guest or another annotator")
 
     def handle(self, *, username, round, annotator, **options):
         if bool(username) == bool(round and annotator):
-            raise CommandError("Name either an account, or a round and an annotator of it.")
+            raise CommandError("Name either an account, or a round and an annotator.")
         if username:
             rounds = counted(erase_account(find_user(username)), "round")
-            self.stdout.write(f"The account {username} is deleted; what it judged in {rounds} stays.")
+            self.stdout.write(f"Account {username} deleted. Its judgments in {rounds} stay.")
             return
-        known = find_round(round).annotators.filter(code=annotator).first()
-        if known is None:
-            raise NotFound(f"The round {round} has no annotator {annotator!r}; codes are on its page Annotators.")
-        erase_annotator(known)
-        self.stdout.write(f"Nobody knows any more who {annotator} was; their judgments stay.")
+        row = find_round(round).annotators.filter(code=annotator).first()
+        if row is None:
+            raise NotFound(f"Round {round} has no annotator {annotator!r}. See the codes on its page Annotators.")
+        erase_annotator(row)
+        self.stdout.write(f"Identity of annotator {annotator} erased. Their judgments stay.")

@@ -11,13 +11,11 @@ from kgharvest.tables.formats import FORMATS
 
 
 class Command(DomainCommand):
-    help = "Write the judgments of a round: one row per annotator and statement, under codes instead of names."
+    help = "Export the judgments of a round: one row per annotator and statement, with codes instead of names."
 
     def add_arguments(self, parser):
-        parser.add_argument("--round", required=True, metavar="NAME", help="the round, alone or as project/NAME")
-        parser.add_argument(
-            "--format", dest="file_format", choices=FILE_FORMATS, default="csv", help="of the file (csv)"
-        )
+        parser.add_argument("--round", required=True, metavar="NAME", help="round name, or project/NAME")
+        parser.add_argument("--format", dest="file_format", choices=FILE_FORMATS, default="csv", help="default: csv")
         parser.add_argument("--output", type=Path, metavar="F", help="file to write (default: standard output)")
 
     def handle(self, *, round, file_format, output, **options):
@@ -26,7 +24,7 @@ class Command(DomainCommand):
             write_atomically(output, pieces)
         elif file_format == "parquet":
             if self.stdout.isatty():
-                raise DomainError("NotForScreens", "Parquet is not text. Name a file with --output.")
+                raise DomainError("NotForScreens", "Parquet is a binary format. Name a file with --output.")
             self.stdout.buffer.writelines(pieces)
         else:
             for piece in in_chunks(pieces):

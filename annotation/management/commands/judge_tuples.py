@@ -20,18 +20,18 @@ from kgharvest.models import Job
 
 class Command(DomainCommand):
     help = (
-        "Have an LM judge the tuples of a round and of the harvests behind it. Its answers are no judgments of people; "
-        f"reports use them to need fewer of these (docs/judges.md).\n\n{example()}"
+        "Label the tuples of a round and of its harvests with an LM judge. With these labels, reports need fewer human "
+        f"judgments (docs/judges.md).\n\n{example()}"
     )
 
     def add_arguments(self, parser):
-        parser.formatter_class = RawDescriptionHelpFormatter  # keeps the lines of the example
-        parser.add_argument("--round", required=True, metavar="NAME", help="a round, or a draft; project/name")
-        parser.add_argument("--judge", required=True, type=Path, metavar="SPEC.json", help="what judges, and how")
-        parser.add_argument("--limit", type=positive, metavar="N", help="tuples at most; estimates need all")
-        how = parser.add_mutually_exclusive_group()
-        how.add_argument("--wait", action="store_true", help="do it in this process, with a progress bar")
-        how.add_argument("--estimate", action="store_true", help="only say what it would use; nobody is asked")
+        parser.formatter_class = RawDescriptionHelpFormatter  # preserves line breaks of the example
+        parser.add_argument("--round", required=True, metavar="NAME", help="round or draft, or project/NAME")
+        parser.add_argument("--judge", required=True, type=Path, metavar="SPEC.json", help="JSON spec of the judge")
+        parser.add_argument("--limit", type=positive, metavar="N", help="maximum tuples; estimates need all")
+        mode = parser.add_mutually_exclusive_group()
+        mode.add_argument("--wait", action="store_true", help="run in this process, with a progress bar")
+        mode.add_argument("--estimate", action="store_true", help="print the estimated usage only")
 
     def handle(self, *, judge, limit, wait, estimate, **options):
         round, document = find_round(options["round"]), read_judge_spec(judge)
@@ -39,11 +39,11 @@ class Command(DomainCommand):
             document = document | {"limit": limit}
         if isinstance(document, dict) and document.get("kind") == JudgeKind.FILE:
             if not document.get("path"):
-                raise DomainError("BadJudgeSpec", "path is missing; name the file with the judge's answers.")
+                raise DomainError("BadJudgeSpec", "path is missing. Name the answer file.")
             run = import_file(round, document, judge.parent / document["path"])
         elif estimate:
             used = estimated_usage(round, document)
-            tokens = f"{used.n_prompt_tokens} prompt tokens and {used.n_completion_tokens} of answers"
+            tokens = f"{used.n_prompt_tokens} prompt tokens and {used.n_completion_tokens} completion tokens"
             self.stdout.write(f"{used.n_answers} answers, about {tokens}, cost about {used.cost:.4f}")
             return
         elif wait:

@@ -18,17 +18,15 @@ from kgharvest.pages.number_format import seconds
 
 
 class Command(DomainCommand):
-    help = f"Draw a sample of finished harvests, freeze its statements and open the round for judging.\n\n{example()}"
+    help = f"Sample finished harvests, freeze the statements, and open the round for judging.\n\n{example()}"
 
     def add_arguments(self, parser):
-        parser.formatter_class = RawDescriptionHelpFormatter  # keeps the lines of the example
-        parser.add_argument(
-            "spec", type=Path, metavar="SPEC.json", help="description of the round, such as the one below"
-        )
-        kept = parser.add_mutually_exclusive_group()
-        kept.add_argument("--plan", action="store_true", help="only say what the round costs and tells; store nothing")
-        kept.add_argument("--draft", action="store_true", help="only keep the description, to be opened on its page")
-        parser.add_argument("--by", metavar="USER", help="who opens it")
+        parser.formatter_class = RawDescriptionHelpFormatter  # preserves line breaks of the example
+        parser.add_argument("spec", type=Path, metavar="SPEC.json", help="JSON spec of the round, see below")
+        mode = parser.add_mutually_exclusive_group()
+        mode.add_argument("--plan", action="store_true", help="print cost and expected precision only; store nothing")
+        mode.add_argument("--draft", action="store_true", help="save a draft, to be opened on its page")
+        parser.add_argument("--by", metavar="USER", help="user who opens the round")
         add_project_argument(parser)
 
     def handle(self, *, spec, by, plan, draft, project, **options):
@@ -39,8 +37,7 @@ class Command(DomainCommand):
             return
         researcher = by and find_user(by)
         project = project and find_project(project, researcher)
-        make = create_draft if draft else open_round
-        round = make(document, researcher, project)
+        round = (create_draft if draft else open_round)(document, researcher, project)
         if draft:
             self.stdout.write(f"draft {round.pk}: {settings.ORIGIN}{round.get_absolute_url()}")
             return
@@ -54,20 +51,20 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     pace = "measured" if work.is_measured else "assumed"
     yield f"statements: {work.n_tasks} ({work.n_drawn} drawn, {work.n_shared} of them shared between cells)"
     yield f"judgments: {least}{work.n_judgments}"
-    yield f"gold: {plan.n_gold} statements, shown {work.n_gold_shown} times in all at most"
-    yield f"people's time: {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} a judgment ({pace})"
-    yield f"95 % intervals to expect at {plan.percent} % accuracy:"
+    yield f"gold: {plan.n_gold} statements, shown at most {work.n_gold_shown} times in total"
+    yield f"annotator time: {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} per judgment ({pace})"
+    yield f"expected 95 % intervals at {plan.percent} % accuracy:"
     for cell in plan.cells:
-        halved = f" (half of that: {cell.n_to_halve})" if cell.half_width else ""
+        halved = f" (to halve the width: {cell.n_to_halve})" if cell.half_width else ""
         yield f"  {cell.name}: {cell.n} of {cell.population}, +- {cell.points}{halved}"
     for macro in plan.macros:
         yield f"  {macro.name}, average of {macro.n_relations} relations: +- {macro.points}"
-    yield f"+- {plan.wished_points} for each cell takes:"
+    yield f"required for +- {plan.wished_points} in each cell:"
     for way in plan.ways:
-        who = f"people, with {way.judge}" if way.judge else "people alone"
-        yield f"  {who}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
+        method = f"people, with {way.judge}" if way.judge else "people alone"
+        yield f"  {method}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
     if plan.compared.comparisons:
-        yield "differences that comparisons find in four of five rounds:"
+        yield "detectable differences (80 % power):"
     for comparison in plan.compared.comparisons:
         over = f"over {comparison.n_relations} relations, by {comparison.unit}"
         yield f"  {comparison.name}: {comparison.points or 'none'}, {over}"
@@ -78,5 +75,5 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 def find_user(username: str):
     user = get_user_model().objects.filter(username=username).first()
     if user is None:
-        raise NotFound(f"There is no user {username!r}; name one of this installation, or leave --by out.")
+        raise NotFound(f"User {username!r} not found. Name an existing user, or omit --by.")
     return user

@@ -95,7 +95,7 @@ def test_a_plan_counts_holm_the_fewest_relations_and_the_tuples_there_are(tmp_pa
     printed = output_of("open_round", spec_file(tmp_path, spec), "--plan")
 
     assert "4 of 5, +- " in printed
-    assert "(half of that: 5)" in printed  # and not 16
+    assert "(to halve the width: 5)" in printed  # and not 16
     # Normal: (z(1 - .025 / 3) + z(.8)) sqrt(2 * 2 * .25 * (1 / 4 - 1 / 5)) / 2 = (2.394 + .842) * .1118.
     assert "lm: human and multi: 36.2 points, over 2 relations, by statements" in printed
     assert printed.count(", by statements") == 3

@@ -199,7 +199,7 @@ def test_gold_stays_out_of_the_knowledge_base():
 
 
 def test_a_round_that_wants_gold_where_there_is_none_is_refused():
-    with refused("NotEnoughGold", match=r"need 1 true and 1 false .* there are 0 of both"):
+    with refused("NotEnoughGold", match=r"require 1 true and 1 false .* there are 0"):
         gold_round(4, 0, gold_share=0.5)
 
 

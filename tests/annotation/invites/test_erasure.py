@@ -134,7 +134,7 @@ def test_the_command_erases_accounts_and_guests(round, capsys):
     call_command("erase_person", WHO)
     call_command("erase_person", round="pilot", annotator=guest.code)
 
-    assert f"The account {WHO} is deleted" in capsys.readouterr().out
+    assert f"Account {WHO} deleted" in capsys.readouterr().out
     assert "Bea" not in everything_stored()
     with pytest.raises(CommandError, match="either an account, or a round"):
         call_command("erase_person")

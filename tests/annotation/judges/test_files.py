@@ -71,14 +71,14 @@ def test_however_many_tuples_are_judged_a_statement_names_few_of_them():
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"entities": ["Dog", "fly"], "label": "true"}, "which the round does not have"),
-        ({"relation": "other/relation", "entities": ["Dog", "bark"], "label": "true"}, "which the round does not have"),
+        ({"entities": ["Dog", "fly"], "label": "true"}, "which is not in the round"),
+        ({"relation": "other/relation", "entities": ["Dog", "bark"], "label": "true"}, "which is not in the round"),
         ({"entities": ["Dog"], "label": "true"}, "has no list of 2 entities"),
         ({"entities": ["Dog", "bark"], "label": "yes"}, "has the label 'yes'"),
         ({"entities": ["Dog", "bark"]}, "neither label nor raw"),
         ({"entities": ["Dog", "bark"], "raw": 3}, "has raw 3"),
         ({"entities": ["Dog", "bark"], "label": "true", "repeat": -1}, "has repeat -1"),
-        ({"entities": ["Cat", "meow"], "label": "true"}, "answers what another one before it answers"),
+        ({"entities": ["Cat", "meow"], "label": "true"}, "repeats an earlier question"),
         ({"entities": ["Dog", "bark"], "label": "true", "score": float("nan")}, "has score nan"),
         ({"relation": "\ud800", "entities": ["Dog", "bark"], "label": "true"}, "has no relation"),
     ],
@@ -123,7 +123,7 @@ def test_what_a_database_cannot_hold_of_a_file_is_stored_as_far_as_it_can(round)
 
 
 def test_a_judge_of_another_kind_reads_no_file(round):
-    with refused("BadJudgeSpec", match="give the kind file"):
+    with refused("BadJudgeSpec", match="kind is chat"):
         import_answers(round, {"name": "a", "kind": "chat", "model": "m", "base_url": "http://x.org"}, b"", "a.jsonl")
 
 

@@ -106,7 +106,7 @@ def test_a_masked_lm_is_no_causal_judge(round):
     run = done(round, kind="causal", model="embedded")
 
     assert run.status == Job.Status.FAILED
-    assert "embedded is no causal LM" in run.error
+    assert "embedded is not a causal LM" in run.error
 
 
 def test_a_filled_prompt_is_not_read_again():

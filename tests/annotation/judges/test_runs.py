@@ -46,12 +46,12 @@ SPEC = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": "http://1
         ({"repeats": 0}, "repeats is 0; give a whole number from 1 to 99"),
         ({"repeats": "3"}, "repeats is '3'; give a whole number"),
         ({"temperature": 3}, "temperature is 3; give a number from 0"),
-        ({"budget": 1}, "budget needs prompt_price or completion_price"),
+        ({"budget": 1}, "budget requires prompt_price or completion_price"),
         ({"budget": -1}, "budget is -1; give a number from 0"),
-        ({"threshold": -3}, "threshold is for judges of the kind score"),
+        ({"threshold": -3}, "threshold is only for kind score"),
         ({"kind": "score", "base_url": ""}, "threshold is missing"),
-        ({"kind": "score", "threshold": -3}, "base_url is for judges of the kind chat"),
-        ({"kind": "causal", "base_url": "", "repeats": 3}, "says the same each time"),
+        ({"kind": "score", "threshold": -3}, "base_url is only for kind chat"),
+        ({"kind": "causal", "base_url": "", "repeats": 3}, "repeats is 3"),
         ({"n_examples": 2, "prompt": "{statement}"}, r"the prompt has no {examples}"),
     ],
 )
@@ -60,9 +60,7 @@ def test_a_description_that_cannot_be_is_refused_with_what_to_give(change, says)
         run_from_spec(SPEC | change)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "says"), [("Is it true?", "lacks {statement}"), ("{statement} {entity}", "names {entity}")]
-)
+@pytest.mark.parametrize(("prompt", "says"), [("Is it true?", "{statement}"), ("{statement} {entity}", "{entity}")])
 def test_a_prompt_asks_about_the_statement_and_names_what_there_is(prompt, says):
     with refused("BadPromptTemplate", match=says):
         run_from_spec(SPEC | {"prompt": prompt})
@@ -144,7 +142,7 @@ def test_examples_are_gold_and_never_what_is_judged():
         for order in range(1, 6)
     }
     assert orders == {text, "Statement: a goes with d.\nAnswer: False\n\nStatement: a goes with b.\nAnswer: True\n\n"}
-    with refused("TooFewExamples", match="need 2 true and 2 false known answers"):
+    with refused("TooFewExamples", match="require 2 true and 2 false"):
         create_run(round, SPEC | {"name": "more", "n_examples": 4})
 
 
@@ -152,7 +150,7 @@ def test_names_are_unique_in_a_round():
     round = make_round(2)
     create_run(round, SPEC)
 
-    with refused("NameOfRunTaken", match="has a judge run 'judge' already"):
+    with refused("NameOfRunTaken", match="'judge'"):
         create_run(round, SPEC)
 
 

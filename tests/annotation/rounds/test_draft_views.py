@@ -470,7 +470,7 @@ def test_a_draft_takes_answers_of_judges_with_it_only_if_their_number_is_known(r
 
     make_judge_answer(run, harvest.tuples.last().knowledge_tuple, "true")  # since the page was shown
     refused = researcher_client.post(f"{PILOT}delete/", {"judge_answers": "1"}, follow=True).text
-    assert "hold 2 answers (cost 0.0125), which would be deleted with it" in refused
+    assert "2 answers (cost 0.0125)" in refused
     assert JudgeAnswer.objects.count() == 2
 
     researcher_client.post(f"{PILOT}delete/", {"judge_answers": "2"})
@@ -567,7 +567,7 @@ def test_a_researcher_does_not_withdraw_what_another_one_confirmed(researcher_cl
 
     page = researcher_client.post(f"{path}withdraw/{decision.pk}/", {"reason": "no"})
 
-    assert (page.status_code, "Only who decided this" in page.text) == (403, True)
+    assert (page.status_code, "Only the user who decided" in page.text) == (403, True)
     assert "/withdraw/" not in researcher_client.get(path).text
     assert GoldDecision.objects.in_force().count() == 2
 

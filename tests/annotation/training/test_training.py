@@ -66,7 +66,7 @@ def test_training_again_leaves_the_first_time_on_record(annotator):
 def test_a_false_statement_is_explained_by_what_holds(annotator):
     false = annotator.round.training_statements.filter(label="false")
 
-    assert all(statement.reason.startswith("What holds is: head ") for statement in false)
+    assert all(statement.reason.startswith("The correct statement is: head ") for statement in false)
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_the_training_tells_nothing_of_lm_setting_or_gold(trainee_client, annota
 
     page = trainee_client.get(judging_page("pilot", "training/")).text
 
-    for secret in (stratum.language_model.name, f">{stratum.setting}<", "gold", "What holds is"):
+    for secret in (stratum.language_model.name, f">{stratum.setting}<", "gold", "The correct statement is"):
         assert secret not in page
 
 

@@ -51,7 +51,7 @@ def test_facts_come_as_a_file(api, enqueued):
     assert ScoreEvaluation.objects.get().payload["facts"] == "f.jsonl"
     assert "line 2" in error_of(asked(line + "{}\n"))["message"]
     foreign = factories.make_relation(relation_set=factories.make_relation_set(project=factories.make_project()))
-    assert "not known" in error_of(asked(line.replace(relation.path, foreign.path)))["message"]
+    assert "unknown relation" in error_of(asked(line.replace(relation.path, foreign.path)))["message"]
 
 
 def test_a_finished_one_has_its_document_and_files(api):

@@ -66,12 +66,12 @@ def test_a_file_may_hold_several_systems_and_harvests_name_theirs():
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "the file holds no score"),
+        ("", "the file has no scores"),
         ("relation,score\nr,1\n", "line 1 has no columns relation, score, and entities or head and tail"),
-        ("relation,head,tail,score\nr,a,b,high\n", "line 2 has no number as score"),
+        ("relation,head,tail,score\nr,a,b,high\n", "line 2 needs a number as score"),
         ('{"relation": "r", "entities": ["a"], "score": 1}', "line 1 has no list of 2 entities"),
-        ('{"relation": "r", "entities": ["a", "b"], "score": null}', "line 1 has no number as score (None)"),
-        ('{"relation": "r", "entities": ["a", "b"], "score": 1e999}', "line 1 has no number as score"),
+        ('{"relation": "r", "entities": ["a", "b"], "score": null}', "line 1 has score None"),
+        ('{"relation": "r", "entities": ["a", "b"], "score": 1e999}', "line 1 has score inf"),
         ('["r"]', "line 1 has no columns"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_tuple_without_a_score_ranks_last_and_is_counted():
     expected = (2 + sum(precision for _, precision in places) * 2 / 6) / 4
     assert half["average_precision"] == pytest.approx(expected)
     [note] = [note for note in scorer_table(document).notes if "half" in note]
-    assert note == "half has no score for 6 tuples, which it thus ranks last."
+    assert note == "half has no score for 6 tuples; missing scores rank last."
 
 
 def test_samples_are_kept_with_what_each_said():
@@ -228,7 +228,7 @@ def test_a_judge_run_of_another_project_is_refused(request_of):
     other = factories.make_project()
     run = factories.make_judge_run(factories.make_round(project=other, by=factories.make_researcher(project=other)))
 
-    with refused("NothingHarvested", match="is of another project"):
+    with refused("NothingHarvested", match="another project"):
         evaluate_now(request_of(judge_runs=[run]), project=default_project())
 
 

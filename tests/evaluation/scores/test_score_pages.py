@@ -208,7 +208,7 @@ def test_a_file_with_bad_lines_lists_them_and_asks_for_nothing(researcher_client
 
 
 def test_nothing_to_compare_and_nothing_harvested_are_said(researcher_client, enqueued):
-    assert "choose at least one kind of prompts" in posted(researcher_client, settings=[]).text
+    assert "Choose at least one kind of prompts" in posted(researcher_client, settings=[]).text
     assert "has a finished harvest" in posted(researcher_client, harvested=["top1"]).text
     assert not ScoreEvaluation.objects.exists()
 
@@ -223,4 +223,4 @@ def failed_with(payload) -> str:
 
 
 def test_an_evaluation_queued_by_an_older_version_fails_with_a_sentence(enqueued):
-    assert "asked for by an older version of kgharvest; ask for it again" in failed_with({"seed": 0})
+    assert "requested by an older version of kgharvest" in failed_with({"seed": 0})

@@ -12,27 +12,27 @@ from kgharvest.management.command import DomainCommand
 
 
 class Command(DomainCommand):
-    help = "Have Prolific send its events to this installation, and confirm that. Twice is once."
+    help = "Subscribe this installation to Prolific events, and confirm the subscription. Idempotent."
 
     def add_arguments(self, parser):
-        parser.add_argument("workspace", help="id of the workspace at Prolific whose studies it is about")
+        parser.add_argument("workspace", help="id of the Prolific workspace")
 
     def handle(self, *, workspace, **options):
         if not settings.PROLIFIC["webhook_secret"]:
             raise PlatformRefused(
-                "There is no secret to check events by; make one at Prolific and let KGHARVEST_PROLIFIC_WEBHOOK_SECRET "
-                "be it (docs/prolific.md)."
+                "Webhook secret missing. Create one at Prolific and set KGHARVEST_PROLIFIC_WEBHOOK_SECRET "
+                "(docs/prolific.md)."
             )
         address = settings.ORIGIN + reverse("recruiting:prolific_events")
         if not address.startswith("https://"):
-            raise PlatformRefused(f"Prolific sends to https only, and this is {address}; set KGHARVEST_BASE_URL.")
+            raise PlatformRefused(f"Prolific requires https, but the URL is {address}. Set KGHARVEST_BASE_URL.")
         client = Client()
-        known = {
+        subscribed = {
             subscription["event_type"]
             for subscription in client.subscriptions(workspace)
             if subscription["target_url"] == address and subscription.get("is_enabled")
         }
         for event_type in (SUBMISSION_CHANGED, STUDY_CHANGED):
-            if event_type not in known:
+            if event_type not in subscribed:
                 client.subscribe(workspace, event_type, address)
-            self.stdout.write(f"{event_type} goes to {address}.")
+            self.stdout.write(f"{event_type} is sent to {address}.")

@@ -248,7 +248,7 @@ def test_events_are_subscribed_to_and_confirmed_once(fake, settings, capsys):
     told = [(row["event_type"], row["target_url"], row["is_enabled"]) for row in fake.subscriptions.values()]
     address = "https://kg.example.org/recruiting/prolific/events/"
     assert told == [("submission.status.change", address, True), ("study.status.change", address, True)]
-    assert f"submission.status.change goes to {address}." in capsys.readouterr().out
+    assert f"submission.status.change is sent to {address}." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("secret", "origin"), [("", "https://kg.example.org"), (SECRET, "http://127.0.0.1:8000")])
