@@ -57,8 +57,9 @@ def full_panel(fake, n: int):
     from kgharvest.contrib.recruiting.panels.services import enter
     from kgharvest.contrib.recruiting.platforms import platform_of
     from tests import factories
+    from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 
-    panel = factories.make_panel(
+    panel = make_panel(
         factories.make_round(),
         platform="prolific",
         places=n,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections import deque
 from collections.abc import Iterator
 from importlib import import_module
@@ -29,6 +30,7 @@ hypothesis.settings.register_profile("kgharvest", deadline=None, max_examples=30
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=300)
 
 FIRST = ("browser", "slow")
+IMPORTED_APPS = re.compile(r"^ *from (?:tests\.)?kgharvest\.contrib\.(\w+)", re.MULTILINE)
 
 
 def is_exhaustive(config: pytest.Config) -> bool:
@@ -38,6 +40,16 @@ def is_exhaustive(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("thorough" if is_exhaustive(config) else "kgharvest")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Ignore test modules that import an optional app that is not installed (KGHARVEST_CONTRIB)."""
+    from django.conf import settings
+
+    if collection_path.suffix != ".py":
+        return None
+    imported = set(IMPORTED_APPS.findall(collection_path.read_text()))
+    return True if imported - set(settings.CONTRIB_APPS) else None
 
 
 def pytest_collection() -> None:

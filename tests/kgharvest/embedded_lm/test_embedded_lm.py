@@ -203,12 +203,12 @@ class TestRelationFile:
 
 
 class TestCorpus:
-    tokens = corpus.render(PromptTemplate.parse("we owe <ENT1> to <ENT0>."), ("jane austen", "emma"))
+    tokens = sentences.render(PromptTemplate.parse("we owe <ENT1> to <ENT0>."), ("jane austen", "emma"))
 
     def test_a_sentence_knows_which_words_are_entities(self):
         assert [*self.tokens] == [
-            *[("we", corpus.TEXT), ("owe", corpus.TEXT), ("emma", 1), ("to", corpus.TEXT)],
-            *[("jane", 0), ("austen", 0), (".", corpus.TEXT)],
+            *[("we", sentences.TEXT), ("owe", sentences.TEXT), ("emma", 1), ("to", sentences.TEXT)],
+            *[("jane", 0), ("austen", 0), (".", sentences.TEXT)],
         ]
 
     @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ class TestCorpus:
         sampler = corpus.TupleSampler(weights, ids)
 
         def labels(*masked):
-            tokens = corpus.render(PromptTemplate.parse("we owe <ENT1> to <ENT0>."), ("jane austen", "emma"))
+            tokens = sentences.render(PromptTemplate.parse("we owe <ENT1> to <ENT0>."), ("jane austen", "emma"))
             of_token = corpus.labels_of(tokens, masked, sampler, ids)
             return {
                 index: dict(zip((words[i] for i in of.ids), of.probabilities, strict=True))
@@ -284,8 +284,8 @@ class TestCorpus:
     def test_noise_leaves_entities_alone(self):
         disturbed = sentences.disturb(self.tokens, [("noise",), ("no", "##i")], 1.0, Random(0))
 
-        assert [token for token in disturbed if token.slot != corpus.TEXT] == [
-            token for token in self.tokens if token.slot != corpus.TEXT
+        assert [token for token in disturbed if token.slot != sentences.TEXT] == [
+            token for token in self.tokens if token.slot != sentences.TEXT
         ]
         assert disturbed != self.tokens
 
@@ -301,8 +301,8 @@ class TestCorpus:
     def test_changes_leave_entities_alone(self, change):
         changed = [change(self.tokens, Random(seed)) for seed in range(300)]
 
-        entities = [token for token in self.tokens if token.slot != corpus.TEXT]
-        assert all([token for token in tokens if token.slot != corpus.TEXT] == entities for tokens in changed)
+        entities = [token for token in self.tokens if token.slot != sentences.TEXT]
+        assert all([token for token in tokens if token.slot != sentences.TEXT] == entities for tokens in changed)
         assert self.tokens in changed
         assert sum(tokens != self.tokens for tokens in changed) >= 3
 
