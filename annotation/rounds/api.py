@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -20,8 +19,8 @@ from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.models import LONGEST_INSTRUCTIONS
 from annotation.rounds.plan import plan_round
-from annotation.rounds.serializers import RoundSerializer, round_from_spec
-from kgharvest.access import Action, check_may_anywhere, may
+from annotation.rounds.serializers import RoundDetailSerializer, RoundEntrySerializer, RoundSerializer, round_from_spec
+from kgharvest.access import Action, check_may_anywhere
 from kgharvest.api.input import CountField, Filters, FiniteField, StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, operation
 from kgharvest.models import Relation
@@ -62,37 +61,6 @@ class RoundOperations(RoundPartViewSet):
 
 
 # Drafts and rounds
-
-
-class RoundEntrySerializer(serializers.ModelSerializer):
-    """A round as lists have it. n_tasks: its statements, `n_gold` with known answers among them; 0 of a draft."""
-
-    project = serializers.CharField(source="project.slug")
-    created_by = serializers.CharField(source="created_by.username", allow_null=True)
-
-    class Meta:
-        model = Round
-        fields = [
-            *("id", "name", "project", "status", "source", "n_tasks", "n_gold", "judgments_per_task"),
-            *("created_by", "created_at", "opened_at", "closed_at"),
-        ]
-
-
-class RoundDetailSerializer(RoundEntrySerializer):
-    """join_url: by which people join; null for who may only look, and of a draft."""
-
-    spec = serializers.DictField(help_text="Its description, without what is as usual.")
-    join_url = serializers.SerializerMethodField()
-
-    class Meta(RoundEntrySerializer.Meta):
-        fields = [*RoundEntrySerializer.Meta.fields, "spec", "join_url"]
-
-    @extend_schema_field(serializers.URLField(allow_null=True))
-    def get_join_url(self, round: Round) -> str | None:
-        request = self.context["request"]
-        if round.status == Round.Status.DRAFT or not may(request.user, Action.WORK, round.project):
-            return None
-        return request.build_absolute_uri(reverse("annotation:join", args=[round.join_token]))
 
 
 class RoundFilters(Filters):

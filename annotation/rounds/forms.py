@@ -13,7 +13,7 @@ from django.db import models
 from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
 from annotation.models import Limits, Round
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
-from annotation.rounds.models import LONGEST_INSTRUCTIONS
+from annotation.rounds.models import DEFAULT_SAMPLE_SIZE, LONGEST_INSTRUCTIONS
 from annotation.rounds.plan import ASSUMED_ACCURACY
 from annotation.rounds.serializers import CellSerializer, cells_of
 from kgharvest.accounts.forms import ProjectField
@@ -73,7 +73,11 @@ class RoundForm(forms.ModelForm):
         HarvestJob.objects.with_cell().succeeded().filter(n_tuples__gt=0).order_by("-pk"), label="Harvests"
     )
     n = forms.IntegerField(
-        label="Statements per harvest", min_value=1, required=False, initial=20, help_text="Empty takes all of the cut."
+        label="Statements per harvest",
+        min_value=1,
+        required=False,
+        initial=DEFAULT_SAMPLE_SIZE,
+        help_text="Leave empty to use all tuples of the cut.",
     )
     cut = forms.CharField(
         max_length=50, required=False, help_text="The best part of each harvest: top:100, share:0.5, base:10, score:-9."

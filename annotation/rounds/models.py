@@ -47,6 +47,7 @@ class RoundQuerySet(models.QuerySet):
         return self.filter(project__slug=slug, name=name)
 
 
+DEFAULT_SAMPLE_SIZE = 20  # statements per harvest, on the form of a new round
 LONGEST_INSTRUCTIONS = 20_000  # characters
 
 

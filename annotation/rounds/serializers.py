@@ -1,6 +1,7 @@
-"""The JSON description of a round: what `open_round` reads, `Round.spec` keeps and researchers edit (docs/rounds.md).
+"""Serializers of rounds: a round in API responses, and the JSON spec of a round in requests and files (docs/rounds.md).
 
-Options are fields of Round and Limits, declared there: a new one is read, checked and explained here by itself.
+The options of a spec are fields of Round and Limits. The serializer of the spec derives from their declarations, so a
+new option needs no change here.
 """
 
 from __future__ import annotations
@@ -16,15 +17,54 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.urls import reverse
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from annotation.models import Limits, Round
 from annotation.rounds.models import LONGEST_INSTRUCTIONS, OPTIONS
+from kgharvest.access import Action, may
 from kgharvest.bulk.file_reading import read_json, read_text
 from kgharvest.errors import DomainError, ImportRefused
 
 LARGEST_ID = 2**63 - 1
+
+
+# API responses
+
+
+class RoundEntrySerializer(serializers.ModelSerializer):
+    """A round as lists have it. n_tasks: its statements, `n_gold` with known answers among them; 0 of a draft."""
+
+    project = serializers.CharField(source="project.slug")
+    created_by = serializers.CharField(source="created_by.username", allow_null=True)
+
+    class Meta:
+        model = Round
+        fields = [
+            *("id", "name", "project", "status", "source", "n_tasks", "n_gold", "judgments_per_task"),
+            *("created_by", "created_at", "opened_at", "closed_at"),
+        ]
+
+
+class RoundDetailSerializer(RoundEntrySerializer):
+    """join_url: by which people join; null for who may only look, and of a draft."""
+
+    spec = serializers.DictField(help_text="Its description, without what is as usual.")
+    join_url = serializers.SerializerMethodField()
+
+    class Meta(RoundEntrySerializer.Meta):
+        fields = [*RoundEntrySerializer.Meta.fields, "spec", "join_url"]
+
+    @extend_schema_field(serializers.URLField(allow_null=True))
+    def get_join_url(self, round: Round) -> str | None:
+        request = self.context["request"]
+        if round.status == Round.Status.DRAFT or not may(request.user, Action.WORK, round.project):
+            return None
+        return request.build_absolute_uri(reverse("annotation:join", args=[round.join_token]))
+
+
+# The spec
 
 
 def read_round_spec(path: Path) -> Any:
