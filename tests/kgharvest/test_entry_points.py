@@ -145,7 +145,7 @@ assert [*FORMATS["tsv"].write(Table("t", "T", (Column("a"),), (Row((1,)),)))] ==
 
 def test_families_of_a_distribution_are_asked_first(install):
     pytest.importorskip("torch")
-    from kgharvest.engine.language_models.capabilities import family_of
+    from kgharvest.engine.language_models.families import family_of
 
     install("acme", ENTRY_POINTS)
 

@@ -20,7 +20,7 @@ from transformers.utils.hub import cached_file, extract_commit_hash
 from kgharvest.engine.language_models import encoder_decoder
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.batching import is_out_of_memory
-from kgharvest.engine.language_models.capabilities import check_tokenizer, family_of
+from kgharvest.engine.language_models.families import check_tokenizer, family_of
 from kgharvest.engine.language_models.networks.devices import (
     check_device,
     check_dtype,

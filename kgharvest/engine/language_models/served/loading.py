@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
-from kgharvest.engine.language_models.capabilities import check_tokenizer
+from kgharvest.engine.language_models.families import check_tokenizer
 from kgharvest.engine.language_models.loading import (
     check_not_hidden,
     damage_said,
