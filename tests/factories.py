@@ -14,7 +14,7 @@ from annotation.invites.services import join_round
 from annotation.judges.prompts import sha256_of
 from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
-from annotation.models import Annotator, JudgeAnswer, JudgeKind, JudgeRun, Judgment, JudgmentTask, Label, Round
+from annotation.models import Annotator, Draw, JudgeAnswer, JudgeKind, JudgeRun, Judgment, JudgmentTask, Label, Round
 from annotation.rounds.services import open_round
 from kgharvest.accounts.projects import create_project, default_project
 from kgharvest.harvests.language_models import in_words
@@ -168,7 +168,8 @@ def judge_all(round: Round, *labels: Sequence[str]) -> list[Annotator]:
 
 
 def make_gold(round, tasks, label: str) -> None:
-    """Turn tasks of the round into gold, as if they had been mixed in."""
+    """Turn tasks of the round into gold, as if they had been mixed in: gold has no draws."""
+    Draw.objects.filter(task__in=tasks).delete()
     round.tasks.filter(pk__in=[task.pk for task in tasks]).update(
         is_gold=True, gold_label=label, n_wanted=0, n_leased=0, n_judgments=0, n_true=0, n_false=0, n_unjudgeable=0,
         verdict="",

@@ -7,6 +7,7 @@ import pytest
 from tests.evaluation.test_api_access import TABLE as EVALUATION_API
 from tests.kgharvest.api.test_access import TABLE as PLATFORM_API
 from tests.kgharvest.contrib.publishing.test_api_access import TABLE as PUBLISHING_API
+from tests.kgharvest.contrib.recruiting.test_api_access import TABLE as RECRUITING_API
 from tests.test_access_table import PEOPLE
 from tests.test_access_table import rows as page_rows
 
@@ -87,7 +88,7 @@ COUNTERPARTS |= {"POST /rounds/plan/": "POST rounds/plan/", "GET /rounds/new/": 
 OWN_PROJECT = PEOPLE[: PEOPLE.index("stranger")]
 
 PAGES = {f"{method} {path}": statuses for method, path, statuses in page_rows()}
-API = PLATFORM_API | EVALUATION_API | PUBLISHING_API
+API = PLATFORM_API | EVALUATION_API | PUBLISHING_API | RECRUITING_API
 
 
 def admitted(statuses: list[int]) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,6 +28,13 @@ OLD_RELEASE = [
 ]
 # Tables that later migrations drop, with the reason.
 DROPPED = {"kgharvest_entitycandidate": "reconciliation services are no longer supported"}
+# Tables whose rows later migrations move: the new table, and the old columns with their names there.
+MOVED = {
+    "annotation_roundevent": (
+        "kgharvest_auditentry",
+        {"round_id": "round_id", "kind": "kind", "at": "at", "by_id": "by_id", "details": "texts"},
+    )
+}
 REWRITTEN = {"django_migrations", "django_content_type", "auth_permission"}
 
 
@@ -33,9 +42,10 @@ class Table(NamedTuple):
     columns: list[str]
     rows: list[tuple[Any, ...]]
 
-    def select(self, columns: list[str]) -> list[tuple[Any, ...]]:
+    def select(self, columns: Iterable[str]) -> Counter[str]:
+        """Return the values of these columns of each row, as text."""
         positions = [self.columns.index(column) for column in columns]
-        return sorted((tuple(row[position] for position in positions) for row in self.rows), key=repr)
+        return Counter(repr([row[position] for position in positions]) for row in self.rows)
 
 
 def tables_of_database() -> dict[str, Table]:
@@ -70,9 +80,11 @@ def test_every_row_of_the_old_release_is_kept(old_tables):
 
     tables = tables_of_database()
     assert old_tables.keys() - tables.keys() == DROPPED.keys()
-    for name in old_tables.keys() & tables.keys():
-        columns = [column for column in old_tables[name].columns if column in tables[name].columns]
-        assert tables[name].select(columns) == old_tables[name].select(columns), name
+    for name in old_tables.keys() - DROPPED.keys():
+        old = old_tables[name]
+        same = {column: column for column in old.columns if column in tables[name].columns}
+        new_name, columns = MOVED.get(name, (name, same))
+        assert not old.select(columns.keys()) - tables[new_name].select(columns.values()), name
 
 
 @on_postgresql

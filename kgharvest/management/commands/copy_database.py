@@ -28,7 +28,11 @@ class Command(DomainCommand):
                 [sys.executable, manage, "copy_database", source, destination], env=os.environ | installed
             )
             sys.exit(run.returncode)
-        copied = copy_database(source, destination, self._show)
+        copied = copy_database(
+            source,
+            destination,
+            lambda table: self.stdout.write(f"{table.checksum}  {table.n_rows:>9}  {table.name}"),
+        )
         n_rows = sum(table.n_rows for table in copied)
         self.stdout.write(f"Copied {n_rows} rows of {len(copied)} tables; counts and checksums agree.")
         self.stdout.write(

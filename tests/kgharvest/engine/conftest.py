@@ -15,9 +15,7 @@ from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import Fact, UsableFacts, usable_facts
 from kgharvest.engine.prompts.template import PromptTemplate
-from tests.kgharvest.engine import reading_models
 from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
-from tests.made_once import made_once
 
 
 class KnownRelation(NamedTuple):
@@ -52,14 +50,3 @@ def tiny_lm(request, tmp_path_factory):
     """A random LM, of either kind of tokenizer."""
     build = tiny_bert if request.param == "wordpiece" else tiny_roberta
     return load(str(build(tmp_path_factory.mktemp(request.param))))
-
-
-@pytest.fixture(scope="package", params=["wordpiece", "byte-level"])
-def reading_lm(request, shared_folder):
-    """An LM, of either kind of tokenizer, that knows what its texts are about (`reading_models`)."""
-    build = tiny_bert if request.param == "wordpiece" else tiny_roberta
-    folder = made_once(
-        shared_folder / f"reading-{request.param}",
-        lambda new: reading_models.teach(build(new, words=reading_models.WORDS)),
-    )
-    return load(str(folder))

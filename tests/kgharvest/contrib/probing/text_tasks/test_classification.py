@@ -184,7 +184,7 @@ def test_an_empty_part_and_a_single_label_are_refused(files):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"template": "{sentence} [T] ."}, r"has \[P\] 0 times"),
+        ({"template": "{sentence} [T] ."}, r"\[P\] 0 times"),
         ({"template": "{sentence} [P] ."}, "no trigger"),
         ({"template": "{headline} [T] [P]"}, "has no 'headline'"),
         ({"iterations": 2}, "2 iterations cannot fill 3 triggers"),

@@ -193,8 +193,8 @@ def test_a_later_relation_of_which_nothing_can_be_asked_is_refused_before_the_fi
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"template": "{context} {subject} [T] ."}, r"has \[P\] 0 times"),
-        ({"template": "{sentence} {subject} [T] [P] ."}, r"has \{sentence\}"),
+        ({"template": "{context} {subject} [T] ."}, r"\[P\] 0 times"),
+        ({"template": "{sentence} {subject} [T] [P] ."}, r"unknown field \{sentence\}"),
         ({"template": "{context} {subject} is [P] ."}, "no trigger"),
         ({"relation": ["borders"]}, "There is no relation 'borders'"),
     ],

@@ -22,7 +22,7 @@ from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadSeed, EngineError
-from tests.kgharvest.engine.reading_models import VERDICTS, review
+from tests.kgharvest.contrib.probing.text_tasks.reading_models import VERDICTS, review
 
 pytestmark = pytest.mark.slow  # an LM is trained
 

@@ -26,7 +26,7 @@ from kgharvest.contrib.probing.text_tasks.object_methods import (
 from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
 from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 from kgharvest.engine.types import BadPrompt, EngineError
-from tests.kgharvest.engine.reading_models import HOME, PEOPLE, TOWNS
+from tests.kgharvest.contrib.probing.text_tasks.reading_models import HOME, PEOPLE, TOWNS
 
 TEMPLATE = TextTemplate.parse("{context} {subject} [T] [T] [P] .")
 MANUAL = TextTemplate.parse("{context} {subject} is from [P] .")
