@@ -36,6 +36,8 @@ ORDER BY event.id
 
 
 def move(apps, schema_editor):
+    if schema_editor.connection.vendor == "postgresql":  # a row that commits between the statements would be lost
+        schema_editor.execute("LOCK TABLE annotation_roundevent IN ACCESS EXCLUSIVE MODE")
     schema_editor.execute(MOVE, params=None)
     schema_editor.execute("DELETE FROM annotation_roundevent")
     if schema_editor.connection.vendor == "postgresql":  # before the table is altered

@@ -163,7 +163,6 @@ TABLES = (
         RowColumn("score", "number", "Of a score judge its score, of a causal LM its probability of true."),
     )),
 )  # fmt: skip
-TABLE_NAMED = {table.name: table for table in TABLES}
 
 
 def n_rows(columns: Columns) -> int:

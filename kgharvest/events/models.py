@@ -111,8 +111,16 @@ class Event(models.Model):
     hash = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001 - None: not sealed yet
     round_id = models.BigIntegerField(null=True)
     kind = models.CharField(max_length=30, blank=True, db_default="")
-    annotator = models.CharField(max_length=12, null=True, blank=True)  # noqa: DJ001 - None: about no annotator
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    annotator = models.CharField(max_length=30, null=True, blank=True)  # noqa: DJ001 - None: about no annotator
+    # Without a constraint of the database: the last release deletes accounts and does not know the column.
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_constraint=False,
+    )
     texts = models.JSONField(null=True, blank=True)
 
     objects = EventQuerySet.as_manager()

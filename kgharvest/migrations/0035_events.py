@@ -100,7 +100,8 @@ def rename_content_type(old, new):
 class Migration(migrations.Migration):
     safe_while_the_last_release_runs = (
         "The table keeps its name and its columns; new columns have a value of the database, and the last release "
-        "waits while the rows are moved."
+        "waits while the rows are moved. Its audit page fails where it lists a type of event that it does not have; "
+        "nothing else reads the entries."
     )
     dependencies = [
         ("contenttypes", "0002_remove_content_type_name"),
@@ -126,13 +127,13 @@ class Migration(migrations.Migration):
                 ("hash", models.CharField(editable=False, max_length=64, null=True)),
                 ("round_id", models.BigIntegerField(null=True)),
                 ("kind", models.CharField(blank=True, db_default="", max_length=30)),
-                ("annotator", models.CharField(blank=True, max_length=12, null=True)),
+                ("annotator", models.CharField(blank=True, max_length=30, null=True)),
                 ("texts", models.JSONField(blank=True, null=True)),
                 (
                     "by",
                     models.ForeignKey(
                         blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+",
-                        to=settings.AUTH_USER_MODEL,
+                        to=settings.AUTH_USER_MODEL, db_constraint=False,
                     ),
                 ),
             ],

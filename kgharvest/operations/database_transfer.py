@@ -182,6 +182,16 @@ def _refuse_other_tables(database: BaseDatabaseWrapper) -> None:
             f"The {database.alias} has tables that are not kgharvest's: {', '.join(sorted(others))}; "
             "move or drop them.",
         )
+    for table in EMPTY_TABLES & tables:
+        with database.cursor() as cursor:
+            cursor.execute(f'SELECT count(*) FROM "{table}"')  # noqa: S608 - a name of this module
+            [n_rows] = cursor.fetchone()
+        if n_rows:
+            raise DomainError(
+                "TransferRefused",
+                f"The {database.alias} has {n_rows} rows in {table}, which a web server of the last release wrote "
+                "during the update. They are not copied; delete them from the table to copy the rest.",
+            )
 
 
 def _models() -> list[type[Model]]:

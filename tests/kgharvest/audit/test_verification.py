@@ -65,6 +65,14 @@ def sql(statement: str, *values) -> None:
         cursor.execute(statement, values)
 
 
+def test_a_pending_event_speaks_for_its_rows(round, monkeypatch):
+    hide(round.tasks.get(position=0).knowledge_tuple, "a private person")
+    monkeypatch.setattr("kgharvest.audit.verification.seal_events", lambda: None)  # as if its event was locked
+
+    assert Event.objects.unsealed().exists()
+    assert wrong() == []
+
+
 def test_what_only_services_did_is_right(round):
     verification = Verification()
 

@@ -18,7 +18,7 @@ from annotation.invites.services import join_round
 from annotation.judging import sealing
 from annotation.judging.assignment import next_batch
 from annotation.judging.sealing import seal_due_judgments, seal_judgments
-from annotation.models import Judgment, Label
+from annotation.models import Annotator, Judgment, Label
 from annotation.rounds.services import close_round, pause_round, reopen_round
 from kgharvest.accounts.models import Role
 from kgharvest.audit.tables import canonical_json
@@ -36,7 +36,13 @@ from tests.postgres import at_once, on_postgresql, run_on_postgresql
 migration = importlib.import_module("kgharvest.migrations.0035_events")
 
 T = Label.TRUE
+
 in_transactions = pytest.mark.django_db(transaction=True)
+
+
+def test_the_code_of_every_annotator_fits():
+    """SQLite enforces no length."""
+    assert Event._meta.get_field("annotator").max_length >= Annotator._meta.get_field("code").max_length
 
 
 @pytest.mark.django_db

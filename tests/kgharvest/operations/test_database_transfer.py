@@ -162,6 +162,10 @@ def spoil(path: Path, statement: str) -> None:
             "belongs to another version of kgharvest, which knows the migration kgharvest.9999_future",
         ),
         ("CREATE TABLE strange (a)", "has tables that are not kgharvest's: strange; "),
+        (
+            "INSERT INTO annotation_roundevent (kind, at, details, round_id) VALUES ('opened', '2030-01-01', '{}', 1)",
+            "has 1 rows in annotation_roundevent",
+        ),
     ],
 )
 def test_a_destination_of_another_shape_is_refused(destination, statement, says):
