@@ -381,7 +381,8 @@ def test_retried_jobs_wake_workers(woken):
     assert woken == ["harvest"] * 2
 
 
-def test_a_worker_with_idle_processes_is_woken_for_jobs_whose_messages_were_lost(woken):
+def test_a_worker_with_idle_processes_is_woken_for_jobs_whose_messages_were_lost(woken, settings):
+    settings.JOB_RUNNERS = settings.JOB_RUNNERS | {"pack": "kgharvest.contrib.publishing.packs.pack_jobs.run_pack_job"}
     worker = factories.make_worker(NOW, queues=["harvest", "light"], n_processes=3)
     make_running_job(NOW + timedelta(minutes=1), worker=worker)
     make_waiting(5)
