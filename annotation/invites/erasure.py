@@ -20,7 +20,8 @@ from kgharvest.optional_apps import uninstalled_rows_kept
 def check_may_erase(user, by) -> None:
     """Raise NotYoursToErase unless `by` owns all projects that the account works or judges in.
 
-    An account is the installation's: what an owner may erase is known to nobody else. Superusers erase others.
+    Accounts belong to the installation, so owners may erase an account only if they own all of its projects.
+    Superusers may erase every account except their own.
     """
     if by is None or (by.is_superuser and by != user):
         return
@@ -36,12 +37,12 @@ def check_may_erase(user, by) -> None:
 
 @transaction.atomic
 def erase_annotator(annotator: Annotator, by=None) -> list[str]:
-    """Forget account, name, invite and questionnaire of an annotator, and let nobody come back as them. Twice is once.
+    """Delete the account link, name, invite and questionnaire of an annotator, who then cannot return. Idempotent.
 
-    Their code, judgments, comments, consent and what the round's log says of them under that code stay. What is leased
-    to them is released. Whoever has an account keeps it (erase_account), and joins as somebody new. Returns why some
-    platform's ids of theirs are kept for now, a sentence each. Raises NotAllowed: as it cannot be undone, it is for
-    those who manage the project, not all who work in it.
+    The annotator's code, judgments, comments, consent and events under that code stay. Leased statements are released.
+    The account itself stays (erase_account deletes it) and joins again as a new annotator. Returns a sentence for each
+    platform id that is stored for now, with the reason. Raises NotAllowed: erasure cannot be undone, so it requires the
+    permission to manage the project.
     """
     check_may(by, Action.MANAGE, annotator.round.project)
     recruitment().lock(annotator)

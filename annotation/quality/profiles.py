@@ -2,8 +2,8 @@
 
 Each sign of inattention is a test of people who do their best. Over all annotators of a round, the chance that a rule
 flags an honest one is at most FALSE_ALARMS: each annotator is tested at FALSE_ALARMS over their number (Bonferroni).
-Two rules need no chance: nobody reads as fast as FASTEST_READING, and nobody writes long texts word for word as others
-do. Flags are for people to decide on and change nothing.
+Two rules are not tests: a reading speed above FASTEST_READING, and a long text identical to that of another annotator.
+A flag changes nothing; researchers decide what follows.
 """
 
 from __future__ import annotations

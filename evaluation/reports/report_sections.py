@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 Facts = Mapping[str, Any]  # of a section, from the database or a pack; plain JSON
 
 
-class ReportSection:
+class ReportSection(ABC):
     """A section of reports. Subclass it, set the attributes, and override `gather` and `entry`.
 
     key: of the section's entry in the report's document; a report without the section lacks the key. title: of the
@@ -34,13 +35,13 @@ class ReportSection:
     method: str = ""
     tables: Sequence[Callable[[Document], Table]] = ()
 
+    @abstractmethod
     def gather(self, round: Round) -> Facts | None:
         """Return the section's facts about the round from the database, or None if its reports lack the section."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entry(self, document: Document, facts: Facts) -> dict[str, Any]:
         """Return the section's entry in the document, computed from the rest of the document and the facts."""
-        raise NotImplementedError
 
     def prepared(self, evidence: Evidence, facts: Facts) -> Evidence:
         """Return the evidence with the facts that other sections need."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +14,8 @@ from kgharvest.bulk.pagination import containing, page_of, sort_key, sorted_by
 from kgharvest.models import Project
 
 
-class ListPage(TemplateView):
-    """A list for researchers. Invalid filters and page numbers are ignored, as anybody can write an address.
+class ListPage(ABC, TemplateView):
+    """A list for researchers. Invalid filters and page numbers in the URL are ignored.
 
     filters: the query parameters of the API's list. searched: columns, one of which contains the parameter `q`.
     project_path: path from a row to its project, "" if the list has no filter by project. columns: sortable columns by
@@ -31,9 +32,9 @@ class ListPage(TemplateView):
     def as_view(cls, **options: Any):
         return researcher_required(super().as_view(**options))
 
+    @abstractmethod
     def rows(self):
         """Return the queryset of rows that the user may see."""
-        raise NotImplementedError
 
     def context(self, page) -> dict[str, Any]:
         """Return more template context."""

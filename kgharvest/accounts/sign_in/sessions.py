@@ -39,7 +39,7 @@ def log_in_with_password(request: HttpRequest, user: AbstractBaseUser, address: 
 
 
 def awaited(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser, str] | None:
-    """Return the account whose code is pending in this session, and the address to go to afterwards.
+    """Return the account whose code is pending, and the address to go to afterwards.
 
     Returns None if there is none, it took too long, the password has changed or the account is closed.
     """
