@@ -53,8 +53,8 @@ def test_who_kept_a_statement_too_long_is_told_and_goes_on(visit):
 
     expect(visitor.page.get_by_text("One answer came late").first).to_be_visible()
     assert visitor.axe_violations() == []
-    visitor.page.get_by_role("link", name="Go on").click()
-    expect(visitor.page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()
+    visitor.page.get_by_role("link", name="Continue").click()
+    expect(visitor.page.get_by_role("heading", name="No statements left")).to_be_visible()
     assert Judgment.objects.filter(annotator__user=user).values_list("is_counted", flat=True).get() is False
     assert Judgment.objects.counted().count() == 2
 
@@ -149,7 +149,7 @@ def test_a_limit_pauses_without_a_word_of_the_reason_until_somebody_lets_them_go
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
 
     page.keyboard.press("t")
-    expect(page.get_by_role("heading", name="A pause for you")).to_be_visible()
+    expect(page.get_by_role("heading", name="You are paused")).to_be_visible()
 
     said = page.get_by_role("main").inner_text()
     assert "Your part in the round pilot is paused and your answers are stored." in said
@@ -166,14 +166,14 @@ def test_who_has_judged_their_share_is_thanked_and_may_still_change_an_answer(vi
     visitor = judging(visit, round, width=360)
     page = visitor.page
 
-    expect(page.get_by_text("3 left at most")).to_be_visible()
+    expect(page.get_by_text("3 left")).to_be_visible()
     answer_with(page, "tf")
     page.keyboard.press("u")
     expect(page.get_by_role("heading", name=SHARE)).to_be_visible()
 
     assert visitor.axe_violations() == []
     page.get_by_role("link", name="Change").first.click()
-    expect(page.get_by_text("You said")).to_be_visible()
+    expect(page.get_by_text("Your answer:")).to_be_visible()
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
     page.keyboard.press("t")
     expect(page.get_by_role("heading", name=SHARE)).to_be_visible()

@@ -33,7 +33,7 @@ def answer_with(page, keys: str) -> None:
 
 
 def expect_the_end(page) -> None:
-    expect(page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()
+    expect(page.get_by_role("heading", name="No statements left")).to_be_visible()
 
 
 def expect_saved(page) -> None:
@@ -187,7 +187,7 @@ def test_the_layout_is_the_annotators_choice(visit):
     round = factories.make_round(TUPLES, name="pilot")
     join(page, round)
 
-    page.get_by_role("button", name="Page of statements").click()
+    page.get_by_role("button", name="Show a page of statements").click()
     expect(page.locator("[data-row]")).to_have_count(4)
     page.goto(judging_page(round.name))
 
@@ -231,7 +231,7 @@ def test_without_scripts_a_page_is_one_form_that_says_what_is_unanswered(visit):
     expect(page.get_by_text("1 statement is unanswered")).to_be_visible()
     page.get_by_role("radio", name="Unjudgeable").first.check()
     page.get_by_role("button", name="Submit page").click()
-    expect(page.get_by_role("heading", name="Only what you skipped is left")).to_be_visible()
+    expect(page.get_by_role("heading", name="Only skipped statements remain")).to_be_visible()
 
     assert labels_of(user) == [F, T, U]
 
@@ -371,10 +371,10 @@ def test_an_answer_to_a_round_that_was_closed_can_be_copied_and_discarded(visit)
     page.reload()
     expect(page.get_by_text("1 answer came too late: the round was over before it was sent.")).to_be_visible()
     expect(page.get_by_text("waiting")).to_be_hidden()
-    expect(page.get_by_label("Answers that are not stored")).to_have_value(
+    expect(page.get_by_label("Unsaved answers")).to_have_value(
         re.compile(rf"true: ({'|'.join(round.tasks.values_list('statement', flat=True))}) \(surely\)")
     )
-    page.get_by_role("button", name="Discard them").click()
+    page.get_by_role("button", name="Discard answers").click()
 
     expect(page.get_by_text("Your answers are stored.")).to_be_visible()
     page.reload()
@@ -414,6 +414,6 @@ def test_an_answer_that_comes_too_late_is_kept_and_the_page_says_so(visit):
     page.context.set_offline(False)
 
     expect(page.get_by_text("One answer came late").last).to_be_visible()
-    page.get_by_role("link", name="Go on", exact=True).click()
+    page.get_by_role("link", name="Continue", exact=True).click()
     expect_the_end(page)
     assert Judgment.objects.filter(annotator__user=user, is_counted=False).count() == 1

@@ -341,7 +341,7 @@ def test_a_bad_answer_to_a_closed_round_still_gets_the_closed_page(annotator_cli
     [task, *_] = tasks_assigned_to(annotator)
     close_round(round)
 
-    assert "Judging is over" in annotator_client.post(judging_page(), answer_to(task, comment="x" * 2000)).text
+    assert "Round closed" in annotator_client.post(judging_page(), answer_to(task, comment="x" * 2000)).text
 
 
 def test_an_answer_that_came_too_late_is_named_late():

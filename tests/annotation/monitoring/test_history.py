@@ -98,7 +98,7 @@ def test_strips_show_who_judged_most_against_the_others(round):
 def test_the_page_shows_both_and_of_a_large_round_once_they_are_counted(researcher_client, round, monkeypatch):
     page = researcher_client.get(PILOT).text
     assert "Judgments by hour, 12 at most" in page
-    assert 'aria-label="Annotators who judged most"' in page
+    assert 'aria-label="Annotators with the most judgments"' in page
 
     monkeypatch.setattr(monitoring_history, "MOST_AT_A_LOOK", 0)
     monkeypatch.setattr(snapshots, "Thread", Aside)

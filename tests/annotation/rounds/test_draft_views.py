@@ -483,7 +483,7 @@ def test_a_draft_takes_answers_of_judges_with_it_only_if_their_number_is_known(r
 def test_a_draft_whose_judge_goes_on_is_kept(researcher_client, draft):
     make_judge_run(draft, "gpt", status=Job.Status.QUEUED)
 
-    assert "still goes on. Cancel it" in researcher_client.get(f"{PILOT}delete/").text
+    assert "is still in progress. Cancel it" in researcher_client.get(f"{PILOT}delete/").text
     researcher_client.post(f"{PILOT}delete/")
 
     assert Round.objects.exists()

@@ -90,7 +90,7 @@ def test_each_answer_is_followed_by_the_reason(trainee_client, annotator):
     answer = {"position": false.position, "label": "true"}
     page = trainee_client.post(judging_page("pilot", "training/"), answer, follow=True).text
 
-    assert "not quite" in page
+    assert "incorrect answer" in page
     assert false.reason in page
 
 
@@ -126,5 +126,5 @@ def test_the_end_shows_what_was_missed_with_the_reason(trainee_client, annotator
     page = trainee_client.get(judging_page("pilot", "training/")).text
 
     assert "3 of 5 right" in page
-    assert page.count("but it is") == len(missed) == 2
+    assert page.count("Correct answer:") == len(missed) == 2
     assert all(statement.reason in page for statement in missed)
