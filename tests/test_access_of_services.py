@@ -202,7 +202,7 @@ ASK_THOSE_WITH_A_ROW = {
 }  # fmt: skip
 WRITE_NOTHING = {
     "may_decide", "check_may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_is_own",
-    "freeze_round", "plan_round", "estimated_usage", "populations", "usual_instructions", "compute_report",
+    "freeze_round", "plan_round", "estimated_usage", "populations", "default_instructions", "compute_report",
     "facts_of_content", "parts_of", "role_in_words", "check_harvest", "check_endpoint",
 }  # fmt: skip
 FOR_EVERYBODY = {"remove"}  # one's own second factor

@@ -1,6 +1,6 @@
-"""Judging in JSON: in the API, and at the addresses of the pages (annotation.judging.views) for whoever asks for JSON.
+"""Judging API, also served as JSON at the URLs of the pages (annotation.judging.views).
 
-What is sent here must tell nothing about LM, setting, score, gold or what others said.
+Responses must not reveal LM, setting, score, gold, or the labels of other annotators.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from kgharvest.api.schema import RefusalSerializer
 from kgharvest.api.views import ApiView
 from kgharvest.http import refusal
 
-NOT_JOINED = "Nobody who judges this round is known here; come back with your link or log in, and reload the page."
+NOT_JOINED = "You have not joined this round. Open your link or log in, then reload the page."
 
 
 def wants_json(request: HttpRequest) -> bool:
@@ -62,19 +62,19 @@ PARTS = [["A dog", True], [" can ", False], ["swim", True], [".", False]]
 TASKS = {"tasks": [{"task": TASK, "parts": PARTS}]}
 REFUSED = OpenApiResponse(
     RefusalSerializer,
-    "RoundNotOpen, AnnotatorNotActive, QuestionsFirst, TrainingFirst, NotAssigned, BadAnswer, UuidReused: the round, "
-    "the part that you have in it, or the statement does not allow it.",
+    "RoundNotOpen, AnnotatorNotActive, QuestionsFirst, TrainingFirst, NotAssigned, BadAnswer, UuidReused: the state of "
+    "the round, the annotator, or the statement does not allow the operation.",
     [
         OpenApiExample(
             "RoundNotOpen",
-            refusal("RoundNotOpen", "The round pilot is closed; judgments are taken only while it is open."),
+            refusal("RoundNotOpen", "Round pilot is closed. You can judge only while it is open."),
         )
     ],
 )
 
 
 def described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any = None, **more: Any):
-    """Describe an operation of judging; `examples`: of its reply."""
+    """Add the OpenAPI description of a judging operation. examples: of its response."""
     shown = [OpenApiExample(f"example {number}", value) for number, value in enumerate(examples, start=1)]
     return extend_schema(
         summary=summary,
@@ -93,15 +93,15 @@ class NotJoined(exceptions.PermissionDenied):
     default_detail = NOT_JOINED
 
 
-# Before annotators are locked, little of them is read; judging reads the rest.
-known_annotator = SessionAnnotator(lambda: Annotator.objects.only("user", "round", "token_key"))
+# Few columns: judging loads the rest when it locks the annotator.
+find_annotator = SessionAnnotator(lambda: Annotator.objects.only("user", "round", "token_key"))
 
 
 class JudgingView(ApiView):
-    """Knows who judges in the round of the address: `self.annotator`.
+    """View of the annotator who judges the round in the URL: `self.annotator`.
 
-    by_browser: at the addresses of pages, where it is an account or a guest of the session; in the API it is the
-    account of a token, or of a session.
+    by_browser: True at the URLs of pages, for accounts and guests of a session. The API accepts accounts, by token or
+    session.
     """
 
     permission_classes = (TokenAllows,)
@@ -111,13 +111,13 @@ class JudgingView(ApiView):
     is_keyed = False
 
     def perform_authentication(self, request: Request) -> None:
-        """For pages, leave it to session_annotator; cookie and CSRF token are looked at before."""
+        """Identify the annotator of the session. CSRF is checked before."""
         if not self.by_browser:
             super().perform_authentication(request)
             return
-        self.annotator = known_annotator(request._request, self.kwargs["round_id"])
+        self.annotator = find_annotator(request._request, self.kwargs["round_id"])
         if self.annotator is None and request._request.user.is_authenticated:
-            raise exceptions.NotFound("No round that you have joined.")
+            raise exceptions.NotFound("You have not joined this round.")
         if self.annotator is None:
             raise NotJoined
 
@@ -127,15 +127,15 @@ class JudgingView(ApiView):
         super().check_permissions(request)
         self.annotator = own_annotators(request.user).filter(round=self.kwargs["round_id"]).first()
         if self.annotator is None:
-            raise exceptions.NotFound("No round that you have joined.")
+            raise exceptions.NotFound("You have not joined this round.")
 
 
 class Judge(JudgingView):
-    """Statements for one annotator, and their answers."""
+    """Statements assigned to an annotator, and answers."""
 
-    @described("The next statements", BatchSerializer, TASKS)
+    @described("Get the next statements", BatchSerializer, TASKS)
     def get(self, request: Request, round_id: int) -> Response:
-        """Those that are assigned to you, filled up to a batch. They are yours for half an hour."""
+        """Returns your assigned statements, filled up to a batch. They are reserved for you for half an hour."""
         return Response({"tasks": statements_of(self.annotator, next_batch(self.annotator, timezone.now()))})
 
     @described(
@@ -146,7 +146,7 @@ class Judge(JudgingView):
         sent=AnswerSerializer,
     )
     def post(self, request: Request, round_id: int) -> Response:
-        """It is stored once, however often it is sent. To change your mind, answer again with another UUID."""
+        """Resending the same answer has no effect. To change an answer, send a new one with another UUID."""
         sent = checked_answer(request.data)
         answer, tasks = answer_of(self.annotator, sent), None
         if sent.get("more"):
@@ -158,10 +158,10 @@ class Judge(JudgingView):
 
 
 class Skip(JudgingView):
-    """A statement is released at once; it comes back on request."""
+    """Releases the statement immediately. You can request skipped statements again."""
 
     @described(
-        "Leave a statement to others",
+        "Skip a statement",
         inline_serializer("Skipped", {"skipped": TaskField()}),
         {"skipped": TASK},
         sent=TaskSerializer,
@@ -173,7 +173,7 @@ class Skip(JudgingView):
 
 
 class Report(JudgingView):
-    """A report is no judgment; a second one replaces the first."""
+    """A report is not a judgment. A second report replaces the first."""
 
     @described(
         "Report a broken statement",
@@ -189,16 +189,16 @@ class Report(JudgingView):
 
 
 class Reassign(JudgingView):
-    @described("Take what was skipped once more", CountSerializer, {"n": 2})
+    @described("Reassign skipped statements", CountSerializer, {"n": 2})
     def post(self, request: Request, round_id: int) -> Response:
-        """The next statements will have it, as far as it is still wanted."""
+        """The next statements include skipped ones that still need judgments."""
         return Response({"n": reassign_skipped(self.annotator)})
 
 
 class Release(JudgingView):
-    @described("Give back what is assigned", CountSerializer, {"n": 7})
+    @described("Release assigned statements", CountSerializer, {"n": 7})
     def post(self, request: Request, round_id: int) -> Response:
-        """All that is assigned to you and unanswered goes to others at once, not only in half an hour."""
+        """Releases your unanswered statements immediately instead of after half an hour."""
         return Response({"n": release_batch(self.annotator)})
 
 
@@ -206,7 +206,7 @@ class Recent(JudgingView):
     refuses = False
 
     @described(
-        "Your last answers",
+        "Get your recent answers",
         RecentSerializer,
         {
             "answers": [
@@ -217,24 +217,24 @@ class Recent(JudgingView):
     def get(self, request: Request, round_id: int) -> Response:
         judgments = recent_judgments(self.annotator, MOST_RECENT)
         statements = statements_of(self.annotator, [judgment.task for judgment in judgments])
-        given = [
+        answers = [
             statement | {"label": judgment.label, "comment": judgment.comment, "judged_at": judgment.judged_at}
             for statement, judgment in zip(statements, judgments, strict=True)
         ]
-        return Response(RecentSerializer({"answers": given}).data)
+        return Response(RecentSerializer({"answers": answers}).data)
 
 
 class Instructions(JudgingView):
     refuses = False
 
     @described(
-        "What to go by",
+        "Get the instructions",
         InstructionsTextSerializer,
         {"markdown": "Read the statement and say whether it is true in general."},
         parameters=[TaskQuery],
     )
     def get(self, request: Request, round_id: int) -> Response:
-        """The instructions in Markdown, with what they say about the relation of `task`, a statement that you have."""
+        """Instructions in Markdown, including those for the relation of `task`, one of your statements."""
         relation = None
         if token := self.filtered_by(TaskQuery).get("task"):
             tasks = self.annotator.round.tasks.filter(assignments__annotator=self.annotator)

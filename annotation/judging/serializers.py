@@ -1,6 +1,6 @@
-"""What annotators send and get in JSON. The serializers check what forms of pages send as well.
+"""Serializers of judging requests and responses, also used to validate the forms of pages.
 
-What is sent here must tell nothing about LM, setting, score, gold or what others said.
+Responses must not reveal LM, setting, score, gold, or the labels of other annotators.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kgharvest.api.input import Filters
 
 
 class TaskField(serializers.RegexField):
-    """A statement by the name that only this annotator has for it."""
+    """Token of a statement, specific to the annotator."""
 
     def __init__(self, **options: Any):
-        super().__init__(f"^{SIXTEEN_HEX_DIGITS}$", error_messages={"invalid": "This is no statement."}, **options)
+        super().__init__(f"^{SIXTEEN_HEX_DIGITS}$", error_messages={"invalid": "Invalid statement token."}, **options)
 
 
 class TaskSerializer(serializers.Serializer):
@@ -32,29 +32,29 @@ class TaskSerializer(serializers.Serializer):
 
 class AnswerSerializer(TaskSerializer):
     label = serializers.ChoiceField(Label.choices)
-    client_uuid = serializers.UUIDField(help_text="One for each answer; sent again it counts once.")
+    client_uuid = serializers.UUIDField(help_text="Unique per answer. Resending it has no effect.")
     seconds = serializers.FloatField(
-        min_value=0, required=False, allow_null=True, help_text="How long the statement was actively in sight."
+        min_value=0, required=False, allow_null=True, help_text="Active viewing time in seconds."
     )
     comment = serializers.CharField(
         required=False, allow_blank=True, help_text=f"At most {LONGEST_COMMENT} characters."
-    )  # its length is the service's rule, told in its own words
+    )  # the service checks the length
     more = serializers.BooleanField(
-        required=False, allow_null=True, help_text="Whether the reply is to bring the next statements."
+        required=False, allow_null=True, help_text="True to get the next statements in the response."
     )
 
     def validate_seconds(self, seconds: float | None) -> float | None:
         if seconds is not None and not isfinite(seconds):
-            raise serializers.ValidationError("Give a number of seconds, or leave it out.")
+            raise serializers.ValidationError("Invalid time. Omit the field or send a finite number of seconds.")
         return seconds
 
 
-# One for all requests: making its fields costs several times what checking an answer does.
+# Shared by all requests: creating the fields takes several times as long as validation.
 _answers = AnswerSerializer()
 
 
 def checked_answer(sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an answer as AnswerSerializer has them. Raises ValidationError."""
+    """Validate an answer with AnswerSerializer. Raises ValidationError."""
     return _answers.run_validation(sent)
 
 
@@ -64,7 +64,7 @@ def answer_of(annotator: Annotator, fields: Mapping[str, Any]) -> Answer:
 
 
 class StatementReportInput(TaskSerializer):
-    """Fields are named as in the form of the page."""
+    """Field names are those of the page's form."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
         return super().get_fields() | {
@@ -78,7 +78,7 @@ PART = {"type": "array", "minItems": 2, "maxItems": 2, "items": {"oneOf": [{"typ
 
 @extend_schema_field({"type": "array", "items": PART})
 class PartsField(serializers.Field):
-    """Stretches of text, each with whether it is an entity."""
+    """Parts of a statement: [text, is_entity]."""
 
     def to_representation(self, parts: Sequence[tuple[str, bool]]) -> list[list[Any]]:
         return [[text, is_entity] for text, is_entity in parts]
@@ -89,20 +89,22 @@ class StatementSerializer(TaskSerializer):
 
 
 class TaskQuery(Filters):
-    task = TaskField(required=False, help_text="A statement that you have.")
+    task = TaskField(required=False, help_text="Token of one of your statements.")
 
 
 class BatchSerializer(serializers.Serializer):
-    """tasks: the annotator's assigned tasks, oldest first."""
+    """tasks: assigned to the annotator, oldest first."""
 
     tasks = StatementSerializer(many=True)
 
 
 class StoredSerializer(serializers.Serializer):
-    """tasks: only where more are asked for and can be had."""
+    """tasks: only if requested and available."""
 
     stored = serializers.UUIDField()
-    late = serializers.BooleanField(help_text="Its lease was over: kept, and counted only if it was still wanted.")
+    late = serializers.BooleanField(
+        help_text="True if the lease had expired. Counted only if the statement still needed it."
+    )
     tasks = StatementSerializer(many=True, required=False)
 
 
@@ -113,7 +115,7 @@ class AnsweredSerializer(StatementSerializer):
 
 
 class RecentSerializer(serializers.Serializer):
-    """answers: your last ones, the newest first."""
+    """answers: newest first."""
 
     answers = AnsweredSerializer(many=True)
 
@@ -127,7 +129,7 @@ class InstructionsTextSerializer(serializers.Serializer):
 
 
 def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
-    """Return all that the annotator's browser learns about tasks."""
+    """Return the tasks as sent to the annotator: token and parts only."""
     return [
         {"task": annotator.token_of(task.pk), "parts": statement_parts(task.statement, task.spans)} for task in tasks
     ]

@@ -129,7 +129,7 @@ def test_a_draft_shows_its_limits(researcher_client, draft):
     assert "<dd>more than 9 equal labels in a row</dd>" in researcher_client.get(PILOT).text
 
 
-def test_the_usual_instructions_stay_the_usual_ones(researcher_client, harvest):
+def test_default_instructions_are_stored_as_empty(researcher_client, harvest):
     form = researcher_client.get("/rounds/new/").context["form"]
 
     researcher_client.post("/rounds/new/", sent_by_a_browser(form, name="pilot") | {"jobs": [harvest.pk]})
@@ -389,28 +389,28 @@ def test_the_words_about_a_relation_are_written_on_a_page(researcher_client, dra
 def test_words_about_two_relations_are_written_at_once(researcher_client, draft, harvest, monkeypatch):
     other = make_harvest(HUNDRED, relation=make_relation("part_of"))
     edit_draft(draft, draft.spec | {"cells": [{"job": harvest.pk, "n": 2}, {"job": other.pk, "n": 2}]})
-    read = draft_views.usual_instructions
+    read = draft_views.default_instructions
 
     def while_another_writes(draft, pk, by):
-        monkeypatch.setattr(draft_views, "usual_instructions", read)
+        monkeypatch.setattr(draft_views, "default_instructions", read)
         researcher_client.post(f"{PILOT}instructions/{other.relation_id}/", {"instructions": "Of parts."})
         return read(draft, pk, by)
 
-    monkeypatch.setattr(draft_views, "usual_instructions", while_another_writes)
+    monkeypatch.setattr(draft_views, "default_instructions", while_another_writes)
     researcher_client.post(f"{PILOT}instructions/{harvest.relation_id}/", {"instructions": "Of this year."})
 
     assert words_of(draft) == {harvest.relation.path: "Of this year.", other.relation.path: "Of parts."}
 
 
 def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, draft, harvest, monkeypatch):
-    read = draft_views.usual_instructions
+    read = draft_views.default_instructions
 
     def while_it_opens(draft, pk, by):
         opened = read(draft, pk, by)
         open_draft(Round.objects.get(pk=draft.pk))
         return opened
 
-    monkeypatch.setattr(draft_views, "usual_instructions", while_it_opens)
+    monkeypatch.setattr(draft_views, "default_instructions", while_it_opens)
     page = f"{PILOT}instructions/{harvest.relation_id}/"
     answer = researcher_client.post(page, {"instructions": "Of this year."}, follow=True)
 
@@ -418,7 +418,7 @@ def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, d
 
 
 @pytest.mark.parametrize("text", ["", "usual"])
-def test_the_usual_instructions_come_back(researcher_client, draft, harvest, text):
+def test_default_instructions_are_restored(researcher_client, draft, harvest, text):
     page = f"{PILOT}instructions/{harvest.relation.pk}/"
     usual = researcher_client.get(page).context["form"]["instructions"].value()
     edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})
