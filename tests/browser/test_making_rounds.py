@@ -113,7 +113,7 @@ def test_a_training_is_done_with_the_keyboard_and_without_scripts(visit, harvest
             page.get_by_role("link", name="Continue").click()
         page.wait_for_url("**/training/")
 
-    assert page.get_by_role("heading", level=1).inner_text() == "2 of 4 right"
+    assert page.get_by_role("heading", level=1).inner_text() == "2 of 4 correct"
     page.get_by_role("link", name="Start judging").click()
     assert page.get_by_role("heading", level=1).inner_text() == "Judge statements of pilot"
 

@@ -158,7 +158,7 @@ def test_closing_closes(researcher_client, own_round):
 def test_what_cannot_be_done_is_said(researcher_client, own_round):
     page = researcher_client.post(f"{PILOT}reopen/", follow=True).text
 
-    assert "The round pilot is open; it cannot become open." in page
+    assert "Round pilot is open and cannot become open." in page
 
 
 def test_judgments_can_be_downloaded(researcher_client, own_round):

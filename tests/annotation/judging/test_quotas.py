@@ -77,7 +77,7 @@ def test_who_has_judged_their_share_is_thanked(client):
     judge_what_comes(annotator)
     client.force_login(annotator.user)
 
-    assert "You have judged your share of this round, thank you" in client.get(judging_page()).text
+    assert "You have reached the limit for this round. Thank you!" in client.get(judging_page()).text
 
 
 def test_researchers_are_told_how_many_people_are_missing(researcher_client, researcher):

@@ -97,16 +97,16 @@ def test_strips_show_who_judged_most_against_the_others(round):
 
 def test_the_page_shows_both_and_of_a_large_round_once_they_are_counted(researcher_client, round, monkeypatch):
     page = researcher_client.get(PILOT).text
-    assert "Judgments by hour, 12 at most" in page
+    assert "Judgments by hour, maximum 12" in page
     assert 'aria-label="Annotators with the most judgments"' in page
 
     monkeypatch.setattr(monitoring_history, "MOST_AT_A_LOOK", 0)
     monkeypatch.setattr(snapshots, "Thread", Aside)
     monkeypatch.setattr(snapshots.connection, "close", lambda: None)
     monkeypatch.setattr(Aside, "waiting", [])
-    assert "This is being counted" in researcher_client.get(PILOT).text
+    assert "Counting. Reload the page" in researcher_client.get(PILOT).text
     for count_aside in Aside.waiting:
         count_aside()
 
-    assert "Judgments by hour, 12 at most" in researcher_client.get(PILOT).text
+    assert "Judgments by hour, maximum 12" in researcher_client.get(PILOT).text
     assert round_history(round, timezone.now()).counted_at is not None

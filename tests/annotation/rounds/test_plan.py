@@ -132,6 +132,6 @@ def test_the_form_of_a_draft_plans_with_its_judge_and_a_new_one_says_what_to_do(
     sent |= {"wished_points": "10", "pay_per_hour": "12"}
 
     page = researcher_client.post(f"/rounds/plan/?draft={draft.path}", sent).text
-    assert "people, with lm (judge-lm)" in page
+    assert "people with lm (judge-lm)" in page
     assert "Cost of ± 10.0 points per cell" in page
     assert "has no judge run &#x27;lm&#x27;" in researcher_client.post("/rounds/plan/", sent).text
