@@ -22,7 +22,7 @@ from annotation.invites.erasure import erase_account, erase_annotator
 from annotation.invites.services import make_invites, revoke_invites
 from annotation.judges.runs import continue_run, prepare_run
 from annotation.models import JudgeRun
-from annotation.monitoring.assigned import release_assigned
+from annotation.monitoring.progress import release_assigned
 from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits

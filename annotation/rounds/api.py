@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
 from annotation.judging.serializers import CountSerializer, PartsField
 from annotation.models import Layout, Round
-from annotation.monitoring.assigned import holders, release_assigned
+from annotation.monitoring.progress import holders, release_assigned
 from annotation.rounds import services
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS

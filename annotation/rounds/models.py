@@ -369,6 +369,11 @@ class Snapshot(models.Model):
 CellId = tuple[int, int | None, str]  # relation id, LM id, setting
 
 
+def side_key(model: int | None, setting: str) -> str:
+    """Return the query parameter of an LM id and setting, for example "3.multi"."""
+    return f"{model or ''}.{setting}"
+
+
 class StratumQuerySet(models.QuerySet):
     def sampled(self):
         """Return the strata with tuples or statements, including non-empty strata without draws."""

@@ -21,10 +21,9 @@ from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
 from annotation.invites.access import session_annotators
 from annotation.invites.services import capacity_warning
 from annotation.models import Annotator, Round, StatementReport
-from annotation.monitoring.assigned import holders, release_assigned
 from annotation.monitoring.cells import cell_tables, round_cells
-from annotation.monitoring.history import annotator_strips, history_picture, round_history, strips
-from annotation.monitoring.progress import OUTCOMES, last_look, progress
+from annotation.monitoring.history import history_picture, round_history, strips
+from annotation.monitoring.progress import OUTCOMES, holders, last_look, progress, release_assigned
 from annotation.rounds.api import RoundFilters
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.services import close_round
@@ -113,7 +112,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "history": history_picture(round, history.content) if history.content else None,
         "is_counting": not history.content,
         "history_counted_at": history.counted_at,
-        "strips": strips(annotator_strips(round, now).content, N_ANNOTATORS),
+        "strips": strips(round, now, N_ANNOTATORS),
         "n_annotators": n_annotators,
         "holders": holders(round),
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),

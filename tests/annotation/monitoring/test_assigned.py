@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import LEASE, next_batch
 from annotation.models import Annotator, Assignment, Judgment, Round
-from annotation.monitoring.assigned import holders, release_assigned
+from annotation.monitoring.progress import holders, release_assigned
 from annotation.rounds.services import pause_round
 from kgharvest.errors import NotFound
 from tests.annotation.quality.test_exclusion import assert_counters_are_the_judgments
