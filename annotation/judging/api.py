@@ -5,20 +5,22 @@ Responses must not reveal LM, setting, score, gold, or the labels of other annot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, inline_serializer
-from rest_framework import exceptions
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_field, inline_serializer
+from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.invites.access import SessionAnnotator, own_annotators
 from annotation.judging.assignment import next_batch, release_batch
 from annotation.judging.judgments import (
+    Answer,
     reassign_skipped,
     recent_judgments,
     report_statement,
@@ -26,25 +28,12 @@ from annotation.judging.judgments import (
     submit_and_fill_batch,
     submit_judgment,
 )
-from annotation.judging.serializers import (
-    AnswerSerializer,
-    BatchSerializer,
-    CountSerializer,
-    InstructionsTextSerializer,
-    RecentSerializer,
-    StatementReportInput,
-    StoredSerializer,
-    TaskField,
-    TaskQuery,
-    TaskSerializer,
-    answer_of,
-    checked_answer,
-    statements_of,
-)
-from annotation.models import Annotator
-from annotation.rounds.instructions import instructions_markdown
+from annotation.judging.models import SIXTEEN_HEX_DIGITS
+from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, StatementReport
+from annotation.rounds.instructions import instructions_markdown, statement_parts
 from kgharvest.accounts.tokens import Scope
 from kgharvest.api.authentication import TokenAllows
+from kgharvest.api.input import Filters
 from kgharvest.api.schema import RefusalSerializer
 from kgharvest.api.views import ApiView
 from kgharvest.http import refusal
@@ -87,6 +76,126 @@ def described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any 
 
 
 MOST_RECENT = 50
+
+
+# Requests and responses, also used to validate the forms of pages
+
+
+class TaskField(serializers.RegexField):
+    """Token of a statement, specific to the annotator."""
+
+    def __init__(self, **options: Any):
+        super().__init__(f"^{SIXTEEN_HEX_DIGITS}$", error_messages={"invalid": "Invalid statement token."}, **options)
+
+
+class TaskSerializer(serializers.Serializer):
+    task = TaskField()
+
+
+class AnswerSerializer(TaskSerializer):
+    label = serializers.ChoiceField(Label.choices)
+    client_uuid = serializers.UUIDField(help_text="Unique per answer. Resending it has no effect.")
+    seconds = serializers.FloatField(
+        min_value=0, required=False, allow_null=True, help_text="Active viewing time in seconds."
+    )
+    comment = serializers.CharField(
+        required=False, allow_blank=True, help_text=f"At most {LONGEST_COMMENT} characters."
+    )  # the service checks the length
+    more = serializers.BooleanField(
+        required=False, allow_null=True, help_text="True to get the next statements in the response."
+    )
+
+    def validate_seconds(self, seconds: float | None) -> float | None:
+        if seconds is not None and not isfinite(seconds):
+            raise serializers.ValidationError("Invalid time. Omit the field or send a finite number of seconds.")
+        return seconds
+
+
+# Shared by all requests: creating the fields takes several times as long as validation.
+_answers = AnswerSerializer()
+
+
+def read_answer(annotator: Annotator, fields: Mapping[str, Any]) -> tuple[Answer, bool]:
+    """Validate an answer; the second value says whether it requests more statements. Raises ValidationError."""
+    valid = _answers.run_validation(fields)
+    task, comment = annotator.task_of(valid["task"]), valid.get("comment", "")
+    answer = Answer(task, valid["label"], valid["client_uuid"], valid.get("seconds"), comment)
+    return answer, bool(valid.get("more"))
+
+
+class StatementReportInput(TaskSerializer):
+    """Field names are those of the page's form."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return super().get_fields() | {
+            "report-reason": serializers.ChoiceField(StatementReport.Reason.choices, source="reason"),
+            "report-comment": serializers.CharField(required=False, allow_blank=True, source="comment"),
+        }
+
+
+PART = {"type": "array", "minItems": 2, "maxItems": 2, "items": {"oneOf": [{"type": "string"}, {"type": "boolean"}]}}
+
+
+@extend_schema_field({"type": "array", "items": PART})
+class PartsField(serializers.Field):
+    """Parts of a statement: [text, is_entity]."""
+
+    def to_representation(self, parts: Sequence[tuple[str, bool]]) -> list[list[Any]]:
+        return [[text, is_entity] for text, is_entity in parts]
+
+
+class StatementSerializer(TaskSerializer):
+    parts = PartsField()
+
+
+class TaskQuery(Filters):
+    task = TaskField(required=False, help_text="Token of one of your statements.")
+
+
+class BatchSerializer(serializers.Serializer):
+    """tasks: assigned to the annotator, oldest first."""
+
+    tasks = StatementSerializer(many=True)
+
+
+class StoredSerializer(serializers.Serializer):
+    """tasks: only if requested and available."""
+
+    stored = serializers.UUIDField()
+    late = serializers.BooleanField(
+        help_text="True if the lease had expired. Counted only if the statement still needed it."
+    )
+    tasks = StatementSerializer(many=True, required=False)
+
+
+class AnsweredSerializer(StatementSerializer):
+    label = serializers.ChoiceField(Label.choices)
+    comment = serializers.CharField(allow_blank=True)
+    judged_at = serializers.DateTimeField()
+
+
+class RecentSerializer(serializers.Serializer):
+    """answers: newest first."""
+
+    answers = AnsweredSerializer(many=True)
+
+
+class CountSerializer(serializers.Serializer):
+    n = serializers.IntegerField(help_text="Statements.")
+
+
+class InstructionsTextSerializer(serializers.Serializer):
+    markdown = serializers.CharField()
+
+
+def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
+    """Return the tasks as sent to the annotator: token and parts only."""
+    return [
+        {"task": annotator.token_of(task.pk), "parts": statement_parts(task.statement, task.spans)} for task in tasks
+    ]
+
+
+# Views
 
 
 class NotJoined(exceptions.PermissionDenied):
@@ -147,9 +256,8 @@ class Judge(JudgingView):
     )
     def post(self, request: Request, round_id: int) -> Response:
         """Resending the same answer has no effect. To change an answer, send a new one with another UUID."""
-        sent = checked_answer(request.data)
-        answer, tasks = answer_of(self.annotator, sent), None
-        if sent.get("more"):
+        (answer, wants_more), tasks = read_answer(self.annotator, request.data), None
+        if wants_more:
             judgment, tasks = submit_and_fill_batch(self.annotator, answer, timezone.now())
         else:
             judgment = submit_judgment(self.annotator, answer, timezone.now())

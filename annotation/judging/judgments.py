@@ -43,6 +43,8 @@ TASK_COLUMNS = [
 WRITTEN = [name.removeprefix("task__") for name in TASK_COLUMNS if name != "task__is_gold"]  # by each answer
 LONGEST_TIME_S = 600.0  # active time per statement; longer times are truncated as absence
 
+NOT_ASSIGNED = "This statement is not assigned to you. Reload the page to get your current statements."
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -89,7 +91,8 @@ def _transaction_for(answer: Answer) -> Iterator[None]:
     """Validate an answer and open a transaction for it."""
     if answer.label not in Label.values:
         raise DomainError("BadAnswer", f"Unknown label {answer.label!r:.40}. Use one of {', '.join(Label.values)}.")
-    _check_comment(answer.comment)
+    if len(answer.comment) > LONGEST_COMMENT:
+        raise _too_long(answer.comment)
     if answer.seconds is not None and not 0 <= answer.seconds < inf:
         raise DomainError(
             "BadAnswer", f"Invalid time: {answer.seconds} seconds. Omit it or send a non-negative number."
@@ -103,9 +106,8 @@ def _transaction_for(answer: Answer) -> Iterator[None]:
         raise
 
 
-def _check_comment(comment: str) -> None:
-    if len(comment) > LONGEST_COMMENT:
-        raise DomainError("BadAnswer", f"The comment has {len(comment)} characters. Use at most {LONGEST_COMMENT}.")
+def _too_long(comment: str) -> DomainError:
+    return DomainError("BadAnswer", f"The comment has {len(comment)} characters. Use at most {LONGEST_COMMENT}.")
 
 
 def _uuid_reused(answer: Answer) -> DomainError:
@@ -130,11 +132,7 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
     if annotator.status == Annotator.Status.EXCLUDED:  # paused annotators may answer leased tasks
         raise AnnotatorNotActive(annotator)
     if assignment is None:
-        raise _not_assigned()
-    return _store(annotator, assignment, answer, now)
-
-
-def _store(annotator: Annotator, assignment: Assignment, answer: Answer, now: datetime) -> Judgment:
+        raise DomainError("NotAssigned", NOT_ASSIGNED)
     judgment = Judgment(
         client_uuid=answer.client_uuid,
         task=assignment.task,
@@ -144,8 +142,13 @@ def _store(annotator: Annotator, assignment: Assignment, answer: Answer, now: da
         comment=answer.comment,
         judged_at=now,
     )
-    if assignment.status == Assignment.Status.DONE:
-        _supersede_last(judgment)
+    if assignment.status == Assignment.Status.DONE:  # supersede the last judgment, and inherit whether it counts
+        last = Judgment.objects.current().get(task=judgment.task_id, annotator=annotator)
+        judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
+        # The deferred foreign key is checked at commit, after the new judgment is inserted.
+        Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
+        is_moved = last.is_counted and last.label != judgment.label
+        _add_to_counts(judgment.task, annotator.round, **({last.label: -1, judgment.label: 1} if is_moved else {}))
     else:
         judgment.is_late = assignment.status != Assignment.Status.LEASED
         judgment.is_counted = _fill_slot(assignment, annotator, answer.label)
@@ -157,17 +160,6 @@ def _store(annotator: Annotator, assignment: Assignment, answer: Answer, now: da
     return judgment
 
 
-def _supersede_last(judgment: Judgment) -> None:
-    """Supersede the annotator's last judgment of the task, and inherit whether it counts."""
-    last = Judgment.objects.current().get(task=judgment.task_id, annotator=judgment.annotator_id)
-    judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
-    # The deferred foreign key is checked at commit, after the new judgment is inserted.
-    Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
-    is_moved = last.is_counted and last.label != judgment.label
-    changes = {last.label: -1, judgment.label: 1} if is_moved else {}
-    _add_to_counts(judgment.task, judgment.annotator.round, **changes)
-
-
 def _fill_slot(assignment: Assignment, annotator: Annotator, label: str) -> bool:
     """Count a first answer in its leased slot, or in a free slot if the lease expired; return whether it counts.
 
@@ -176,18 +168,16 @@ def _fill_slot(assignment: Assignment, annotator: Annotator, label: str) -> bool
     """
     task, was_leased = assignment.task, assignment.status == Assignment.Status.LEASED
     _set_done(id=assignment.pk)
-    has_slot = was_leased or (_has_room(annotator) and task.n_wanted > task.n_judgments + task.n_leased)
+    has_slot = was_leased
+    if not was_leased:
+        # The quota first, so that late answers to gold take the same queries as others.
+        quota, leased = annotator.quota, annotator.assignments.filter(status=Assignment.Status.LEASED)
+        has_room = quota is None or annotator.n_judged + leased.count() < quota
+        has_slot = has_room and task.n_wanted > task.n_judgments + task.n_leased
     is_counted = has_slot and not task.is_gold
     changes = {"leased": -was_leased, "judgments": 1, label: 1} if is_counted else {}
     _add_to_counts(task, annotator.round, **changes)
     return is_counted
-
-
-def _has_room(annotator: Annotator) -> bool:
-    """Return whether the quota exceeds the annotator's judgments and leases."""
-    quota = annotator.quota
-    leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
-    return quota is None or annotator.n_judged + leased.count() < quota
 
 
 def _add_to_counts(task: JudgmentTask, round: Round, **changes: int) -> None:
@@ -258,7 +248,8 @@ def report_statement(annotator: Annotator, task_id: int, reason: str, comment: s
         raise DomainError(
             "BadAnswer", f"Invalid reason {reason!r:.40}. Use {', '.join(StatementReport.Reason.values)}."
         )
-    _check_comment(comment)
+    if len(comment) > LONGEST_COMMENT:
+        raise _too_long(comment)
     _check_assigned(annotator, task_id)
     StatementReport.objects.update_or_create(
         task_id=task_id,
@@ -269,13 +260,7 @@ def report_statement(annotator: Annotator, task_id: int, reason: str, comment: s
 
 def _check_assigned(annotator: Annotator, task_id: int) -> None:
     if not annotator.assignments.filter(task=task_id).exists():
-        raise _not_assigned()
-
-
-def _not_assigned() -> DomainError:
-    return DomainError(
-        "NotAssigned", "This statement is not assigned to you. Reload the page to get your current statements."
-    )
+        raise DomainError("NotAssigned", NOT_ASSIGNED)
 
 
 def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:

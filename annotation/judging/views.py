@@ -29,7 +29,7 @@ from rest_framework.views import APIView
 from annotation.invites.access import SessionAnnotator
 from annotation.invites.recruitment import recruitment
 from annotation.invites.services import choose_layout
-from annotation.judging.api import wants_json
+from annotation.judging.api import TaskSerializer, read_answer, statements_of, wants_json
 from annotation.judging.assignment import ComesFirst, QuestionsFirst, TrainingFirst, next_batch
 from annotation.judging.judgments import (
     n_skipped,
@@ -39,7 +39,6 @@ from annotation.judging.judgments import (
     skip_task,
     submit_judgment,
 )
-from annotation.judging.serializers import TaskSerializer, answer_of, checked_answer, statements_of
 from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout, Round, StatementReport
 from annotation.rounds.instructions import instructions_html
 from annotation.rounds.models import RoundNotOpen
@@ -174,7 +173,7 @@ def _answered_statement(judgment: Judgment, annotator: Annotator) -> dict[str, A
 def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
     """Show the next statements, or store an answer. `task`: token of a judged statement to change."""
     if request.method == "POST":
-        submit_judgment(annotator, answer_of(annotator, checked_answer(request.POST)), timezone.now())
+        submit_judgment(annotator, read_answer(annotator, request.POST)[0], timezone.now())
         return None
     if "task" not in request.GET:
         return show_statements(request, annotator)
@@ -212,7 +211,7 @@ def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
             continue
         try:
             fields = {name: request.POST[f"{row}-{name}"] for name in ROW_FIELDS if f"{row}-{name}" in request.POST}
-            submit_judgment(annotator, answer_of(annotator, checked_answer(fields)), timezone.now())
+            submit_judgment(annotator, read_answer(annotator, fields)[0], timezone.now())
         except NOTHING_TO_JUDGE:
             raise
         except (DomainError, ValidationError) as refusal:

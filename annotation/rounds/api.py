@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
-from annotation.judging.serializers import CountSerializer, PartsField
+from annotation.judging.api import CountSerializer, PartsField
 from annotation.models import Layout, Round
 from annotation.monitoring.progress import holders, release_assigned
 from annotation.rounds import services
