@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import median
@@ -21,8 +21,7 @@ from annotation.judges.cost import (
 )
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
-from annotation.rounds.models import CellId, cell_names
-from kgharvest.pages.number_format import in_points
+from annotation.rounds.models import cell_names
 from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL, CellKey, Pair, compared_cells
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
 from kgharvest.statistics.sample_size import (
@@ -37,8 +36,6 @@ ASSUMED_ACCURACY = 0.5  # gives the widest intervals
 PACE_ANNOTATORS = 20  # most recent annotators used to measure the time per judgment
 PACE_JUDGMENTS = 5000
 SHOWN_CELLS = 20
-
-CellNames = Mapping[CellId, tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -66,23 +63,15 @@ class Workload:
         return (self.n_judgments + self.n_gold_shown) * self.seconds_per_judgment / 3600
 
 
-def workload(
-    sizes: Iterable[int],
-    n_tasks: int,
-    judgments_per_task: int,
-    *,
-    third_only_if_split: bool = False,
-    gold_share: float = 0,
-    seconds_per_judgment: float | None = None,
-) -> Workload:
-    """Return the work of a round with `n_tasks` distinct tuples in samples of these sizes."""
-    n_judgments = n_tasks * judgments_per_task
+def workload(draft: Round, n_drawn: int, n_tasks: int, seconds_per_judgment: float | None = None) -> Workload:
+    """Return the work for `n_drawn` draws of `n_tasks` distinct tuples with the options of the draft."""
+    n_judgments = n_tasks * draft.judgments_per_task
     return Workload(
-        n_drawn=sum(sizes),
+        n_drawn=n_drawn,
         n_tasks=n_tasks,
-        n_judgments_least=2 * n_tasks if third_only_if_split else n_judgments,
+        n_judgments_least=2 * n_tasks if draft.third_only_if_split else n_judgments,
         n_judgments=n_judgments,
-        n_gold_shown=round(n_judgments * gold_share / (1 - gold_share)),
+        n_gold_shown=round(n_judgments * draft.gold_share / (1 - draft.gold_share)),
         seconds_per_judgment=seconds_per_judgment or ASSUMED_SECONDS,
         is_measured=seconds_per_judgment is not None,
     )
@@ -107,8 +96,7 @@ def macro_half_width(variances: Sequence[float]) -> float:
     return Z_95 * sqrt(sum(variances)) / len(variances)
 
 
-@dataclass(frozen=True)
-class CellPlan:
+class CellPlan(NamedTuple):
     """half_width: of the expected 95 % interval. n_strata: 1 for a simple random sample.
 
     n_to_halve: statements for half of that half-width, at most the population.
@@ -121,22 +109,13 @@ class CellPlan:
     half_width: float
     n_to_halve: int
 
-    @property
-    def points(self) -> str:
-        return in_points(self.half_width)
 
-
-@dataclass(frozen=True)
-class MacroPlan:
+class MacroPlan(NamedTuple):
     """Average over the relations of one LM and setting."""
 
     name: str
     n_relations: int
     half_width: float
-
-    @property
-    def points(self) -> str:
-        return in_points(self.half_width)
 
 
 class PlannedComparison(NamedTuple):
@@ -150,10 +129,6 @@ class PlannedComparison(NamedTuple):
     n_relations: int
     unit: str
     difference: float | None
-
-    @property
-    def points(self) -> str | None:
-        return None if self.difference is None else in_points(self.difference)
 
 
 class PlannedComparisons(NamedTuple):
@@ -195,15 +170,6 @@ class Plan:
     ways: list[Way]
 
     @property
-    def wished_points(self) -> str:
-        return in_points(self.wish.half_width)
-
-    @property
-    def percent(self) -> str:
-        """The assumed accuracy."""
-        return f"{100 * self.accuracy:g}"
-
-    @property
     def n_comparisons_left(self) -> int:
         return max(len(self.compared.comparisons) - SHOWN_CELLS, 0)
 
@@ -226,7 +192,7 @@ def plan_round(
         cells[sample.stratum.job_id].append(sample)
     n_gold = sum(task.is_gold for task in frozen.tasks)
     pace = measured_pace()
-    work = _workload(round, [len(sample.tuples) for sample in frozen.samples], len(frozen.tasks) - n_gold, pace)
+    work = workload(round, sum(len(sample.tuples) for sample in frozen.samples), len(frozen.tasks) - n_gold, pace)
     names = cell_names(sample.stratum for sample in frozen.samples)
     of_labels = frozen.judged.accuracy if frozen.judged else {}
     # Strata of judge labels have the accuracy estimated for their label.
@@ -237,30 +203,37 @@ def plan_round(
         ]
         for job, samples in cells.items()
     }
-    cell_plans = [_cell_plan(cells[job], strata, names) for job, strata in expected.items()]
     named = [(names[cells[job][0].stratum.cell], strata) for job, strata in expected.items()]
-    compared = planned_comparisons(dict(sorted((name, variance(strata)) for name, strata in named)))
+    cell_plans = [
+        CellPlan(
+            name=" × ".join(name),
+            population=sum(stratum.population for stratum in strata),
+            n=sum(stratum.n for stratum in strata),
+            n_strata=len(strata),
+            half_width=half_width_of(variance(strata), accuracy_of(strata)),
+            n_to_halve=sum(statements_to_shrink(stratum.n, stratum.population, 0.5) for stratum in strata),
+        )
+        for name, strata in named
+    ]
+    variances = {name: variance(strata) for name, strata in named}
+    by_side: dict[str, list[float]] = defaultdict(list)
+    for (_, *side), cell_variance in variances.items():
+        by_side[" × ".join(side)].append(cell_variance)
+    macros = [
+        MacroPlan(side, len(of_side), macro_half_width(of_side))
+        for side, of_side in by_side.items()
+        if len(of_side) > 1
+    ]
     return Plan(
         work,
         accuracy,
         cell_plans,
-        _macro_plans(named),
-        compared,
+        macros,
+        planned_comparisons(dict(sorted(variances.items()))),
         n_gold,
         len(frozen.training),
         wish,
         _ways(round, list(expected.values()), bool(frozen.judged), wish, pace),
-    )
-
-
-def _workload(round: Round, sizes: Sequence[int], n_tasks: int, pace: float | None) -> Workload:
-    return workload(
-        sizes,
-        n_tasks,
-        round.judgments_per_task,
-        third_only_if_split=round.third_only_if_split,
-        gold_share=round.gold_share,
-        seconds_per_judgment=pace,
     )
 
 
@@ -279,7 +252,7 @@ def _ways(
             elif not is_judged:
                 strata = assumed_strata(population, accuracy)
             n += statements_for(strata, half_width_of, wish.half_width)
-        work = _workload(round, [n], n, pace)
+        work = workload(round, n, n, pace)
         pay = None if wish.pay_per_hour is None else work.hours * wish.pay_per_hour
         ways.append(Way(name, n, work.n_judgments, work.hours, pay, cost))
     return ways
@@ -292,28 +265,6 @@ def measured_pace() -> float | None:
     seconds = Judgment.objects.filter(annotator__in=ids, seconds__gt=0).values_list("seconds", flat=True)
     measured = list(seconds[:PACE_JUDGMENTS])
     return median(measured) if measured else None
-
-
-def _cell_plan(samples: Sequence[Sample], strata: Sequence[StratumPlan], names: CellNames) -> CellPlan:
-    return CellPlan(
-        name=" × ".join(names[samples[0].stratum.cell]),
-        population=sum(stratum.population for stratum in strata),
-        n=sum(stratum.n for stratum in strata),
-        n_strata=len(strata),
-        half_width=half_width_of(variance(strata), accuracy_of(strata)),
-        n_to_halve=sum(statements_to_shrink(stratum.n, stratum.population, 0.5) for stratum in strata),
-    )
-
-
-def _macro_plans(cells: Iterable[tuple[tuple[str, str, str], Sequence[StratumPlan]]]) -> list[MacroPlan]:
-    columns: dict[str, list[float]] = defaultdict(list)
-    for (_, *side), strata in cells:
-        columns[" × ".join(side)].append(variance(strata))
-    return [
-        MacroPlan(name, len(variances), macro_half_width(variances))
-        for name, variances in columns.items()
-        if len(variances) > 1
-    ]
 
 
 def planned_comparisons(variances: Mapping[tuple[str, str, str], float]) -> PlannedComparisons:
