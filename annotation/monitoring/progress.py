@@ -138,8 +138,8 @@ class CachedCount:
     counted_at: datetime | None
 
 
-def is_counted_live(round: Round) -> bool:
-    return bool(round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS)
+def is_counted_live(round: Round, most: int = LIVE_JUDGMENTS) -> bool:
+    return bool(round.n_tasks * round.judgments_per_task <= most)
 
 
 def cached_count(

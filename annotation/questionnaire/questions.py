@@ -67,7 +67,7 @@ def who_questions(round) -> list[Question]:
         for option, question in READY_MADE.items()
         if getattr(round, option) != Asked.NO
     ]
-    return ready + parse_questions(round.own_questions, "own")
+    return ready + (parse_questions(round.own_questions, "own") if round.own_questions else [])
 
 
 def check_questions(round) -> list[Question]:
