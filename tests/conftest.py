@@ -30,6 +30,7 @@ hypothesis.settings.register_profile("kgharvest", deadline=None, max_examples=30
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=300)
 
 FIRST = ("browser", "slow")
+TESTS_OF_CONTRIB = ROOT / "tests" / "kgharvest" / "contrib"
 IMPORTED_APPS = re.compile(r"^ *from (?:tests\.)?kgharvest\.contrib\.(\w+)", re.MULTILINE)
 
 
@@ -43,13 +44,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Ignore test modules that import an optional app that is not installed (KGHARVEST_CONTRIB)."""
+    """Ignore folders of, and modules that import, optional apps that are not installed (KGHARVEST_CONTRIB)."""
     from django.conf import settings
 
-    if collection_path.suffix != ".py":
-        return None
-    imported = set(IMPORTED_APPS.findall(collection_path.read_text()))
-    return True if imported - set(settings.CONTRIB_APPS) else None
+    used = set()
+    if collection_path.parent == TESTS_OF_CONTRIB and collection_path.is_dir():
+        used = {collection_path.name}
+    elif collection_path.suffix == ".py":
+        used = set(IMPORTED_APPS.findall(collection_path.read_text()))
+    return True if used - set(settings.CONTRIB_APPS) - {"__pycache__"} else None
 
 
 def pytest_collection() -> None:

@@ -35,8 +35,9 @@ def run_on_postgresql(file: str) -> subprocess.CompletedProcess[str]:
     outer = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     server = urlsplit(os.environ[SERVER])
     url = urlunsplit(server._replace(path=f"{server.path}_{Path(file).stem}_{os.getpid()}"))
+    selected = "not postgres and (exhaustive or not exhaustive)"  # naming the marker includes the exhaustive tests
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, "-m", "not postgres"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, "-m", selected],
         env={**outer, "DATABASE_URL": url, "DEBUG": "1"},
         capture_output=True,
         text=True,

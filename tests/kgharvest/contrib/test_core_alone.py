@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.conf import settings
 
 from tests.kgharvest.test_settings import run_python
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.skipif(settings.CONTRIB_APPS != ["none"], reason="run by ./run core-test")
 
 # Runs in a process of its own, as the installed apps are fixed once Django has started.
 GET_PAGES = """

@@ -162,6 +162,7 @@ def test_the_chain_and_the_round_log_are_the_same_after_the_upgrade(old):
     assert [*ContentType.objects.filter(model__in=["event", "auditentry"]).values_list("model", flat=True)] == ["event"]
 
 
+@pytest.mark.exhaustive
 def test_the_chain_goes_on_after_the_upgrade(old):
     call_command("migrate", verbosity=0)
     round = Round.objects.get()
@@ -191,6 +192,7 @@ def test_the_last_release_appends_while_the_new_one_seals(old):
     assert list(Verification()) == []
 
 
+@pytest.mark.exhaustive
 def test_the_upgrade_can_be_undone(old):
     entries, lines = old.get_model("kgharvest", "AuditEntry").objects, old.get_model("annotation", "RoundEvent").objects
     export, log = export_of(entries), log_of(lines)
