@@ -142,7 +142,7 @@ def test_averages_of_these_relations_know_their_harvests():
 @pytest.mark.slow
 def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
     cells = {CellKey(relation, None, None): (15, 5) for relation in "rs"}
-    known = [StratumKey(number, 1, 10**7, 10**7) for number in (0, 1)]
+    known = [StratumKey(number, 1, 10**6, 10**6) for number in (0, 1)]
     unknown = [StratumKey(number, None, None, None) for number in (0, 1)]
 
     [[expected], [total]] = (
@@ -150,7 +150,7 @@ def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
     )
 
     for key in ("macro_accuracy_these_low", "macro_accuracy_these_high"):
-        assert total[key] == pytest.approx(expected[key], abs=1e-6)
+        assert total[key] == pytest.approx(expected[key], abs=3e-5)  # of the order of sample size / population
 
 
 def test_a_side_has_three_averages():
