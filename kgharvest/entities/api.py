@@ -14,7 +14,7 @@ from kgharvest.api.input import JsonParser, StrictSerializer
 from kgharvest.api.views import ApiViewSet, operation
 from kgharvest.entities.models import EntityTable
 from kgharvest.entities.tables import delete_table, save_table
-from kgharvest.relations.api import uploaded
+from kgharvest.relations.api import check_file_size
 from kgharvest.relations.models import RelationSet
 
 TABLE = {
@@ -46,7 +46,7 @@ class EntityTableInput(StrictSerializer):
     in_singular = serializers.BooleanField(default=False, help_text="“dogs” are “dog”, by the rules of English.")
     file = serializers.FileField(
         required=False,
-        validators=[uploaded],
+        validators=[check_file_size],
         help_text="Label, aliases separated by |, and id, a tab between them, an entity a line; sent as "
         "multipart/form-data. Without, the names there are stay.",
     )

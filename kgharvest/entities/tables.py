@@ -23,7 +23,7 @@ from kgharvest.entities.models import EntityName, EntityTable
 from kgharvest.errors import BadEntry, Faults
 from kgharvest.knowledge.tuple_store import TupleRow
 from kgharvest.relations.models import Relation, RelationSet
-from kgharvest.relations.services import check_is_own
+from kgharvest.relations.services import check_can_edit
 
 SAME_FACT = "same_fact"  # why a harvest left a tuple out
 LONGEST_ID = 200
@@ -124,7 +124,7 @@ def save_table(
 
     Raises SetIsShipped, NotAllowed or ImportRefused; then nothing is changed.
     """
-    check_is_own(relation_set, by)
+    check_can_edit(relation_set, by)
     table = EntityTable.objects.filter(relation_set=relation_set).first() or EntityTable(relation_set=relation_set)
     table.without_articles, table.in_singular, table.changed_by = without_articles, in_singular, by
     names = None
@@ -144,7 +144,7 @@ def save_table(
 @transaction.atomic
 def delete_table(relation_set: RelationSet, by=None) -> None:
     """Take entities as they are written again, from the next tuples on. Raises SetIsShipped, NotAllowed."""
-    check_is_own(relation_set, by)
+    check_can_edit(relation_set, by)
     EntityTable.objects.filter(relation_set=relation_set).delete()
 
 

@@ -95,7 +95,7 @@ def test_a_relation_set_of_another_project_stays_as_it_is(stranger):
         (f"/relations/sets/{relation.relation_set_id}/prompts/", {}),
     ]:
         assert (client.post(path, sent).status_code, viewer.post(path, sent).status_code) == (404, 403), path
-    assert "is one of another project" in client.post("/relations/new/", written).text
+    assert "is used by another project" in client.post("/relations/new/", written).text
     assert viewer.post("/relations/new/", written).status_code == 403
 
     assert (RelationSet.objects.values().get(), Relation.objects.values().get()) == before

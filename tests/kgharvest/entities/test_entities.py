@@ -322,7 +322,7 @@ def test_the_page_keeps_a_table_shows_it_and_takes_it_away(researcher_client, re
     assert "Entities are taken as they are written" in empty
     assert "&lt;labels&gt;.tsv" in page
     assert EntityTable.objects.get().n_labels == 4
-    assert "Nothing was kept from b.tsv" in refused
+    assert "Import failed: b.tsv" in refused
     researcher_client.post(address, {"delete": "1"})
     assert not EntityTable.objects.exists()
 

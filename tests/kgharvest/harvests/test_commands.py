@@ -106,7 +106,7 @@ def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatc
     [
         ({}, "No relation is named; give --relation"),
         ({"relation": ["nope"]}, "There is no relation 'nope'"),
-        ({"set_name": "nope"}, "There is no set of relations 'nope'; the sets are: demo"),
+        ({"set_name": "nope"}, "There is no relation set 'nope'. Existing sets: demo"),
         ({"relation": ["prevent"], "model": ["./nowhere/model"]}, "There is no model folder ./nowhere/model"),
         ({"relation": ["prevent"], "output": "x.jsonl"}, "--output needs --wait"),
         ({"relation": ["prevent"], "paraphraser": "chat"}, "chat paraphraser needs a model; name it with"),
@@ -194,7 +194,7 @@ def test_export_relations_writes_what_import_relations_reads(tmp_path, capsys):
     assert capsys.readouterr().out == (tmp_path / "mine.json").read_text(encoding="utf-8")
     call_command("import_relations", tmp_path / "mine.json", set_name="again")
     assert Relation.objects.get(relation_set__name="again").explanation == "Why."
-    with pytest.raises(CommandError, match="There is no set of relations 'none'; the sets are: again, mine"):
+    with pytest.raises(CommandError, match=r"There is no relation set 'none'\. Existing sets: again, mine"):
         call_command("export_relations", "none")
 
 
