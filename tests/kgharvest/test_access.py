@@ -136,12 +136,12 @@ def test_a_tuple_is_hidden_by_who_works_in_every_project_that_found_it(stranger,
 
     for client in (researcher_client, client_of(stranger)):
         page = client.get(known.get_absolute_url()).text
-        assert "Record the decision" not in page
+        assert "Save decision" not in page
         assert client.post(known.get_absolute_url(), sent).status_code == 403
     assert KnowledgeTuple.objects.get().curation is None
 
     stranger.memberships.get().project.members.create(user=researcher, role=Role.RESEARCHER)
-    assert "Record the decision" in researcher_client.get(known.get_absolute_url()).text
+    assert "Save decision" in researcher_client.get(known.get_absolute_url()).text
     researcher_client.post(known.get_absolute_url(), sent)
     assert KnowledgeTuple.objects.get().curation == "hidden"
 

@@ -285,7 +285,7 @@ def test_a_tuple_is_hidden_and_restored_on_its_page(researcher_client, researche
     page = claim("dam").get_absolute_url()
 
     researcher_client.post(page, {"decision": "hide", "reason": "private"})
-    assert "Hidden: rounds never draw it" in researcher_client.get(page).content.decode()
+    assert "Hidden: this tuple is excluded" in researcher_client.get(page).content.decode()
     researcher_client.post(page, {"decision": "restore", "reason": "is public"})
 
     assert claim("dam").curation is None
