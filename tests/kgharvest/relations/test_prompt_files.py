@@ -122,7 +122,7 @@ def test_the_relation_page_shows_the_origin_of_prompts(capitals, folder, researc
         ('{"template": "[X] <ENT0> [Y]"}', ".* the slot <ENT0> twice"),
         ('{"template": "[X] \\u0000 [Y]"}', ".* has a control character"),
         ('{"template": "[X] in [Y]", "weight": "much"}', "the weight 'much' is not a number"),
-        ('["[X] in [Y]"]', "is no JSON object"),
+        ('["[X] in [Y]"]', "is not a JSON object"),
         ('{"template": ', "is not JSON"),  # cut off: still of this line
     ],
 )
