@@ -27,8 +27,7 @@ from kgharvest.harvests.launches import named_requests
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.jobs.workers import devices_offered
 from kgharvest.models import Job, LanguageModel, Relation
-from kgharvest.relations.forms import non_blank_lines
-from kgharvest.relations.picker import RelationPickerForm
+from kgharvest.relations.forms import RelationPickerForm, non_blank_lines
 
 DEFAULTS = HarvestParams()
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens")

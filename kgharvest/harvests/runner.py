@@ -22,7 +22,7 @@ from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, 
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS, find_setting
 from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, OnProgress, ParaphraserSettings, Progress
-from kgharvest.entities.tables import SAME_FACT, canonicalizer, each_fact_once, with_canonical_entities
+from kgharvest.entities.tables import SAME_FACT, canonicalizer, distinct_facts, with_canonical_entities
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
 from kgharvest.harvests.parts.sharing import Sharing
@@ -285,7 +285,7 @@ def store_result(
     """
     _store_prompts(job, result)
     found = (TupleRow(scored.entities, scored.surface, scored.score, scored.mtl) for scored in result.tuples)
-    rows, n_same = each_fact_once(with_canonical_entities(found, canonicalizer(job.relation)))
+    rows, n_same = distinct_facts(with_canonical_entities(found, canonicalizer(job.relation)))
     store_tuples(job, rows)
     summary = {
         "rejected": {**result.rejected, **({SAME_FACT: n_same} if n_same else {})},

@@ -29,7 +29,7 @@ from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
 from kgharvest.harvests.ranked_tuples import RankedTuples, StoredScores, draw_curve, score_curve
 from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples
 from kgharvest.jobs import workers
-from kgharvest.knowledge.search import verdicts_known_to
+from kgharvest.knowledge.search import verdicts_visible_to
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
 from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted, duration, pace
@@ -107,7 +107,7 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
         cut_error = str(refusal)
     n_kept = cut_size.size if cut_size else job.n_tuples
     page = page_of(request, RankedTuples(job, n_kept))
-    tasks = verdicts_known_to(request.user).of([harvested.knowledge_tuple_id for harvested in page])
+    tasks = verdicts_visible_to(request.user).of([harvested.knowledge_tuple_id for harvested in page])
     n_left_out = job.tuples.filter(rank__lte=n_kept).count_unpresentable()
     return {
         "cut": cut,

@@ -70,7 +70,7 @@ def json_text(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-# -- Parquet -----------------------------------------------------------------------------------------------------------
+# Parquet
 
 
 def parquet_pieces(table: Table) -> Iterator[bytes]:
@@ -97,7 +97,7 @@ def parquet_pieces(table: Table) -> Iterator[bytes]:
     yield file.take()
 
 
-# -- Markdown ----------------------------------------------------------------------------------------------------------
+# Markdown
 
 
 def markdown_of(title: str, tables: Iterable[Table]) -> str:
@@ -122,7 +122,7 @@ def markdown_text(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", " ".join(text.split()))
 
 
-# -- terminals ---------------------------------------------------------------------------------------------------------
+# Terminals
 
 
 def terminal_text(table: Table) -> str:
@@ -140,7 +140,7 @@ def terminal_text(table: Table) -> str:
     )
 
 
-# -- registry ----------------------------------------------------------------------------------------------------------
+# Registry
 
 
 class Format(NamedTuple):

@@ -207,7 +207,7 @@ def split_rates(table: Table) -> Table:
     return replace(table, columns=tuple(columns), rows=tuple(rows))
 
 
-# -- values as text ----------------------------------------------------------------------------------------------------
+# Values as text
 
 
 TEXTS: Mapping[Kind, Callable[[Any], str]] = {

@@ -68,7 +68,7 @@ def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
     page.get_by_label("Statement").fill("<ENT0> can <ENT1>.")
     page.get_by_label("Initial prompts").fill("<ENT0> can <ENT1>.")
     page.get_by_label("Seed tuples").fill("fish | swim\nbird | fly\nhorse | run")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save relation").click()
     page.get_by_role("main").get_by_role("link", name="Harvest", exact=True).click()
     page.get_by_role("checkbox", name="human").check()
     page.get_by_role("checkbox", name="multi").uncheck()

@@ -10,17 +10,13 @@ class Command(DomainCommand):
     help = "Write the tuples of a finished harvest to standard output, best first."
 
     def add_arguments(self, parser):
-        parser.add_argument("--job", required=True, help="number of the job, or the fingerprint that files name it by")
-        parser.add_argument("--cut", help="keep the best part: top:100, share:0.5, base:10, score:-12, precision:0.8")
-        parser.add_argument(
-            "--format",
-            dest="file_format",
-            choices=FILE_FORMATS,
-            default="jsonl",
-            help="JSON lines (default), CSV, N-Triples or Turtle",
-        )
-        parser.add_argument("--include-hidden", action="store_true", help="tuples that researchers hid, too")
-        parser.add_argument("--include-sensitive", action="store_true", help="tuples with sensitive words, too")
+        parser.add_argument("--job", required=True, help="job number or job fingerprint")
+        cut_help = "export only the best tuples: top:100, share:0.5, base:10, score:-12, precision:0.8 (default: all)"
+        parser.add_argument("--cut", help=cut_help)
+        format_help = "JSON lines, CSV, N-Triples or Turtle (default: jsonl)"
+        parser.add_argument("--format", dest="file_format", choices=FILE_FORMATS, default="jsonl", help=format_help)
+        parser.add_argument("--include-hidden", action="store_true", help="include hidden tuples")
+        parser.add_argument("--include-sensitive", action="store_true", help="include tuples with sensitive words")
 
     def handle(self, *, job, cut, file_format, include_hidden, include_sensitive, **options):
         included = Included(include_hidden, include_sensitive)
@@ -29,5 +25,5 @@ class Command(DomainCommand):
         if score_cut and score_cut.sentence:
             self.stderr.write(score_cut.sentence)
         lines = export_tuples(harvest_job, score_cut and score_cut.cut, file_format, included)
-        for piece in in_chunks(lines):
-            self.stdout.write(piece, ending="")
+        for chunk in in_chunks(lines):
+            self.stdout.write(chunk, ending="")

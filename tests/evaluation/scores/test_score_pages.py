@@ -200,7 +200,7 @@ def test_a_file_with_bad_lines_lists_them_and_asks_for_nothing(researcher_client
 
     page = posted(researcher_client, facts=file).text
 
-    assert "Nothing was evaluated from mine.jsonl" in page
+    assert "Import failed: mine.jsonl" in page
     assert "<td>line 1</td>" in page
     assert "<td>line 2, column 2</td>" in page
     assert not ScoreEvaluation.objects.exists()

@@ -292,8 +292,8 @@ def test_the_command_lists_adds_and_removes(project, owner, capsys):
     call_command("members", remove="bea")
     assert capsys.readouterr().out == "ada\towner\n"
     for options, sentence in (
-        ({"add": "nobody", "role": "viewer"}, "There is no user 'nobody'; invite them"),
-        ({"add": "bea"}, "--add and --role go together"),
+        ({"add": "nobody", "role": "viewer"}, "'nobody' not found. Use --invite"),
+        ({"add": "bea"}, "--add and --role require each other"),
         ({"remove": "ada"}, "last owner"),
     ):
         with pytest.raises(CommandError, match=sentence):

@@ -206,7 +206,7 @@ def test_the_command_prints_a_token():
 
 
 def test_the_command_says_who_there_is_not():
-    with pytest.raises(CommandError, match="There is no user 'bob'"):
+    with pytest.raises(CommandError, match="'bob' not found"):
         call_command("token", "bob")
 
 

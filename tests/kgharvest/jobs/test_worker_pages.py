@@ -140,7 +140,7 @@ def test_a_superuser_drains_a_worker_and_calls_it_back(admin_client):
 
 
 def test_the_command_lists_drains_and_refuses():
-    assert "start one with ./run worker" in output_of()
+    assert "Start a worker with ./run worker" in output_of()
     now = timezone.now()
     worker = factories.make_worker(now, name="celery@here", devices=["cpu, 2 cores"])
     job = make_running(worker, now, stage="search", done=3, total=9)
@@ -148,9 +148,9 @@ def test_the_command_lists_drains_and_refuses():
     assert f"job {job.pk}: {job}, search, 3 of 9" in output_of()
     [told] = json.loads(output_of("--json"))["workers"]
     assert (told["state"], told["devices"], told["jobs"][0]["id"]) == ("working", ["cpu, 2 cores"], job.pk)
-    assert "takes no further job" in output_of("--drain", "celery@here")
+    assert "accepts no further jobs" in output_of("--drain", "celery@here")
     assert json.loads(output_of("--json"))["workers"][0]["state"] == "draining"
-    assert "takes jobs again" in output_of("--undrain", "celery@here")
+    assert "accepts jobs again" in output_of("--undrain", "celery@here")
     for arguments, sentence in [
         (["--drain", "nobody"], "no worker 'nobody'"),
         (["--undrain", "celery@here"], "not being"),

@@ -75,9 +75,9 @@ def test_a_correction_is_exported_with_the_original_and_imports_again(job, tmp_p
 @pytest.mark.parametrize(
     ("decide", "why"),
     [
-        (lambda known: hide(known, "  "), "Say why"),
+        (lambda known: hide(known, "  "), "reason is empty"),
         (lambda known: hide(known, "x" * 1001), "1,001 characters"),
-        (lambda known: restore(known, "?"), "as the LM said it already"),
+        (lambda known: restore(known, "?"), "already neither hidden nor corrected"),
         (lambda known: correct(known, ["dam"], "?"), "no list of 2 entities"),
         (lambda known: correct(known, ["dam", " "], "?"), "empty"),
     ],

@@ -6,7 +6,7 @@ import pytest
 
 from kgharvest.jobs import ledger, messages
 from kgharvest.knowledge import sensitive_words
-from kgharvest.knowledge.sensitive_words import matcher, read_words, replace_words, shipped_words
+from kgharvest.knowledge.sensitive_words import default_words, matcher, read_words, replace_words
 from kgharvest.models import Job, KnowledgeTuple, SensitiveWord
 from tests import factories
 from tests.refusals import refused
@@ -65,7 +65,7 @@ def test_marking_has_a_queue_of_its_own(monkeypatch):
 
 
 def test_the_same_list_again_is_no_work(enqueued):
-    assert replace_words(shipped_words()) is None
+    assert replace_words(default_words()) is None
     assert not Job.objects.exists()
 
 

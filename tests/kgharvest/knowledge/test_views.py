@@ -177,7 +177,7 @@ def test_long_lists_are_not_counted_to_the_end(researcher_client, monkeypatch, r
     assert "more than 5 tuples" in researcher_client.get(LIST).content.decode()
 
 
-# -- an entity ---------------------------------------------------------------------------------------------------------
+# An entity
 
 
 def test_an_entity_shows_all_it_takes_part_in_by_relation_and_slot(researcher_client, relation, multi):
@@ -278,14 +278,14 @@ def test_odd_entities_are_shown_escaped_and_found_again(researcher_client, entit
     ElementTree.fromstring(researcher_client.get(reverse("kgharvest:entity_graph"), {"name": entity}).content)
 
 
-# -- decisions ---------------------------------------------------------------------------------------------------------
+# Decisions
 
 
 def test_a_tuple_is_hidden_and_restored_on_its_page(researcher_client, researcher, multi):
     page = claim("dam").get_absolute_url()
 
     researcher_client.post(page, {"decision": "hide", "reason": "private"})
-    assert "Hidden: rounds never draw it" in researcher_client.get(page).content.decode()
+    assert "Hidden: this tuple is excluded" in researcher_client.get(page).content.decode()
     researcher_client.post(page, {"decision": "restore", "reason": "is public"})
 
     assert claim("dam").curation is None
@@ -310,7 +310,7 @@ def test_a_tuple_shows_who_found_it_within_a_query_budget(researcher_client, mul
     assert "<b><bdi>Dam</bdi></b> prevents <b><bdi>Flood</bdi></b>." in page
 
 
-# -- sensitive words ---------------------------------------------------------------------------------------------------
+# Sensitive words
 
 
 def test_the_list_of_words_is_edited_on_its_page(researcher_client, enqueued):

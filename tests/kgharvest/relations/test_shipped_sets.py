@@ -140,7 +140,7 @@ def test_seeds_are_not_those_of_the_reference_code(public_data):
         assert not ours & theirs
 
 
-# -- names -------------------------------------------------------------------------------------------------------------
+# Names
 
 
 @pytest.mark.django_db

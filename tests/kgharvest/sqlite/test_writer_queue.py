@@ -16,7 +16,7 @@ from tests.postgres import at_once
 PATIENCE_S = 30
 
 
-# -- the queue ---------------------------------------------------------------------------------------------------------
+# The queue
 
 
 def test_turns_come_in_the_order_in_which_they_were_asked_for():
@@ -64,7 +64,7 @@ def test_a_thread_that_ended_without_leaving_is_passed_over():
     assert len(queue) == 0
 
 
-# -- the backend -------------------------------------------------------------------------------------------------------
+# The backend
 
 
 @pytest.fixture

@@ -32,8 +32,7 @@ from kgharvest.errors import ImportRefused
 from kgharvest.harvests.forms import PlacementForm
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
 from kgharvest.models import LanguageModel, Relation
-from kgharvest.relations.forms import non_blank_lines
-from kgharvest.relations.picker import RelationPickerForm
+from kgharvest.relations.forms import RelationPickerForm, non_blank_lines
 
 
 def budget_field(name: str) -> forms.Field:

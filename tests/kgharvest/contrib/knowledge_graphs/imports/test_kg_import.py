@@ -192,7 +192,7 @@ def test_a_mapping_file_says_what_becomes_of_relations(tmp_path):
         ('{"relations": {"r": 5}}', "no name of a relation"),
         ('{"relations": {"r": "made/up"}}', "There is no relation"),
         ('{"relations": {"r": {"template": "[HEAD] sees."}}}', "lacks [HEAD] or [TAIL]"),
-        ('{"relations": {"r": {"template": "[HEAD] [TAIL]"}}}', "no words around the slots"),
+        ('{"relations": {"r": {"template": "[HEAD] [TAIL]"}}}', "contains only slots"),
         ('{"relations": {"r": {"relation": "x", "template": "[HEAD] is [TAIL]"}}}', "Give it relation"),
         ('{"relations": {"r": {"relation": "x", "sltos": []}}}', "mean nothing"),
         ("{", "is not JSON"),

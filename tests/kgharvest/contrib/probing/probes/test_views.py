@@ -151,7 +151,7 @@ def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client,
 @pytest.mark.parametrize(
     ("facts", "sentence"),
     [
-        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 3: is no JSON object"),
+        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 3: is not a JSON object"),
         (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 2: has no texts"),
         (lambda: as_lines({"sub": "a", "obj": "b"}), "is in no part; add &quot;part&quot;"),
         (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b" * 300}), "more than 200 characters"),

@@ -135,7 +135,7 @@ def test_texts_too_long_for_the_lm_are_cut_and_counted(files):
         ("dev", '{"text": "the cat", "label": "animal"}', "dev.jsonl: .* line 21: has no 'sentence'"),
         ("dev", '{"sentence": " ", "label": "animal"}', "line 21: has no text in 'sentence'"),
         ("test", '{"sentence": "it", "label": "plant"}', "line 31: has the label 'plant', which no training text has"),
-        ("test", "[1]", "line 31: is no JSON object"),
+        ("test", "[1]", "line 31: is not a JSON object"),
         ("test", '{"sentence"', "line 31, column 12: is not JSON"),
     ],
 )
