@@ -22,7 +22,7 @@ from annotation.invites.erasure import erase_account, erase_annotator
 from annotation.invites.services import make_invites, revoke_invites
 from annotation.judges.runs import continue_run, prepare_run
 from annotation.models import JudgeRun
-from annotation.monitoring.assigned import release_assigned
+from annotation.monitoring.progress import release_assigned
 from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
@@ -202,7 +202,7 @@ ASK_THOSE_WITH_A_ROW = {
 }  # fmt: skip
 WRITE_NOTHING = {
     "may_decide", "check_may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_can_edit",
-    "freeze_round", "plan_round", "estimated_usage", "populations", "usual_instructions", "compute_report",
+    "freeze_round", "plan_round", "estimated_usage", "populations", "default_instructions", "compute_report",
     "facts_of_content", "parts_of", "role_in_words", "check_harvest", "check_endpoint",
 }  # fmt: skip
 FOR_EVERYBODY = {"remove"}  # one's own second factor

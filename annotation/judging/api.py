@@ -1,24 +1,26 @@
-"""Judging in JSON: in the API, and at the addresses of the pages (annotation.judging.views) for whoever asks for JSON.
+"""Judging API, also served as JSON at the URLs of the pages (annotation.judging.views).
 
-What is sent here must tell nothing about LM, setting, score, gold or what others said.
+Responses must not reveal LM, setting, score, gold, or the labels of other annotators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, inline_serializer
-from rest_framework import exceptions
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_field, inline_serializer
+from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.invites.access import SessionAnnotator, own_annotators
 from annotation.judging.assignment import next_batch, release_batch
 from annotation.judging.judgments import (
+    Answer,
     reassign_skipped,
     recent_judgments,
     report_statement,
@@ -26,30 +28,17 @@ from annotation.judging.judgments import (
     submit_and_fill_batch,
     submit_judgment,
 )
-from annotation.judging.serializers import (
-    AnswerSerializer,
-    BatchSerializer,
-    CountSerializer,
-    InstructionsTextSerializer,
-    RecentSerializer,
-    StatementReportInput,
-    StoredSerializer,
-    TaskField,
-    TaskQuery,
-    TaskSerializer,
-    answer_of,
-    checked_answer,
-    statements_of,
-)
-from annotation.models import Annotator
-from annotation.rounds.instructions import instructions_markdown
+from annotation.judging.models import SIXTEEN_HEX_DIGITS
+from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, StatementReport
+from annotation.rounds.instructions import instructions_markdown, statement_parts
 from kgharvest.accounts.tokens import Scope
 from kgharvest.api.authentication import TokenAllows
+from kgharvest.api.input import Filters
 from kgharvest.api.schema import RefusalSerializer
 from kgharvest.api.views import ApiView
 from kgharvest.http import refusal
 
-NOT_JOINED = "Nobody who judges this round is known here; come back with your link or log in, and reload the page."
+NOT_JOINED = "You have not joined this round. Open your link or log in, then reload the page."
 
 
 def wants_json(request: HttpRequest) -> bool:
@@ -62,19 +51,19 @@ PARTS = [["A dog", True], [" can ", False], ["swim", True], [".", False]]
 TASKS = {"tasks": [{"task": TASK, "parts": PARTS}]}
 REFUSED = OpenApiResponse(
     RefusalSerializer,
-    "RoundNotOpen, AnnotatorNotActive, QuestionsFirst, TrainingFirst, NotAssigned, BadAnswer, UuidReused: the round, "
-    "the part that you have in it, or the statement does not allow it.",
+    "RoundNotOpen, AnnotatorNotActive, QuestionsFirst, TrainingFirst, NotAssigned, BadAnswer, UuidReused: the state of "
+    "the round, the annotator, or the statement does not allow the operation.",
     [
         OpenApiExample(
             "RoundNotOpen",
-            refusal("RoundNotOpen", "The round pilot is closed; judgments are taken only while it is open."),
+            refusal("RoundNotOpen", "Round pilot is closed. You can judge only while it is open."),
         )
     ],
 )
 
 
 def described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any = None, **more: Any):
-    """Describe an operation of judging; `examples`: of its reply."""
+    """Add the OpenAPI description of a judging operation. examples: of its response."""
     shown = [OpenApiExample(f"example {number}", value) for number, value in enumerate(examples, start=1)]
     return extend_schema(
         summary=summary,
@@ -89,19 +78,139 @@ def described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any 
 MOST_RECENT = 50
 
 
+# Requests and responses, also used to validate the forms of pages
+
+
+class TaskField(serializers.RegexField):
+    """Token of a statement, specific to the annotator."""
+
+    def __init__(self, **options: Any):
+        super().__init__(f"^{SIXTEEN_HEX_DIGITS}$", error_messages={"invalid": "Invalid statement token."}, **options)
+
+
+class TaskSerializer(serializers.Serializer):
+    task = TaskField()
+
+
+class AnswerSerializer(TaskSerializer):
+    label = serializers.ChoiceField(Label.choices)
+    client_uuid = serializers.UUIDField(help_text="Unique per answer. Resending it has no effect.")
+    seconds = serializers.FloatField(
+        min_value=0, required=False, allow_null=True, help_text="Active viewing time in seconds."
+    )
+    comment = serializers.CharField(
+        required=False, allow_blank=True, help_text=f"At most {LONGEST_COMMENT} characters."
+    )  # the service checks the length
+    more = serializers.BooleanField(
+        required=False, allow_null=True, help_text="True to get the next statements in the response."
+    )
+
+    def validate_seconds(self, seconds: float | None) -> float | None:
+        if seconds is not None and not isfinite(seconds):
+            raise serializers.ValidationError("Invalid time. Omit the field or send a finite number of seconds.")
+        return seconds
+
+
+# Shared by all requests: creating the fields takes several times as long as validation.
+_answers = AnswerSerializer()
+
+
+def read_answer(annotator: Annotator, fields: Mapping[str, Any]) -> tuple[Answer, bool]:
+    """Validate an answer; the second value says whether it requests more statements. Raises ValidationError."""
+    valid = _answers.run_validation(fields)
+    task, comment = annotator.task_of(valid["task"]), valid.get("comment", "")
+    answer = Answer(task, valid["label"], valid["client_uuid"], valid.get("seconds"), comment)
+    return answer, bool(valid.get("more"))
+
+
+class StatementReportInput(TaskSerializer):
+    """Field names are those of the page's form."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return super().get_fields() | {
+            "report-reason": serializers.ChoiceField(StatementReport.Reason.choices, source="reason"),
+            "report-comment": serializers.CharField(required=False, allow_blank=True, source="comment"),
+        }
+
+
+PART = {"type": "array", "minItems": 2, "maxItems": 2, "items": {"oneOf": [{"type": "string"}, {"type": "boolean"}]}}
+
+
+@extend_schema_field({"type": "array", "items": PART})
+class PartsField(serializers.Field):
+    """Parts of a statement: [text, is_entity]."""
+
+    def to_representation(self, parts: Sequence[tuple[str, bool]]) -> list[list[Any]]:
+        return [[text, is_entity] for text, is_entity in parts]
+
+
+class StatementSerializer(TaskSerializer):
+    parts = PartsField()
+
+
+class TaskQuery(Filters):
+    task = TaskField(required=False, help_text="Token of one of your statements.")
+
+
+class BatchSerializer(serializers.Serializer):
+    """tasks: assigned to the annotator, oldest first."""
+
+    tasks = StatementSerializer(many=True)
+
+
+class StoredSerializer(serializers.Serializer):
+    """tasks: only if requested and available."""
+
+    stored = serializers.UUIDField()
+    late = serializers.BooleanField(
+        help_text="True if the lease had expired. Counted only if the statement still needed it."
+    )
+    tasks = StatementSerializer(many=True, required=False)
+
+
+class AnsweredSerializer(StatementSerializer):
+    label = serializers.ChoiceField(Label.choices)
+    comment = serializers.CharField(allow_blank=True)
+    judged_at = serializers.DateTimeField()
+
+
+class RecentSerializer(serializers.Serializer):
+    """answers: newest first."""
+
+    answers = AnsweredSerializer(many=True)
+
+
+class CountSerializer(serializers.Serializer):
+    n = serializers.IntegerField(help_text="Statements.")
+
+
+class InstructionsTextSerializer(serializers.Serializer):
+    markdown = serializers.CharField()
+
+
+def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
+    """Return the tasks as sent to the annotator: token and parts only."""
+    return [
+        {"task": annotator.token_of(task.pk), "parts": statement_parts(task.statement, task.spans)} for task in tasks
+    ]
+
+
+# Views
+
+
 class NotJoined(exceptions.PermissionDenied):
     default_detail = NOT_JOINED
 
 
-# Before annotators are locked, little of them is read; judging reads the rest.
-known_annotator = SessionAnnotator(lambda: Annotator.objects.only("user", "round", "token_key"))
+# Few columns: judging loads the rest when it locks the annotator.
+find_annotator = SessionAnnotator(lambda: Annotator.objects.only("user", "round", "token_key"))
 
 
 class JudgingView(ApiView):
-    """Knows who judges in the round of the address: `self.annotator`.
+    """View of the annotator who judges the round in the URL: `self.annotator`.
 
-    by_browser: at the addresses of pages, where it is an account or a guest of the session; in the API it is the
-    account of a token, or of a session.
+    by_browser: True at the URLs of pages, for accounts and guests of a session. The API accepts accounts, by token or
+    session.
     """
 
     permission_classes = (TokenAllows,)
@@ -111,13 +220,13 @@ class JudgingView(ApiView):
     is_keyed = False
 
     def perform_authentication(self, request: Request) -> None:
-        """For pages, leave it to session_annotator; cookie and CSRF token are looked at before."""
+        """Identify the annotator of the session. CSRF is checked before."""
         if not self.by_browser:
             super().perform_authentication(request)
             return
-        self.annotator = known_annotator(request._request, self.kwargs["round_id"])
+        self.annotator = find_annotator(request._request, self.kwargs["round_id"])
         if self.annotator is None and request._request.user.is_authenticated:
-            raise exceptions.NotFound("No round that you have joined.")
+            raise exceptions.NotFound("You have not joined this round.")
         if self.annotator is None:
             raise NotJoined
 
@@ -127,15 +236,15 @@ class JudgingView(ApiView):
         super().check_permissions(request)
         self.annotator = own_annotators(request.user).filter(round=self.kwargs["round_id"]).first()
         if self.annotator is None:
-            raise exceptions.NotFound("No round that you have joined.")
+            raise exceptions.NotFound("You have not joined this round.")
 
 
 class Judge(JudgingView):
-    """Statements for one annotator, and their answers."""
+    """Statements assigned to an annotator, and answers."""
 
-    @described("The next statements", BatchSerializer, TASKS)
+    @described("Get the next statements", BatchSerializer, TASKS)
     def get(self, request: Request, round_id: int) -> Response:
-        """Those that are assigned to you, filled up to a batch. They are yours for half an hour."""
+        """Returns your assigned statements, filled up to a batch. They are reserved for you for half an hour."""
         return Response({"tasks": statements_of(self.annotator, next_batch(self.annotator, timezone.now()))})
 
     @described(
@@ -146,10 +255,9 @@ class Judge(JudgingView):
         sent=AnswerSerializer,
     )
     def post(self, request: Request, round_id: int) -> Response:
-        """It is stored once, however often it is sent. To change your mind, answer again with another UUID."""
-        sent = checked_answer(request.data)
-        answer, tasks = answer_of(self.annotator, sent), None
-        if sent.get("more"):
+        """Resending the same answer has no effect. To change an answer, send a new one with another UUID."""
+        (answer, wants_more), tasks = read_answer(self.annotator, request.data), None
+        if wants_more:
             judgment, tasks = submit_and_fill_batch(self.annotator, answer, timezone.now())
         else:
             judgment = submit_judgment(self.annotator, answer, timezone.now())
@@ -158,10 +266,10 @@ class Judge(JudgingView):
 
 
 class Skip(JudgingView):
-    """A statement is released at once; it comes back on request."""
+    """Releases the statement immediately. You can request skipped statements again."""
 
     @described(
-        "Leave a statement to others",
+        "Skip a statement",
         inline_serializer("Skipped", {"skipped": TaskField()}),
         {"skipped": TASK},
         sent=TaskSerializer,
@@ -173,7 +281,7 @@ class Skip(JudgingView):
 
 
 class Report(JudgingView):
-    """A report is no judgment; a second one replaces the first."""
+    """A report is not a judgment. A second report replaces the first."""
 
     @described(
         "Report a broken statement",
@@ -189,16 +297,16 @@ class Report(JudgingView):
 
 
 class Reassign(JudgingView):
-    @described("Take what was skipped once more", CountSerializer, {"n": 2})
+    @described("Reassign skipped statements", CountSerializer, {"n": 2})
     def post(self, request: Request, round_id: int) -> Response:
-        """The next statements will have it, as far as it is still wanted."""
+        """The next statements include skipped ones that still need judgments."""
         return Response({"n": reassign_skipped(self.annotator)})
 
 
 class Release(JudgingView):
-    @described("Give back what is assigned", CountSerializer, {"n": 7})
+    @described("Release assigned statements", CountSerializer, {"n": 7})
     def post(self, request: Request, round_id: int) -> Response:
-        """All that is assigned to you and unanswered goes to others at once, not only in half an hour."""
+        """Releases your unanswered statements immediately instead of after half an hour."""
         return Response({"n": release_batch(self.annotator)})
 
 
@@ -206,7 +314,7 @@ class Recent(JudgingView):
     refuses = False
 
     @described(
-        "Your last answers",
+        "Get your recent answers",
         RecentSerializer,
         {
             "answers": [
@@ -217,24 +325,24 @@ class Recent(JudgingView):
     def get(self, request: Request, round_id: int) -> Response:
         judgments = recent_judgments(self.annotator, MOST_RECENT)
         statements = statements_of(self.annotator, [judgment.task for judgment in judgments])
-        given = [
+        answers = [
             statement | {"label": judgment.label, "comment": judgment.comment, "judged_at": judgment.judged_at}
             for statement, judgment in zip(statements, judgments, strict=True)
         ]
-        return Response(RecentSerializer({"answers": given}).data)
+        return Response(RecentSerializer({"answers": answers}).data)
 
 
 class Instructions(JudgingView):
     refuses = False
 
     @described(
-        "What to go by",
+        "Get the instructions",
         InstructionsTextSerializer,
         {"markdown": "Read the statement and say whether it is true in general."},
         parameters=[TaskQuery],
     )
     def get(self, request: Request, round_id: int) -> Response:
-        """The instructions in Markdown, with what they say about the relation of `task`, a statement that you have."""
+        """Instructions in Markdown, including those for the relation of `task`, one of your statements."""
         relation = None
         if token := self.filtered_by(TaskQuery).get("task"):
             tasks = self.annotator.round.tasks.filter(assignments__annotator=self.annotator)

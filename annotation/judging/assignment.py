@@ -1,12 +1,12 @@
-"""Assignment: hand out tasks as leases that run out, and take leases back.
+"""Assignment: lease tasks to annotators, and release expired leases.
 
-Every annotator walks the round's random order as a cycle from a place of their own; `next_position` remembers how far
-they are. What lies ahead in the first lap they have never touched, so finding the next tasks is a few index entries,
-at any size of the round and after any number of judgments. Gold comes at positions of its own, but it comes, expires
-and comes again as other tasks do, by as many statements of SQL.
+Each annotator traverses the random order of the round as a cycle from their own start; `next_position` is their
+progress. Tasks ahead in the first lap are untouched, so finding the next tasks reads a few index entries, whatever the
+size of the round. Gold has positions of its own, but is leased, expires, and is leased again like other tasks, with
+the same number of SQL statements.
 
-Locks are taken in one order: annotator, assignments, tasks. Tasks and other people's leases are taken with SKIP LOCKED,
-so nobody waits for a batch and no two batches can block each other.
+Lock order: annotator, assignments, tasks. Tasks and other annotators' leases are locked with SKIP LOCKED, so batches
+never wait for each other.
 """
 
 from __future__ import annotations
@@ -35,61 +35,58 @@ RELEASED_AT_ONCE = 100
 
 
 class ComesFirst(DomainError):
-    """Judging before what comes first."""
+    """Raised if a required step before judging is incomplete."""
 
 
 class QuestionsFirst(ComesFirst):
-    """Judging before the questions of the round are answered, or after its check was failed."""
+    """Raised if the questions of the round are unanswered or the comprehension check failed."""
 
 
 class TrainingFirst(ComesFirst):
-    """Judging before the training of the round."""
+    """Raised if the training is unfinished."""
 
 
 class AnnotatorNotActive(RoundNotOpen):
-    """Asking for work while one is paused or excluded; the sentence does not say why."""
+    """Raised if the annotator is paused or excluded. The message must not reveal why."""
 
     def __init__(self, annotator: Annotator):
         super().__init__(
-            f"Your part in the round {annotator.round.name} is paused and your answers are stored. The people who run "
-            "the round have been told and will look at it; you need not do anything."
+            f"You are paused in round {annotator.round.name}. Your answers are stored. The researchers have been "
+            "notified and will review this. You do not need to do anything."
         )
 
 
-# Assignment
-
-
 def next_batch(annotator: Annotator, now: datetime, few: int | None = None) -> list[JudgmentTask]:
-    """Return the annotator's assigned tasks, oldest first, filled up to the round's batch size.
+    """Return the annotator's leased tasks, oldest first, filled up to the batch size of the round.
 
-    Each is leased to them until LEASE from now. Empty when nothing is left for them. few: fill up only when fewer tasks
-    than these are left. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst and TrainingFirst.
+    All leases are extended to LEASE from now. Empty if no task is left for them. few: fill up only below this number of
+    tasks. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst, or TrainingFirst.
     """
     with transaction.atomic():
         return fill_batch(Annotator.objects.lock(annotator.pk), now, few)
 
 
 def fill_batch(annotator: Annotator, now: datetime, few: int | None = None) -> list[JudgmentTask]:
-    """Do what next_batch does for an annotator who is locked, within the caller's transaction; it refuses first."""
+    """Same as next_batch, for a locked annotator in the caller's transaction. Errors are raised before any write."""
     round = annotator.round
     round.check_open()
     if annotator.status != Annotator.Status.ACTIVE:
         raise AnnotatorNotActive(annotator)
     check_questions_answered(annotator)
     if round.training_size and annotator.trained_at is None:
-        raise TrainingFirst(f"Judging in the round {round.name} begins with a short training; finish it first.")
+        raise TrainingFirst(f"Complete the training of round {round.name} before you judge.")
     n_leased = _extend_leases(annotator=annotator.pk, expires_at=now + LEASE)
-    share = annotator.quota
-    n_most = round.batch_size if share is None else min(round.batch_size, share - annotator.n_judged)
-    if n_leased < (n_most if few is None else min(n_most, few)):
+    quota = annotator.quota
+    batch_size = round.batch_size if quota is None else min(round.batch_size, quota - annotator.n_judged)
+    if n_leased < (batch_size if few is None else min(batch_size, few)):
         release_expired(now)
-        _lease_more(annotator, n_most - n_leased, now)
+        _lease_more(annotator, batch_size - n_leased, now)
     return _assigned_tasks(annotator=annotator.pk)
 
 
 def check_questions_answered(annotator: Annotator) -> None:
     if annotator.has_questions_left:
-        raise QuestionsFirst(f"Judging in the round {annotator.round.name} begins with questions; answer them first.")
+        raise QuestionsFirst(f"Answer the questions of round {annotator.round.name} before you judge.")
 
 
 _extend_leases = PreparedUpdate(
@@ -107,9 +104,10 @@ def _assigned_tasks() -> QuerySet[JudgmentTask]:
 
 
 def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
-    """Lease the next `n` open tasks in the annotator's cycle to them, or fewer if there are no more.
+    """Lease up to `n` more open tasks in the annotator's cycle.
 
-    The round is looked at anew: it may have been closed while this annotator waited to be locked (wait_for_answers).
+    The query checks the status of the round again, which may have closed during the wait for the annotator's lock
+    (wait_for_answers).
     """
     tasks = _next_in_cycle(annotator, _untouched, n)
     if tasks and annotator.round.gold_rate:
@@ -122,7 +120,7 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
     JudgmentTask.objects.without_gold().filter(pk__in=[task.pk for task in tasks]).update(n_leased=F("n_leased") + 1)
     Assignment.objects.bulk_create(
         [Assignment(task=task, annotator=annotator, expires_at=now + LEASE) for task in tasks],
-        update_conflicts=True,  # a lease of theirs that expired before is leased anew
+        update_conflicts=True,  # renews an expired lease
         unique_fields=["task", "annotator"],
         update_fields=["status", "expires_at"],
     )
@@ -134,39 +132,39 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
 
 
 def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
-    """Return as many tasks, gold ones at the annotator's own positions, as long as there is gold they were never given.
+    """Replace tasks by gold at the annotator's gold positions, as far as there is gold they have not received.
 
-    Gold has no slots that could run out: nothing is locked, and nobody waits for it. It is looked for even where no
-    place is due: how long a reply takes must not tell whether gold is in it.
+    Gold needs no lock because it has no slots. It is queried even if no position is due, so that response times do not
+    reveal gold.
     """
     round = annotator.round
     positions = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))
-    gold = _next_in_cycle(annotator, _gold_never_given, max(1, len(positions)))[: len(positions)]
+    gold = _next_in_cycle(annotator, _new_gold, max(1, len(positions)))[: len(positions)]
     mixed = tasks[: len(tasks) - len(gold)]
     for position, task in zip(positions, gold, strict=False):
         mixed.insert(position, task)
     return mixed
 
 
-def wanted_gold(annotator: Annotator, given: AssignmentQuerySet) -> JudgmentTaskQuerySet:
-    """Return the gold among these assignments that would still want judgments if it were no gold.
+def wanted_gold(annotator: Annotator, assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:
+    """Return the gold among these assignments that would still need judgments if it were an ordinary task.
 
-    What an annotator skipped or kept too long comes back only while fewer than k others have judged it and the round
-    has open tasks at all; gold that came back without fail would be told by that.
+    Skipped and expired gold returns only while it has fewer than k judgments and the round has open tasks. Gold that
+    always returned would reveal itself.
     """
     round = annotator.round
     k = 2 if round.third_only_if_split else round.judgments_per_task
-    n_said = Count("judgments", filter=Q(judgments__superseded_by=None))
-    wanted = round.tasks.gold().filter(Exists(round.tasks.with_open_slot()), pk__in=given.values("task"))
-    return wanted.alias(n_said=n_said).filter(n_said__lt=k)
+    n_judged = Count("judgments", filter=Q(judgments__superseded_by=None))
+    wanted = round.tasks.gold().filter(Exists(round.tasks.with_open_slot()), pk__in=assignments.values("task"))
+    return wanted.alias(n_judged=n_judged).filter(n_judged__lt=k)
 
 
 def _next_in_cycle(annotator: Annotator, tasks: Tasks, n: int) -> list[JudgmentTask]:
-    where = {"annotator": annotator.pk, "round": annotator.round_id, "position": annotator.next_position}
-    ahead = _first_of(tasks, "position__gte", n)(**where)
+    parameters = {"annotator": annotator.pk, "round": annotator.round_id, "position": annotator.next_position}
+    ahead = _first_of(tasks, "position__gte", n)(**parameters)
     if len(ahead) == n:
         return ahead
-    return ahead + _first_of(tasks, "position__lt", n - len(ahead))(**where)
+    return ahead + _first_of(tasks, "position__lt", n - len(ahead))(**parameters)
 
 
 @cache
@@ -187,7 +185,7 @@ def _untouched() -> JudgmentTaskQuerySet:
     return untouched.select_for_update(skip_locked=True, of=("self",), no_key=True)
 
 
-def _gold_never_given() -> JudgmentTaskQuerySet:
+def _new_gold() -> JudgmentTaskQuerySet:
     return _tasks_of_round().gold().filter(~Exists(_given()))
 
 
@@ -203,22 +201,22 @@ def _given() -> AssignmentQuerySet:
 
 
 def start_position(seed: int, code: str, n: int) -> int:
-    """Return where in a cycle of `n` tasks the annotator `code` begins: anywhere, but fixed by seed and code."""
+    """Return the start of annotator `code` in a cycle of `n` tasks, pseudorandom by seed and code."""
     return _digest(f"{seed}:{code}") % n
 
 
 def gold_positions(seed: int, code: str, gold_share: float, first: int, n: int) -> list[int]:
-    """Return which of the next `n` statements of the annotator `code` are gold: offsets from `first`, ascending.
+    """Return the ascending offsets from `first` of gold among the next `n` statements of annotator `code`.
 
-    first: how many they were handed out before. Their statements fall into stretches of 1/gold_share; each stretch has
-    one gold statement at a position fixed by seed and code, so that gold is spread evenly and nobody can tell where.
+    first: number of statements assigned before. Each block of 1/gold_share statements has one gold statement at a
+    pseudorandom position by seed and code, so gold is evenly distributed but unpredictable.
     """
     if not gold_share:
         return []
     offsets = []
-    for stretch in range(max(int(first * gold_share) - 1, 0), int((first + n) * gold_share) + 1):
-        begin, end = ceil(stretch / gold_share), ceil((stretch + 1) / gold_share)
-        offsets.append(begin + _digest(f"{seed}:{code}:gold:{stretch}") % (end - begin) - first)
+    for block in range(max(int(first * gold_share) - 1, 0), int((first + n) * gold_share) + 1):
+        begin, end = ceil(block / gold_share), ceil((block + 1) / gold_share)
+        offsets.append(begin + _digest(f"{seed}:{code}:gold:{block}") % (end - begin) - first)
     return [offset for offset in offsets if 0 <= offset < n]
 
 
@@ -230,7 +228,7 @@ def _digest(text: str) -> int:
 
 
 def release_expired(now: datetime) -> None:
-    """Release leases that ran out; a hundred at a time, the rest with the next call."""
+    """Release at most RELEASED_AT_ONCE expired leases; the next call releases more."""
     if leases := _expired_leases(expires_at=now):
         _expire(leases)
 
@@ -241,12 +239,12 @@ def _expired_leases() -> QuerySet[Assignment]:
         status=Assignment.Status.LEASED, expires_at__lt=Parameter(Assignment, "expires_at")
     )
     expired = expired.select_related("task").only("task", "task__id").order_by("expires_at")
-    # Both rows are locked or passed over, so that two callers share the work and never wait for each other.
+    # SKIP LOCKED on both rows, so concurrent callers share the work without waiting.
     return expired.select_for_update(skip_locked=True, of=("self", "task"), no_key=True)[:RELEASED_AT_ONCE]
 
 
 def release_leases(assignments: AssignmentQuerySet) -> int:
-    """End those of these that are leases, whose annotators the caller has locked; return how many they were."""
+    """Release the leases among these assignments and return their number. The caller has locked their annotators."""
     leased = assignments.filter(status=Assignment.Status.LEASED).select_for_update(no_key=True).order_by("task")
     n = 0
     while leases := list(leased[:RELEASED_AT_ONCE]):
@@ -256,7 +254,7 @@ def release_leases(assignments: AssignmentQuerySet) -> int:
 
 
 def release_batch(annotator: Annotator) -> int:
-    """Release all that is leased to the annotator, who may be handed it again; return how many tasks that is."""
+    """Release all leases of the annotator, who may receive the tasks again; return their number."""
     with transaction.atomic():
         return release_leases(Assignment.objects.filter(annotator=Annotator.objects.lock(annotator.pk)))
 
@@ -267,9 +265,9 @@ def _expire(leases: Sequence[Assignment]) -> None:
 
 
 def free_slots(task_ids: Sequence[int]) -> None:
-    """Give the slots of leases on these tasks back; gold has none. `task_ids`: one for each lease.
+    """Release the judgment slots leased on these tasks; one task id per lease. Gold has no slots.
 
-    Where a third person held a lease when the first two came to agree, no third is wanted any more.
+    With adaptive third judgments, a task whose first two labels agree then no longer needs a third.
     """
     by_n_leases = defaultdict(list)
     for task_id, n in Counter(task_ids).items():
@@ -281,11 +279,11 @@ def free_slots(task_ids: Sequence[int]) -> None:
 
 
 def wait_for_answers(round: Round) -> None:
-    """Let the answers that are being stored come to their end, within the transaction that closes or pauses the round.
+    """Wait for answers that are being stored, in the transaction that closes or pauses the round.
 
-    An answer is stored under its annotator's lock and looks at the round once it has that. So whoever had the lock
-    before is stored when this returns, and whoever gets it after sees the new status: no answer comes later. The caller
-    must hold no annotator's lock.
+    Answers are stored under their annotator's lock and check the status of the round under it. When this returns, all
+    answers with an earlier lock are stored, and later ones see the new status. The caller must not hold the lock of an
+    annotator.
     """
     annotators = Annotator.objects.filter(round=round).order_by("pk").select_for_update(no_key=True)
     list(annotators.values_list("pk"))

@@ -1,8 +1,8 @@
-"""Judgments: store what annotators answer, skip and report, once, and keep count.
+"""Judgments: store answers, skips, and reports of annotators, and update the counters of tasks.
 
-A task's slot goes from free to leased to counted; each step is one UPDATE of the task's counters, and the task's CHECK
-constraint refuses what would exceed the judgments wanted. Locks are taken in the order annotator, assignment, task; who
-holds all three knows every number that an answer changes, and writes it without asking again.
+A slot of a task changes from free to leased to counted. Each step is one UPDATE of the task's counters, whose CHECK
+constraint rejects more judgments than required. Lock order: annotator, assignment, task. Under all three locks, the
+loaded counters are current, so new values are written without another query.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ from annotation.rounds.models import RoundNotOpen
 from kgharvest.bulk.prepared import Parameter, PreparedInsert, PreparedSelect, PreparedUpdate
 from kgharvest.errors import DomainError
 
-# The rest of a task need not be read for an answer.
+# Columns of a task that an answer requires.
 TASK_COLUMNS = [
     f"task__{name}"
     for name in ("is_gold", "n_wanted", "n_leased", "n_judgments", "n_true", "n_false", "n_unjudgeable", "verdict")
 ]
-WRITTEN = [name.removeprefix("task__") for name in TASK_COLUMNS if name != "task__is_gold"]  # with each answer, all
-LONGEST_TIME_S = 600.0  # of active work on one statement; what is longer was somebody away
+WRITTEN = [name.removeprefix("task__") for name in TASK_COLUMNS if name != "task__is_gold"]  # by each answer
+LONGEST_TIME_S = 600.0  # active time per statement; longer times are truncated as absence
+
+NOT_ASSIGNED = "This statement is not assigned to you. Reload the page to get your current statements."
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What an annotator says about a task. client_uuid: made with the answer; sending it again changes nothing."""
+    """An answer to a task. client_uuid: idempotency key created with the answer."""
 
     task_id: int
     label: str
@@ -59,12 +61,11 @@ class Answer:
 
 
 def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
-    """Store an answer and return its judgment; the same answer again returns the same judgment.
+    """Store an answer and return its judgment. Idempotent for the same client_uuid.
 
-    A second answer of the same annotator to a task supersedes the first: this is how one goes back and changes one's
-    mind. An answer whose lease ran out counts if the task still wants it and the annotator's share of the round has
-    room besides what is leased to them; else it is kept but not counted.
-    Raises BadAnswer, NotAssigned, UuidReused, RoundNotOpen.
+    A second answer to a task supersedes the first. An answer with an expired lease counts if the task still needs it
+    and the annotator's quota is not exhausted by judgments and leases; otherwise it is stored without counting.
+    Raises BadAnswer, NotAssigned, UuidReused, or RoundNotOpen.
     """
     with _transaction_for(answer):
         return _submit(Annotator.objects.lock(annotator.pk), answer, now)
@@ -73,9 +74,9 @@ def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judg
 def submit_and_fill_batch(
     annotator: Annotator, answer: Answer, now: datetime
 ) -> tuple[Judgment, list[JudgmentTask] | None]:
-    """Store an answer as submit_judgment does, and fill the batch as next_batch does, in one transaction.
+    """Combine submit_judgment and next_batch in one transaction.
 
-    None for the tasks where next_batch would refuse; the answer is stored all the same.
+    If next_batch raises RoundNotOpen or ComesFirst, the answer is stored and the tasks are None.
     """
     with _transaction_for(answer):
         annotator = Annotator.objects.lock(annotator.pk)
@@ -87,53 +88,51 @@ def submit_and_fill_batch(
 
 @contextmanager
 def _transaction_for(answer: Answer) -> Iterator[None]:
-    """Check an answer by itself and take it in one transaction."""
+    """Validate an answer and open a transaction for it."""
     if answer.label not in Label.values:
-        raise DomainError("BadAnswer", f"{answer.label!r:.40} is no label; use one of {', '.join(Label.values)}.")
-    _check_comment(answer.comment)
+        raise DomainError("BadAnswer", f"Unknown label {answer.label!r:.40}. Use one of {', '.join(Label.values)}.")
+    if len(answer.comment) > LONGEST_COMMENT:
+        raise _too_long(answer.comment)
     if answer.seconds is not None and not 0 <= answer.seconds < inf:
-        raise DomainError("BadAnswer", f"{answer.seconds} seconds for one statement cannot be; leave the time out.")
+        raise DomainError(
+            "BadAnswer", f"Invalid time: {answer.seconds} seconds. Omit it or send a non-negative number."
+        )
     try:
         with transaction.atomic():
             yield
     except IntegrityError as error:
-        if Judgment.objects.filter(pk=answer.client_uuid).exists():  # two annotators, one UUID, the same moment
+        if Judgment.objects.filter(pk=answer.client_uuid).exists():  # concurrent answers with the same UUID
             raise _uuid_reused(answer) from error
         raise
 
 
-def _check_comment(comment: str) -> None:
-    if len(comment) > LONGEST_COMMENT:
-        raise DomainError("BadAnswer", f"The comment has {len(comment)} characters; shorten it to {LONGEST_COMMENT}.")
+def _too_long(comment: str) -> DomainError:
+    return DomainError("BadAnswer", f"The comment has {len(comment)} characters. Use at most {LONGEST_COMMENT}.")
 
 
 def _uuid_reused(answer: Answer) -> DomainError:
     return DomainError(
-        "UuidReused", f"The UUID {answer.client_uuid} belongs to another answer; make a new one for each."
+        "UuidReused", f"UUID {answer.client_uuid} was already used for another answer. Generate a UUID per answer."
     )
 
 
 def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
-    """Do what submit_judgment does for an annotator who is locked, within the caller's transaction."""
+    """Same as submit_judgment, for a locked annotator in the caller's transaction."""
     assignment = next(iter(_locked_assignment(annotator=annotator.pk, task=answer.task_id)), None)
-    if assignment is None or assignment.status != Assignment.Status.LEASED:  # what is leased has no answer yet
+    if assignment is None or assignment.status != Assignment.Status.LEASED:  # leased tasks have no answer
         stored = Judgment.objects.filter(pk=answer.client_uuid).select_related("task").first()
         if stored and (stored.annotator_id, stored.task_id) != (annotator.pk, answer.task_id):
             raise _uuid_reused(answer)
         if stored:
             return stored
     if assignment:
-        # Read again now that the annotator is locked: a round that is closing waits for this lock (wait_for_answers).
+        # Read under the annotator's lock, for which closing a round waits (wait_for_answers).
         annotator.round.status = assignment.round_status
     annotator.round.check_open()
-    if annotator.status == Annotator.Status.EXCLUDED:  # what was leased before a pause is still taken
+    if annotator.status == Annotator.Status.EXCLUDED:  # paused annotators may answer leased tasks
         raise AnnotatorNotActive(annotator)
     if assignment is None:
-        raise _not_assigned()
-    return _store(annotator, assignment, answer, now)
-
-
-def _store(annotator: Annotator, assignment: Assignment, answer: Answer, now: datetime) -> Judgment:
+        raise DomainError("NotAssigned", NOT_ASSIGNED)
     judgment = Judgment(
         client_uuid=answer.client_uuid,
         task=assignment.task,
@@ -143,8 +142,13 @@ def _store(annotator: Annotator, assignment: Assignment, answer: Answer, now: da
         comment=answer.comment,
         judged_at=now,
     )
-    if assignment.status == Assignment.Status.DONE:
-        _supersede_last(judgment)
+    if assignment.status == Assignment.Status.DONE:  # supersede the last judgment, and inherit whether it counts
+        last = Judgment.objects.current().get(task=judgment.task_id, annotator=annotator)
+        judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
+        # The deferred foreign key is checked at commit, after the new judgment is inserted.
+        Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
+        is_moved = last.is_counted and last.label != judgment.label
+        _add_to_counts(judgment.task, annotator.round, **({last.label: -1, judgment.label: 1} if is_moved else {}))
     else:
         judgment.is_late = assignment.status != Assignment.Status.LEASED
         judgment.is_counted = _fill_slot(assignment, annotator, answer.label)
@@ -156,44 +160,30 @@ def _store(annotator: Annotator, assignment: Assignment, answer: Answer, now: da
     return judgment
 
 
-def _supersede_last(judgment: Judgment) -> None:
-    """Let the new judgment take the place of the annotator's last one, counted or not."""
-    last = Judgment.objects.current().get(task=judgment.task_id, annotator=judgment.annotator_id)
-    judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
-    # The foreign key is checked at commit, when the new judgment is there.
-    Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
-    is_moved = last.is_counted and last.label != judgment.label
-    changes = {last.label: -1, judgment.label: 1} if is_moved else {}
-    _add_to_counts(judgment.task, judgment.annotator.round, **changes)
-
-
 def _fill_slot(assignment: Assignment, annotator: Annotator, label: str) -> bool:
-    """Count a first answer in the slot that was leased for it, or in a free one; return whether there was one.
+    """Count a first answer in its leased slot, or in a free slot if the lease expired; return whether it counts.
 
-    A free one is for an answer whose lease is over, if the annotator's share has room besides what is leased to them.
-    Gold has no slots: what is said about it is kept and counts nowhere. It takes the same statements of SQL, since the
-    time of an answer must not tell it.
+    A free slot requires that the annotator's quota is not exhausted by judgments and leases. Gold has no slots and
+    never counts, but takes the same SQL statements, so that response times do not reveal it.
     """
     task, was_leased = assignment.task, assignment.status == Assignment.Status.LEASED
     _set_done(id=assignment.pk)
-    has_slot = was_leased or (_has_room(annotator) and task.n_wanted > task.n_judgments + task.n_leased)
+    has_slot = was_leased
+    if not was_leased:
+        # The quota first, so that late answers to gold take the same queries as others.
+        quota, leased = annotator.quota, annotator.assignments.filter(status=Assignment.Status.LEASED)
+        has_room = quota is None or annotator.n_judged + leased.count() < quota
+        has_slot = has_room and task.n_wanted > task.n_judgments + task.n_leased
     is_counted = has_slot and not task.is_gold
     changes = {"leased": -was_leased, "judgments": 1, label: 1} if is_counted else {}
     _add_to_counts(task, annotator.round, **changes)
     return is_counted
 
 
-def _has_room(annotator: Annotator) -> bool:
-    """Return whether the annotator's share of the round has room besides what is leased to them."""
-    share = annotator.quota
-    leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
-    return share is None or annotator.n_judged + leased.count() < share
-
-
 def _add_to_counts(task: JudgmentTask, round: Round, **changes: int) -> None:
-    """Add `changes` to the counters of a task, which is locked, and set the verdict that follows from them.
+    """Add `changes` to the counters of a locked task and update its verdict, as update_verdicts does in bulk.
 
-    The same as update_verdicts does for many tasks. Without changes everything is written as it was.
+    Without changes, the same values are written.
     """
     for name, change in changes.items():
         setattr(task, f"n_{name}", getattr(task, f"n_{name}") + change)
@@ -228,10 +218,7 @@ _insert_judgment = PreparedInsert(Judgment)
 
 
 def skip_task(annotator: Annotator, task_id: int) -> None:
-    """Release the lease on a task. An answer that was given to it stays; skipping twice is skipping once.
-
-    Raises NotAssigned, RoundNotOpen.
-    """
+    """Release the lease on a task and keep any answer. Idempotent. Raises NotAssigned or RoundNotOpen."""
     with transaction.atomic():
         Annotator.objects.lock(annotator.pk).round.check_open()
         _check_assigned(annotator, task_id)
@@ -242,26 +229,27 @@ def skip_task(annotator: Annotator, task_id: int) -> None:
 
 
 def reassign_skipped(annotator: Annotator) -> int:
-    """Let what the annotator skipped be handed to them again; return how many tasks that is. Raises RoundNotOpen."""
+    """Make skipped tasks available to the annotator again and return their number. Raises RoundNotOpen."""
     with transaction.atomic():
         Annotator.objects.lock(annotator.pk).round.check_open()
         return annotator.assignments.skipped().update(status=Assignment.Status.EXPIRED)
 
 
 def n_skipped(annotator: Annotator) -> int:
-    """Return how many of the tasks that the annotator skipped still want judgments, or would if they were no gold."""
+    """Return the number of skipped tasks that need judgments, treating gold like ordinary tasks."""
     skipped = annotator.assignments.skipped()
     n_open = annotator.round.tasks.with_open_slot().filter(assignments__in=skipped).count()
     return n_open + wanted_gold(annotator, skipped).count()
 
 
 def report_statement(annotator: Annotator, task_id: int, reason: str, comment: str, now: datetime) -> None:
-    """Note that a statement is broken; a second report replaces the first. Raises BadAnswer, NotAssigned."""
+    """Store a report of a statement, replacing an earlier one. Raises BadAnswer or NotAssigned."""
     if reason not in StatementReport.Reason.values:
         raise DomainError(
             "BadAnswer", f"Invalid reason {reason!r:.40}. Use {', '.join(StatementReport.Reason.values)}."
         )
-    _check_comment(comment)
+    if len(comment) > LONGEST_COMMENT:
+        raise _too_long(comment)
     _check_assigned(annotator, task_id)
     StatementReport.objects.update_or_create(
         task_id=task_id,
@@ -272,11 +260,7 @@ def report_statement(annotator: Annotator, task_id: int, reason: str, comment: s
 
 def _check_assigned(annotator: Annotator, task_id: int) -> None:
     if not annotator.assignments.filter(task=task_id).exists():
-        raise _not_assigned()
-
-
-def _not_assigned() -> DomainError:
-    return DomainError("NotAssigned", "This statement was not given to you; reload the page for your statements.")
+        raise DomainError("NotAssigned", NOT_ASSIGNED)
 
 
 def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:

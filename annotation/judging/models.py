@@ -1,7 +1,6 @@
-"""Annotators, their assignments (leases on tasks), judgments and reports of statements.
+"""Annotators, assignments (leases), judgments (append-only), and statement reports.
 
-Assignments (leases on a task) and judgments (append-only evidence) are apart, so that imported judgments need no
-assignment.
+Judgments do not reference assignments because imported judgments have none.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from annotation.questionnaire.questions import OnWithdrawal
 from annotation.rounds.models import JudgmentTask, Layout, Round
 from kgharvest.bulk.prepared import Parameter, PreparedSelect
 
-# What judging reads of an annotator and their round. Reading every column each time would cost half as much again.
+# Columns of annotator and round used in judging. Loading all columns takes 50 % longer.
 JUDGING_COLUMNS = (
     "round", "user", "code", "token_key", "status", "status_since", "next_position", "n_handed_out", "n_judged",
     "trained_at", "place_size", "has_questions_left",
@@ -32,11 +31,11 @@ JUDGING_COLUMNS = (
 )  # fmt: skip
 
 
-# What an annotator sees in the place of a task's id. Ids follow the round's order, in which gold, handed out apart from
-# it, stands out. A token is the id under a permutation of the 64-bit numbers that each annotator has of their own: the
-# same over reloads, undo, skips and answers that wait offline, without a column or an index to keep. It is a Feistel
-# network of four rounds, which cannot be told from a random permutation by whoever lacks the key (Luby & Rackoff 1988,
-# How to construct pseudorandom permutations from pseudorandom functions).
+# Annotators see tokens instead of task ids, because ids follow the order of the round and would reveal gold, which is
+# assigned out of order. A token is the id under the annotator's own permutation of 64-bit numbers. It is stable over
+# reloads, undo, skips, and offline answers, and needs no column or index. The permutation is a four-round Feistel
+# network, indistinguishable from a random permutation without the key (Luby & Rackoff 1988, How to construct
+# pseudorandom permutations from pseudorandom functions).
 N_ROUNDS = 4
 HALF = 4  # bytes
 LARGEST_ID = 2**63 - 1
@@ -48,7 +47,7 @@ def new_token_key() -> str:
 
 
 def task_token(key: str, task_id: int) -> str:
-    """Return the 16 hexadecimal digits that stand for a task. `key`: the annotator's."""
+    """Return the token of a task, 16 hexadecimal digits. key: token_key of the annotator."""
     block = task_id.to_bytes(2 * HALF, "big")
     left, right = block[:HALF], block[HALF:]
     for number in range(N_ROUNDS):
@@ -57,7 +56,7 @@ def task_token(key: str, task_id: int) -> str:
 
 
 def task_of_token(key: str, token: str) -> int:
-    """Return the id that `token`, SIXTEEN_HEX_DIGITS, stands for; 0, which no task has, where it cannot be one."""
+    """Return the task id of a token (SIXTEEN_HEX_DIGITS); 0, which no task has, if it is not a valid id."""
     block = bytes.fromhex(token)
     left, right = block[:HALF], block[HALF:]
     for number in reversed(range(N_ROUNDS)):
@@ -67,14 +66,14 @@ def task_of_token(key: str, token: str) -> int:
 
 
 def _mixed(half: bytes, other: bytes, key: str, number: int) -> bytes:
-    """Return `half` XOR the pseudorandom function of `other` that the key has for the round `number`."""
+    """Return `half` XOR the keyed pseudorandom function of `other` for Feistel round `number`."""
     mask = blake2s(other, digest_size=HALF, key=key.encode(), salt=bytes([number])).digest()
     return bytes(a ^ b for a, b in zip(half, mask, strict=True))
 
 
 class AnnotatorManager(models.Manager):
     def lock(self, pk: int) -> Annotator:
-        """Return the annotator, fresh and locked until the transaction ends: what one person does happens in a row."""
+        """Return the annotator, reloaded and locked until the transaction ends, which serializes their actions."""
         [annotator] = _locked(id=pk)
         return annotator
 
@@ -86,18 +85,16 @@ def _locked() -> models.QuerySet[Annotator]:
 
 
 class Annotator(models.Model):
-    """One person in one round, under a code that tells nothing about them.
+    """A person in a round under an anonymous code.
 
-    user: None for a guest, who has no account. name: what a guest called themselves, for the researchers' eyes only.
-    token_key: of the tokens by which they know tasks (task_token); whoever has it can tell ids.
-    layout: how they like to judge; empty follows the round. consented_at, consent_sha256: when they agreed and to
-    which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_handed_out,
-    n_judged: how many they were given and judged, gold included. trained_at: when they first finished the training.
-    place_size: how many statements they were recruited to judge, gold included; None is no limit of their own.
-    has_questions_left: whether questions come before their training (annotation.questionnaire), or they
-    have failed the check, after which nothing comes.
-    status: paused gets nothing new, excluded counts no more. status_since: None while they were always active.
-    erased_at: when account, name and invite were forgotten (annotation.invites.erasure).
+    user: None for guests. name: chosen by a guest, visible to researchers only. token_key: secret key of task_token.
+    layout: preference; empty for the layout of the round. consented_at, consent_sha256: time and text of the consent.
+    next_position: progress in the cyclic order of tasks. n_handed_out, n_judged: assigned and judged statements,
+    including gold. trained_at: first completion of the training. place_size: statements they were recruited to judge,
+    including gold; None for no limit. has_questions_left: True while questions are unanswered
+    (annotation.questionnaire), and after a failed check. status: paused annotators get no new statements; judgments of
+    excluded ones do not count. status_since: None if always active. erased_at: time at which account, name, and invite
+    were erased (annotation.invites.erasure).
     """
 
     class Status(models.TextChoices):
@@ -145,39 +142,38 @@ class Annotator(models.Model):
 
     @property
     def who(self) -> str:
-        """Who this is, for researchers: an account, the name of a guest or the beginning of an invite; empty else."""
+        """Name for researchers: account, guest name, or start of the invite token; otherwise empty."""
         if self.user:
             return self.user.get_username()
         return self.name or (f"invite {self.invite.token[:6]}…" if hasattr(self, "invite") else "")
 
     def token_of(self, task_id: int) -> str:
-        """Return what stands for a task in all that this annotator is sent."""
+        """Return the token of a task for this annotator."""
         return task_token(self.token_key, task_id)
 
     def task_of(self, token: str) -> int:
-        """Return the id of the task that `token` stands for, 0 for none; it need not have been given to them."""
+        """Return the task id of a token, 0 if invalid. The task need not be assigned to them."""
         return task_of_token(self.token_key, token)
 
     @property
     def quota(self) -> int | None:
-        """How many statements they may judge, gold included, by the round's limit and their own; None is no limit."""
+        """Maximum number of statements, including gold, by the limits of round and annotator; None for no limit."""
         limits = [limit for limit in (self.round.quota, self.place_size) if limit is not None]
         return min(limits, default=None)
 
     @property
     def most_to_judge(self) -> int:
-        """How many statements there are for them at most, gold included."""
+        """Maximum number of statements available to them, including gold."""
         return self.round.n_tasks if self.quota is None else min(self.round.n_tasks, self.quota)
 
     @property
     def has_judged_share(self) -> bool:
-        share = self.quota
-        return share is not None and self.n_judged >= share
+        return self.quota is not None and self.n_judged >= self.quota
 
 
 class AssignmentQuerySet(models.QuerySet):
     def taken(self):
-        """Return what keeps a task from being handed to the same annotator: leased, done or skipped."""
+        """Return assignments that exclude the task from assignment to the same annotator: leased, done, or skipped."""
         return self.filter(status__in=[Assignment.Status.LEASED, Assignment.Status.DONE, Assignment.Status.SKIPPED])
 
     def skipped(self):
@@ -185,7 +181,7 @@ class AssignmentQuerySet(models.QuerySet):
 
 
 class Assignment(models.Model):
-    """A lease: the annotator has one slot of the task until `expires_at`, then it may go to somebody else."""
+    """A lease: one slot of the task is reserved for the annotator until `expires_at`."""
 
     class Status(models.TextChoices):
         LEASED = "leased"
@@ -230,14 +226,14 @@ class JudgmentQuerySet(models.QuerySet):
         return self.filter(superseded_by=None)
 
     def counted(self):
-        """Return the judgments that verdicts and agreement rest on: exactly k of a complete task."""
+        """Return the judgments used for verdicts and agreement: exactly k per complete task."""
         return self.current().filter(is_counted=True)
 
     def unsealed(self):
         return self.filter(sealed_in=None)
 
     def not_withdrawn(self):
-        """Return what may leave the database: nothing of those who withdrew from a round that deletes then."""
+        """Return judgments that may be exported: excludes annotators whose withdrawal deletes judgments."""
         return self.exclude(annotator__withdrawal__on_withdrawal=OnWithdrawal.DELETE)
 
     def of_round(self, round: Round):
@@ -245,14 +241,13 @@ class JudgmentQuerySet(models.QuerySet):
 
 
 class Judgment(models.Model):
-    """What one annotator said about one task. Append-only: changing one's mind adds a judgment that supersedes.
+    """One answer of an annotator to a task. Append-only: a changed answer supersedes the previous one.
 
-    client_uuid: made where the answer was given, so that the same answer sent twice is one judgment.
-    is_counted: False for an answer that came after its lease had gone to somebody else or when its annotator's share
-    was full, or of an annotator who is excluded; kept, but not of the k. is_excluded: it counted until its annotator
-    was excluded. is_late: the lease was over when the first answer came; told to annotators, and so of gold as well.
-    seconds: active time spent, None where nobody measured. sealed_in: the number of the entry of the audit trail that
-    speaks for it, None until it is sealed (annotation.judging.sealing).
+    client_uuid: created by the client, so a resent answer is stored once. is_counted: True if one of the k judgments;
+    False if the slot was taken after the lease expired, the quota was exhausted, or the annotator is excluded.
+    is_excluded: counted until the annotator was excluded. is_late: the lease had expired at the first answer; shown to
+    annotators, and therefore set for gold, too. seconds: active time, None if not measured. sealed_in: number of its
+    audit log entry, None until sealed (annotation.judging.sealing).
     """
 
     client_uuid = models.UUIDField(primary_key=True)
@@ -265,7 +260,7 @@ class Judgment(models.Model):
     seconds = models.FloatField(null=True, blank=True)
     comment = models.TextField(blank=True)
     judged_at = models.DateTimeField()
-    # Its index leaves out NULL: SQLite would search among all current judgments with it.
+    # The index judgment_supersedes_one excludes NULL: with a full index, SQLite would scan all current judgments.
     superseded_by = models.ForeignKey(
         "self", on_delete=models.PROTECT, null=True, blank=True, related_name="superseded", db_index=False
     )
@@ -304,12 +299,12 @@ class Judgment(models.Model):
 
 
 class StatementReport(models.Model):
-    """That an annotator finds a statement itself broken. It is no judgment; reporting again replaces it."""
+    """An annotator's report of a broken statement; not a judgment. A new report replaces the previous one."""
 
     class Reason(models.TextChoices):
-        UNREADABLE = "unreadable", "It is not a readable sentence"
-        OFFENSIVE = "offensive", "It is offensive or about a private person"
-        OTHER = "other", "Something else"
+        UNREADABLE = "unreadable", "Not a readable sentence"
+        OFFENSIVE = "offensive", "Offensive or about a private person"
+        OTHER = "other", "Other"
 
     task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="reports")
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="reports")

@@ -1,7 +1,7 @@
-"""Judgments in the audit trail: sealed in batches after they were given, so that an answer waits for no lock.
+"""Judgments in the audit log, sealed in batches after storage, so that answers need not wait for the chain's lock.
 
-A batch is one entry for each round in it. Who seals holds the lock of the chain's head, and takes whatever judgments
-have no entry yet, in whatever order they were committed; rows that an answer is changing at this moment come next time.
+A batch adds one entry per round. Sealing holds the lock of the chain's head and takes judgments without an entry in any
+order. Rows locked by an answer are sealed next time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kgharvest.events.models import Event
 SEALED = "judgments.sealed"
 JUDGMENTS_AT_ONCE = 1000
 SEAL_EVERY_S = 60
-BATCHES_AT_ONCE = 10  # of one periodic task, which the worker's other duties wait for
-EXCLUDING_TAKES_S = 600  # at most, from the decision until all judgments are taken out
+BATCHES_AT_ONCE = 10  # per periodic task, as it delays other tasks of the worker
+EXCLUDING_TAKES_S = 600  # maximum time from the decision until all judgments are excluded
 
 
 class Marks(NamedTuple):
-    """What a judgment counts for: the columns that excluding and reinstating its annotator change."""
+    """Counting state of a judgment, which exclusion and reinstatement of the annotator change."""
 
     annotator: int
     sealed_in: int | None
@@ -44,7 +44,7 @@ class Marks(NamedTuple):
 
 
 class Exclusions(NamedTuple):
-    """Annotators that ever were excluded, that are and all of whose judgments are taken out, that were reinstated."""
+    """Ids of annotators ever excluded, excluded with all judgments processed, and reinstated."""
 
     ever: set[int]
     in_force: set[int]
@@ -52,25 +52,25 @@ class Exclusions(NamedTuple):
 
 
 class JudgmentTable(AuditedTable):
-    """Judgments with the statements that they are about, whose judgment they took the place of, and whether they count.
+    """Judgments with statement, superseded judgment, and whether they count or counted before an exclusion.
 
-    An exclusion takes judgments out and changes no hash. Those that a reinstatement leaves out are sealed anew, and so
-    are those whose comments a withdrawal has erased: entries before that cannot be compared with them any more.
+    An exclusion does not change hashes. Judgments not restored by a reinstatement, or whose comments a withdrawal
+    erased, are sealed again; earlier entries can no longer be compared with them.
     """
 
     is_sealed_later = True
 
     def __init__(self) -> None:
         task = ("round_id", "pk", "statement", "entities", "is_gold", "gold_label")
-        given = ("annotator__code", "label", "is_late", "seconds", "comment", "judged_at", "superseded__pk")
-        super().__init__(Judgment, *(f"task__{name}" for name in task), *given)
+        answer = ("annotator__code", "label", "is_late", "seconds", "comment", "judged_at", "superseded__pk")
+        super().__init__(Judgment, *(f"task__{name}" for name in task), *answer)
 
     def row_hashes(self, ids: Collection[Any]) -> dict[str, str]:
         return {str(pk): _row_hash(row, marks.has_counted) for pk, row, marks in self._rows(ids)}
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
         exclusions = _exclusions()
-        withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)  # these erased comments
+        withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)  # erased comments
         withdrawn = set(withdrawals.values_list("annotator_id", flat=True))
         return {
             str(pk): (
@@ -82,7 +82,7 @@ class JudgmentTable(AuditedTable):
         }
 
     def n_sealed(self, number: int) -> int:
-        """Return how many judgments say that an entry up to `number` has them, or one that there is not."""
+        """Return the number of judgments sealed in an entry up to `number`, or in a missing entry."""
         has_entry = Exists(Event.objects.filter(number=OuterRef("sealed_in")))
         return Judgment.objects.filter(Q(sealed_in__lte=number) | Q(sealed_in__gt=number) & ~has_entry).count()
 
@@ -105,7 +105,7 @@ def _row_hash(row: Sequence[Any], has_counted: bool) -> str:
 
 
 def _possible_hashes(row: Sequence[Any], marks: Marks, number: int, exclusions: Exclusions) -> set[str]:
-    """Return the hashes that entry `number` may have of a judgment: it may have counted then, and be sealed anew."""
+    """Return the valid hashes of a judgment in entry `number`: it may have counted then and been sealed again."""
     hashes = {_row_hash(row, marks.has_counted)}
     if marks.sealed_in != number and marks.annotator in exclusions.reinstated:
         hashes.add(_row_hash(row, True))
@@ -125,14 +125,14 @@ def _exclusions() -> Exclusions:
 
 
 def _are_decided(marks: Marks, exclusions: Exclusions) -> bool:
-    """Return whether an exclusion is behind what a judgment counts for."""
+    """Return whether the counting state of a judgment agrees with the exclusions of its annotator."""
     if marks.is_excluded:
         return marks.annotator in exclusions.ever
     return not (marks.is_counted and marks.is_current and marks.annotator in exclusions.in_force)
 
 
 def seal_due_judgments(now: datetime) -> None:
-    """Seal what was judged since the last time, a minute ago or a batch. A periodic task of every worker."""
+    """Seal new judgments once a minute, or earlier for a full batch. Periodic task of every worker."""
     unsealed = Judgment.objects.unsealed()
     if not unsealed.exists():
         return
@@ -143,12 +143,12 @@ def seal_due_judgments(now: datetime) -> None:
 
 
 def seal_judgments(round: Round | None = None, most: int | None = None) -> int:
-    """Seal the judgments that no entry speaks for, of one round or of all; return how many. Several may seal at once.
+    """Seal judgments without an entry, of one round or all, and return their number. Safe to run concurrently.
 
-    most: about how many at most, None for all. What is being committed meanwhile is left for the next time.
+    most: approximate maximum, None for all. Concurrently committed judgments may remain.
     """
     if not Judgment.objects.unsealed().exists():
-        return 0  # an installation that nobody has used is left without a trail
+        return 0  # keeps the audit log of an unused installation empty
     n_sealed = 0
     while most is None or n_sealed < most:
         n = _seal_batch(round)
@@ -160,9 +160,9 @@ def seal_judgments(round: Round | None = None, most: int | None = None) -> int:
 
 @transaction.atomic
 def _seal_batch(round: Round | None) -> int:
-    lock_head()  # first, so that nobody else seals these
+    lock_head()  # before reading, so that no other process seals these
     unsealed = Judgment.objects.unsealed() if round is None else Judgment.objects.unsealed().of_round(round)
-    # What is locked is passed over: whoever changes it may be about to append to the chain, and wait for this lock.
+    # Skip locked rows to avoid a deadlock: their writer may be waiting for the head lock held here.
     locked = unsealed.select_for_update(no_key=True, skip_locked=True).order_by("task_id")
     rows = list(locked.values_list("pk", "task_id")[:JUDGMENTS_AT_ONCE])
     rounds = dict(JudgmentTask.objects.filter(pk__in={task for _, task in rows}).values_list("pk", "round_id"))

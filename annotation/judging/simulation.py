@@ -1,4 +1,4 @@
-"""Simulated judgments: fill a round by a program, to show and test what comes after judging."""
+"""Simulated judgments for demonstrations and tests."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ from kgharvest.models import KnowledgeTuple
 
 UNJUDGEABLE_SHARE = 0.03
 
-Truth = Callable[[KnowledgeTuple], float]  # the probability in [0, 1] that somebody calls the tuple True
+Truth = Callable[[KnowledgeTuple], float]  # probability in [0, 1] that a person labels the tuple True
 
 
 def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_annotators: int = 3) -> None:
-    """Let `n_annotators` made-up annotators, at least k, complete the round through the same services as people.
+    """Complete the round with `n_annotators` simulated annotators (at least k), using the same services as people.
 
-    Raises NotSimulated unless the round was opened with source "simulated": its pages and reports say so everywhere.
+    Raises NotSimulated unless the round was opened with source "simulated", which pages and reports show.
     """
     if not round.is_simulated:
-        raise DomainError(
-            "NotSimulated", f'The round {round.name} is for people; open one with "source": "simulated" instead.'
-        )
+        raise DomainError("NotSimulated", f'Round {round.name} is for people. Open a round with "source": "simulated".')
     tasks = round.tasks.select_related("knowledge_tuple__relation")
     chances = {task.pk: truth(task.knowledge_tuple) for task in tasks}
     with transaction.atomic():

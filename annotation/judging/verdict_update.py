@@ -1,4 +1,4 @@
-"""Verdict update: bring the counters of tasks, and the verdicts that follow from them, in line with judgments."""
+"""Bulk updates of task counters and verdicts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from annotation.models import Annotator, Judgment, Label, Round, Stratum
 
 
 def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
-    """Add (`sign` 1) or take away (-1) one judgment with this label in each of `tasks`; `update_verdicts` must follow.
-
-    Where a third is asked only when two differ, one more judgment than two makes a third wanted.
-    """
+    """Add (sign 1) or remove (-1) one judgment with this label in each task. Call update_verdicts afterwards."""
     changes = {f"n_{name}": F(f"n_{name}") + sign for name in ("judgments", label)}
     if round.third_only_if_split:
         changes["n_wanted"] = Greatest(F("n_wanted"), F("n_judgments") + F("n_leased") + sign)
@@ -21,16 +18,13 @@ def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
 
 
 def update_verdicts(tasks: QuerySet, round: Round) -> None:
-    """Set the verdicts that the counters of `tasks` give (annotation.judging.verdicts), in one UPDATE.
-
-    Where a third person is asked only when two differ, this is where they are asked for, or no more.
-    """
+    """Set the verdicts and, with adaptive third judgments, n_wanted of `tasks` from their counters in one UPDATE."""
     n_wanted = WANTED_IF_SPLIT if round.third_only_if_split else F("n_wanted")
     tasks.without_gold().update(n_wanted=n_wanted, verdict=verdict_sql(n_wanted, round.quorum))
 
 
 def count_draws(round: Round) -> None:
-    """Set the sample sizes of the strata whose statements came with imported judgments."""
+    """Set the sample sizes of strata of imported statements."""
     for stratum in round.strata.filter(job=None).annotate(n_draws=Count("draws")):
         Stratum.objects.filter(pk=stratum.pk).update(sample_size=stratum.n_draws)
 
@@ -38,8 +32,8 @@ def count_draws(round: Round) -> None:
 def recount(round: Round) -> None:
     """Set all counters and verdicts of an imported round from its judgments.
 
-    A task's k is how many it received, those of excluded annotators included: these are missing then, not unasked. What
-    an excluded annotator said in a new file counts once they are reinstated, like what they said before.
+    k of a task is the number of its judgments, including those of excluded annotators, which then count as missing. New
+    judgments of excluded annotators count after reinstatement, like earlier ones.
     """
     excluded = round.annotators.filter(status=Annotator.Status.EXCLUDED)
     Judgment.objects.counted().filter(annotator__in=excluded).update(is_counted=False, is_excluded=True)
@@ -56,6 +50,6 @@ def recount(round: Round) -> None:
 
 
 def _n_judgments(judgments: QuerySet) -> Coalesce:
-    """Return the subquery that counts those of `judgments` that are of the task that is being updated."""
+    """Return a subquery that counts `judgments` of the updated task."""
     of_task = judgments.filter(task=OuterRef("pk")).order_by().values("task")
     return Coalesce(Subquery(of_task.annotate(n=Count("pk")).values("n")), 0)

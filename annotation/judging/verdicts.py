@@ -1,6 +1,6 @@
-"""The verdict of a task, from the counters of JudgmentTask: its counted judgments by label.
+"""Verdicts of tasks from the counters of JudgmentTask.
 
-The rule is kgharvest.statistics.verdicts.is_majority. SQL needs a copy of it; a property test compares the two.
+The rule is kgharvest.statistics.verdicts.is_majority; a property test compares it with the SQL version here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from django.db.models.functions import Greatest
 
 from kgharvest.statistics.verdicts import is_majority
 
-IMPORTED_QUORUM = 2  # imported judgments have no k of their own, so one alone decides nothing
+IMPORTED_QUORUM = 2  # imported tasks have no fixed k, so a single judgment is undecided
 
 
 class Verdict(StrEnum):
@@ -31,9 +31,9 @@ def majority(n_true: int, n_false: int, n_judgments: int, quorum: int = 1) -> Ve
 
 
 def wanted_if_split(n_true: int, n_false: int, n_unjudgeable: int, n_leased: int = 0) -> int:
-    """Return how many judgments a task wants where a third person is asked only when two differ.
+    """Return the required judgments of a task with adaptive third judgment.
 
-    Two equal labels out of three decide alike whatever the third says. A third who holds a lease already keeps it.
+    Two equal labels determine the verdict of three. A leased third judgment stays required.
     """
     n_judgments = n_true + n_false + n_unjudgeable
     is_split = n_judgments >= 2 and max(n_true, n_false, n_unjudgeable) < 2
@@ -41,7 +41,7 @@ def wanted_if_split(n_true: int, n_false: int, n_unjudgeable: int, n_leased: int
 
 
 def task_verdict(n_true: int, n_false: int, n_unjudgeable: int, n_wanted: int, quorum: int = 1) -> Verdict | None:
-    """Return the verdict of a task, None while it wants more judgments than it has."""
+    """Return the verdict of a task, or None while it is incomplete."""
     n_judgments = n_true + n_false + n_unjudgeable
     return None if n_judgments < n_wanted else majority(n_true, n_false, n_judgments, quorum)
 
@@ -53,7 +53,7 @@ WANTED_IF_SPLIT = Greatest(
 
 
 def verdict_sql(n_wanted: F | Greatest, quorum: int) -> Case:
-    """Return `task_verdict` over the counters of JudgmentTask; the empty string where that is None."""
+    """Return `task_verdict` as SQL over the counters of JudgmentTask, with "" for None."""
     return Case(
         When(n_judgments__lt=n_wanted, then=Value("")),
         When(n_judgments__lt=2 * F("n_true"), n_true__gte=quorum, then=Value(Verdict.ACCEPTED.value)),

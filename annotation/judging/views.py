@@ -1,6 +1,6 @@
-"""The pages on which annotators judge, as plain forms. Scripts ask the same addresses for JSON: annotation.judging.api.
+"""Judging pages for annotators, usable without scripts. Scripts request JSON at the same URLs (annotation.judging.api).
 
-What is sent here must tell nothing about LM, setting, score, gold or what others said.
+Responses must not reveal LM, setting, score, gold, or the labels of other annotators.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rest_framework.views import APIView
 from annotation.invites.access import SessionAnnotator
 from annotation.invites.recruitment import recruitment
 from annotation.invites.services import choose_layout
-from annotation.judging.api import wants_json
+from annotation.judging.api import TaskSerializer, read_answer, statements_of, wants_json
 from annotation.judging.assignment import ComesFirst, QuestionsFirst, TrainingFirst, next_batch
 from annotation.judging.judgments import (
     n_skipped,
@@ -39,29 +39,25 @@ from annotation.judging.judgments import (
     skip_task,
     submit_judgment,
 )
-from annotation.judging.serializers import TaskSerializer, answer_of, checked_answer, statements_of
 from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout, Round, StatementReport
 from annotation.rounds.instructions import instructions_html
 from annotation.rounds.models import RoundNotOpen
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 
-LARGEST_PAGE = 100  # statements, as batch_size has it
+LARGEST_PAGE = 100  # statements, the maximum of batch_size
 N_RECENT = 5
-FEW_AHEAD = 4  # statements: with fewer, a page that shows one at a time gets more, as its script does
+FEW_AHEAD = 4  # statements; below, the one-at-a-time page loads more, like its script
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}
 ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
-NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # refusals after which there are no statements to show either
+NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # errors that also prevent showing statements
 
 annotator_with_round = SessionAnnotator(
     lambda: Annotator.objects.select_related("round").defer("round__spec", "round__consent")
 )
 
 Errors = Mapping[str, Sequence[str]]  # by field
-Drafts = Mapping[str, Mapping[str, str]]  # what was sent of a statement and refused, by the task's id
-
-
-# Common to judging pages
+Drafts = Mapping[str, Mapping[str, str]]  # rejected input by task token
 
 
 def in_json_or_as_page(api: type[APIView], page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -75,9 +71,9 @@ def in_json_or_as_page(api: type[APIView], page: Callable[..., HttpResponse]) ->
 
 
 def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None]) -> Callable[..., HttpResponse]:
-    """Call `view(request, annotator)` for whoever judges in the round of that number here; tell refusals in words.
+    """Call `view(request, annotator)` with the annotator of the session, and show errors as messages.
 
-    None that the view returns leads to the judging page once more.
+    If the view returns None, redirect to the judging page.
     """
 
     @never_cache
@@ -85,7 +81,7 @@ def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None])
     def view_for_annotator(request: HttpRequest, round_id: int) -> HttpResponse:
         annotator = annotator_with_round(request, round_id)
         if annotator is None and request.user.is_authenticated:
-            raise Http404("No round that you have joined.")
+            raise Http404("You have not joined this round.")
         if annotator is None:
             return redirect(reverse("annotation:return_by_code") + "?" + urlencode({"next": request.path}))
         try:
@@ -97,12 +93,12 @@ def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None])
                 messages.error(request, str(refusal))
                 status = 409
             except ValidationError as error:
-                messages.error(request, f"That was not valid, nothing was stored of it. {_in_words(error.detail)}")
+                messages.error(request, f"Invalid input. Nothing was stored. {_in_words(error.detail)}")
                 status = 400
-            # The page shows again what was typed beside a refused answer.
+            # Restore the comment of the rejected answer.
             drafts = {request.POST.get("task", ""): {"comment": request.POST.get("comment", "")}}
             return show_statements(request, annotator, drafts=drafts, status=status)
-        except NOTHING_TO_JUDGE as refusal:  # also of show_statements
+        except NOTHING_TO_JUDGE as refusal:  # also raised by show_statements
             return _nothing_to_judge(request, annotator, refusal)
 
     return view_for_annotator
@@ -123,28 +119,25 @@ def _in_words(errors: Errors) -> str:
     return " ".join(f"{name}: {error}" for name, reasons in errors.items() for error in reasons)
 
 
-# Assigned tasks
-
-
 def show_statements(
     request: HttpRequest,
     annotator: Annotator,
-    given: Judgment | None = None,
+    revisited: Judgment | None = None,
     drafts: Drafts | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """Show the assigned tasks in the annotator's layout; one that was judged before, `given`, comes alone or first."""
+    """Show the assigned tasks in the annotator's layout. revisited: judgment to change, shown first and alone."""
     layout = annotator.layout or annotator.round.layout
     tasks = next_batch(annotator, timezone.now(), few=FEW_AHEAD if layout == Layout.ONE else None)
-    is_empty = not tasks and not given
+    is_empty = not tasks and not revisited
     end_page = recruitment().end_page(annotator) if is_empty else None
     if end_page and (annotator.has_judged_share or not n_skipped(annotator)):
         return redirect(end_page)
     if request.method == "POST":
-        annotator.refresh_from_db(fields=["n_judged"])  # of what was sent, a part may be stored
-    layout = Layout.ONE if given else layout
-    statements = [*([_answered_statement(given, annotator)] if given else []), *statements_of(annotator, tasks)]
-    recent = [judgment for judgment in recent_judgments(annotator, N_RECENT) if judgment != given]
+        annotator.refresh_from_db(fields=["n_judged"])  # part of the input may be stored
+    layout = Layout.ONE if revisited else layout
+    statements = [*([_answered_statement(revisited, annotator)] if revisited else []), *statements_of(annotator, tasks)]
+    recent = [judgment for judgment in recent_judgments(annotator, N_RECENT) if judgment != revisited]
     context = {
         "round": annotator.round,
         "annotator": annotator,
@@ -157,7 +150,7 @@ def show_statements(
             {"client_uuid": uuid4(), **statement, **(drafts or {}).get(statement["task"], {})}
             for statement in statements
         ],
-        "given": given,
+        "revisited": revisited,
         "recent": [(judgment, annotator.token_of(judgment.task_id)) for judgment in recent],
         "earlier": [_answered_statement(judgment, annotator) for judgment in reversed(recent)],
         "n_left": max(annotator.most_to_judge - annotator.n_judged, len(tasks)),
@@ -178,29 +171,29 @@ def _answered_statement(judgment: Judgment, annotator: Annotator) -> dict[str, A
 @require_http_methods(["GET", "POST"])
 @for_annotator
 def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
-    """Show the next statements, or take the answer to one; `?task=` returns to one that this annotator has judged."""
+    """Show the next statements, or store an answer. `task`: token of a judged statement to change."""
     if request.method == "POST":
-        submit_judgment(annotator, answer_of(annotator, checked_answer(request.POST)), timezone.now())
+        submit_judgment(annotator, read_answer(annotator, request.POST)[0], timezone.now())
         return None
     if "task" not in request.GET:
         return show_statements(request, annotator)
-    wanted = TaskSerializer(data=request.GET)
-    if not wanted.is_valid():
-        raise Http404("That is no statement.")
+    query = TaskSerializer(data=request.GET)
+    if not query.is_valid():
+        raise Http404("Invalid statement token.")
     judgments = Judgment.objects.current().filter(annotator=annotator).select_related("task")
-    pk = annotator.task_of(wanted.validated_data["task"])
+    pk = annotator.task_of(query.validated_data["task"])
     return show_statements(request, annotator, get_object_or_404(judgments, task=pk))
 
 
 @require_POST
 @for_annotator
 def judge_page(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Take a page of statements that was sent as a plain form, answered or not."""
+    """Store a page of statements submitted as a form. Rows may be unanswered."""
     refused = _store_rows(request, annotator)
     n_unanswered = sum(not request.POST.get(f"{row}-label") for row in _rows(request))
     if n_unanswered:
         are = "statement is" if n_unanswered == 1 else "statements are"
-        messages.warning(request, f"{n_unanswered} {are} unanswered; everything else is stored.")
+        messages.warning(request, f"{n_unanswered} {are} unanswered. All other answers are stored.")
     if refused:
         return show_statements(request, annotator, drafts=refused, status=409)
     return redirect("annotation:judge", annotator.round_id)
@@ -211,19 +204,19 @@ def _rows(request: HttpRequest) -> list[str]:
 
 
 def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
-    """Store the answered rows of a page; return those that were refused, with a message for each reason."""
+    """Store the answered rows of a page and return rejected rows. Adds a message for each rejection."""
     refused = {}
     for row in _rows(request):
         if not request.POST.get(f"{row}-label"):
             continue
         try:
             fields = {name: request.POST[f"{row}-{name}"] for name in ROW_FIELDS if f"{row}-{name}" in request.POST}
-            submit_judgment(annotator, answer_of(annotator, checked_answer(fields)), timezone.now())
+            submit_judgment(annotator, read_answer(annotator, fields)[0], timezone.now())
         except NOTHING_TO_JUDGE:
             raise
         except (DomainError, ValidationError) as refusal:
             is_invalid = isinstance(refusal, ValidationError)
-            reason = f"One answer was not valid. {_in_words(refusal.detail)}" if is_invalid else str(refusal)
+            reason = f"Invalid answer. {_in_words(refusal.detail)}" if is_invalid else str(refusal)
             messages.error(request, reason)
             refused[row] = {name: request.POST.get(f"{row}-{name}", "") for name in ("label", "comment")}
     return refused
@@ -247,9 +240,9 @@ def judge_skipped(request: HttpRequest, annotator: Annotator) -> HttpResponse:
 
 
 class ReportForm(forms.Form):
-    reason = forms.ChoiceField(label="What is wrong?", choices=StatementReport.Reason.choices, widget=forms.RadioSelect)
+    reason = forms.ChoiceField(label="Reason", choices=StatementReport.Reason.choices, widget=forms.RadioSelect)
     comment = forms.CharField(
-        label="In your words",
+        label="Comment",
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "maxlength": LONGEST_COMMENT}),
     )
@@ -257,14 +250,14 @@ class ReportForm(forms.Form):
 
 @cache
 def report_fields() -> str:
-    """Return the HTML of the fields of an empty report, which every judging page has; each widget is a template."""
+    """Return the HTML of an empty report form. Cached, as all judging pages include it and rendering is slow."""
     return render_to_string("partials/_form.html", {"form": ReportForm(prefix="report")})
 
 
 @require_POST
 @for_annotator
 def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
-    """Take a report of a broken statement; without a reason, ask for it."""
+    """Store a report of a broken statement, or show the form if the reason is missing."""
     _store_rows(request, annotator)
     reported = TaskSerializer(data=request.POST)
     reported.is_valid(raise_exception=True)
@@ -274,7 +267,7 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | N
     form = ReportForm(request.POST if is_sent else None, prefix="report")
     if form.is_valid():
         report_statement(annotator, pk, form.cleaned_data["reason"], form.cleaned_data["comment"], timezone.now())
-        messages.success(request, "Thank you, the researchers will see your report. You can still answer or skip.")
+        messages.success(request, "Report sent to the researchers. You can still answer or skip the statement.")
         return None
     task = get_object_or_404(annotator.round.tasks.filter(assignments__annotator=annotator), pk=pk)
     context = {"round": annotator.round, "task": task, "token": token, "report_form": form}
@@ -283,8 +276,10 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | N
 
 @for_annotator
 def judge_answers(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    given = Judgment.objects.current().filter(annotator=annotator).select_related("task").order_by("-judged_at", "-pk")
-    page = page_of(request, given)
+    judgments = (
+        Judgment.objects.current().filter(annotator=annotator).select_related("task").order_by("-judged_at", "-pk")
+    )
+    page = page_of(request, judgments)
     answers = [(judgment, annotator.token_of(judgment.task_id)) for judgment in page]
     context = {"round": annotator.round, "answers": answers, "page_obj": page}
     return render(request, "annotation/judging/answers.html", context)
@@ -300,7 +295,7 @@ def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpRespon
 
 
 def offline_worker(request: HttpRequest) -> HttpResponse:
-    """Return the service worker: it may serve addresses below its own alone, which static files are not."""
+    """Return the service worker. Its URL must be a prefix of the pages, so it cannot be a static file."""
     path = finders.find("annotation/judging/offline_worker.js")
     return FileResponse(Path(path).open("rb"), content_type="text/javascript")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -19,8 +20,7 @@ from django.utils.safestring import SafeString
 
 from annotation.models import Draw, Round, Stratum
 from annotation.monitoring.progress import OUTCOMES, CachedCount, cached_count
-from annotation.quality.statement_list import side_key
-from annotation.rounds.models import CellId, cell_names
+from annotation.rounds.models import CellId, cell_names, side_key
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import count, interval, share
 from kgharvest.statistics.arrays import ACCEPTED
@@ -48,32 +48,12 @@ def round_cells(round: Round, now: datetime) -> CachedCount:
     return cached_count(round, "cells", count_cells, now, first=first)
 
 
-def count_cells(round: Round, *, has_accuracy: bool = True) -> list[dict[str, Any]]:
-    """Return one dict per cell: names and ids, sampling, outcomes of its statements, and accuracy.
+def count_cells(round: Round, *, job: HarvestJob | None = None, has_accuracy: bool = True) -> list[dict[str, Any]]:
+    """Return one dict per cell, or per cell of harvest `job`: names and ids, sampling, outcomes, and accuracy.
 
     accuracy, low, high: with the 95 % interval of reports, or None with a `reason`.
     """
-    return _described(round, strata_by_cell(round), stratum_counts(round), has_accuracy=has_accuracy)
-
-
-def harvest_cells(job: HarvestJob, rounds: Iterable[Round], now: datetime) -> Iterator[tuple[Round, dict[str, Any]]]:
-    """Yield (round, cell) for each cell of the harvest in `rounds`, as count_cells returns it."""
-
-    def count(round: Round) -> list[dict[str, Any]]:
-        return _described(round, strata_by_cell(round, job), stratum_counts(round, job))
-
-    for round in rounds:
-        for cell in cached_count(round, f"harvest {job.pk}", count, now).content:
-            yield round, cell
-
-
-def _described(
-    round: Round,
-    cells: Sequence[tuple[CellNames, Sequence[Stratum]]],
-    counts: defaultdict[int, StratumCounts],
-    *,
-    has_accuracy: bool = True,
-) -> list[dict[str, Any]]:
+    cells, counts = strata_by_cell(round, job), stratum_counts(round, job)
     rates = cell_rates(round, [strata for _, strata in cells], counts) if has_accuracy else [None] * len(cells)
     return [
         {
@@ -93,6 +73,13 @@ def _described(
         }
         for (names, strata), rate in zip(cells, rates, strict=True)
     ]
+
+
+def harvest_cells(job: HarvestJob, rounds: Iterable[Round], now: datetime) -> Iterator[tuple[Round, dict[str, Any]]]:
+    """Yield (round, cell) for each cell of the harvest in `rounds`, as count_cells returns it."""
+    for round in rounds:
+        for cell in cached_count(round, f"harvest {job.pk}", partial(count_cells, job=job), now).content:
+            yield round, cell
 
 
 def cell_rates(
@@ -177,14 +164,19 @@ def cell_tables(cells: Sequence[Cell], address: QueryDict) -> CellTables:
     sides = sorted({(cell["model"], cell["setting"]) for cell in cells})
     view = address.get("cells", "")
     view = view if view in ("pivot", "list") else "pivot" if len(sides) > 1 else "list"
-    addresses = Addresses()
+    harvests_url = reverse("kgharvest:harvest_list")
     if view == "pivot":
-        rows, columns = _pivot_rows(cells, sides, addresses), ["relation", *(f"s{n}" for n in range(len(sides)))]
+        rows, columns = _pivot_rows(cells, sides, harvests_url), ["relation", *(f"s{n}" for n in range(len(sides)))]
     else:
-        rows, columns = [shown(cell, addresses) for cell in cells], COLUMNS
+        rows, columns = [shown(cell, harvests_url) for cell in cells], COLUMNS
     sort, q = address.get("sort", ""), address.get("q", "").strip()
     sort = sort if sort.removeprefix("-") in columns else "relation"
-    rows = _sorted(rows, sort)
+    key = sort.removeprefix("-")
+    present, missing = [], []
+    for row in rows:
+        (missing if row.get(key) is None else present).append(row)
+    # Missing values come last in both directions.
+    rows = sorted(present, key=itemgetter(key), reverse=sort.startswith("-")) + missing
     words = q.casefold().split()
     for row in rows:
         row["is_hidden"] = not all(word in row["names"] for word in words)
@@ -201,7 +193,7 @@ def cell_tables(cells: Sequence[Cell], address: QueryDict) -> CellTables:
     )
 
 
-def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], addresses: Addresses) -> list[dict[str, Any]]:
+def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], harvests_url: str) -> list[dict[str, Any]]:
     by_relation: dict[str, dict[tuple[str, str], Cell]] = {}
     for cell in cells:
         by_relation.setdefault(cell["relation"], {})[cell["model"], cell["setting"]] = cell
@@ -209,26 +201,18 @@ def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], address
         {
             "relation": relation,
             "names": relation.casefold(),
-            "cells": [by_side.get(side) and shown(by_side[side], addresses) for side in sides],
+            "cells": [by_side.get(side) and shown(by_side[side], harvests_url) for side in sides],
             **{f"s{n}": by_side[side]["accuracy"] for n, side in enumerate(sides) if side in by_side},
         }
         for relation, by_side in by_relation.items()
     ]
 
 
-def _sorted(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
-    """Return the rows sorted by a column; missing values come last in both directions."""
-    key = sort.removeprefix("-")
-    present = [row for row in rows if row.get(key) is not None]
-    missing = [row for row in rows if row.get(key) is None]
-    return sorted(present, key=lambda row: row[key], reverse=sort.startswith("-")) + missing
-
-
-def shown(cell: Cell, addresses: Addresses | None = None) -> dict[str, Any]:
-    """Return a cell with the texts for its list row or pivot entry."""
-    addresses = addresses or Addresses()
+def shown(cell: Cell, harvests_url: str) -> dict[str, Any]:
+    """Return a cell with the texts for its list row or pivot entry. URLs of statements are relative to the round."""
     limits = interval(cell["low"], cell["high"])
     counts = ", ".join(f"{count(cell[outcome])} {outcome}" for outcome in OUTCOMES)
+    side = side_key(cell["model_id"], cell["setting"])
     return {
         **cell,
         "model": cell["model"] or NOT_NAMED,
@@ -238,28 +222,10 @@ def shown(cell: Cell, addresses: Addresses | None = None) -> dict[str, Any]:
         "interval": limits,
         "picture": interval_picture(cell["accuracy"], cell["low"], cell["high"]),
         "judged": f"{count(cell['drawn'] - cell['incomplete'])}/{count(cell['drawn'])}",
-        "statements": addresses.statements(cell),
-        "harvest": addresses.harvest(cell),
+        "statements": f"statements/?{urlencode({'show': 'all', 'side': side, 'relation': cell['relation_id']})}",
+        "harvest": f"{harvests_url}{cell['job']}/" if cell["job"] else "",
         "title": "; ".join(part for part in (limits and f"95 % interval {limits}", counts, cell["reason"]) if part),
     }
-
-
-class Addresses:
-    """URLs of cells, relative to the round page. Common parts are cached, as there may be thousands of cells."""
-
-    def __init__(self) -> None:
-        # Split from the right: the URL prefix of the installation may contain a 0.
-        self._harvest, self._end = reverse("kgharvest:harvest_detail", args=[0]).rsplit("0", 1)
-        self._sides: dict[tuple[int | None, str], str] = {}
-
-    def harvest(self, cell: Cell) -> str:
-        return f"{self._harvest}{cell['job']}{self._end}" if cell["job"] else ""
-
-    def statements(self, cell: Cell) -> str:
-        side = cell["model_id"], cell["setting"]
-        if side not in self._sides:
-            self._sides[side] = urlencode({"show": "all", "side": side_key(*side)})
-        return f"statements/?{self._sides[side]}&relation={cell['relation_id']}"
 
 
 def interval_picture(value: float | None, low: float | None, high: float | None) -> SafeString:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
+from statistics import median
 from typing import Any, NamedTuple
 
 from django.db.models import Max, Min
@@ -15,10 +18,10 @@ from django.utils import timezone
 from annotation.judging.third_judgments import LabelCounts, third_judgments, without_label
 from annotation.models import Judgment, Round
 from annotation.monitoring.cells import interval_picture
-from annotation.monitoring.progress import CachedCount, CountRound, cached_count, rows_of
-from annotation.quality.annotator_statistics import count_annotators
-from kgharvest.pages.number_format import count, share
+from annotation.monitoring.progress import CachedCount, cached_count, rows_of
+from kgharvest.pages.number_format import share
 from kgharvest.statistics.agreement import agreement_of_rows
+from kgharvest.statistics.rates import rate
 
 MOST_AT_A_LOOK = 5_000  # judgments; for more, counting runs in the background
 ROWS_AT_ONCE = 10_000
@@ -57,19 +60,11 @@ UNITS = (
 
 def round_history(round: Round, now: datetime) -> CachedCount:
     """Return the result of count_history, empty during the first background count."""
-    return _counted(round, "history", count_history, now)
+    return cached_count(round, "history", count_history, now, first=None if is_quick(round) else lambda _: [])
 
 
-def annotator_strips(round: Round, now: datetime) -> CachedCount:
-    """Return the statistics of all annotators, empty during the first background count."""
-    strips = _counted(round, "strips", count_annotators, now)
-    status = dict(round.annotators.values_list("pk", "status"))
-    return replace(strips, content=[row | {"status": status[row["pk"]]} for row in strips.content])
-
-
-def _counted(round: Round, subject: str, count: CountRound, now: datetime) -> CachedCount:
-    is_quick = round.n_tasks * round.judgments_per_task <= MOST_AT_A_LOOK
-    return cached_count(round, subject, count, now, first=None if is_quick else lambda _: [])
+def is_quick(round: Round) -> bool:
+    return round.n_tasks * round.judgments_per_task <= MOST_AT_A_LOOK
 
 
 def count_history(round: Round) -> dict[str, Any]:
@@ -88,8 +83,16 @@ def count_history(round: Round) -> dict[str, Any]:
         n_by_period[unit.begin_of(judged_at)] += 1
         if is_counted:
             completed[task] = max(judged_at, completed.get(task, judged_at))
+    # Without third judgments, as agreement uses the first two.
+    columns = ("pk", "n_true", "n_false", "n_unjudgeable")
+    complete = round.tasks.without_gold().exclude(verdict="").order_by().values_list(*columns)
+    labels_by_task: dict[int, LabelCounts] = {pk: tuple(counts) for pk, *counts in complete}
+    if round.third_only_if_split:
+        for task, third in third_judgments(round):
+            if task in labels_by_task:
+                labels_by_task[task] = without_label(labels_by_task[task], third.label)
     patterns: defaultdict[datetime, Counter[LabelCounts]] = defaultdict(Counter)
-    for task, labels in _labels_of_complete(round).items():
+    for task, labels in labels_by_task.items():
         if task in completed:
             patterns[unit.begin_of(completed[task])][labels] += 1
     return {
@@ -104,17 +107,6 @@ def count_history(round: Round) -> dict[str, Any]:
             for begin in _periods(first, last, unit)
         ],
     }
-
-
-def _labels_of_complete(round: Round) -> Mapping[int, LabelCounts]:
-    """Return the label counts of each complete statement, without third judgments as agreement uses the first two."""
-    columns = ("pk", "n_true", "n_false", "n_unjudgeable")
-    complete = round.tasks.without_gold().complete().order_by().values_list(*columns)
-    labels = {pk: tuple(counts) for pk, *counts in complete}
-    for task, third in third_judgments(round):
-        if task in labels:
-            labels[task] = without_label(labels[task], third.label)
-    return labels
 
 
 def _periods(first: datetime, last: datetime, unit: Unit) -> list[datetime]:
@@ -152,12 +144,9 @@ class HistoryPicture:
     points: Sequence[Mapping[str, Any]]
     marks: Sequence[Mapping[str, Any]]
     most: int
+    line: str
     width: int = WIDTH
     height: int = HEIGHT
-
-    @property
-    def line(self) -> str:
-        return " ".join(f"{point['x']},{point['y']}" for point in self.points)
 
 
 def history_picture(round: Round, history: Mapping[str, Any]) -> HistoryPicture | None:
@@ -167,63 +156,85 @@ def history_picture(round: Round, history: Mapping[str, Any]) -> HistoryPicture 
         return None
     begins = [period["begin"] for period in periods]
     step, most = WIDTH / len(periods), max(period["n"] for period in periods)
-    events = round.events.filter(kind__in=MARKED, at__gte=begins[0])
-    rows = [period | {"when": when(period["begin"], history["unit"])} for period in periods]
+    bars, points = [], []
+    for number, row in enumerate(periods):
+        row["when"] = timezone.localtime(row["begin"]).strftime(FORMATS[history["unit"]])
+        height = HEIGHT * row["n"] / most
+        bars.append(
+            {
+                "x": f"{(number + 0.1) * step:.1f}",
+                "y": f"{HEIGHT - height:.1f}",
+                "width": f"{0.8 * step:.1f}",
+                "height": f"{height:.1f}",
+                "title": f"{row['when']}: {row['n']:,} judgments, {row['n_completed']:,} statements completed",
+            }
+        )
+        if row["alpha"] is not None and row["n_units"] >= FEWEST_UNITS:
+            x, y = (number + 0.5) * step, HEIGHT * (1 - max(0.0, row["alpha"]))
+            title = f"{row['when']}: alpha {share(row['alpha'])} of {row['n_units']:,} statements"
+            points.append({"x": f"{x:.1f}", "y": f"{y:.1f}", "title": title})
+    events = round.events.filter(kind__in=MARKED, at__gte=begins[0])[:MOST_MARKS]
     return HistoryPicture(
         unit=history["unit"],
-        rows=rows,
-        bars=[_bar(row, number * step, step, most) for number, row in enumerate(rows)],
-        points=[
-            _point(row, (number + 0.5) * step)
-            for number, row in enumerate(rows)
-            if row["alpha"] is not None and row["n_units"] >= FEWEST_UNITS
-        ],
+        rows=periods,
+        bars=bars,
+        points=points,
         marks=[
-            {"x": _tenth((bisect_right(begins, event.at) - 0.5) * step), "event": event}
-            for event in reversed(list(events[:MOST_MARKS]))
+            {"x": f"{(bisect_right(begins, event.at) - 0.5) * step:.1f}", "event": event} for event in reversed(events)
         ],
         most=most,
+        line=" ".join(f"{point['x']},{point['y']}" for point in points),
     )
 
 
-def when(begin: datetime, unit: str) -> str:
-    return timezone.localtime(begin).strftime(FORMATS[unit])
+# Annotators
 
 
-def _bar(row: Mapping[str, Any], x: float, step: float, most: int) -> dict[str, Any]:
-    height = HEIGHT * row["n"] / most
-    return {
-        "x": _tenth(x + 0.1 * step),
-        "y": _tenth(HEIGHT - height),
-        "width": _tenth(0.8 * step),
-        "height": _tenth(height),
-        "title": f"{row['when']}: {count(row['n'])} judgments, {count(row['n_completed'])} statements completed",
-    }
-
-
-def _point(row: Mapping[str, Any], x: float) -> dict[str, Any]:
-    y = HEIGHT * (1 - max(0.0, row["alpha"]))
-    title = f"{row['when']}: alpha {share(row['alpha'])} of {count(row['n_units'])} statements"
-    return {"x": _tenth(x), "y": _tenth(y), "title": title}
-
-
-def _tenth(number: float) -> str:
-    return f"{number:.1f}"
-
-
-def strips(rows: Sequence[Mapping[str, Any]], n_most: int) -> list[dict[str, Any]]:
+def strips(round: Round, now: datetime, n_most: int) -> list[dict[str, Any]]:
     """Return the `n_most` annotators with most judgments, with charts of their judgments, gold accuracy, and speed.
 
-    rows: of annotator_statistics. Bar lengths are relative to the maximum over all rows.
+    Bar lengths are relative to the maximum over all annotators. Empty during the first background count.
     """
-    most = max((row["n"] for row in rows), default=0)
-    slowest = max((row["median_seconds"] or 0 for row in rows), default=0)
+    snapshot = cached_count(round, "strips", count_strips, now, first=None if is_quick(round) else lambda _: [])
+    status = dict(round.annotators.values_list("pk", "status"))
+    rows = snapshot.content
+    most = max((row["n"] for row in rows), default=0) or 1
+    slowest = max((row["median_seconds"] or 0 for row in rows), default=0) or 1
     return [
         {
             **row,
-            "judged_width": _tenth(100 * row["n"] / most) if most else "0",
-            "seconds_width": _tenth(100 * (row["median_seconds"] or 0) / slowest) if slowest else "0",
+            "status": status[row["pk"]],
+            "judged_width": f"{100 * row['n'] / most:.1f}",
+            "seconds_width": f"{100 * (row['median_seconds'] or 0) / slowest:.1f}",
             "gold_picture": interval_picture(*(row["gold"][key] for key in ("value", "low", "high"))),
         }
         for row in sorted(rows, key=lambda row: (-row["n"], row["code"]))[:n_most]
     ]
+
+
+def count_strips(round: Round) -> list[dict[str, Any]]:
+    """Return judgments, gold accuracy, and median active seconds (None if not measured) of each annotator."""
+    judgments = Judgment.objects.current().filter(annotator__round=round).order_by("annotator")
+    columns = judgments.values_list("annotator", "label", "seconds", "task__gold_label")
+    by_annotator = {
+        pk: [row[1:] for row in rows] for pk, rows in groupby(columns.iterator(ROWS_AT_ONCE), key=itemgetter(0))
+    }
+    counts = []
+    for annotator in round.annotators.select_related("user", "invite"):
+        answers = by_annotator.get(annotator.pk, [])
+        seconds = [seconds for _, seconds, _ in answers if seconds is not None]
+        is_right = [label == gold_label for label, _, gold_label in answers if gold_label]
+        gold = rate(sum(is_right), len(is_right))
+        counts.append(
+            {
+                "pk": annotator.pk,
+                "code": annotator.code,
+                "who": annotator.who,
+                "n": len(answers),
+                "n_gold": len(is_right),
+                "n_gold_right": sum(is_right),
+                "gold": {"value": gold.value, "low": gold.low, "high": gold.high},
+                "median_seconds": median(seconds) if seconds else None,
+            }
+        )
+    return counts

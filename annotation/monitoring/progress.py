@@ -1,23 +1,27 @@
-"""Progress of a round: outcomes, agreement, and pace, cached as snapshots for large rounds."""
+"""Progress of a round: outcomes, agreement, and pace, cached as snapshots for large rounds, and assigned statements."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db import connection
-from django.db.models import Count, JSONField, Q, Value
+from django.db import connection, transaction
+from django.db.models import Count, Exists, JSONField, Max, OuterRef, Q, Value
 from django.utils import timezone
 
+from annotation.judging.assignment import LEASE, release_leases
 from annotation.judging.third_judgments import LabelCounts, first_two_counts
 from annotation.judging.verdicts import Verdict
-from annotation.models import Judgment, Label, Round, Snapshot
+from annotation.models import Annotator, Assignment, Judgment, Label, Round, Snapshot
 from annotation.rounds.models import JudgmentTaskQuerySet
+from kgharvest.access import Action, check_may
+from kgharvest.errors import NotFound
+from kgharvest.events.recording import record
 from kgharvest.registries import hook
 from kgharvest.statistics.agreement import agreement_of_rows
 
@@ -49,6 +53,7 @@ def count_progress(round: Round) -> dict[str, Any]:
     """Count tasks and judgments. The number of queries is independent of the round's size.
 
     patterns: label counts with their number of tasks. first_two: the same without third judgments, for agreement.
+    judgments_per_hour: over the last hour, or since opening if that is shorter; None without judgments.
     """
     patterns: Counter[tuple[int, int, int]] = Counter()
     totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "open", "n_judgments", "n_wanted", "n_leased"), 0))
@@ -63,13 +68,18 @@ def count_progress(round: Round) -> dict[str, Any]:
         totals["n_judgments"] += n * sum(labels)
         totals["n_wanted"] += n * group["n_wanted"]
         totals["n_leased"] += n * group["n_leased"]
+    first_two = first_two_counts(round, round.tasks.without_gold()) if round.third_only_if_split else patterns
     commented = Judgment.objects.current().filter(annotator__round=round).exclude(comment="")
+    now = timezone.now()
+    since = max(now - PACE_OVER, round.opened_at or round.created_at)
+    n_recent = Judgment.objects.counted().filter(annotator__round=round, judged_at__gt=since).count()
+    hours = (now - since) / timedelta(hours=1)
     return dict(totals) | {
         "complete": totals["n_tasks"] - totals["incomplete"],
         "patterns": rows_of(patterns),
-        "first_two": rows_of(first_two_counts(round, round.tasks.without_gold())),
+        "first_two": rows_of(first_two),
         "n_commented": commented.aggregate(n=Count("task", distinct=True))["n"],
-        "judgments_per_hour": judgments_per_hour(round, timezone.now()),
+        "judgments_per_hour": n_recent / hours if n_recent and hours > 0 else None,
     }
 
 
@@ -88,14 +98,6 @@ def count_statements(tasks: JudgmentTaskQuerySet) -> list[list[Any]]:
 def label_totals(round: Round, now: datetime) -> dict[str, int]:
     patterns = cached_count(round, "progress", count_progress, now).content["patterns"]
     return {label: sum(row[column] * row[3] for row in patterns) for column, label in enumerate(Label.values)}
-
-
-def judgments_per_hour(round: Round, now: datetime) -> float | None:
-    """Return the pace over the last hour, or since opening if that is shorter; None without judgments."""
-    since = max(now - PACE_OVER, round.opened_at or round.created_at)
-    n_recent = Judgment.objects.counted().filter(annotator__round=round, judged_at__gt=since).count()
-    hours = (now - since) / timedelta(hours=1)
-    return n_recent / hours if n_recent and hours > 0 else None
 
 
 LOOK_EVERY = timedelta(minutes=1)
@@ -183,3 +185,51 @@ def _count(round: Round, count: CountRound) -> dict[str, Any]:
         "took_s": time.monotonic() - begin,
         "counting_since": None,
     }
+
+
+# Assigned statements
+
+
+class Holder(NamedTuple):
+    """An annotator with `n` assigned statements, including gold.
+
+    last_active_at: last time they loaded statements or answered. expires_at: when the statements can be reassigned.
+    """
+
+    annotator: Annotator
+    n: int
+    last_active_at: datetime
+    expires_at: datetime
+
+
+def holders(round: Round) -> list[Holder]:
+    annotators = round.annotators.filter(assignments__status=Assignment.Status.LEASED).select_related("user", "invite")
+    # All leases of an annotator are extended together when they load statements or answer.
+    annotators = annotators.annotate(n_assigned=Count("assignments"), expires_at=Max("assignments__expires_at"))
+    return [
+        Holder(annotator, annotator.n_assigned, annotator.expires_at - LEASE, annotator.expires_at)
+        for annotator in annotators.order_by("expires_at", "code")
+    ]
+
+
+@transaction.atomic
+def release_assigned(round: Round, codes: Collection[str] | None = None, by=None) -> int:
+    """Release the statements assigned to the annotators with these codes, or to all; return the number of statements.
+
+    They can be reassigned immediately. A later answer is treated as one with an expired lease (submit_judgment): it
+    counts if the statement needs another judgment. Raises NotAllowed or NotFound.
+    """
+    check_may(by, Action.WORK, round.project)
+    annotators = round.annotators.all()
+    if codes is not None:
+        if unknown := set(codes) - set(annotators.values_list("code", flat=True)):
+            raise NotFound(f"Round {round.name} has no annotator {min(unknown)!r:.40}. Its page lists assignments.")
+        annotators = annotators.filter(code__in=codes)
+    leased = Assignment.objects.filter(annotator=OuterRef("pk"), status=Assignment.Status.LEASED)
+    locked = annotators.filter(Exists(leased)).order_by("pk").select_for_update(no_key=True)
+    n_of = {annotator: release_leases(Assignment.objects.filter(annotator=annotator)) for annotator in locked}
+    # The rest answered while this call waited for locks.
+    released = {annotator: n for annotator, n in n_of.items() if n}
+    for annotator, n in released.items():
+        record("annotator.released", annotator, by, round=round, annotator=annotator, n=n)
+    return sum(released.values())

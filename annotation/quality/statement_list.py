@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from annotation.models import Adjudication, Judgment, JudgmentTask, Round, StatementReport
 from annotation.monitoring.progress import OUTCOMES, cached_count, count_statements
+from annotation.rounds.models import side_key
 from kgharvest.bulk.pagination import Filtered, KeysetPage, keyset_page, number_in
 
 STATEMENTS_PER_PAGE = 25
@@ -45,11 +46,6 @@ class Side(NamedTuple):
 
     model: int | None
     setting: str
-
-
-def side_key(model: int | None, setting: str) -> str:
-    """Return what addresses have for an LM and setting: 3.multi"""
-    return f"{model or ''}.{setting}"
 
 
 def round_sides(round: Round) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Rounds in the API: drafts, changes of status, instructions, plan, preview and assigned statements."""
+"""Rounds API: drafts, status changes, instructions, plan, preview, and assigned statements."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
-from annotation.judging.serializers import CountSerializer, PartsField
+from annotation.judging.api import CountSerializer, PartsField
 from annotation.models import Layout, Round
-from annotation.monitoring.assigned import holders, release_assigned
+from annotation.monitoring.progress import holders, release_assigned
 from annotation.rounds import services
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
@@ -43,7 +43,7 @@ class RoundPartViewSet(ApiViewSet):
     """Operations on a part of a round. The round's project decides on access."""
 
     def round(self) -> Round:
-        """Return the round that the address names. Raises Http404, NotAllowed."""
+        """Return the round named in the URL. Raises Http404 or NotAllowed."""
         rounds = ROUNDS.visible_to(self.request.user)
         return self.permitted(get_object_or_404(rounds, pk=self.kwargs["round_id"]))
 
@@ -52,24 +52,16 @@ class RoundPartViewSet(ApiViewSet):
 
 
 class RoundOperations(RoundPartViewSet):
-    """Operations on a round."""
-
     lookup_url_kwarg = "round_id"
 
     def get_object(self) -> Round:
         return self.round()
 
 
-# Drafts and rounds
-
-
 class RoundFilters(Filters):
     project = serializers.SlugField(source="project__slug", required=False, help_text="Slug of a project.")
     status = serializers.ChoiceField(Round.Status.choices, required=False)
-    name = serializers.CharField(source="name__icontains", required=False, max_length=100, help_text="A part of it.")
-
-
-# Instructions
+    name = serializers.CharField(source="name__icontains", required=False, max_length=100, help_text="Part of a name.")
 
 
 class RelationInstructionsSerializer(serializers.Serializer):
@@ -79,7 +71,7 @@ class RelationInstructionsSerializer(serializers.Serializer):
 
 
 class InstructionsSerializer(serializers.Serializer):
-    """What annotators read, in Markdown: of the round, and of each relation."""
+    """Instructions for annotators in Markdown: of the round, and of each relation."""
 
     instructions = serializers.CharField()
     consent = serializers.CharField(allow_blank=True)
@@ -107,12 +99,12 @@ class RelationInstructionsInput(StrictSerializer):
 
 class WorkloadSerializer(serializers.Serializer):
     n_drawn = serializers.IntegerField()
-    n_tasks = serializers.IntegerField(help_text="Statements to judge: what several cells drew is judged once.")
+    n_tasks = serializers.IntegerField(help_text="Statements to judge. A tuple drawn for several cells is judged once.")
     n_judgments_least = serializers.IntegerField()
     n_judgments = serializers.IntegerField()
     n_gold_shown = serializers.IntegerField()
     seconds_per_judgment = serializers.FloatField()
-    is_measured = serializers.BooleanField(help_text="Whether the seconds are those of people here.")
+    is_measured = serializers.BooleanField(help_text="True if the seconds are measured here, not assumed.")
     hours = serializers.FloatField()
 
 
@@ -121,7 +113,7 @@ class CellPlanSerializer(serializers.Serializer):
     population = serializers.IntegerField()
     n = serializers.IntegerField()
     n_strata = serializers.IntegerField()
-    half_width = serializers.FloatField(help_text="Of the 95 % interval to expect.")
+    half_width = serializers.FloatField(help_text="Half-width of the expected 95 % interval.")
     n_to_halve = serializers.IntegerField(help_text="Statements for an interval half as wide.")
 
 
@@ -136,37 +128,42 @@ class PlannedComparisonSerializer(serializers.Serializer):
     n_relations = serializers.IntegerField()
     unit = serializers.ChoiceField(["statements", "relations"])
     difference = serializers.FloatField(
-        allow_null=True, help_text="The smallest that shows in four of five rounds; null where none can."
+        allow_null=True, help_text="Smallest difference detected with 80 % power; null if none can be detected."
     )
 
 
 class WaySerializer(serializers.Serializer):
-    judge = serializers.CharField(help_text="Who labels every tuple first; empty for people alone.")
+    judge = serializers.CharField(help_text="LM judge that labels every tuple first; empty for people only.")
     n_statements = serializers.IntegerField()
     n_judgments = serializers.IntegerField()
     hours = serializers.FloatField()
     pay = serializers.FloatField(allow_null=True)
-    judge_cost = serializers.FloatField(allow_null=True, help_text="Of what it answered so far; null if not asked yet.")
-    cost = serializers.FloatField(allow_null=True, help_text="Pay and judge together.")
+    judge_cost = serializers.FloatField(allow_null=True, help_text="Cost of its answers; null if it has not run.")
+    cost = serializers.FloatField(allow_null=True, help_text="Sum of pay and judge cost.")
 
 
 class RoundPlanSerializer(serializers.Serializer):
-    """What opening the round would make of it. `macros`: averages over the relations of one LM and setting."""
+    """Expected workload and precision of the opened round. macros: averages over relations per LM and setting."""
 
     workload = WorkloadSerializer()
-    accuracy = serializers.FloatField(help_text="The one that the intervals are for.")
+    accuracy = serializers.FloatField(help_text="Accuracy assumed for the intervals.")
     n_gold = serializers.IntegerField()
     n_training = serializers.IntegerField()
     cells = CellPlanSerializer(many=True)
     macros = MacroPlanSerializer(many=True)
     comparisons = PlannedComparisonSerializer(many=True, source="compared.comparisons")
-    ways = WaySerializer(many=True, help_text="To the half-width asked for: people alone, then with a judge.")
+    ways = WaySerializer(many=True, help_text="Methods for the target half-width: people only, then with a judge.")
 
 
 class PlanQuery(Filters):
-    accuracy = FiniteField(min_value=0.01, max_value=0.99, default=0.5, help_text="Expected; 0.5 is the widest.")
+    accuracy = FiniteField(
+        min_value=0.01, max_value=0.99, default=0.5, help_text="Expected; 0.5 gives the widest intervals."
+    )
     half_width = FiniteField(
-        min_value=0.001, max_value=0.5, default=WANTED_HALF_WIDTH, help_text="Wanted of each cell; what `ways` lead to."
+        min_value=0.001,
+        max_value=0.5,
+        default=WANTED_HALF_WIDTH,
+        help_text="Target per cell, used by `ways`.",
     )
     pay_per_hour = FiniteField(min_value=0, max_value=10_000, allow_null=True, default=None)
 
@@ -181,7 +178,7 @@ class PreviewTrainingSerializer(PreviewStatementSerializer):
 
 
 class PreviewSerializer(serializers.Serializer):
-    """What somebody new would see: the first batch."""
+    """The first batch of a new annotator."""
 
     layout = serializers.ChoiceField(Layout.choices)
     instructions = serializers.CharField(help_text="Markdown.")
@@ -208,8 +205,8 @@ class RoundViewSet(PagedList, RoundOperations):
 
     @extend_schema(summary="Draft a round", request=RoundSerializer, examples=[EXAMPLE])
     def create(self, request: Request) -> Response:
-        """Nothing is drawn until the draft is opened. The body is the description of docs/rounds.md, as `open_round`
-        reads it. `project` is optional if you work in one project only.
+        """The sample is drawn when the draft is opened. The body is the description that `open_round` reads, see
+        docs/rounds.md. `project` is optional if you work in one project only.
         """
         draft = services.create_draft(request.data, request.user)
         return self.created(draft, self.address(draft))
@@ -282,11 +279,11 @@ class RoundViewSet(PagedList, RoundOperations):
     def relation_instructions(self, request: Request, round_id: int, pk: int) -> Response:
         """Only in a draft: the instructions of an open round are frozen."""
         draft = self.round()
-        relation, usual = services.usual_instructions(draft, pk, request.user)
+        relation, default = services.default_instructions(draft, pk, request.user)
         services.save_instructions(draft, relation, self.sent(RelationInstructionsInput)["instructions"], request.user)
         draft.refresh_from_db()
-        written = instructions_by_relation(draft)
-        [entry] = relation_instructions([relation], {str(pk): written.get(pk, usual)})
+        edited = instructions_by_relation(draft)
+        [entry] = relation_instructions([relation], {str(pk): edited.get(pk, default)})
         return self.answer(entry)
 
     # plan and preview
@@ -341,20 +338,23 @@ class RoundViewSet(PagedList, RoundOperations):
 class HolderSerializer(serializers.Serializer):
     annotator = serializers.CharField(source="annotator.code")
     who = serializers.CharField(source="annotator.who", allow_blank=True)
-    n = serializers.IntegerField(help_text="Statements, gold included.")
-    last_active_at = serializers.DateTimeField(help_text="When they last loaded statements or answered.")
-    expires_at = serializers.DateTimeField(help_text="From when on others are handed these.")
+    n = serializers.IntegerField(help_text="Statements, including gold.")
+    last_active_at = serializers.DateTimeField(help_text="Last time of loading statements or answering.")
+    expires_at = serializers.DateTimeField(help_text="Time at which the statements can be reassigned.")
 
 
 class AssignedSerializer(serializers.Serializer):
-    """Who is assigned statements now, the longest silent first."""
+    """Annotators with assigned statements, longest inactive first."""
 
     holders = HolderSerializer(many=True)
 
 
 class ReleaseInput(StrictSerializer):
     annotators = serializers.ListField(
-        child=serializers.SlugField(), required=False, max_length=1000, help_text="Their codes; all if left out."
+        child=serializers.SlugField(),
+        required=False,
+        max_length=1000,
+        help_text="Annotator codes. Default: all.",
     )
 
 
@@ -370,6 +370,6 @@ class MonitoringViewSet(RoundOperations):
         serializer_class=CountSerializer,
     )
     def release(self, request: Request, round_id: int) -> Response:
-        """Others can get them at once. A later answer counts if the statement still needs a judgment."""
+        """Released statements can be reassigned immediately. A late answer counts if the statement needs a judgment."""
         codes = self.sent(ReleaseInput).get("annotators")
         return self.answer({"n": release_assigned(self.round(), codes, by=request.user)})

@@ -1,7 +1,4 @@
-"""Build a round from its description: draw a sample of each cell's harvest, word the statements, choose gold.
-
-Generators of random numbers come in, nothing is global.
-"""
+"""Sampling: draw each cell's sample from its harvest, freeze the statements, and choose gold."""
 
 from __future__ import annotations
 
@@ -28,11 +25,11 @@ from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Rel
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
 
-ROWS_AT_ONCE = 500  # parameters of one query
+ROWS_AT_ONCE = 500  # query parameters
 
 
 class Sample(NamedTuple):
-    """What was drawn from one stratum, best first; nothing of it is stored yet."""
+    """The unsaved sample of one stratum, by rank."""
 
     stratum: Stratum
     tuples: list[DrawnTuple]
@@ -40,9 +37,9 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True)
 class FrozenTask:
-    """A task that is not stored; its fields are JudgmentTask's. gold: None but for statements with known answers.
+    """An unsaved task with fields of JudgmentTask. gold: None except for gold statements.
 
-    knowledge_tuple_id: 0 for gold, whose tuple may have to be stored (store_gold_tuple).
+    knowledge_tuple_id: 0 for gold, whose tuple may not be stored yet (store_gold_tuple).
     """
 
     relation: Relation
@@ -68,9 +65,9 @@ class FrozenTask:
 
 
 class FrozenRound(NamedTuple):
-    """What opening a draft stores. tasks: gold included, by position. relation_instructions: by a relation's id.
+    """The unsaved content of a round. tasks: including gold, by position. relation_instructions: by relation id.
 
-    judged: what the judge says whose labels are the strata.
+    judged: labels of the judge that defines the strata, if any.
     """
 
     relations: list[Relation]
@@ -81,9 +78,9 @@ class FrozenRound(NamedTuple):
     judged: JudgeStrata | None
 
     def draws(self, task_ids: Mapping[int, int]) -> Iterator[tuple[int, int, int, float]]:
-        """Yield that each stratum's sample contains its tasks: stratum, task, harvested tuple, inclusion probability.
+        """Yield (stratum id, task id, harvested tuple id, inclusion probability) for each draw.
 
-        task_ids: of the stored tasks that are no gold, by their knowledge tuple.
+        task_ids: ids of stored non-gold tasks by knowledge tuple.
         """
         for stratum, tuples in self.samples:
             probability = stratum.sample_size / stratum.population
@@ -92,17 +89,17 @@ class FrozenRound(NamedTuple):
 
 
 def freeze_round(round: Round, by: User = None) -> FrozenRound:
-    """Return what opening the draft stores; the same for the same description, harvests and gold.
+    """Return the content of the draft if opened; deterministic for the same description, harvests, and gold.
 
-    by: whose harvests are meant, those of their projects; None for all of the installation. Raises
-    BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold, JudgeNotReady, SeveralJudges.
+    by: user whose visible harvests are sampled; None for all. Raises BadRoundSpec, BadCut, NotFound, NothingToSample,
+    NotEnoughGold, JudgeNotReady, or SeveralJudges.
     """
     rng = np.random.default_rng(round.seed)
     cells = _cells_with_jobs(round, by)
-    written = instructions_by_relation(round)
+    edited = instructions_by_relation(round)
     judged = judge_strata(round)
     samples = [sample for cell, job, path in cells for sample in draw_cell(round, cell, job, path, rng, judged)]
-    # A tuple that several cells drew is one task, worded as the first of them has it.
+    # A tuple drawn for several cells becomes one task, with the surface form of the first cell.
     tasks: dict[int, FrozenTask] = {}
     for stratum, tuples in samples:
         new = [harvested for harvested in tuples if harvested.knowledge_tuple_id not in tasks]
@@ -110,9 +107,9 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     relations = list({job.relation_id: job.relation for _, job, _ in cells}.values())
     gold = choose_gold(round, relations, [drawn for sample in samples for drawn in sample.tuples], len(tasks))
     gold_tasks = []
-    for known in gold.mixed_in:
-        text, spans = freeze_statement(known.relation.statement, known.entities)
-        gold_tasks.append(FrozenTask(known.relation, 0, text, spans, list(known.entities), n_wanted=0, gold=known))
+    for answer in gold.mixed_in:
+        text, spans = freeze_statement(answer.relation.statement, answer.entities)
+        gold_tasks.append(FrozenTask(answer.relation, 0, text, spans, list(answer.entities), n_wanted=0, gold=answer))
     statements = [*tasks.values(), *gold_tasks]
     for task, position in zip(statements, rng.permutation(len(statements)).tolist(), strict=True):
         task.position = position
@@ -122,7 +119,7 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
         tasks=sorted(statements, key=attrgetter("position")),
         training=[training_statement(round, position, statement) for position, statement in enumerate(gold.training)],
         relation_instructions={
-            str(relation.pk): written.get(relation.pk) or relation_guide(relation, *gold.examples[relation.pk])
+            str(relation.pk): edited.get(relation.pk) or relation_guide(relation, *gold.examples[relation.pk])
             for relation in relations
         },
         judged=judged,
@@ -137,7 +134,7 @@ def _tasks(round: Round, relation: Relation, tuples: Sequence[DrawnTuple]) -> It
 
 
 def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str]]:
-    """Return the round's cells, each with its finished harvest and its path in the description."""
+    """Return (cell, finished harvest, path in the description) for each cell of the round."""
     cells = cells_of(round)
     jobs = HarvestJob.objects.visible_to(by).with_cell()
     numbered = jobs.in_bulk([cell.job for cell in cells if cell.job])
@@ -147,29 +144,26 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
         path = f"cells[{position}]"
         job = numbered.get(cell.job) if cell.job else _newest_harvest(cell, jobs, round, by, path)
         if job is None:
-            raise NotFound(f"There is no finished harvest for {path} ({cell}); harvest it first.")
+            raise NotFound(f"No finished harvest for {path} ({cell}). Create the harvest first.")
         if job.status != Job.Status.SUCCEEDED:
             raise DomainError("NothingToSample", f"Job {job.pk} of {path} is {job.status}. Wait until it succeeds.")
-        # A tuple drawn twice for one cell would count twice in its rate.
+        # A tuple drawn twice for a cell would count twice in its rate.
         other = first.setdefault((job.relation_id, job.language_model_id, job.setting), path)
         if other != path:
-            raise DomainError("BadRoundSpec", f"{other} and {path} are both {job}; take each cell once.")
+            raise DomainError("BadRoundSpec", f"{other} and {path} are both {job}. List each cell once.")
         with_jobs.append((cell, job, path))
     return with_jobs
 
 
 def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: User, path: str) -> HarvestJob | None:
-    """Return the newest harvest with tuples of those that a cell names, without any an empty one.
-
-    Of the round's project if that has one, else of another.
-    """
+    """Return the newest harvest of a cell given by name, preferring harvests with tuples, then the round's project."""
     finished = jobs.succeeded()
-    seen = Relation.objects.visible_to(by).values("pk")
-    named = Relation.objects.filter(Q(pk__in=seen) | Q(pk__in=finished.order_by().values("relation")))
-    relation = find_relation(cell.relation, f"{path}.relation", named)
+    visible = Relation.objects.visible_to(by).values("pk")
+    candidates = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=finished.order_by().values("relation")))
+    relation = find_relation(cell.relation, f"{path}.relation", candidates)
     jobs = finished.filter(relation=relation, setting=cell.setting)
     model = cell.model
-    if not LanguageModel.objects.filter(name=model).exists():  # else any LM's full name is its own
+    if not LanguageModel.objects.filter(name=model).exists():  # not a full name
         try:
             model = resolve_name(model, jobs.values_list("language_model__name", flat=True), "LM")
         except UnresolvedName as refusal:
@@ -183,7 +177,7 @@ def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: Us
 
 
 def find_relation(name: str, path: str, among: QuerySet[Relation] | None = None) -> Relation:
-    """Return the relation that `name` at `path` of a description means. Raises UnresolvedName, or BadRoundSpec."""
+    """Return the relation named at `path` of a description. Raises UnresolvedName, or BadRoundSpec if ambiguous."""
     try:
         return resolve_relation(name, among=among)
     except UnresolvedName as refusal:
@@ -193,49 +187,48 @@ def find_relation(name: str, path: str, among: QuerySet[Relation] | None = None)
 
 
 def instructions_by_relation(round: Round) -> dict[int, str]:
-    """Return what researchers wrote about relations, by a relation's id. Raises NotFound if one is gone."""
-    written = round.spec.get("relation_instructions", {})
-    return {find_relation(name, "relation_instructions").pk: text for name, text in written.items() if text}
+    """Return edited instructions by relation id. Raises NotFound if a relation was deleted."""
+    texts = round.spec.get("relation_instructions", {})
+    return {find_relation(name, "relation_instructions").pk: text for name, text in texts.items() if text}
 
 
 def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySet[HarvestedTuple]]]:
-    """Return of each cell of a draft its harvest and what its sample would be drawn from. Raises as freeze_round."""
+    """Return (harvest, population of the sample) for each cell of a draft. Raises the errors of freeze_round."""
     return [(job, population_of(round, cell, job)) for cell, job, _ in _cells_with_jobs(round, by)]
 
 
 def population_of(round: Round, cell: Cell, job: HarvestJob) -> QuerySet[HarvestedTuple]:
-    """Return what the cell's cut keeps, best first, less what is hidden or, unless the round includes it, sensitive."""
-    kept = job.tuples.presentable(include_sensitive=round.include_sensitive)
+    """Return the tuples of the cell's cut by rank, without hidden ones, and without sensitive ones unless included."""
+    tuples = job.tuples.presentable(include_sensitive=round.include_sensitive)
     if cell.cut:
-        kept = kept.filter(rank__lte=kept_size(job, parse_cut(cell.cut)))
-    return kept.order_by("rank")
+        tuples = tuples.filter(rank__lte=kept_size(job, parse_cut(cell.cut)))
+    return tuples.order_by("rank")
 
 
 def draw_cell(
     round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.random.Generator, judged: JudgeStrata | None = None
 ) -> list[Sample]:
-    """Return a sample of each stratum of a cell, simple and without replacement within the stratum.
+    """Return a simple random sample without replacement from each stratum of a cell.
 
-    Strata are what the judge labelled alike where there is one, else of ranks.
+    Strata are defined by the labels of the judge if there is one, otherwise by ranks.
     """
     population = list(population_of(round, cell, job).values_list("rank", "knowledge_tuple"))
     n = len(population) if cell.n is None else cell.n
     if not population:
-        left = f"after the cut {cell.cut}" if cell.cut else "in its harvest"
+        place = f"within the cut {cell.cut}" if cell.cut else "in its harvest"
         raise DomainError(
-            "NothingToSample", f"There is no tuple {left} for {path} ({job}, job {job.pk}). Change cut or job."
+            "NothingToSample", f"{path} ({job}, job {job.pk}) has no tuples {place}. Change the cut or the job."
         )
     if n > len(population):
         raise DomainError(
             "NothingToSample",
-            f"{path} ({job}, job {job.pk}) has {len(population)} tuples to draw from but n is {n}; use a smaller n, or "
-            "null for all.",
+            f"{path} ({job}, job {job.pk}) has {len(population)} tuples but n is {n}. Reduce n, or use null for all.",
         )
     labels, strata = _strata_of(population, cell, path, judged)
     if n < len(strata):
         raise DomainError(
             "NothingToSample",
-            f"{path} ({job}, job {job.pk}) has {len(strata)} strata but n is {n}; draw at least one tuple from each.",
+            f"{path} ({job}, job {job.pk}) has {len(strata)} strata but n is {n}. Draw at least one tuple per stratum.",
         )
     spreads, least = (judged.spreads(labels), LEAST_PER_STRATUM) if judged else (None, 1)
     sizes = allocate(n, [len(stratum) for stratum in strata], cell.allocation, spreads, least)
@@ -264,15 +257,15 @@ def draw_cell(
 def _strata_of(
     population: Sequence[tuple[int, int]], cell: Cell, path: str, judged: JudgeStrata | None
 ) -> tuple[list[str], list[Sequence[int]]]:
-    """Return the label and the ranks of each stratum, the label empty for strata of ranks."""
+    """Return the labels and the ranks of the strata; labels are empty for strata of ranks."""
     if judged is None:
         if cell.allocation == "optimal":
-            raise DomainError("BadRoundSpec", f"{path}.allocation is optimal. Name a judge in 'judge'.")
+            raise DomainError("BadRoundSpec", f"{path}.allocation: 'optimal' requires a judge. Set 'judge'.")
         strata = rank_strata([rank for rank, _ in population], cell.strata)
         return [""] * len(strata), strata
     if cell.strata is not None:
         raise DomainError(
-            "BadRoundSpec", f"{path}.strata: the labels of the judge are the strata. Omit strata or judge."
+            "BadRoundSpec", f"{path}.strata: the labels of the judge already define strata. Omit 'strata' or 'judge'."
         )
     by_label = judged.strata(population)
     return list(by_label), list(by_label.values())
@@ -286,15 +279,14 @@ def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[DrawnTuple]:
 
 
 def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator) -> list[int]:
-    """Return a simple random sample of `ranks` without replacement, best first."""
+    """Return a simple random sample of `ranks` without replacement, ascending."""
     return sorted(rng.choice(ranks, size=sample_size, replace=False).tolist())
 
 
 def rank_strata(ranks: Sequence[int], strata: int | Sequence[int] | None) -> list[Sequence[int]]:
-    """Return `ranks`, which ascend, split into strata that are not empty.
+    """Split ascending `ranks` into non-empty strata.
 
-    strata: None for one stratum, a number of strata whose sizes differ by at most one, or the ranks at which they
-    begin.
+    strata: None for one stratum, the number of strata of equal size (difference at most one), or their first ranks.
     """
     if strata is None:
         return [ranks] if ranks else []

@@ -1,4 +1,4 @@
-"""Pages of drafts: the form with its plan, the draft itself, its preview, instructions for a relation."""
+"""Draft pages: form with plan, draft, preview, and instructions of a relation."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import (
     clone_round,
     create_draft,
+    default_instructions,
     delete_draft,
     edit_draft,
     free_name,
     open_draft,
     open_round,
     save_instructions,
-    usual_instructions,
 )
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, offer_projects
@@ -46,7 +46,7 @@ FILTERS = ("find", "set", "lm", "setting")
 
 @worker_required
 def round_new(request: HttpRequest) -> HttpResponse:
-    """Begin with the harvests that the address names by `job`, or with those of a `launch`, and a name for them."""
+    """Show the form of a new round, filled with the harvests of the query parameters `job` or `launch`."""
     jobs = HarvestJob.objects.visible_to(request.user).with_cell().succeeded().filter(n_tuples__gt=0)
     if launch := number_in(request.GET.get("launch")):
         jobs = jobs.filter(launch=launch)
@@ -56,7 +56,7 @@ def round_new(request: HttpRequest) -> HttpResponse:
 
 
 def first_values(jobs: Sequence[HarvestJob]) -> dict[str, Any]:
-    """Return what the form of a new round begins with; the name says no LM and no setting, as annotators see it."""
+    """Return the initial values of the form. The name does not reveal LM or setting, as annotators see it."""
     if not jobs or jobs[0].project is None:
         return {"jobs": [str(job.pk) for job in jobs]}
     n = min(RoundForm.base_fields["n"].initial, *(job.n_tuples for job in jobs))
@@ -69,7 +69,7 @@ def first_values(jobs: Sequence[HarvestJob]) -> dict[str, Any]:
 
 @researcher_required
 def round_edit(request: HttpRequest, path: str) -> HttpResponse:
-    """Change a draft: in the form if that can show all of it, else as JSON."""
+    """Edit a draft in the form, or as JSON if the form cannot represent it."""
     draft = get_draft(request, path)
     initial = form_values(draft)
     if initial is not None and "json" not in request.GET:
@@ -82,7 +82,7 @@ def round_edit(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str, Any]) -> HttpResponse:
-    """Show the form, or do what its button says: filter the harvests, plan, keep a draft or open the round."""
+    """Show the form, or perform the submitted action: filter harvests, plan, save a draft, or open the round."""
     form = round_form(request, request.POST or None, initial)
     action = request.POST.get("action", "draft")
     if request.method == "POST" and action in ("draft", "open") and form.is_valid():
@@ -93,7 +93,7 @@ def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str
     if action == "plan":
         context |= plan_context(form, request.user, draft)
     if action in ("filter", "plan"):
-        # Shown as it stands and without complaints: one may look before everything is filled in.
+        # Unbound, as an incomplete form must not show errors yet.
         context["form"] = round_form(request, None, {name: form[name].data for name in form.fields})
     return render(request, "annotation/rounds/drafts/round_form.html", context)
 
@@ -112,18 +112,18 @@ def save_round(request: HttpRequest, document: dict[str, Any], draft: Round | No
         if draft is None:
             round = create_draft(document, request.user)
         else:
-            # The form leaves out what is written about relations on pages of their own.
-            written = draft.spec.get("relation_instructions", {})
-            round = edit_draft(draft, document | {"relation_instructions": written}, request.user)
+            # The form lacks the instructions of relations, which have their own pages.
+            instructions = draft.spec.get("relation_instructions", {})
+            round = edit_draft(draft, document | {"relation_instructions": instructions}, request.user)
         if is_opened:
             round = open_draft(round, request.user)
     if is_opened:
-        messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
+        messages.success(request, f"Round {round.name} opened with {round.n_tasks} statements.")
     return round
 
 
 def choice_context(request: HttpRequest, form: RoundForm) -> dict[str, Any]:
-    # PostgreSQL fails when asked for a NUL.
+    # PostgreSQL rejects NUL characters.
     filters = {name: request.POST.get(name, "").replace("\x00", "").strip() for name in FILTERS}
     chosen = {str(pk) for pk in form["jobs"].value() or () if number_in(str(pk))}
     jobs, n_jobs = job_choices(filters, chosen, request.user)
@@ -141,13 +141,13 @@ def choice_context(request: HttpRequest, form: RoundForm) -> dict[str, Any]:
 
 
 def plan_context(form: RoundForm, user, draft: Round | None) -> dict[str, Any]:
-    """Return the plan of what the form says, or why there is none. draft: the one that the form changes."""
+    """Return the plan of the submitted form, or the reason why there is none. draft: the edited draft, if any."""
     if not form.is_valid():
         missing = ", ".join(form.fields[name].label or name for name in form.errors if name in form.fields)
-        return {"no_plan": f"The plan waits for: {missing}."}
+        return {"no_plan": f"Complete these fields to see the plan: {missing}."}
     try:
         planned = round_from_spec(form.document())
-        planned.pk = draft and draft.pk  # whose judges these are
+        planned.pk = draft and draft.pk  # for its judge runs
         return {"plan": plan_round(planned, form.accuracy(), by=user, wish=form.wish())}
     except DomainError as refusal:
         return {"no_plan": str(refusal)}
@@ -156,7 +156,7 @@ def plan_context(form: RoundForm, user, draft: Round | None) -> dict[str, Any]:
 @worker_required
 @require_POST
 def round_plan(request: HttpRequest) -> HttpResponse:
-    """Return the plan alone, for the script of the form. A name is not needed yet."""
+    """Return only the plan, for the script of the form. The name is optional."""
     posted = request.POST.copy()
     posted["name"] = "plan-1"
     path = request.GET.get("draft", "").replace("\x00", "")
@@ -175,7 +175,7 @@ def get_draft(request: HttpRequest, path: str) -> Round:
 
 
 def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
-    """Show what opening the draft would do; the round's own page until it is opened."""
+    """Show the page of a draft with its plan."""
     context: dict[str, Any] = {
         "round": draft,
         "may": allowed_actions(request.user, draft.project),
@@ -187,7 +187,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
     try:
         frozen = freeze_round(draft, request.user)
     except DomainError as refusal:
-        # Those of the cells that name a job are known all the same.
+        # Cells given by job still have a relation.
         jobs = [cell["job"] for cell in draft.spec["cells"] if "job" in cell]
         relations = Relation.objects.filter(jobs__in=jobs).select_related("relation_set").distinct()
         context |= {"no_plan": str(refusal), "relations": relations_with_gold(relations, draft)}
@@ -220,13 +220,13 @@ def round_open(request: HttpRequest, path: str) -> HttpResponse:
     draft = get_draft(request, path)
     with refusal_as_message(request):
         round = open_draft(draft, request.user)
-        messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
+        messages.success(request, f"Round {round.name} opened with {round.n_tasks} statements.")
     return redirect(draft)
 
 
 @researcher_required
 def round_delete(request: HttpRequest, path: str) -> HttpResponse:
-    """Ask first, and say which answers of judges go with it."""
+    """Confirm the deletion, listing judge answers that would be deleted."""
     draft = get_draft(request, path)
     if request.method == "POST":
         try:
@@ -234,7 +234,7 @@ def round_delete(request: HttpRequest, path: str) -> HttpResponse:
         except AnswersWouldBeLost as refusal:
             messages.error(request, str(refusal))
             return redirect(request.path)
-        messages.success(request, f"The draft {draft.name} is deleted.")
+        messages.success(request, f"Draft {draft.name} deleted.")
         return redirect("annotation:round_list")
     runs = [(run, usage_of(run)) for run in draft.judge_runs.order_by("pk")]
     context = {
@@ -253,15 +253,14 @@ def round_clone(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_or_404(request.user, Round.objects.select_related("project").at(path), Action.WORK)
     with refusal_as_message(request):
         clone = clone_round(round, request.user)
-        words = f"This is a draft with the description of {round.name}, a name of its own and seed {clone.seed}."
-        messages.success(request, words)
+        messages.success(request, f"Draft {clone.name} created from {round.name} with seed {clone.seed}.")
         return redirect(clone)
     return redirect(round)
 
 
 @researcher_required
 def round_preview(request: HttpRequest, path: str) -> HttpResponse:
-    """Show the page of somebody new. Nothing is stored: `?n=` steps through the first statements."""
+    """Show the judging page of a new annotator without storing anything. `n`: page of the first batch."""
     draft = get_draft(request, path)
     try:
         frozen = freeze_round(draft, request.user)
@@ -269,7 +268,7 @@ def round_preview(request: HttpRequest, path: str) -> HttpResponse:
         messages.error(request, str(refusal))
         return redirect(draft)
     draft.relation_instructions, draft.n_tasks = frozen.relation_instructions, len(frozen.tasks)
-    # In the layout of the draft: statements come into sight one by one, or all of the first batch.
+    # As in the layout of the draft: one statement per page, or the entire first batch.
     batch = frozen.tasks[: draft.batch_size]
     page = Paginator(batch, len(batch) if draft.layout == Layout.PAGE else 1).get_page(request.GET.get("n"))
     relations = sorted({task.relation for task in page}, key=lambda relation: relation.name)
@@ -279,7 +278,7 @@ def round_preview(request: HttpRequest, path: str) -> HttpResponse:
         "relation_instructions": [(relation.name, instructions_html(draft, relation)) for relation in relations],
         "consent": markdown_html(draft.consent),
         "training": frozen.training,
-        # What the judging page of somebody new shows, but for addresses of statements that are not stored.
+        # Context of the judging page, with positions instead of tokens, as the statements are not stored.
         "round": draft,
         "annotator": Annotator(round=draft, user=None if draft.takes_guests else request.user),
         "labels": Label,
@@ -294,28 +293,28 @@ def round_preview(request: HttpRequest, path: str) -> HttpResponse:
 
 @researcher_required
 def relation_instructions(request: HttpRequest, path: str, pk: int) -> HttpResponse:
-    """Show and change what annotators read about a relation. An empty text brings the usual one back."""
+    """Show and edit the instructions of a relation. An empty text restores the default."""
     draft = get_draft(request, path)
     try:
-        relation, usual = usual_instructions(draft, pk, request.user)
-        written = instructions_by_relation(draft)
+        relation, default = default_instructions(draft, pk, request.user)
+        edited = instructions_by_relation(draft)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(draft)
-    form = RelationInstructionsForm(request.POST or None, initial={"instructions": written.get(pk, usual)})
+    form = RelationInstructionsForm(request.POST or None, initial={"instructions": edited.get(pk, default)})
     if form.is_valid():
         text = form.cleaned_data["instructions"]
         with refusal_as_message(request):
-            save_instructions(draft, relation, "" if text == usual else text, request.user)
-            messages.success(request, f"Annotators will read this about {relation.name}.")
+            save_instructions(draft, relation, "" if text == default else text, request.user)
+            messages.success(request, f"Instructions for {relation.name} saved.")
             return redirect("annotation:relation_instructions", path, pk)
         return redirect(draft)
-    draft.relation_instructions = {str(pk): written.get(pk, usual)}
+    draft.relation_instructions = {str(pk): edited.get(pk, default)}
     context = {
         "round": draft,
         "relation": relation,
         "form": form,
-        "is_usual": pk not in written,
+        "is_default": pk not in edited,
         "instructions": instructions_html(draft, relation),
     }
     return render(request, "annotation/rounds/drafts/relation_instructions.html", context)

@@ -1,4 +1,4 @@
-"""Forms on which researchers make a round: harvests sampled alike, or the whole description as JSON."""
+"""Round forms: harvests with common sampling options, or the entire description as JSON."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class JobChoices(forms.ModelMultipleChoiceField):
 
 
 class PercentField(forms.IntegerField):
-    """A share from 0 to 1, which people give in percent."""
+    """A share in [0, 1], entered in percent."""
 
     def __init__(self, *, min_value: float, max_value: float, **kwargs):
-        kwargs["label"] = f"{kwargs['label']}, in percent"
+        kwargs["label"] = f"{kwargs['label']} (%)"
         super().__init__(min_value=round(100 * min_value), max_value=round(100 * max_value), **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
@@ -44,7 +44,7 @@ class PercentField(forms.IntegerField):
 
 
 def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
-    """Return the field of an option with the limits that its validators set; empty is the default, but for a name."""
+    """Return the form field of an option with the limits of its validators. Only the name is required."""
     for validator in option.validators:
         if isinstance(validator, MinValueValidator):
             kwargs.setdefault("min_value", validator.limit_value)
@@ -54,19 +54,19 @@ def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
 
 
 class RoundForm(forms.ModelForm):
-    """A round on several harvests, sampled alike. GROUPS are folded; PLAN: fields of the plan only."""
+    """A round on several harvests with common sampling options. GROUPS: collapsed. PLAN: fields of the plan only."""
 
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),
         ("Judgments", Round.OPTIONS["Judgments"]),
-        ("Known answers", Round.OPTIONS["Known answers"]),
+        ("Gold statements", Round.OPTIONS["Gold statements"]),
         ("Instructions", Round.OPTIONS["Instructions"]),
         ("People", ("project", *Round.OPTIONS["People"])),
-        ("Who they are", Round.OPTIONS["Who they are"]),
+        ("Questionnaire", Round.OPTIONS["Questionnaire"]),
         ("Limits", Limits.OPTIONS),
         ("Closing", Round.OPTIONS["Closing"]),
     )
-    OF_CELLS = ("n", "cut", "strata", "allocation")
+    CELL_FIELDS = ("n", "cut", "strata", "allocation")
     PLAN = ("accuracy_percent", "wished_points", "pay_per_hour")
 
     jobs = JobChoices(
@@ -80,38 +80,38 @@ class RoundForm(forms.ModelForm):
         help_text="Leave empty to use all tuples of the cut.",
     )
     cut = forms.CharField(
-        max_length=50, required=False, help_text="The best part of each harvest: top:100, share:0.5, base:10, score:-9."
+        max_length=50, required=False, help_text="Best part of each harvest: top:100, share:0.5, base:10, score:-9."
     )
     strata = forms.CharField(
         max_length=500,
         required=False,
-        help_text="Empty draws from the whole cut alike. A number splits it into so many parts of equal size; ranks "
-        "such as 1, 100, 1000 say where strata begin.",
+        help_text="Number of strata of equal size, or their first ranks, for example 1, 100, 1000. Leave empty for "
+        "simple random sampling.",
     )
     allocation = forms.ChoiceField(
         choices=CellSerializer().fields["allocation"].choices.items,
         required=False,
         initial="equal",
-        label="Share of each stratum",
+        label="Allocation",
     )
-    project = ProjectField("Its members see the round and its reports.")
+    project = ProjectField("Project whose members can see the round and its reports.")
     accuracy_percent = forms.IntegerField(
-        label="Accuracy to expect, in percent",
+        label="Expected accuracy (%)",
         min_value=1,
         max_value=99,
         required=False,
         initial=round(100 * ASSUMED_ACCURACY),
-        help_text="For the widths of intervals below only; 50 gives the widest.",
+        help_text="Used only for the interval widths below. 50 gives the widest intervals.",
     )
     wished_points = forms.FloatField(
-        label="Half-width wanted of each cell, points",
+        label="Target half-width per cell (percentage points)",
         min_value=0.1,
         max_value=50,
         required=False,
         initial=100 * WANTED_HALF_WIDTH,
-        help_text="For what it costs below only, by people alone and with an LM that judges.",
+        help_text="Used only for the cost estimates below.",
     )
-    pay_per_hour = forms.FloatField(label="Pay of an hour", min_value=0, max_value=10_000, required=False)
+    pay_per_hour = forms.FloatField(label="Hourly rate", min_value=0, max_value=10_000, required=False)
 
     class Meta:
         model = Round
@@ -136,16 +136,16 @@ class RoundForm(forms.ModelForm):
         self.fields["instructions"].initial = DEFAULT_INSTRUCTIONS
 
     def groups(self) -> Iterator[tuple[str, list[forms.BoundField], bool]]:
-        """Yield the folded groups: heading, fields, and whether one of them is wrong or not as usual."""
+        """Yield (heading, fields, has_errors_or_changes) for each collapsed group."""
         for heading, names in self.GROUPS:
             bound = [self[name] for name in names]
-            yield heading, bound, any(field.errors or is_unusual(field) for field in bound)
+            yield heading, bound, any(field.errors or is_changed(field) for field in bound)
 
     def plan_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in self.PLAN]
 
     def clean_instructions(self) -> str:
-        """Return "" for the usual instructions: they are what a round has that says nothing of its own."""
+        """Return "" for the default instructions."""
         text = with_line_feeds(self.cleaned_data["instructions"])
         return "" if text == DEFAULT_INSTRUCTIONS else text
 
@@ -154,25 +154,27 @@ class RoundForm(forms.ModelForm):
         try:
             ranks = [int(part) for part in text.replace(",", " ").split()]
         except ValueError:
-            raise forms.ValidationError("Give a number of parts, or ranks such as 1, 100, 1000.") from None
+            raise forms.ValidationError(
+                "Enter a number of strata, or their first ranks, for example 1, 100, 1000."
+            ) from None
         return (ranks[0] if len(ranks) == 1 else ranks) if ranks else None
 
     def clean(self) -> None:
-        """Leave out what ModelForm.clean does: whether the name is free shows when the draft is stored (NameTaken)."""
+        """Skip the uniqueness check of ModelForm: services raise NameTaken."""
 
     def document(self) -> dict[str, Any]:
-        """Return the description that `create_draft` takes, once the form is valid."""
-        given = {key: value for key, value in self.cleaned_data.items() if value is not None and value != ""}
-        document = {key: given[key] for key in self._meta.fields if key in given}
-        if project := given.get("project"):
+        """Return the description for `create_draft`. The form must be valid."""
+        values = {key: value for key, value in self.cleaned_data.items() if value is not None and value != ""}
+        document = {key: values[key] for key in self._meta.fields if key in values}
+        if project := values.get("project"):
             document["project"] = project.slug
-        if closes_at := given.get("closes_at"):
+        if closes_at := values.get("closes_at"):
             document["closes_at"] = closes_at.isoformat()
-        limits = {key: given[key] for key in Limits.OPTIONS if key in given}
+        limits = {key: values[key] for key in Limits.OPTIONS if key in values}
         if limits.keys() - {"n_gold"}:
             document["limits"] = limits
-        cell = {"n": None} | {key: given[key] for key in self.OF_CELLS if key in given}
-        return document | {"cells": [cell | {"job": job.pk} for job in given["jobs"]]}
+        cell = {"n": None} | {key: values[key] for key in self.CELL_FIELDS if key in values}
+        return document | {"cells": [cell | {"job": job.pk} for job in values["jobs"]]}
 
     def accuracy(self) -> float:
         return (self.cleaned_data["accuracy_percent"] or 100 * ASSUMED_ACCURACY) / 100
@@ -182,8 +184,8 @@ class RoundForm(forms.ModelForm):
         return Wish(points / 100, self.cleaned_data["pay_per_hour"])
 
 
-def is_unusual(field: forms.BoundField) -> bool:
-    """Return whether the form shows something else than it does at first."""
+def is_changed(field: forms.BoundField) -> bool:
+    """Return whether a visible field differs from its initial value."""
     value = field.value()
     if field.is_hidden:
         return False
@@ -191,17 +193,17 @@ def is_unusual(field: forms.BoundField) -> bool:
 
 
 def with_line_feeds(text: str) -> str:
-    """Return text as it was before a browser sent it, which ends lines with CRLF."""
+    """Replace CRLF, which browsers submit, by LF."""
     return text.replace("\r\n", "\n")
 
 
 def form_values(draft: Round) -> dict[str, Any] | None:
-    """Return what RoundForm shows of a draft, None if its description says more than the form can."""
+    """Return the values of RoundForm for a draft, or None if the form cannot represent its description."""
     cells = cells_of(draft)
     first = cells[0]
     if draft.source != Round.Source.PEOPLE or not all(cell.job for cell in cells):
         return None
-    if any(getattr(cell, name) != getattr(first, name) for cell in cells for name in RoundForm.OF_CELLS):
+    if any(getattr(cell, name) != getattr(first, name) for cell in cells for name in RoundForm.CELL_FIELDS):
         return None
     return forms.model_to_dict(draft, RoundForm._meta.fields) | {
         **draft.spec.get("limits", {}),
@@ -216,7 +218,7 @@ def form_values(draft: Round) -> dict[str, Any] | None:
 
 
 def job_choices(filters: Mapping[str, str], chosen: set[str], user) -> tuple[list[HarvestJob], int]:
-    """Return the jobs to choose from, those chosen first, and how many there are; of each cell the newest, filtered."""
+    """Return the listed jobs, selected ones first, and the total number. Only the newest job per cell is included."""
     jobs = RoundForm.base_fields["jobs"].queryset.visible_to(user)
     by_age = jobs.order_by("pk").values_list("relation", "language_model", "setting", "pk")
     newest = {row[:3]: row[3] for row in by_age}
@@ -238,7 +240,7 @@ class RelationInstructionsForm(forms.Form):
         max_length=LONGEST_INSTRUCTIONS,
         required=False,
         widget=forms.Textarea(attrs={"rows": 10}),
-        help_text="Markdown. Name no LM and no setting.",
+        help_text="Markdown. Do not mention LMs or settings.",
     )
 
     def clean_instructions(self) -> str:
@@ -246,13 +248,11 @@ class RelationInstructionsForm(forms.Form):
 
 
 class DescriptionForm(forms.Form):
-    """The description of a round as JSON."""
-
     description = forms.CharField(
         label="Description",
         max_length=1_000_000,
         widget=forms.Textarea(attrs={"rows": 24, "spellcheck": "false", "class": "mono"}),
-        help_text="The JSON of open_round.",
+        help_text="JSON description of the round, as read by the command open_round.",
     )
 
     def clean_description(self) -> Any:
@@ -260,5 +260,5 @@ class DescriptionForm(forms.Form):
             return parse_json(self.cleaned_data["description"])
         except json.JSONDecodeError as error:
             raise forms.ValidationError(
-                f"Line {error.lineno}, column {error.colno}: this is no JSON ({error.msg})."
+                f"Invalid JSON at line {error.lineno}, column {error.colno}: {error.msg}."
             ) from None

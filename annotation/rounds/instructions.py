@@ -1,4 +1,4 @@
-"""The wording of a round: frozen statements, and instructions in Markdown, of the round and for each relation."""
+"""Text for annotators: frozen statements, and Markdown instructions of the round and of each relation."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ Read the statement and say whether it is true in general.
 - **False**: it does not hold, or makes no sense of the things it names.
 - **Unjudgeable**: you cannot tell, even after looking it up, or you do not understand it."""
 
-HEADINGS_BELOW = 2  # pages have an h1 and an h2 of their own
-# What begins something in a line, what begins a line, and the mark after the number of a list.
+HEADINGS_BELOW = 2  # pages have an h1 and an h2
+# Markdown syntax within a line, at the start of a line, and after the number of a list item.
 MARKS = re.compile(r"([\\`*_\[\]<&]|(?<!\S)[-+=#>~]|(?<=\d)[.)])")
 SAFE_LINK = re.compile(r"https?://", re.IGNORECASE)
 
 
 def instructions_html(round: Round, relation: Relation | None = None) -> SafeString:
-    """Return the round's instructions as safe HTML, with what it says about `relation` if one is given."""
+    """Return the instructions as safe HTML, including those of `relation`."""
     return markdown_html(instructions_markdown(round, relation))
 
 
 def instructions_markdown(round: Round, relation: Relation | None = None) -> str:
-    """Return the round's instructions, with what it says about `relation` if one is given.
+    """Return the instructions in Markdown, including those of `relation`.
 
-    Only what stands in the statements or was written for annotators: nothing of LM, setting or score.
+    They contain only statements and text for annotators, never LM, setting, or score.
     """
     parts = [round.instructions or DEFAULT_INSTRUCTIONS]
     if relation is not None and (guide := round.relation_instructions.get(str(relation.pk))):
@@ -46,7 +46,7 @@ def instructions_markdown(round: Round, relation: Relation | None = None) -> str
 
 
 def relation_guide(relation: Relation, true: Sequence[str] | None, false: Sequence[str] | None) -> str:
-    """Return the default Markdown about a relation: its explanation and, where given, a true and a false example."""
+    """Return the default instructions of a relation: its explanation, and a true and a false example if available."""
     lines = [escape(relation.explanation.strip())] if relation.explanation else []
     if true is not None or false is not None:
         lines += ["", "For example:", ""]
@@ -57,13 +57,13 @@ def relation_guide(relation: Relation, true: Sequence[str] | None, false: Sequen
 
 
 def escape(text: str) -> str:
-    """Return Markdown that shows `text` as it is, and that people can read and edit."""
+    """Escape Markdown syntax in `text`, sparingly, so the result stays readable."""
     return MARKS.sub(r"\\\1", text)
 
 
 @lru_cache(maxsize=256)
 def markdown_html(text: str) -> SafeString:
-    """Return Markdown as HTML that cannot run anything or load anything from elsewhere."""
+    """Render Markdown as HTML without scripts and external resources."""
     return mark_safe(_parser().render(text))  # noqa: S308 (HTML in the text is disabled)
 
 
@@ -76,13 +76,13 @@ def _parser() -> MarkdownIt:
 
 
 def _embed(state) -> None:
-    """Put headings below those of the page; let links open apart, so that the page with one's work stays."""
-    above: list[int] = []  # levels, as they were written, of the headings that a heading stands below
+    """Shift headings below those of the page, and open links in a new tab to keep the judging page open."""
+    above: list[int] = []  # original levels of the enclosing headings
     for token in state.tokens:
         if token.type == "heading_open":
-            written = int(token.tag[1])
-            above = [level for level in above if level < written]
-            above.append(written)
+            original = int(token.tag[1])
+            above = [level for level in above if level < original]
+            above.append(original)
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(len(above) + HEADINGS_BELOW, 6)}"
         for inner in token.children or ():
@@ -98,13 +98,13 @@ class Statement(NamedTuple):
 
 
 def freeze_statement(template: str, surface: Sequence[str]) -> Statement:
-    """Return `template` with the entities in its slots. Unlike a prompt, it may name a slot more than once."""
+    """Fill the slots of `template` with entities. Unlike in a prompt, a slot may occur more than once."""
     [statement] = freeze_statements(template, [surface])
     return statement
 
 
 def freeze_statements(template: str, surfaces: Iterable[Sequence[str]]) -> list[Statement]:
-    """Return `template` with the entities of each tuple in its slots, in the order of `surfaces`."""
+    """Fill the slots of `template` with the entities of each tuple."""
     first, *rest = SLOT.split(SPACE_BEFORE_END.sub("", template.strip()))  # text, slot, text, slot, ..., text
     slots = [(int(slot), following) for slot, following in zip(rest[::2], rest[1::2], strict=True)]
     statements = []
@@ -119,9 +119,9 @@ def freeze_statements(template: str, surfaces: Iterable[Sequence[str]]) -> list[
 
 
 def statement_parts(text: str, spans: Sequence[Sequence[int]]) -> list[tuple[str, bool]]:
-    """Return a frozen statement in stretches of text, each with whether it is an entity; none is empty."""
-    parts, reached = [], 0
+    """Split a frozen statement into non-empty parts: (text, is_entity)."""
+    parts, position = [], 0
     for start, end in spans:
-        parts += [(text[reached:start], False), (text[start:end], True)]
-        reached = end
-    return [part for part in [*parts, (text[reached:], False)] if part[0]]
+        parts += [(text[position:start], False), (text[start:end], True)]
+        position = end
+    return [part for part in [*parts, (text[position:], False)] if part[0]]

@@ -1,4 +1,4 @@
-"""Rounds with their options and samples: strata of cells, draws, and the tasks that people judge."""
+"""Rounds, their options and samples: strata of cells, draws, and judgment tasks."""
 
 from __future__ import annotations
 
@@ -33,16 +33,15 @@ class Layout(models.TextChoices):
 
 
 class RoundNotOpen(DomainError):
-    """Judging in a round that is not open."""
+    """Raised if an annotator judges in a round that is not open."""
 
 
 class RoundQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the rounds of the user's projects; all of them for a superuser and for the operator."""
         return visible(self, user)
 
     def at(self, path: str):
-        """Return the round whose path, project/name, this is."""
+        """Return the round with this path (project/name)."""
         slug, _, name = path.rpartition("/")
         return self.filter(project__slug=slug, name=name)
 
@@ -52,16 +51,15 @@ LONGEST_INSTRUCTIONS = 20_000  # characters
 
 
 class Round(models.Model):
-    """A frozen sample of harvested tuples put before people.
+    """A frozen sample of harvested tuples for annotators to judge.
 
-    OPTIONS names the fields that researchers choose, in the groups of the form: form, JSON description and its
-    example are made from these fields, their validators and their help texts. What judging reads of a round for each
-    answer is in JUDGING_COLUMNS (annotation.judging.models).
+    OPTIONS: fields that researchers set, by group of the form. The form, the JSON description and its example derive
+    from these fields, their validators and help texts. Judging reads JUDGING_COLUMNS only (annotation.judging.models).
 
-    spec: its description as JSON, without what is as usual (annotation.rounds.serializers); it has the cells too.
-    relation_instructions: Markdown by the relation's id, frozen when the round opens. n_tasks: how many statements it
-    has, gold included. source: where the judgments come from; simulated ones are named so wherever they show.
-    completed_at: when every statement was seen to have its judgments; None while some are missing.
+    spec: JSON description without defaults, including the cells (annotation.rounds.serializers).
+    relation_instructions: Markdown by relation id, frozen when the round opens. n_tasks: statements, including gold.
+    source: origin of the judgments; pages and reports mark simulated ones.
+    completed_at: time at which all statements were found complete, otherwise None.
     """
 
     class Status(models.TextChoices):
@@ -76,41 +74,43 @@ class Round(models.Model):
         IMPORTED = "imported"
 
     class ClosesWhen(models.TextChoices):
-        MANUAL = "manual", "somebody closes it"
-        COMPLETE = "complete", "every statement has its judgments"
-        DATE = "date", "a date has come"
-        NARROW = "narrow", "accuracies are known well enough"
+        MANUAL = "manual", "manually"
+        COMPLETE = "complete", "when all statements are complete"
+        DATE = "date", "on a date"
+        NARROW = "narrow", "at a target interval width"
 
     OPTIONS = {
         "Sample": ("seed", "include_sensitive", "judge"),
         "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size"),
-        "Known answers": ("gold_share", "training_size"),
+        "Gold statements": ("gold_share", "training_size"),
         "Instructions": ("instructions", "consent", "on_withdrawal", "check_questions"),
         "People": ("takes_guests", "max_per_annotator", "dominance_cap"),
-        "Who they are": ("ask_language", "ask_country", "ask_age_group", "ask_expertise", "own_questions"),
+        "Questionnaire": ("ask_language", "ask_country", "ask_age_group", "ask_expertise", "own_questions"),
         "Closing": ("closes_when", "closes_at", "closes_at_half_width"),
     }
 
     name = models.SlugField(
         max_length=100,
-        help_text="Letters, digits, - and _. Annotators see it: name no LM and no setting.",
+        help_text="Letters, digits, - and _. Visible to annotators: do not mention LMs or settings.",
     )
-    seed = models.PositiveBigIntegerField(default=0, help_text="The same seed draws the same sample.")
-    include_sensitive = models.BooleanField("draw tuples with sensitive words too", default=False)
+    seed = models.PositiveBigIntegerField(default=0, help_text="Seed of the sample. Equal seeds draw equal samples.")
+    include_sensitive = models.BooleanField("include sensitive tuples", default=False)
     judge = models.SlugField(
         max_length=100,
         blank=True,
-        help_text="Name of a judge run of this draft: what it labels true, false and neither are the strata then.",
+        help_text="Name of a judge run of this draft. Its labels (true, false, neither) define the strata.",
     )
     judgments_per_task = models.PositiveSmallIntegerField(
         "judgments per statement", default=3, validators=[MinValueValidator(1), MaxValueValidator(99)]
     )
     third_only_if_split = models.BooleanField(
-        "ask two people first, a third only when they differ",
+        "adaptive third judgment",
         default=False,
-        help_text="The same verdicts from fewer judgments; with three per statement.",
+        help_text="Collect two judgments; request a third only if they disagree. Requires 3 judgments per statement.",
     )
-    layout = models.CharField(max_length=4, choices=Layout, default=Layout.ONE, help_text="Annotators may switch.")
+    layout = models.CharField(
+        max_length=4, choices=Layout, default=Layout.ONE, help_text="Default layout. Annotators can switch."
+    )
     batch_size = models.PositiveSmallIntegerField(
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(100)],
@@ -120,39 +120,39 @@ class Round(models.Model):
         "gold",
         default=0,
         validators=[MinValueValidator(0), MaxValueValidator(0.5)],
-        help_text="Of what an annotator sees: statements with known answers, which look like the others and count "
-        "nowhere.",
+        help_text="Share of gold among the statements of an annotator. Gold looks like other statements and does not "
+        "count in results.",
     )
     training_size = models.PositiveSmallIntegerField(
         "statements in training",
         default=0,
         validators=[MaxValueValidator(20)],
-        help_text="Answered before the first batch, each with the reason for the right answer.",
+        help_text="Answered before the first batch. The correct answer and its reason follow each answer.",
     )
     instructions = models.TextField(
         blank=True,
         max_length=LONGEST_INSTRUCTIONS,
-        help_text="Markdown. What a relation means and examples of it follow by themselves; on the page of the draft "
-        "you can word that, too.",
+        help_text="Markdown. Explanations and examples of relations are added. Edit them on the page of the draft.",
     )
     consent = models.TextField(
         blank=True,
         max_length=LONGEST_INSTRUCTIONS,
-        help_text="What annotators must agree to before they join; the time and the text are recorded.",
+        help_text="Text that annotators must accept before they join. The time and the text are recorded.",
     )
     on_withdrawal = models.CharField(
-        "judgments of who withdraws",
+        "judgments after withdrawal",
         max_length=6,
         choices=OnWithdrawal,
         default=OnWithdrawal.KEEP,
-        help_text="People read it beside the consent, and may withdraw on their own page.",
+        help_text="Shown with the consent. Annotators can withdraw on their own page.",
     )
     check_questions = models.TextField(
         "comprehension check",
         blank=True,
         max_length=LONGEST_INSTRUCTIONS,
-        help_text="Questions about the instructions: one on a line, then its choices, the right one after +, others "
-        "after -; a blank line before the next. Who does not answer all rightly in two tries cannot judge.",
+        help_text="Questions about the instructions. Write a question on one line, then each choice on its own line: "
+        "the correct choice after +, the others after -. Separate questions by a blank line. Annotators who fail twice "
+        "cannot judge.",
     )
     ask_language = models.CharField("first language", max_length=8, choices=Asked, default=Asked.NO)
     ask_country = models.CharField("country", max_length=8, choices=Asked, default=Asked.NO)
@@ -161,39 +161,40 @@ class Round(models.Model):
     own_questions = models.TextField(
         blank=True,
         max_length=LONGEST_INSTRUCTIONS,
-        help_text="One on a line, then its choices, each on a line after -; without choices it takes a short text. "
-        "With * at its end it must be answered. A blank line before the next. Ask nothing that tells who somebody is.",
+        help_text="Write a question on one line, then each choice on its own line after -. A question without choices "
+        "takes a short text. End required questions with *. Separate questions by a blank line. Do not ask for "
+        "identifying information.",
     )
     takes_guests = models.BooleanField(
-        "the join link works without an account",
+        "allow joining without an account",
         default=False,
-        help_text="Whoever has it gives a name or code. Links for one person each are made once the round is open.",
+        help_text="Anyone with the join link can join with a name or code. Open rounds also have personal links.",
     )
     max_per_annotator = models.PositiveIntegerField(
-        "statements that one annotator may judge",
+        "maximum statements per annotator",
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(1_000_000_000)],
-        help_text="Empty is no limit.",
+        help_text="Leave empty for no limit.",
     )
     dominance_cap = models.FloatField(
-        "largest share of one annotator",
+        "maximum share per annotator",
         null=True,
         blank=True,
         validators=[MinValueValidator(0.01), MaxValueValidator(1)],
-        help_text="Of all judgments of the round. Empty is no limit.",
+        help_text="Share of all judgments of the round. Leave empty for no limit.",
     )
     closes_when = models.CharField(max_length=8, choices=ClosesWhen, default=ClosesWhen.MANUAL)
     closes_at = models.DateTimeField(
-        "date", null=True, blank=True, help_text="Goes with “a date has come”; in the zone of this installation."
+        "date", null=True, blank=True, help_text="For “on a date”. In the time zone of this installation."
     )
     closes_at_half_width = models.FloatField(
         "half-width",
         null=True,
         blank=True,
         validators=[MinValueValidator(0.01), MaxValueValidator(0.5)],
-        help_text="Goes with “accuracies are known well enough”: of the accuracy of each LM and setting, averaged over "
-        "its relations, by the interval that holds at every look.",
+        help_text="For “at a target interval width”. Maximum half-width of the anytime-valid interval of each LM and "
+        "setting, averaged over relations.",
     )
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="rounds")
@@ -258,26 +259,26 @@ class Round(models.Model):
 
     @property
     def events(self) -> EventQuerySet:
-        """History of the round, newest event first."""
+        """Events of the round, newest first."""
         return Event.objects.history(self.pk)
 
     @property
     def path(self) -> str:
-        """The name that is never ambiguous: project/name."""
+        """Unambiguous name: project/name."""
         return f"{self.project.slug}/{self.name}"
 
     def clean(self) -> None:
-        """Refuse options that do not go together. The form shows it beside the field, BadRoundSpec after its key."""
+        """Raise ValidationError, by option, for options that contradict each other."""
         if self.third_only_if_split and self.judgments_per_task not in (3, None):  # a form may leave it empty: 3
             reason = (
-                f"A third person is asked only of three judgments per statement, not {self.judgments_per_task}; give 3."
+                f"An adaptive third judgment requires 3 judgments per statement, not {self.judgments_per_task}. Set 3."
             )
             raise ValidationError({"third_only_if_split": reason})
         if (self.closes_when == self.ClosesWhen.DATE) != (self.closes_at is not None):
-            reason = "Give a date and time if the round closes at a date, and only then."
+            reason = "A date and time is required if the round closes on a date, and invalid otherwise."
             raise ValidationError({"closes_at": reason})
         if (self.closes_when == self.ClosesWhen.NARROW) != (self.closes_at_half_width is not None):
-            reason = "Give a half-width if the round closes once accuracies are known well enough, and only then."
+            reason = "A half-width is required if the round closes at a target interval width, and invalid otherwise."
             raise ValidationError({"closes_at_half_width": reason})
         for option, is_check in (("own_questions", False), ("check_questions", True)):
             try:
@@ -287,49 +288,48 @@ class Round(models.Model):
 
     @property
     def quota(self) -> int | None:
-        """How many statements one annotator may judge, by their number or their share of all judgments; None: all.
+        """Maximum number of statements per annotator, including gold; None for no limit.
 
-        The share is that of the judgments that are sure to come, so that it is not exceeded in the end. Gold is among
-        what they judge and among what there is to judge.
+        The maximum share refers to the guaranteed judgments, so optional third judgments cannot exceed it.
         """
-        n_sure = 2 if self.third_only_if_split else self.judgments_per_task
+        n_guaranteed = 2 if self.third_only_if_split else self.judgments_per_task
         limits = [] if self.max_per_annotator is None else [self.max_per_annotator]
         if self.dominance_cap is not None:
-            limits.append(max(1, int(self.dominance_cap * self.n_tasks * n_sure + 1e-9)))
+            limits.append(max(1, int(self.dominance_cap * self.n_tasks * n_guaranteed + 1e-9)))
         return min(limits, default=None)
 
     @property
     def most_by_one(self) -> int:
-        """How many statements one annotator may judge, gold included."""
+        """Maximum number of statements that one annotator can judge, including gold."""
         return self.n_tasks if self.quota is None else min(self.n_tasks, self.quota)
 
     @property
     def gold_rate(self) -> float:
-        """The share of gold among what an annotator is handed out, the same from the first statement to the last.
+        """Share of gold among the statements assigned to an annotator, constant over the round.
 
-        `gold_share`, or less where there is less gold: used up before the end, it would tell that no more comes.
+        Lower than `gold_share` if there is too little gold. If gold ran out early, its absence would reveal the rest.
         """
         return min(self.gold_share, self.n_gold / self.most_by_one) if self.n_gold else 0.0
 
     @property
     def is_open(self) -> bool:
-        """Whether judging goes on: a round is over at its closing time, even before a worker has closed it."""
+        """True while judgments are accepted: until the closing time, even if no worker has closed the round yet."""
         return self.status == self.Status.OPEN and (self.closes_at is None or timezone.now() < self.closes_at)
 
     def check_open(self) -> None:
-        """Raise RoundNotOpen unless judging goes on."""
+        """Raise RoundNotOpen unless judgments are accepted."""
         if not self.is_open:
             status = "over" if self.status == self.Status.OPEN else self.status
-            raise RoundNotOpen(f"The round {self.name} is {status}; judgments are taken only while it is open.")
+            raise RoundNotOpen(f"Round {self.name} is {status}. You can judge only while it is open.")
 
     @property
     def quorum(self) -> int:
-        """How many judgments that agree a verdict needs at least."""
+        """Minimum number of agreeing judgments for a verdict."""
         return IMPORTED_QUORUM if self.source == self.Source.IMPORTED else 1
 
     @property
     def least_k(self) -> int:
-        """Return how many judgments decide a task at least, though two that agree may; imported ones have their own."""
+        """Minimum k of a task as assumed in estimates; 0 for imported rounds, whose tasks have their own."""
         return 0 if self.source == self.Source.IMPORTED else self.judgments_per_task
 
     @property
@@ -337,14 +337,14 @@ class Round(models.Model):
         return self.source == self.Source.SIMULATED
 
 
-# What a description of a round may say of these fields, the name first and without a default.
+# Model fields in the description of a round. Only the first, the name, has no default.
 OPTIONS = ("name", *(name for names in Round.OPTIONS.values() for name in names), "source")
 
 
 class Snapshot(models.Model):
-    """The last count of something in a round that is too large to count for each look (annotation.monitoring.progress).
+    """A cached count of a large round (annotation.monitoring.progress).
 
-    took_s: how long counting took. counting_since: when somebody began the next one, None while nobody does.
+    took_s: duration of counting. counting_since: start of the count in progress, otherwise None.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="snapshots")
@@ -366,12 +366,17 @@ class Snapshot(models.Model):
 # Samples
 
 
-CellId = tuple[int, int | None, str]  # ids of relation and LM, and the setting
+CellId = tuple[int, int | None, str]  # relation id, LM id, setting
+
+
+def side_key(model: int | None, setting: str) -> str:
+    """Return the query parameter of an LM id and setting, for example "3.multi"."""
+    return f"{model or ''}.{setting}"
 
 
 class StratumQuerySet(models.QuerySet):
     def sampled(self):
-        """Return the strata that hold tuples, or statements: one without a draw is a part of its cell all the same."""
+        """Return the strata with tuples or statements, including non-empty strata without draws."""
         has_draws = models.Exists(Draw.objects.filter(stratum=models.OuterRef("pk")))
         return self.filter(Q(job__isnull=False, population__gt=0) | has_draws)
 
@@ -379,11 +384,11 @@ class StratumQuerySet(models.QuerySet):
 class Stratum(models.Model):
     """A part of a cell (relation x LM x setting) from which a simple random sample was drawn.
 
-    With a job: `sample_size` of the `population` tuples of rank `rank_from` .. `rank_to`, 1-based and inclusive. cut:
-    which part of the harvest this is, e.g. "top:100"; empty for all of it. Without a job: statements that came with
-    imported judgments, from a population nobody knows; language_model None and setting empty where they name none.
-    judge_label: where strata are what a judge labelled alike, one of annotation.judges.allocation.JUDGE_STRATA; ranks:
-    then those of its tuples, which lie among others'.
+    With a job: `sample_size` of the `population` tuples with ranks `rank_from` to `rank_to`, 1-based and inclusive.
+    cut: the sampled part of the harvest, for example "top:100"; empty for the entire harvest. Without a job: imported
+    statements from an unknown population; language_model may be None and setting empty.
+    judge_label: one of annotation.judges.allocation.JUDGE_STRATA if judge labels define the strata; ranks then lists
+    the ranks of the stratum, which are not contiguous.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="strata")
@@ -428,9 +433,9 @@ class Stratum(models.Model):
 
 
 def cell_names(strata: Iterable[Stratum]) -> dict[CellId, tuple[str, str, str]]:
-    """Return what to call the relation, LM and setting of each cell, in the order of these names.
+    """Return (relation, LM, setting) names by cell, sorted by name.
 
-    As short as tells the relations and LMs of these strata apart; empty where imported judgments name none.
+    Names are the shortest that are unique among these strata. LM and setting are empty if imported judgments lack them.
     """
     strata = list(strata)
     relations = shortest_names(stratum.relation.path for stratum in strata)
@@ -444,13 +449,13 @@ def cell_names(strata: Iterable[Stratum]) -> dict[CellId, tuple[str, str, str]]:
 
 
 class JudgmentTaskQuerySet(models.QuerySet):
-    # The partial index judgment_task_open has the same condition, without parameters, so that every database sees it.
+    # Same condition as the partial index judgment_task_open, without parameters, so that all databases use the index.
     OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
-    # Likewise judgment_task_contested: neither all True nor all False.
+    # As for the index judgment_task_contested: neither all True nor all False.
     DISAGREEMENT = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
 
     def with_open_slot(self):
-        """Return tasks that want more judgments than they have, those in somebody's hands included."""
+        """Return tasks that need more judgments than are stored and leased."""
         return self.filter(self.OPEN)
 
     def with_disagreement(self):
@@ -466,18 +471,18 @@ class JudgmentTaskQuerySet(models.QuerySet):
         return self.exclude(verdict="")
 
     def drawn_for(self, model: int | None, setting: str):
-        """Return the tasks that a cell of this LM, by its id, and setting drew."""
+        """Return the tasks drawn for cells with this LM id and setting."""
         draws = Draw.objects.filter(task=models.OuterRef("pk"))
         return self.filter(models.Exists(draws.filter(stratum__language_model=model, stratum__setting=setting)))
 
 
 class JudgmentTask(models.Model):
-    """One statement of a round, judged once whichever cells drew its tuple.
+    """One statement of a round, judged once even if several cells drew its tuple.
 
-    statement: frozen text; entities: their surface, by slot; spans: [start, end) of each entity in the statement, in
-    reading order. position: place in the round's random order, from 0. n_wanted: k of this task; 0 for gold, which
-    everybody may judge and which counts nothing: its counters stay 0 and its judgments are not counted ones.
-    n_leased: judgments that somebody is assigned. verdict: empty until `n_wanted` judgments are counted.
+    statement: frozen text. entities: surface forms by slot. spans: [start, end) of each entity in the statement, in
+    reading order. position: index in the round's random order, from 0. n_wanted: required judgments (k). Gold has 0:
+    every annotator may judge it, its judgments are not counted, and its counters stay 0.
+    n_leased: assigned judgments. verdict: empty until `n_wanted` judgments are counted.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="tasks")
@@ -507,7 +512,7 @@ class JudgmentTask(models.Model):
             models.UniqueConstraint(
                 fields=["round", "knowledge_tuple"], condition=Q(is_gold=False), name="judgment_task_tuple_unique"
             ),
-            # Exactly k: with what is in people's hands, never more judgments than wanted.
+            # Exactly k: judgments and leases never exceed the required judgments.
             models.CheckConstraint(
                 condition=Q(n_wanted__gte=F("n_judgments") + F("n_leased")), name="judgment_task_never_more_than_wanted"
             ),
@@ -549,9 +554,9 @@ class JudgmentTask(models.Model):
 
 
 class Draw(models.Model):
-    """That a stratum's sample contains a task. A cell's rate rests on its own draws only; gold has none.
+    """Membership of a task in a stratum's sample. A cell's rate uses only its own draws; gold has none.
 
-    harvested_tuple, inclusion_probability: None where the judgments were imported without a harvest.
+    harvested_tuple, inclusion_probability: None for judgments imported without a harvest.
     """
 
     stratum = models.ForeignKey(Stratum, on_delete=models.CASCADE, related_name="draws")

@@ -1,9 +1,9 @@
-"""Plan of a round: statements, judgments and hours it needs, and the margin of error to expect; nothing is stored."""
+"""Plan of a round: required statements, judgments, and hours, and expected intervals. Nothing is stored."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import median
@@ -21,8 +21,7 @@ from annotation.judges.cost import (
 )
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
-from annotation.rounds.models import CellId, cell_names
-from kgharvest.pages.number_format import in_points
+from annotation.rounds.models import cell_names
 from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL, CellKey, Pair, compared_cells
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
 from kgharvest.statistics.sample_size import (
@@ -32,20 +31,18 @@ from kgharvest.statistics.sample_size import (
     statements_to_shrink,
 )
 
-ASSUMED_SECONDS = 6.0  # per judgment where nobody has judged yet
+ASSUMED_SECONDS = 6.0  # per judgment, if none was measured
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals
-PACE_ANNOTATORS = 20  # whose judgments say how long one takes
+PACE_ANNOTATORS = 20  # most recent annotators used to measure the time per judgment
 PACE_JUDGMENTS = 5000
 SHOWN_CELLS = 20
-
-CellNames = Mapping[CellId, tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What people will do. Two numbers of judgments differ where a third person is asked only after a split.
+    """Work of the annotators. n_judgments_least differs from n_judgments if the third judgment is adaptive.
 
-    n_gold_shown: gold statements that the annotators together see beside those that count.
+    n_gold_shown: gold statements shown to all annotators in total.
     """
 
     n_drawn: int
@@ -58,7 +55,7 @@ class Workload:
 
     @property
     def n_shared(self) -> int:
-        """Draws that cost nothing, because another cell drew the same tuple."""
+        """Draws without cost because another cell drew the same tuple."""
         return self.n_drawn - self.n_tasks
 
     @property
@@ -66,52 +63,43 @@ class Workload:
         return (self.n_judgments + self.n_gold_shown) * self.seconds_per_judgment / 3600
 
 
-def workload(
-    sizes: Iterable[int],
-    n_tasks: int,
-    judgments_per_task: int,
-    *,
-    third_only_if_split: bool = False,
-    gold_share: float = 0,
-    seconds_per_judgment: float | None = None,
-) -> Workload:
-    """Return the work of a round whose samples have `sizes` and share tuples, so that `n_tasks` are left."""
-    n_judgments = n_tasks * judgments_per_task
+def workload(draft: Round, n_drawn: int, n_tasks: int, seconds_per_judgment: float | None = None) -> Workload:
+    """Return the work for `n_drawn` draws of `n_tasks` distinct tuples with the options of the draft."""
+    n_judgments = n_tasks * draft.judgments_per_task
     return Workload(
-        n_drawn=sum(sizes),
+        n_drawn=n_drawn,
         n_tasks=n_tasks,
-        n_judgments_least=2 * n_tasks if third_only_if_split else n_judgments,
+        n_judgments_least=2 * n_tasks if draft.third_only_if_split else n_judgments,
         n_judgments=n_judgments,
-        n_gold_shown=round(n_judgments * gold_share / (1 - gold_share)),
+        n_gold_shown=round(n_judgments * draft.gold_share / (1 - draft.gold_share)),
         seconds_per_judgment=seconds_per_judgment or ASSUMED_SECONDS,
         is_measured=seconds_per_judgment is not None,
     )
 
 
 def half_width(n: float, accuracy: float = ASSUMED_ACCURACY) -> float:
-    """Return the half-width of the 95 % Wilson interval of a simple sample of `n` at this accuracy; 0 if n is inf."""
+    """Return the half-width of the 95 % Wilson interval for a simple random sample of size `n`; 0 if n is inf."""
     low, high = wilson_interval_of_share(accuracy, n)
     return (high - low) / 2
 
 
 def half_width_of(variance: float, accuracy: float) -> float:
-    """Return the half-width at the size of the endless population's simple sample that has this variance."""
+    """Return the half-width for the effective sample size of this variance in an infinite population."""
     return half_width(accuracy * (1 - accuracy) / variance if variance > 0 else inf, accuracy)
 
 
 def macro_half_width(variances: Sequence[float]) -> float:
-    """Return half the width of the 95 % interval of the mean over cells, each with its own sample.
+    """Return the half-width of the 95 % normal interval of the mean over independently sampled cells.
 
-    Normal, and of sampling only: how far relations differ comes on top where one wants to speak of further ones.
+    Covers sampling error only, not variation between relations.
     """
     return Z_95 * sqrt(sum(variances)) / len(variances)
 
 
-@dataclass(frozen=True)
-class CellPlan:
-    """half_width: of the interval of its accuracy to expect. n_strata: 1 for a simple sample.
+class CellPlan(NamedTuple):
+    """half_width: of the expected 95 % interval. n_strata: 1 for a simple random sample.
 
-    n_to_halve: statements for half of that, never more than there are.
+    n_to_halve: statements for half of that half-width, at most the population.
     """
 
     name: str
@@ -121,29 +109,20 @@ class CellPlan:
     half_width: float
     n_to_halve: int
 
-    @property
-    def points(self) -> str:
-        return in_points(self.half_width)
 
-
-@dataclass(frozen=True)
-class MacroPlan:
-    """The average over the relations of one LM and setting."""
+class MacroPlan(NamedTuple):
+    """Average over the relations of one LM and setting."""
 
     name: str
     n_relations: int
     half_width: float
 
-    @property
-    def points(self) -> str:
-        return in_points(self.half_width)
-
 
 class PlannedComparison(NamedTuple):
-    """Two sides of a round that is planned. unit: over what they will be tested, as in reports.
+    """Comparison of two sides in a planned round. unit: unit of the test, as in reports.
 
-    difference: the smallest that shows in four of five rounds, at best where it is over relations: if all of these
-    differ alike. None where no difference can.
+    difference: smallest difference detected with 80 % power, or None. Over relations it is a lower bound that assumes
+    the same difference in all relations.
     """
 
     name: str
@@ -151,13 +130,9 @@ class PlannedComparison(NamedTuple):
     unit: str
     difference: float | None
 
-    @property
-    def points(self) -> str | None:
-        return None if self.difference is None else in_points(self.difference)
-
 
 class PlannedComparisons(NamedTuple):
-    """level: below which Holm wants the smallest p. fewest_relations: with which one over relations can be below it."""
+    """level: Holm's threshold for the smallest p. fewest_relations: minimum for a test over relations to reach it."""
 
     comparisons: list[PlannedComparison]
     level: float | None
@@ -165,24 +140,23 @@ class PlannedComparisons(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """What Holm and the number of relations ask for, in plain words; empty where nothing is compared."""
+        """Explanation of the threshold and the required number of relations; empty without comparisons."""
         if self.level is None:
             return ""
         n = len(self.comparisons)
-        several = f"{n} comparisons share one chance in twenty of a false alarm (Holm): the smallest p must be below "
-        level = f"{several}.05 / {n}." if n > 1 else "One comparison: its p must be below .05."
+        several = f"Holm's correction for {n} comparisons: the smallest p must be below .05 / {n}."
+        level = several if n > 1 else "One comparison: its p must be below .05."
         return (
-            f"{level} Over relations that takes {self.fewest_relations} of them or more. With fewer than "
-            f"{FEWEST_RELATIONS_TO_TELL}, two sides are compared by their statements, which tells about these very "
-            "relations and no others."
+            f"{level} A test over relations requires at least {self.fewest_relations} relations. With fewer than "
+            f"{FEWEST_RELATIONS_TO_TELL}, the test is over statements and its result holds for these relations only."
         )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """compared: the smallest differences that the comparisons of the report can detect.
+    """compared: smallest differences that the comparisons of the report can detect.
 
-    ways: what it takes to know each cell as well as is wished, by people alone and with a judge.
+    ways: cost of the target half-width in each cell, by people only and with a judge.
     """
 
     workload: Workload
@@ -194,15 +168,6 @@ class Plan:
     n_training: int
     wish: Wish
     ways: list[Way]
-
-    @property
-    def wished_points(self) -> str:
-        return in_points(self.wish.half_width)
-
-    @property
-    def percent(self) -> str:
-        """The assumed accuracy."""
-        return f"{100 * self.accuracy:g}"
 
     @property
     def n_comparisons_left(self) -> int:
@@ -218,19 +183,19 @@ def plan_round(
     accuracy: float = ASSUMED_ACCURACY,
     frozen: FrozenRound | None = None,
     by=None,
-    wish: Wish = Wish(),  # noqa: B008 - it never changes
+    wish: Wish = Wish(),  # noqa: B008 - immutable
 ) -> Plan:
-    """Return what opening the round would make of it; `frozen` where that is at hand. Raises as freeze_round does."""
+    """Return the plan of the draft. `frozen` avoids another freeze_round, whose errors this raises."""
     frozen = frozen or freeze_round(round, by)
     cells: dict[int, list[Sample]] = defaultdict(list)
     for sample in frozen.samples:
         cells[sample.stratum.job_id].append(sample)
     n_gold = sum(task.is_gold for task in frozen.tasks)
     pace = measured_pace()
-    work = _workload(round, [len(sample.tuples) for sample in frozen.samples], len(frozen.tasks) - n_gold, pace)
+    work = workload(round, sum(len(sample.tuples) for sample in frozen.samples), len(frozen.tasks) - n_gold, pace)
     names = cell_names(sample.stratum for sample in frozen.samples)
     of_labels = frozen.judged.accuracy if frozen.judged else {}
-    # Strata of a judge's labels are as accurate as these seem to be.
+    # Strata of judge labels have the accuracy estimated for their label.
     expected = {
         job: [
             StratumPlan(stratum.population, stratum.sample_size, of_labels.get(stratum.judge_label, accuracy))
@@ -238,15 +203,33 @@ def plan_round(
         ]
         for job, samples in cells.items()
     }
-    cell_plans = [_cell_plan(cells[job], strata, names) for job, strata in expected.items()]
     named = [(names[cells[job][0].stratum.cell], strata) for job, strata in expected.items()]
-    compared = planned_comparisons(dict(sorted((name, variance(strata)) for name, strata in named)))
+    cell_plans = [
+        CellPlan(
+            name=" × ".join(name),
+            population=sum(stratum.population for stratum in strata),
+            n=sum(stratum.n for stratum in strata),
+            n_strata=len(strata),
+            half_width=half_width_of(variance(strata), accuracy_of(strata)),
+            n_to_halve=sum(statements_to_shrink(stratum.n, stratum.population, 0.5) for stratum in strata),
+        )
+        for name, strata in named
+    ]
+    variances = {name: variance(strata) for name, strata in named}
+    by_side: dict[str, list[float]] = defaultdict(list)
+    for (_, *side), cell_variance in variances.items():
+        by_side[" × ".join(side)].append(cell_variance)
+    macros = [
+        MacroPlan(side, len(of_side), macro_half_width(of_side))
+        for side, of_side in by_side.items()
+        if len(of_side) > 1
+    ]
     return Plan(
         work,
         accuracy,
         cell_plans,
-        _macro_plans(named),
-        compared,
+        macros,
+        planned_comparisons(dict(sorted(variances.items()))),
         n_gold,
         len(frozen.training),
         wish,
@@ -254,21 +237,10 @@ def plan_round(
     )
 
 
-def _workload(round: Round, sizes: Sequence[int], n_tasks: int, pace: float | None) -> Workload:
-    return workload(
-        sizes,
-        n_tasks,
-        round.judgments_per_task,
-        third_only_if_split=round.third_only_if_split,
-        gold_share=round.gold_share,
-        seconds_per_judgment=pace,
-    )
-
-
 def _ways(
     round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
 ) -> list[Way]:
-    """Return people alone, then people with the round's judge or else an assumed one; cells share no statement."""
+    """Return people only, then people with the round's or an assumed judge. Shared statements count once per cell."""
     judge, judge_cost = judge_of(round)
     ways = []
     for name, cost in (("", None), (judge, judge_cost)):
@@ -280,14 +252,14 @@ def _ways(
             elif not is_judged:
                 strata = assumed_strata(population, accuracy)
             n += statements_for(strata, half_width_of, wish.half_width)
-        work = _workload(round, [n], n, pace)
+        work = workload(round, n, n, pace)
         pay = None if wish.pay_per_hour is None else work.hours * wish.pay_per_hour
         ways.append(Way(name, n, work.n_judgments, work.hours, pay, cost))
     return ways
 
 
 def measured_pace() -> float | None:
-    """Return the median active seconds per judgment of the people who joined last, None if nobody was measured."""
+    """Return the median active seconds per judgment of the most recent annotators, or None without measurements."""
     people = Annotator.objects.filter(round__source=Round.Source.PEOPLE, n_judged__gt=0).order_by("-pk")
     ids = list(people.values_list("pk", flat=True)[:PACE_ANNOTATORS])
     seconds = Judgment.objects.filter(annotator__in=ids, seconds__gt=0).values_list("seconds", flat=True)
@@ -295,32 +267,10 @@ def measured_pace() -> float | None:
     return median(measured) if measured else None
 
 
-def _cell_plan(samples: Sequence[Sample], strata: Sequence[StratumPlan], names: CellNames) -> CellPlan:
-    return CellPlan(
-        name=" × ".join(names[samples[0].stratum.cell]),
-        population=sum(stratum.population for stratum in strata),
-        n=sum(stratum.n for stratum in strata),
-        n_strata=len(strata),
-        half_width=half_width_of(variance(strata), accuracy_of(strata)),
-        n_to_halve=sum(statements_to_shrink(stratum.n, stratum.population, 0.5) for stratum in strata),
-    )
-
-
-def _macro_plans(cells: Iterable[tuple[tuple[str, str, str], Sequence[StratumPlan]]]) -> list[MacroPlan]:
-    columns: dict[str, list[float]] = defaultdict(list)
-    for (_, *side), strata in cells:
-        columns[" × ".join(side)].append(variance(strata))
-    return [
-        MacroPlan(name, len(variances), macro_half_width(variances))
-        for name, variances in columns.items()
-        if len(variances) > 1
-    ]
-
-
 def planned_comparisons(variances: Mapping[tuple[str, str, str], float]) -> PlannedComparisons:
     """Return the smallest differences that the comparisons of a planned round can detect.
 
-    variances: of the expected accuracies, by relation, LM and setting. Statements that two sides share count as
+    variances: of the expected accuracies, by (relation, LM, setting). Statements shared by two sides are treated as
     independent, which overestimates the differences.
     """
     pairs = list(compared_cells({CellKey(*names): variance for names, variance in variances.items()}))

@@ -1,7 +1,6 @@
-"""Serializers of rounds: a round in API responses, and the JSON spec of a round in requests and files (docs/rounds.md).
+"""Round serializers: API responses, and the JSON description of a round in requests and files (docs/rounds.md).
 
-The options of a spec are fields of Round and Limits. The serializer of the spec derives from their declarations, so a
-new option needs no change here.
+The options of a description derive from the fields of Round and Limits, so a new option needs no change here.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LARGEST_ID = 2**63 - 1
 
 
 class RoundEntrySerializer(serializers.ModelSerializer):
-    """A round as lists have it. n_tasks: its statements, `n_gold` with known answers among them; 0 of a draft."""
+    """List entry. n_tasks: statements, including `n_gold` gold statements; 0 for a draft."""
 
     project = serializers.CharField(source="project.slug")
     created_by = serializers.CharField(source="created_by.username", allow_null=True)
@@ -48,9 +47,9 @@ class RoundEntrySerializer(serializers.ModelSerializer):
 
 
 class RoundDetailSerializer(RoundEntrySerializer):
-    """join_url: by which people join; null for who may only look, and of a draft."""
+    """join_url: null for drafts and for users who may only view the round."""
 
-    spec = serializers.DictField(help_text="Its description, without what is as usual.")
+    spec = serializers.DictField(help_text="Description of the round without default values.")
     join_url = serializers.SerializerMethodField()
 
     class Meta(RoundEntrySerializer.Meta):
@@ -68,7 +67,7 @@ class RoundDetailSerializer(RoundEntrySerializer):
 
 
 def read_round_spec(path: Path) -> Any:
-    """Return the JSON of a file. Raises NoSuchFile, or BadRoundSpec with line and column."""
+    """Parse a JSON file. Raises NoSuchFile, or BadRoundSpec with line and column."""
     try:
         return read_json(read_text(path), path.name)
     except ImportRefused as refused:
@@ -77,16 +76,15 @@ def read_round_spec(path: Path) -> Any:
 
 
 def round_from_spec(document: Any) -> Round:
-    """Return the unsaved round that a description asks for, without its project.
+    """Return an unsaved round without project; its `spec` is the description without default values.
 
-    Its `spec` is the description without what is as usual. Raises BadRoundSpec, which names the first wrong key by its
-    path, says what stands there and what to give.
+    Raises BadRoundSpec with the path, the value, and the expected value of the first invalid key.
     """
     serializer = RoundSerializer(data=document)
     if not serializer.is_valid():
         raise DomainError("BadRoundSpec", first_fault(serializer, document, serializer.errors, ""))
     spec = _without_defaults(serializer, document)
-    spec.pop("project", None)  # Round.project says it
+    spec.pop("project", None)  # stored as Round.project
     spec["cells"] = [_without_defaults(serializer.fields["cells"].child, cell) for cell in spec["cells"]]
     round = Round(**{name: serializer.validated_data[name] for name in OPTIONS}, spec=spec)
     try:
@@ -98,7 +96,7 @@ def round_from_spec(document: Any) -> Round:
 
 
 def cells_of(round: Round) -> list[Cell]:
-    """Return the cells to sample that the round's description names."""
+    """Return the cells in the description of the round."""
     cells = CellSerializer(data=round.spec["cells"], many=True)
     if not cells.is_valid():
         raise DomainError("BadRoundSpec", first_fault(cells, round.spec["cells"], cells.errors, "cells"))
@@ -115,7 +113,7 @@ def default_of(field: serializers.Field) -> Any:
 
 
 def first_fault(field: serializers.Field, document: Any, errors: Any, path: str) -> str:
-    """Return the first of a field's errors as a sentence that names the key by its path, such as cells[0].n."""
+    """Return a sentence about the first error of a field, with the path of the key, such as cells[0].n."""
     if isinstance(errors, Mapping):
         key, inner = next(iter(errors.items()))
         is_object = isinstance(field, serializers.Serializer) and isinstance(document, Mapping)
@@ -124,18 +122,18 @@ def first_fault(field: serializers.Field, document: Any, errors: Any, path: str)
         if is_object:
             name = f"{path}.{key}" if path else key
             if key not in field.fields:
-                return f"{name} is unknown; use {', '.join(sorted(field.fields))}."
+                return f"Unknown key {name}. Use {', '.join(sorted(field.fields))}."
             if key not in document:
-                return f"{name} is missing; see open_round --help for an example."
+                return f"{name} is missing. See open_round --help for an example."
             return first_fault(field.fields[key], document[key], inner, name)
-        if key != "non_field_errors":  # of a list or of instructions by relation
+        if key != "non_field_errors":  # list, or instructions by relation
             name = f"{path}[{key}]" if isinstance(document, list) else f"{path}.{key}"
             return first_fault(field.child, document[key], inner, name)
-    return f"{path or 'The description'} is {reprlib.repr(document)}; give {_expected(field)}."
+    return f"{path or 'The description'} is {reprlib.repr(document)}. Expected {_expected(field)}."
 
 
 def _expected(field: serializers.Field) -> str:
-    """Return what to give, in words that follow "give"."""
+    """Return a noun phrase for the expected value."""
     if isinstance(field, serializers.ListSerializer):
         expected = 'a list of at least one cell, such as [{"job": 3, "n": 50}]'
     elif isinstance(field, serializers.ChoiceField):
@@ -151,7 +149,7 @@ def _expected(field: serializers.Field) -> str:
 
 
 class OfType:
-    """json_types: of the values taken. expected: what to give, in words that follow "give"."""
+    """Field that accepts only these JSON types. expected: noun phrase for valid values."""
 
     json_types: tuple[type, ...]
     expected: str
@@ -184,7 +182,7 @@ class DateAndTime(OfType, serializers.DateTimeField):
 
 class Text(OfType, serializers.CharField):
     json_types = (str,)
-    expected = "a text of at most {field.max_length} characters, without NUL and halves of surrogate pairs"
+    expected = "a text of at most {field.max_length} characters, without NUL or lone surrogates"
 
     def __init__(self, **kwargs):
         super().__init__(trim_whitespace=False, **kwargs)
@@ -203,9 +201,9 @@ class Name(Text, serializers.SlugField):
     }
 )
 class Strata(serializers.Field):
-    """How a cell is stratified: a number of parts of equal size, or the ranks at which strata begin, 1 the first."""
+    """Stratification of a cell: a number of strata of equal size, or the first ranks of the strata, starting with 1."""
 
-    expected = "2 to 100 parts, or ascending ranks at which strata begin, such as [1, 100]"
+    expected = "a number of strata from 2 to 100, or the ascending first ranks of strata, such as [1, 100]"
 
     def to_internal_value(self, value: Any) -> int | list[int]:
         is_number = type(value) is int and 2 <= value <= 100
@@ -232,11 +230,8 @@ class InstructionsByRelation(serializers.DictField):
 RELATION_NAME = Text(max_length=500)
 
 
-# Description
-
-
 class Description(serializers.Serializer):
-    """A JSON object with known keys only."""
+    """JSON object that rejects unknown keys."""
 
     def to_internal_value(self, document: Any) -> dict[str, Any]:
         if isinstance(document, Mapping) and (unknown := sorted(document.keys() - self.fields.keys())):
@@ -245,7 +240,7 @@ class Description(serializers.Serializer):
 
 
 class Cell(SimpleNamespace):
-    """One cell to sample, with the fields of CellSerializer: `job`, or else relation, model and setting."""
+    """A cell to sample with the fields of CellSerializer: either job, or relation, model, and setting."""
 
     def __str__(self) -> str:
         return f"job {self.job}" if self.job else f"{self.relation} × {self.model} × {self.setting}"
@@ -253,43 +248,43 @@ class Cell(SimpleNamespace):
 
 class CellSerializer(Description):
     job = WholeNumber(
-        min_value=1, max_value=LARGEST_ID, allow_null=True, default=None, help_text="Number of a finished harvest job."
+        min_value=1, max_value=LARGEST_ID, allow_null=True, default=None, help_text="Id of a finished harvest job."
     )
     relation = Text(
         max_length=500,
         allow_blank=True,
         default="",
-        help_text="Or by name: the newest harvest of a cell that has tuples.",
+        help_text="With model and setting, instead of job: selects the newest harvest of the cell that has tuples.",
     )
     model = Text(max_length=500, allow_blank=True, default="")
     setting = Text(max_length=500, allow_blank=True, default="")
-    n = WholeNumber(min_value=1, max_value=10_000_000, allow_null=True, help_text="Sample size; null takes all.")
+    n = WholeNumber(min_value=1, max_value=10_000_000, allow_null=True, help_text="Sample size; null for all tuples.")
     cut = Text(
         max_length=50,
         allow_blank=True,
         default="",
-        help_text="The best part of the harvest: top:100, share:0.5, base:10, score:-9.",
+        help_text="Best part of the harvest: top:100, share:0.5, base:10, score:-9.",
     )
     strata = Strata(allow_null=True, default=None)
     allocation = serializers.ChoiceField(
         [
             ("equal", "Equal"),
             ("proportional", "Proportional to their sizes"),
-            ("optimal", "Optimal for what the judge says (Neyman)"),
+            ("optimal", "Optimal given the labels of the judge (Neyman)"),
         ],
         default="equal",
-        help_text="Of n among the strata.",
+        help_text="Allocation of n to the strata.",
     )
 
     def validate(self, cell: dict[str, Any]) -> Cell:
         n_missing = [cell["relation"], cell["model"], cell["setting"]].count("")
         if n_missing != (3 if cell["job"] else 0):
-            raise serializers.ValidationError("needs either 'job' or all of 'relation', 'model' and 'setting'.")
+            raise serializers.ValidationError("requires either 'job', or 'relation', 'model', and 'setting'.")
         return Cell(**cell)
 
 
 class ModelDescription(Description, serializers.ModelSerializer):
-    """A JSON object whose keys are fields of a model, with their defaults, validators and choices."""
+    """JSON object of model fields with their defaults, validators, and choices."""
 
     serializer_field_mapping = {
         models.IntegerField: WholeNumber,
@@ -320,27 +315,24 @@ class RoundSerializer(ModelDescription):
         max_length=100,
         allow_blank=True,
         default="",
-        help_text="Its members see the round and its reports. Needed only where you work in several.",
+        help_text="Project whose members can see the round and its reports. Required only if you work in several.",
     )
-    limits = LimitsSerializer(default=dict, help_text="Whoever crosses one is paused.")
+    limits = LimitsSerializer(default=dict, help_text="Annotators who exceed a limit are paused.")
     relation_instructions = InstructionsByRelation(
         child=Text(max_length=LONGEST_INSTRUCTIONS, allow_blank=True),
         default=dict,
-        help_text="Instead of the usual words on that relation.",
+        help_text="Instructions by relation, instead of the default text.",
     )
 
     class Meta:
         model = Round
         fields = ("name", "cells", *OPTIONS[1:], "project", "limits", "relation_instructions")
-        # Without the one of uniqueness, which services.NameTaken explains.
+        # Without the uniqueness validator: services report NameTaken.
         extra_kwargs = {"name": {"validators": Round._meta.get_field("name").validators}}
 
 
-# Example
-
-
 def example() -> str:
-    """Return a description with every key, its usual value, and what may stand there."""
+    """Return an example description with all keys, their defaults, and valid values."""
     cell = CellSerializer(many=True).child
     lines = ["{", *key_lines("name", "pilot-1", RoundSerializer().fields["name"]), '  "cells": [{']
     for name, field in cell.fields.items():
@@ -353,8 +345,8 @@ def example() -> str:
 
 
 def key_lines(name: str, value: Any, field: serializers.Field) -> list[str]:
-    is_named_well = field.label in (None, name.replace("_", " ").capitalize())
-    comment = _expected(field) if is_named_well else f"{field.label}: {_expected(field)}"
+    has_default_label = field.label in (None, name.replace("_", " ").capitalize())
+    comment = _expected(field) if has_default_label else f"{field.label}: {_expected(field)}"
     first, *more = textwrap.wrap(f"{comment}. {field.help_text or ''}", 80)
     key = f'  "{name}": {json.dumps(value)},'
     return [f"{key:<36}{first}", *(" " * 36 + line for line in more)]

@@ -1,4 +1,4 @@
-"""A round's life: draft it, open it on samples of harvests, pause, reopen and close it."""
+"""Round lifecycle: create drafts, open them on samples of harvests, pause, reopen, and close."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ DRAW_FIELDS = ("stratum", "task", "harvested_tuple", "inclusion_probability")
 
 
 class WrongStatus(DomainError):
-    """Changing a round that is no draft any more, or pausing, reopening or closing one that cannot be."""
+    """Raised if the status of a round does not allow an operation."""
 
 
 def open_round(document: dict[str, Any], by=None, project: Project | None = None) -> Round:
     """Create a round from `document` (docs/rounds.md), draw its samples, freeze its statements and open it.
 
-    Same document, harvests and gold, same sample and order. A tuple drawn for several cells becomes one task with
-    several draws. project: the document's own if None, else the only one of `by`, who is None for the operator. Raises
-    BadRoundSpec, BadCut, NotFound, NameTaken, NotAllowed, ProjectNotNamed, NothingToSample, NotEnoughGold; then nothing
-    is stored.
+    Deterministic for the same document, harvests, and gold. A tuple drawn for several cells becomes one task with
+    several draws. project: default is that of the document, or else the only project of `by`; None for `by` is the
+    operator. Raises BadRoundSpec, BadCut, NotFound, NameTaken, NotAllowed, ProjectNotNamed, NothingToSample, or
+    NotEnoughGold; nothing is stored then.
     """
     with transaction.atomic():
         return open_draft(create_draft(document, by, project), by)
 
 
 def create_draft(document: dict[str, Any], by=None, project: Project | None = None) -> Round:
-    """Return a new round that only holds its description; nothing is drawn. Raises as open_round does."""
+    """Create a draft from its description without drawing a sample. Raises the errors of open_round."""
     round = round_from_spec(document)
     with transaction.atomic():
         round.project, round.created_by = project_for(by, project or document.get("project") or None), by
@@ -71,7 +71,7 @@ def create_draft(document: dict[str, Any], by=None, project: Project | None = No
 
 
 def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
-    """Give a draft another description. Raises as open_round does, and WrongStatus."""
+    """Replace the description of a draft. Raises WrongStatus and the errors of open_round."""
     edited = round_from_spec(document)
     with transaction.atomic():
         draft = lock_draft(round)
@@ -81,21 +81,21 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
         for name in (*OPTIONS, "spec"):
             setattr(draft, name, getattr(edited, name))
         _save(draft)
-        draft.judge_runs.update(project=draft.project)  # who may see the round sees them, and nobody else
+        draft.judge_runs.update(project=draft.project)  # same access as to the round
         if _wording(draft) != before:
             record("round.instructions_edited", draft, by, round=draft)
         return draft
 
 
 def _wording(draft: Round) -> tuple[Any, ...]:
-    asked = [getattr(draft, option) for option in (*Round.OPTIONS["Who they are"], "check_questions", "on_withdrawal")]
+    asked = [getattr(draft, option) for option in (*Round.OPTIONS["Questionnaire"], "check_questions", "on_withdrawal")]
     return draft.instructions, draft.consent, draft.spec.get("relation_instructions", {}), asked
 
 
 def delete_draft(round: Round, by=None, n_judge_answers: int = 0) -> None:
-    """Delete a draft with its judge runs. n_judge_answers: how many of their answers one knows to be lost.
+    """Delete a draft and its judge runs. n_judge_answers: confirmed number of judge answers to delete.
 
-    Raises NotAllowed, WrongStatus, AnswersWouldBeLost, AppNotInstalled.
+    Raises NotAllowed, WrongStatus, AnswersWouldBeLost, or AppNotInstalled.
     """
     with uninstalled_rows_kept(), transaction.atomic():
         draft = lock_draft(round)
@@ -107,12 +107,9 @@ def delete_draft(round: Round, by=None, n_judge_answers: int = 0) -> None:
 
 
 def clone_round(round: Round, by=None) -> Round:
-    """Return a draft with the round's description, a name of its own and the next seed: other tuples, other orders.
-
-    The limits are those in force now.
-    """
+    """Create a draft with the round's description, a free name, the next seed, and the current limits."""
     if not round.spec:
-        raise DomainError("BadRoundSpec", f"Round {round.name} is imported and has no description to clone.")
+        raise DomainError("BadRoundSpec", f"Cannot clone round {round.name}: imported rounds have no description.")
     stem = re.sub(r"-\d+$", "", round.name)
     changed = {"name": free_name(round.project, stem, first=2), "seed": round.seed + 1}
     if round.status != Round.Status.DRAFT:
@@ -121,20 +118,20 @@ def clone_round(round: Round, by=None) -> Round:
 
 
 def open_draft(round: Round, by=None) -> Round:
-    """Draw the samples of a draft, freeze its statements and open it. Raises as open_round does, and WrongStatus."""
+    """Draw the samples of a draft, freeze its statements, and open it. Raises WrongStatus and those of open_round."""
     with transaction.atomic():
         round = lock_draft(round)
         check_may(by, Action.WORK, round.project)
         if round.closes_at and round.closes_at <= timezone.now():
             raise DomainError(
-                "BadRoundSpec", f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, in the past."
+                "BadRoundSpec", f"The closing time {round.closes_at:%Y-%m-%d %H:%M} is in the past. Change closes_at."
             )
         frozen = freeze_round(round, by)
         Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
         for task in frozen.tasks:
             if task.gold:
                 task.knowledge_tuple_id = store_gold_tuple(task.gold).pk
-        # In the order of their positions: made cell by cell, ids would tell cell, rank and gold.
+        # Inserted by position: ids in order of cells would reveal cell, rank, and gold.
         insert_rows(JudgmentTask, TASK_FIELDS, ((round.pk, *values_of(task)) for task in frozen.tasks))
         task_ids = dict(round.tasks.without_gold().order_by().values_list("knowledge_tuple_id", "pk").iterator())
         insert_rows(Draw, DRAW_FIELDS, frozen.draws(task_ids))
@@ -157,61 +154,61 @@ def _save(round: Round) -> None:
         if not round.project.rounds.filter(name=round.name).exclude(pk=round.pk).exists():
             raise
         raise DomainError(
-            "NameTaken", f"{round.project} has a round named {round.name!r} already. Choose another name."
+            "NameTaken", f"A round named {round.name!r} already exists in {round.project}. Choose another name."
         ) from None
 
 
 def lock_draft(round: Round) -> Round:
-    """Return the draft as it is now, until the end of the transaction. Raises WrongStatus."""
+    """Return the draft, reloaded and locked until the end of the transaction. Raises WrongStatus."""
     drafts = Round.objects.select_for_update(of=("self",)).select_related("project")
     draft = drafts.filter(pk=round.pk, status=Round.Status.DRAFT).first()
     if draft is None:
-        raise WrongStatus(f"The round {round.name} is no draft any more; what was drawn stays as it is.")
+        raise WrongStatus(f"Round {round.name} is not a draft. A drawn sample cannot be changed.")
     return draft
 
 
 def check_is_draft(round: Round, done: str) -> None:
-    """Raise WrongStatus unless the round is a draft. done: what is done with drafts alone, as "planned"."""
+    """Raise WrongStatus unless the round is a draft. done: the operation as a participle, such as "planned"."""
     if round.status != Round.Status.DRAFT:
-        raise WrongStatus(f"The round {round.name} is {round.status}; only drafts are {done}.")
+        raise WrongStatus(f"Round {round.name} is {round.status}. Only drafts can be {done}.")
 
 
 def free_name(project: Project, stem: str, first: int = 1) -> str:
-    """Return the first of stem-1, stem-2, ... that no round of the project has; first: the least number."""
+    """Return the first unused name of stem-1, stem-2, ... in the project. first: minimum number."""
     stem = stem[:90]
-    taken = set(project.rounds.filter(name__startswith=stem).values_list("name", flat=True))
-    return next(name for number in count(first) if (name := f"{stem}-{number}") not in taken)
+    existing_names = set(project.rounds.filter(name__startswith=stem).values_list("name", flat=True))
+    return next(name for number in count(first) if (name := f"{stem}-{number}") not in existing_names)
 
 
-def usual_instructions(draft: Round, pk: int, by) -> tuple[Relation, str]:
-    """Return a relation of the draft, and what the round says about it if nobody writes anything else.
+def default_instructions(draft: Round, pk: int, by) -> tuple[Relation, str]:
+    """Return relation `pk` of the draft and its default instructions.
 
-    Raises Http404 for another relation, and as freeze_round does.
+    Raises Http404 if the draft does not sample the relation, and the errors of freeze_round.
     """
-    unwritten = copy(draft)
-    unwritten.spec = draft.spec | {"relation_instructions": {}}
-    frozen = freeze_round(unwritten, by)
+    without_edits = copy(draft)
+    without_edits.spec = draft.spec | {"relation_instructions": {}}
+    frozen = freeze_round(without_edits, by)
     for relation in frozen.relations:
         if relation.pk == pk:
             return relation, frozen.relation_instructions[str(pk)]
-    raise Http404("The draft samples no such relation.")
+    raise Http404("The draft does not sample this relation.")
 
 
 def save_instructions(draft: Round, relation: Relation, text: str, by) -> None:
-    """Store words about a relation beside those about others, which somebody may be writing now; "" is the usual ones.
+    """Save the instructions of a relation without overwriting concurrent edits of others; "" restores the default.
 
-    Raises WrongStatus for a round that is open by now, NotFound if a relation is gone.
+    Raises WrongStatus if the round has been opened, or NotFound if a relation was deleted.
     """
     with transaction.atomic():
         draft = lock_draft(draft)
-        written = instructions_by_relation(draft) | {relation.pk: text}
-        relations = Relation.objects.select_related("relation_set").in_bulk(written)
-        by_path = {relations[pk].path: text for pk, text in written.items() if text}
+        texts = instructions_by_relation(draft) | {relation.pk: text}
+        relations = Relation.objects.select_related("relation_set").in_bulk(texts)
+        by_path = {relations[pk].path: text for pk, text in texts.items() if text}
         edit_draft(draft, draft.spec | {"relation_instructions": by_path}, by)
 
 
 def find_round(name: str, user=None) -> Round:
-    """Return the round that `name`, or project/name, means among those that `user` sees. Raises UnresolvedName."""
+    """Return the round with this name or project/name among those visible to `user`. Raises UnresolvedName."""
     rounds = Round.objects.visible_to(user).select_related("project")
     paths = {round.path: round for round in rounds.only("name", "project").order_by("-pk")}
     return rounds.get(pk=paths[resolve_name(name, paths, "round")].pk)
@@ -219,7 +216,7 @@ def find_round(name: str, user=None) -> Round:
 
 @transaction.atomic
 def pause_round(round: Round, by=None) -> None:
-    """Stop handing out and taking judgments until the round is reopened. Raises NotAllowed, WrongStatus."""
+    """Stop assignment and judging until the round is reopened. Raises NotAllowed or WrongStatus."""
     check_may(by, Action.WORK, round.project)
     _move(round, [Round.Status.OPEN], Round.Status.PAUSED)
     record("round.paused", round, by, round=round)
@@ -227,9 +224,9 @@ def pause_round(round: Round, by=None) -> None:
 
 @transaction.atomic
 def reopen_round(round: Round, by=None) -> None:
-    """Let judging go on. A closing rule that has been met would close the round at once: closing is left to people.
+    """Reopen a paused or closed round. A closed round loses its closing rule, which would close it again immediately.
 
-    Raises NotAllowed, WrongStatus.
+    Raises NotAllowed or WrongStatus.
     """
     check_may(by, Action.WORK, round.project)
     no_rule = {"closes_when": Round.ClosesWhen.MANUAL, "closes_at": None, "closes_at_half_width": None}
@@ -240,9 +237,9 @@ def reopen_round(round: Round, by=None) -> None:
 
 @transaction.atomic
 def close_round(round: Round, by=None) -> int:
-    """End judging and return how many statements were in people's hands. Tasks that are still open stay incomplete.
+    """Close a round and return the number of released leases. Open tasks remain incomplete.
 
-    Raises NotAllowed, WrongStatus.
+    Raises NotAllowed or WrongStatus.
     """
     check_may(by, Action.WORK, round.project)
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
@@ -257,16 +254,16 @@ def close_round(round: Round, by=None) -> int:
 def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> None:
     if not Round.objects.filter(pk=round.pk, status__in=sources).update(status=target, **fields):
         round.refresh_from_db(fields=["status"])
-        raise WrongStatus(f"The round {round.name} is {round.status}; it cannot become {target}.")
+        raise WrongStatus(f"Round {round.name} is {round.status} and cannot become {target}.")
     if target != Round.Status.OPEN:
         wait_for_answers(round)
     round.refresh_from_db(fields=["status", "closed_at", *fields])
 
 
 def note_complete_rounds(now: datetime) -> None:
-    """Note, and tell webhooks, which rounds have all their judgments since the last time."""
+    """Record an event for each round whose judgments have become complete."""
     tasks = JudgmentTask.objects.filter(round=OuterRef("pk"))
-    # Open slots first: their index tells at once that most rounds are not complete.
+    # Open slots first: their index excludes most rounds.
     complete = Round.objects.filter(
         ~Exists(tasks.with_open_slot()), ~Exists(tasks.without_gold().filter(verdict="")), n_tasks__gt=0
     )
@@ -278,7 +275,7 @@ def note_complete_rounds(now: datetime) -> None:
 
 
 def close_due_rounds(now: datetime) -> None:
-    """Close the open rounds whose date has come, whose statements all have their judgments, or that are narrow."""
+    """Close open rounds that have reached their date, completeness, or target half-width."""
     incomplete = JudgmentTask.objects.without_gold().filter(round=OuterRef("pk"), verdict="")
     is_over = Q(closes_when=Round.ClosesWhen.DATE, closes_at__lte=now)
     is_complete = Q(closes_when=Round.ClosesWhen.COMPLETE) & ~Exists(incomplete)
@@ -291,4 +288,4 @@ def close_due_rounds(now: datetime) -> None:
         try:
             close_round(round)
         except WrongStatus:
-            logger.info("The round %s was closed by somebody else.", round.name)
+            logger.info("Round %s was closed concurrently.", round.name)

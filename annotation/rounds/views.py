@@ -21,10 +21,9 @@ from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
 from annotation.invites.access import session_annotators
 from annotation.invites.services import capacity_warning
 from annotation.models import Annotator, Round, StatementReport
-from annotation.monitoring.assigned import holders, release_assigned
 from annotation.monitoring.cells import cell_tables, round_cells
-from annotation.monitoring.history import annotator_strips, history_picture, round_history, strips
-from annotation.monitoring.progress import OUTCOMES, last_look, progress
+from annotation.monitoring.history import history_picture, round_history, strips
+from annotation.monitoring.progress import OUTCOMES, holders, last_look, progress, release_assigned
 from annotation.rounds.api import RoundFilters
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.services import close_round
@@ -71,13 +70,13 @@ def round_change(request: HttpRequest, path: str, change: Callable[..., None]) -
 
 @researcher_required
 def round_close(request: HttpRequest, path: str) -> HttpResponse:
-    """Ask first: what is still open stays incomplete."""
+    """Confirm and close the round."""
     round = visible_round(request, path, Action.WORK)
     if request.method == "POST":
         with refusal_as_message(request):
             n = close_round(round, by=request.user)
             released = f" {n} assigned statement{pluralize(n)} released." if n else ""
-            messages.success(request, f"The round {round.name} is closed.{released}")
+            messages.success(request, f"Round {round.name} closed.{released}")
         return redirect(round)
     context = {"round": round, "progress": progress(round, timezone.now())}
     return render(request, "annotation/rounds/round_close.html", context)
@@ -113,7 +112,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "history": history_picture(round, history.content) if history.content else None,
         "is_counting": not history.content,
         "history_counted_at": history.counted_at,
-        "strips": strips(annotator_strips(round, now).content, N_ANNOTATORS),
+        "strips": strips(round, now, N_ANNOTATORS),
         "n_annotators": n_annotators,
         "holders": holders(round),
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),
@@ -130,7 +129,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def round_progress(request: HttpRequest, path: str) -> JsonResponse:
-    """What changes on the round's page, as it is printed there; the script asks for the page itself for the rest."""
+    """Return the changing figures of the round page, formatted. The script reloads the page for the rest."""
     round = visible_round(request, path)
     counts = progress(round, timezone.now())
     return JsonResponse(
@@ -157,29 +156,29 @@ def round_events_file(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def visible_round(request: HttpRequest, path: str, action: Action = Action.VIEW) -> Round:
-    """Return the round at this path if the user sees it, else Http404; raise NotAllowed unless they may `action`."""
+    """Return the round. Raises Http404 if the user cannot see it, NotAllowed if they may not `action`."""
     return visible_or_404(request.user, Round.objects.select_related("project", "created_by").at(path), action)
 
 
 def figures(counts: dict[str, Any]) -> dict[str, str]:
-    """Return what the page prints and later brings up to date, by name."""
-    printed = {name: count(counts[name]) for name in COUNTS}
-    printed |= {name: share(counts[name]) for name in ("percent_agreement", "alpha")}
+    """Return the formatted figures that the page updates, by name."""
+    texts = {name: count(counts[name]) for name in COUNTS}
+    texts |= {name: share(counts[name]) for name in ("percent_agreement", "alpha")}
     per_hour = counts["judgments_per_hour"]
-    printed["per_hour"] = count(None if per_hour is None else round(per_hour))
-    printed["time_left"] = hours(counts["hours_left"])
-    return printed
+    texts["per_hour"] = count(None if per_hour is None else round(per_hour))
+    texts["time_left"] = hours(counts["hours_left"])
+    return texts
 
 
-# Old addresses
+# Redirects from old URLs (round name without project)
 
 JUDGING = re.compile(r"(judge|training|device)/")
 
 
 def old_address(request: HttpRequest, name: str, rest: str = "") -> HttpResponse:
-    """Lead from an address by name alone to that of the round, among those that are seen or judged here.
+    """Redirect an old URL to the round of that name which the visitor can see or judges.
 
-    What was sent goes along (307), so that a page that was open meanwhile can still send its answers.
+    POST requests keep their body (307), so a page that was open during the upgrade can still send its answers.
     """
     if JUDGING.match(rest):
         return _old_judging_address(request, name, rest)
@@ -191,14 +190,14 @@ def _old_judging_address(request: HttpRequest, name: str, rest: str) -> HttpResp
     if (round_id := rounds.last()) is not None:
         return _lead_to(request, reverse("annotation:judge", args=[round_id]) + rest.removeprefix("judge/"))
     if request.user.is_authenticated:
-        raise Http404("No round that you have joined.")
+        raise Http404("You have not joined this round.")
     return redirect(f"{reverse('annotation:return_by_code')}?{urlencode({'next': request.path})}")
 
 
 def _old_page(request: HttpRequest, name: str, rest: str) -> HttpResponse:
     rounds = list(Round.objects.visible_to(request.user).filter(name=name).select_related("project")[:2])
     if not rounds:
-        raise Http404("There is no such round.")
+        raise Http404("Round not found.")
     if len(rounds) > 1:
         return redirect(f"{reverse('annotation:round_list')}?{urlencode({'q': name})}")
     return _lead_to(request, rounds[0].get_absolute_url() + rest)
@@ -212,10 +211,10 @@ def _lead_to(request: HttpRequest, address: str) -> HttpResponse:
 @researcher_required
 @require_POST
 def round_release(request: HttpRequest, path: str) -> HttpResponse:
-    """Release what the annotators named by `annotator` are assigned; what all are where none is named."""
+    """Release the assigned statements of the annotators in `annotator`, or of all annotators if it is missing."""
     round = visible_round(request, path, Action.WORK)
     with refusal_as_message(request):
         n = release_assigned(round, request.POST.getlist("annotator") or None, by=request.user)
-        gone = "" if n else "; they were answered or released meanwhile"
-        messages.success(request, f"{counted(n, 'assigned statement')} released{gone}.")
+        reason = "" if n else "; they were answered or released in the meantime"
+        messages.success(request, f"{counted(n, 'assigned statement')} released{reason}.")
     return redirect(round)

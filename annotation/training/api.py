@@ -7,8 +7,7 @@ from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.judging.api import PARTS, JudgingView, described
-from annotation.judging.serializers import PartsField
+from annotation.judging.api import PARTS, JudgingView, PartsField, described
 from annotation.models import Label
 from annotation.training import services
 

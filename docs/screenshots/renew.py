@@ -92,7 +92,7 @@ def photograph_judging(page: Page) -> None:
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
     judge(page, "tf")
     page.screenshot(path=PICTURES / "judging.png")
-    page.get_by_role("button", name="Page of statements").click()
+    page.get_by_role("button", name="Show a page of statements").click()
     for key in "tfu":
         page.keyboard.press(key)
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()

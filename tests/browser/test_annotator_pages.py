@@ -87,14 +87,14 @@ def offline(page):
     opened(page)
     page.context.set_offline(True)
     page.keyboard.press("t")
-    expect(page.get_by_text("1 waiting, offline")).to_be_visible()
+    expect(page.get_by_text("1 unsent, offline")).to_be_visible()
 
 
 def paused(page):
     round = opened(page)
     round.__class__.objects.update(status="paused")
     page.keyboard.press("t")
-    expect(page.get_by_text("The round pilot is paused").last).to_be_visible()
+    expect(page.get_by_text("Round pilot is paused").last).to_be_visible()
 
 
 def only_skipped(page):

@@ -20,7 +20,7 @@ from tests.factories import judging_page
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 TUPLES = [("vaccine", "measles"), ("seat belt", "injury"), ("umbrella", "sunrise"), ("lock", "theft")]
-SHARE = "You have judged your share of this round, thank you"
+SHARE = "You have reached the limit for this round. Thank you!"
 
 
 def judging(visit, round, user=None, **options):
@@ -51,10 +51,10 @@ def test_who_kept_a_statement_too_long_is_told_and_goes_on(visit):
 
     visitor.page.keyboard.press("t")
 
-    expect(visitor.page.get_by_text("One answer came late").first).to_be_visible()
+    expect(visitor.page.get_by_text("One answer was late").first).to_be_visible()
     assert visitor.axe_violations() == []
-    visitor.page.get_by_role("link", name="Go on").click()
-    expect(visitor.page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()
+    visitor.page.get_by_role("link", name="Continue").click()
+    expect(visitor.page.get_by_role("heading", name="No statements left")).to_be_visible()
     assert Judgment.objects.filter(annotator__user=user).values_list("is_counted", flat=True).get() is False
     assert Judgment.objects.counted().count() == 2
 
@@ -70,11 +70,11 @@ def test_answers_wait_in_the_browser_while_the_database_is_away_even_over_a_relo
     with monkeypatch.context() as away:
         away.setattr(PreparedSelect, "__call__", fail)
         page.keyboard.press("t")
-        expect(page.get_by_text("1 waiting, trying again")).to_be_visible()
+        expect(page.get_by_text("1 unsent, retrying")).to_be_visible()
         page.reload()
-        expect(page.get_by_text("1 waiting, trying again")).to_be_visible()
+        expect(page.get_by_text("1 unsent, retrying")).to_be_visible()
         page.keyboard.press("f")
-        expect(page.get_by_text("2 waiting, trying again")).to_be_visible()
+        expect(page.get_by_text("2 unsent, retrying")).to_be_visible()
         assert Judgment.objects.count() == 0
 
     expect(page.get_by_text("Saved", exact=True)).to_be_visible(timeout=30_000)
@@ -93,15 +93,15 @@ def test_a_reload_without_a_connection_goes_on_where_one_was(visit, layout):
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
     page.context.set_offline(True)
     page.keyboard.press("u")
-    expect(page.get_by_text("1 waiting")).to_be_visible()
+    expect(page.get_by_text("1 unsent")).to_be_visible()
 
     page.reload()
 
-    expect(page.get_by_text("1 waiting")).to_be_visible()
+    expect(page.get_by_text("1 unsent")).to_be_visible()
     expect(answered).to_have_count(3)
     expect(page.locator("[data-done]")).to_have_text("3")
     page.keyboard.press("t")
-    expect(page.get_by_text("2 waiting")).to_be_visible()
+    expect(page.get_by_text("2 unsent")).to_be_visible()
     page.context.set_offline(False)
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
     labels = Judgment.objects.order_by("judged_at").values_list("label", flat=True)
@@ -121,7 +121,7 @@ def test_buttons_stay_where_they_are_and_cannot_be_pressed_in_vain(visit):
     assert page.locator("progress").get_attribute("max") == "9"
     page.context.set_offline(True)
     answer_with(page, "t")
-    expect(page.get_by_text("More statements come when you are connected again")).to_be_visible()
+    expect(page.get_by_text("More statements load when you are back online")).to_be_visible()
     expect(button).to_be_disabled()
 
 
@@ -149,10 +149,10 @@ def test_a_limit_pauses_without_a_word_of_the_reason_until_somebody_lets_them_go
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
 
     page.keyboard.press("t")
-    expect(page.get_by_role("heading", name="A pause for you")).to_be_visible()
+    expect(page.get_by_role("heading", name="You are paused")).to_be_visible()
 
     said = page.get_by_role("main").inner_text()
-    assert "Your part in the round pilot is paused and your answers are stored." in said
+    assert "You are paused in round pilot. Your answers are stored." in said
     assert not re.search("row|equal|gold|second", said)
     assert visitor.axe_violations() == []
     resume_annotator(annotator)
@@ -166,14 +166,14 @@ def test_who_has_judged_their_share_is_thanked_and_may_still_change_an_answer(vi
     visitor = judging(visit, round, width=360)
     page = visitor.page
 
-    expect(page.get_by_text("3 left at most")).to_be_visible()
+    expect(page.get_by_text("3 left")).to_be_visible()
     answer_with(page, "tf")
     page.keyboard.press("u")
     expect(page.get_by_role("heading", name=SHARE)).to_be_visible()
 
     assert visitor.axe_violations() == []
     page.get_by_role("link", name="Change").first.click()
-    expect(page.get_by_text("You said")).to_be_visible()
+    expect(page.get_by_text("Your answer:")).to_be_visible()
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
     page.keyboard.press("t")
     expect(page.get_by_role("heading", name=SHARE)).to_be_visible()

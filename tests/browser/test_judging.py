@@ -33,7 +33,7 @@ def answer_with(page, keys: str) -> None:
 
 
 def expect_the_end(page) -> None:
-    expect(page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()
+    expect(page.get_by_role("heading", name="No statements left")).to_be_visible()
 
 
 def expect_saved(page) -> None:
@@ -121,7 +121,7 @@ def test_a_broken_statement_is_reported_by_keyboard(visit):
 
     page.keyboard.press("r")
     page.get_by_label("not a readable sentence").check()
-    page.get_by_label("In your words").fill("What is it?")
+    page.get_by_label("Comment", exact=True).fill("What is it?")
     page.get_by_role("button", name="Send report").click()
     expect(page.get_by_text("You reported this statement.")).to_be_visible()
     expect_saved(page)
@@ -187,7 +187,7 @@ def test_the_layout_is_the_annotators_choice(visit):
     round = factories.make_round(TUPLES, name="pilot")
     join(page, round)
 
-    page.get_by_role("button", name="Page of statements").click()
+    page.get_by_role("button", name="Show a page of statements").click()
     expect(page.locator("[data-row]")).to_have_count(4)
     page.goto(judging_page(round.name))
 
@@ -231,7 +231,7 @@ def test_without_scripts_a_page_is_one_form_that_says_what_is_unanswered(visit):
     expect(page.get_by_text("1 statement is unanswered")).to_be_visible()
     page.get_by_role("radio", name="Unjudgeable").first.check()
     page.get_by_role("button", name="Submit page").click()
-    expect(page.get_by_role("heading", name="Only what you skipped is left")).to_be_visible()
+    expect(page.get_by_role("heading", name="Only skipped statements remain")).to_be_visible()
 
     assert labels_of(user) == [F, T, U]
 
@@ -246,7 +246,7 @@ def test_statements_come_with_the_replies_to_answers(visit):
     page.on("request", lambda sent: methods.append(sent.method) if "json" in sent.headers.get("accept", "") else None)
 
     for n_done in range(1, 12):
-        expect(page.get_by_text("One moment")).to_be_hidden()
+        expect(page.get_by_text("Loading …")).to_be_hidden()
         page.keyboard.press("t")
         expect(page.locator("[data-done]")).to_have_text(str(n_done))
     expect_saved(page)
@@ -268,7 +268,7 @@ def test_answers_given_offline_survive_a_reload_and_are_saved_once(visit, layout
     page.context.set_offline(True)
     page.keyboard.press("t")
     page.keyboard.press("f")
-    expect(page.get_by_text("2 waiting, offline")).to_be_visible()
+    expect(page.get_by_text("2 unsent, offline")).to_be_visible()
     page.evaluate("location.reload()")
     page.wait_for_timeout(300)
     page.context.set_offline(False)
@@ -311,7 +311,7 @@ def test_a_refusal_is_no_longer_told_once_the_answer_is_taken(visit):
     round.__class__.objects.update(status="paused")
     answer_with(page, "t")
     told = page.locator("[data-trouble]")
-    expect(told).to_contain_text("The round pilot is paused")
+    expect(told).to_contain_text("Round pilot is paused")
     round.__class__.objects.update(status="open")
 
     page.evaluate("dispatchEvent(new Event('online'))")
@@ -346,9 +346,9 @@ def test_answers_to_a_round_that_was_paused_wait_for_it(visit):
 
     round.__class__.objects.update(status="paused")
     answer_with(page, "t")
-    expect(page.get_by_text("The round pilot is paused").first).to_be_visible()
+    expect(page.get_by_text("Round pilot is paused").first).to_be_visible()
     page.reload()
-    expect(page.get_by_text("1 waiting")).to_be_visible()
+    expect(page.get_by_text("1 unsent")).to_be_visible()
     round.__class__.objects.update(status="open")
     page.reload()
     expect_saved(page)
@@ -367,19 +367,19 @@ def test_an_answer_to_a_round_that_was_closed_can_be_copied_and_discarded(visit)
     page.keyboard.type("surely")
     page.keyboard.press("Escape")
     answer_with(page, "t")
-    expect(page.get_by_text("The round pilot is closed").first).to_be_visible()
+    expect(page.get_by_text("Round pilot is closed").first).to_be_visible()
     page.reload()
-    expect(page.get_by_text("1 answer came too late: the round was over before it was sent.")).to_be_visible()
-    expect(page.get_by_text("waiting")).to_be_hidden()
-    expect(page.get_by_label("Answers that are not stored")).to_have_value(
+    expect(page.get_by_text("1 answer was not sent before the round closed.")).to_be_visible()
+    expect(page.get_by_text("unsent")).to_be_hidden()
+    expect(page.get_by_label("Unsaved answers")).to_have_value(
         re.compile(rf"true: ({'|'.join(round.tasks.values_list('statement', flat=True))}) \(surely\)")
     )
-    page.get_by_role("button", name="Discard them").click()
+    page.get_by_role("button", name="Discard answers").click()
 
     expect(page.get_by_text("Your answers are stored.")).to_be_visible()
     page.reload()
     expect(page.get_by_text("Your answers are stored.")).to_be_visible()
-    expect(page.get_by_text("came too late")).to_be_hidden()
+    expect(page.get_by_text("before the round closed")).to_be_hidden()
 
 
 def test_an_answer_to_a_round_that_was_closed_is_sent_once_it_is_reopened(visit):
@@ -391,7 +391,7 @@ def test_an_answer_to_a_round_that_was_closed_is_sent_once_it_is_reopened(visit)
     close_round(round)
     answer_with(page, "t")
     page.reload()
-    expect(page.get_by_text("1 answer came too late")).to_be_visible()
+    expect(page.get_by_text("1 answer was not sent before the round closed")).to_be_visible()
     reopen_round(round)
     page.reload()
     expect_saved(page)
@@ -406,14 +406,14 @@ def test_an_answer_that_comes_too_late_is_kept_and_the_page_says_so(visit):
     join(page, round)
     page.context.set_offline(True)
     page.keyboard.press("t")
-    expect(page.get_by_text("1 waiting, offline")).to_be_visible()
+    expect(page.get_by_text("1 unsent, offline")).to_be_visible()
 
     Assignment.objects.update(expires_at="2020-01-01T00:00Z")
     quick = factories.join_round(round, other)
     factories.judge(quick, factories.next_batch(quick, factories.timezone.now())[0])
     page.context.set_offline(False)
 
-    expect(page.get_by_text("One answer came late").last).to_be_visible()
-    page.get_by_role("link", name="Go on", exact=True).click()
+    expect(page.get_by_text("One answer was late").last).to_be_visible()
+    page.get_by_role("link", name="Continue", exact=True).click()
     expect_the_end(page)
     assert Judgment.objects.filter(annotator__user=user, is_counted=False).count() == 1

@@ -70,7 +70,7 @@ def test_the_plan_follows_what_is_chosen_and_filtered(visit, researcher, harvest
     page.goto("/rounds/new/")
 
     page.get_by_label("Relation").fill("goes")
-    page.get_by_role("button", name="Choose all shown").click()
+    page.get_by_role("button", name="Select all listed").click()
     page.get_by_label("Statements per harvest").fill("25")
 
     page.get_by_text("± 7.9 points").wait_for()  # Wilson at 25 / (1 - 25 / 30) = 150, as 25 of 30 are judged
@@ -82,7 +82,7 @@ def test_a_fold_opens_where_something_in_it_keeps_the_form_from_being_sent(visit
     page = visit(researcher).page
     page.goto(f"/rounds/new/?job={harvest.pk}")
     page.get_by_label("Name").fill("pilot")
-    fold = page.get_by_text("Known answers", exact=True)
+    fold = page.get_by_text("Gold statements", exact=True)
     fold.click()
     page.get_by_label("Gold, in percent").fill("90")
     fold.click()
@@ -105,15 +105,15 @@ def test_a_training_is_done_with_the_keyboard_and_without_scripts(visit, harvest
         if has_scripts:
             assert visitor.axe_violations() == []
             page.keyboard.press("t")
-            page.get_by_role("link", name="Go on").wait_for()
+            page.get_by_role("link", name="Continue").wait_for()
             assert visitor.axe_violations() == []
             page.keyboard.press("Enter")
         else:
             page.get_by_role("button", name="True").click()
-            page.get_by_role("link", name="Go on").click()
+            page.get_by_role("link", name="Continue").click()
         page.wait_for_url("**/training/")
 
-    assert page.get_by_role("heading", level=1).inner_text() == "2 of 4 right"
+    assert page.get_by_role("heading", level=1).inner_text() == "2 of 4 correct"
     page.get_by_role("link", name="Start judging").click()
     assert page.get_by_role("heading", level=1).inner_text() == "Judge statements of pilot"
 
@@ -128,7 +128,7 @@ def test_of_many_harvests_the_server_filters_before_all_shown_can_be_chosen(visi
     expect(page.get_by_text("3 of 5 listed")).to_be_visible()
 
     page.get_by_role("searchbox", name="Relation").fill("zeb")
-    page.get_by_role("button", name="Choose all shown").click()
+    page.get_by_role("button", name="Select all listed").click()
 
     expect(page.get_by_text("1 of 1 listed")).to_be_visible()
     chosen = page.locator("input[name=jobs]:checked")

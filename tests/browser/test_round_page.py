@@ -84,4 +84,4 @@ def test_cells_follow_the_judgments_while_the_page_is_open(visit):
     page.clock.run_for(40_000)
 
     expect(page.locator("[data-table]").get_by_text("1/1")).to_have_count(2)
-    expect(page.get_by_text("Judgments by hour, 1 at most")).to_be_visible()
+    expect(page.get_by_text("Judgments by hour, maximum 1")).to_be_visible()

@@ -53,7 +53,7 @@ def judge_everything(page, round: Round) -> None:
         statement = page.locator("#statement").inner_text()
         page.keyboard.press("f" if statement.casefold() in false else "t")
         page.wait_for_function("was => document.querySelector('#statement')?.innerText !== was", arg=statement)
-    expect(page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()
+    expect(page.get_by_role("heading", name="No statements left")).to_be_visible()
 
 
 def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
@@ -82,7 +82,7 @@ def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
 
     page.get_by_role("link", name="Open a round of these").click()
     keep_pictures(page, "4-round-form")
-    page.get_by_role("button", name="Open now").click()
+    page.get_by_role("button", name="Open round").click()
     round = Round.objects.get()
     assert (round.name, round.n_tasks) == ("can-1", 8)
 

@@ -14,7 +14,7 @@ from annotation.rounds.services import create_draft, open_round
 from kgharvest.accounts.projects import find_project
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand, add_project_argument
-from kgharvest.pages.number_format import seconds
+from kgharvest.pages.number_format import in_points, percent, seconds
 
 
 class Command(DomainCommand):
@@ -53,13 +53,13 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"judgments: {least}{work.n_judgments}"
     yield f"gold: {plan.n_gold} statements, shown at most {work.n_gold_shown} times in total"
     yield f"annotator time: {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} per judgment ({pace})"
-    yield f"expected 95 % intervals at {plan.percent} % accuracy:"
+    yield f"expected 95 % intervals at {percent(plan.accuracy)} accuracy:"
     for cell in plan.cells:
         halved = f" (to halve the width: {cell.n_to_halve})" if cell.half_width else ""
-        yield f"  {cell.name}: {cell.n} of {cell.population}, +- {cell.points}{halved}"
+        yield f"  {cell.name}: {cell.n} of {cell.population}, +- {in_points(cell.half_width)}{halved}"
     for macro in plan.macros:
-        yield f"  {macro.name}, average of {macro.n_relations} relations: +- {macro.points}"
-    yield f"required for +- {plan.wished_points} in each cell:"
+        yield f"  {macro.name}, average of {macro.n_relations} relations: +- {in_points(macro.half_width)}"
+    yield f"required for +- {in_points(plan.wish.half_width)} in each cell:"
     for way in plan.ways:
         method = f"people, with {way.judge}" if way.judge else "people alone"
         yield f"  {method}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
@@ -67,7 +67,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield "detectable differences (80 % power):"
     for comparison in plan.compared.comparisons:
         over = f"over {comparison.n_relations} relations, by {comparison.unit}"
-        yield f"  {comparison.name}: {comparison.points or 'none'}, {over}"
+        difference = "none" if comparison.difference is None else in_points(comparison.difference)
+        yield f"  {comparison.name}: {difference}, {over}"
     if plan.compared.rule:
         yield plan.compared.rule
 

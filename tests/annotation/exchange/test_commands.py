@@ -63,7 +63,7 @@ def test_open_round_can_name_the_owner(tmp_path):
     [
         ('{"name": ', r"spec\.json, line 1, column 10"),
         ({"name": "pilot"}, "cells is missing"),
-        ({"name": "pilot", "cells": [{"job": 5, "n": 1}]}, r"no finished harvest for cells\[0\]"),
+        ({"name": "pilot", "cells": [{"job": 5, "n": 1}]}, r"No finished harvest for cells\[0\]"),
     ],
 )
 def test_open_round_refuses_in_one_sentence(tmp_path, content, message):
@@ -99,7 +99,7 @@ def test_a_plan_counts_holm_the_fewest_relations_and_the_tuples_there_are(tmp_pa
     # Normal: (z(1 - .025 / 3) + z(.8)) sqrt(2 * 2 * .25 * (1 / 4 - 1 / 5)) / 2 = (2.394 + .842) * .1118.
     assert "lm: human and multi: 36.2 points, over 2 relations, by statements" in printed
     assert printed.count(", by statements") == 3
-    assert "must be below .05 / 3. Over relations that takes 7 of them or more." in printed
+    assert "must be below .05 / 3. A test over relations requires at least 7 relations." in printed
 
 
 def test_open_round_keeps_a_draft(tmp_path):
@@ -112,7 +112,7 @@ def test_open_round_keeps_a_draft(tmp_path):
 def test_open_round_on_an_empty_harvest_says_so(tmp_path):
     job = make_harvest([])
 
-    with pytest.raises(CommandError, match=r"There is no tuple in its harvest for cells\[0\]"):
+    with pytest.raises(CommandError, match=r"cells\[0\] .* has no tuples in its harvest"):
         output_of("open_round", spec_file(tmp_path, {"name": "pilot", "cells": [{"job": job.pk, "n": 5}]}))
 
 

@@ -164,7 +164,7 @@ def test_a_run_of_two_judges_makes_no_strata():
 
 @pytest.mark.django_db
 def test_strata_are_of_ranks_or_of_labels_and_optimal_is_for_labels():
-    with refused("BadRoundSpec", match=r"cells\[0\]\.allocation is optimal"):
+    with refused("BadRoundSpec", match=r"cells\[0\]\.allocation: 'optimal'"):
         open_round({"name": "a", "cells": [{"job": make_harvest([("a", "b")]).pk, "n": 1, "allocation": "optimal"}]})
 
     draft = judged_draft()

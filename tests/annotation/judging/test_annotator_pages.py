@@ -243,7 +243,7 @@ def test_a_bad_row_costs_no_other(annotator_client, annotator):
     response = annotator_client.post(f"{judging_page()}page/", {"row": [first, second, third], **rows})
 
     assert response.status_code == 409
-    assert "The comment has 10000 characters; shorten it to 1000." in response.text
+    assert "The comment has 10000 characters. Use at most 1000." in response.text
     assert "x" * 10_000 in response.text
     assert judged(annotator) == first
 
@@ -271,8 +271,8 @@ def test_a_comment_that_is_too_long_comes_back_with_a_sentence(annotator_client,
         annotator_client.post(judging_page(), answer, **JSON),
     )
 
-    assert as_json.json()["error"]["message"] == "The comment has 10000 characters; shorten it to 1000."
-    assert "shorten it to 1000" in as_form.text
+    assert as_json.json()["error"]["message"] == "The comment has 10000 characters. Use at most 1000."
+    assert "Use at most 1000" in as_form.text
     assert "x" * 10_000 in as_form.text
     assert not Judgment.objects.exists()
 
@@ -298,7 +298,7 @@ def test_bytes_that_are_no_text_are_refused_in_a_sentence(annotator_client, anno
     )
 
     assert as_form.status_code == as_json.status_code == 400
-    assert "That was not valid" in as_form.text
+    assert "Nothing was stored" in as_form.text
     assert not Judgment.objects.exists()
 
 
@@ -341,7 +341,7 @@ def test_a_bad_answer_to_a_closed_round_still_gets_the_closed_page(annotator_cli
     [task, *_] = tasks_assigned_to(annotator)
     close_round(round)
 
-    assert "Judging is over" in annotator_client.post(judging_page(), answer_to(task, comment="x" * 2000)).text
+    assert "Round closed" in annotator_client.post(judging_page(), answer_to(task, comment="x" * 2000)).text
 
 
 def test_an_answer_that_came_too_late_is_named_late():

@@ -24,7 +24,7 @@ def put(annotator: Annotator, status: str) -> None:
 def test_who_is_paused_or_excluded_gets_no_statement(annotator, status):
     put(annotator, status)
 
-    with pytest.raises(AnnotatorNotActive, match="paused and your answers are stored"):
+    with pytest.raises(AnnotatorNotActive, match="You are paused in round"):
         next_batch(annotator, timezone.now())
 
 
@@ -50,4 +50,4 @@ def test_the_judging_page_says_it_calmly(client, annotator):
     page = client.get(judging_page(annotator.round.name))
 
     assert page.status_code == 409
-    assert "you need not do anything" in page.text
+    assert "You do not need to do anything" in page.text

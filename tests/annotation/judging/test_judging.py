@@ -258,7 +258,7 @@ def test_a_task_of_somebody_else_is_refused():
     owner, stranger = make_annotators(round, 2)
     [task] = next_batch(owner, NOW)
 
-    with refused("NotAssigned", match="was not given to you"):
+    with refused("NotAssigned", match="not assigned to you"):
         judge(stranger, task)
     assert not Judgment.objects.exists()
 
@@ -331,8 +331,8 @@ def test_an_answer_stored_before_the_round_closed_is_confirmed_after():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"label": "maybe"}, "'maybe' is no label"),
-        ({"label": "True"}, "'True' is no label"),
+        ({"label": "maybe"}, "Unknown label 'maybe'"),
+        ({"label": "True"}, "Unknown label 'True'"),
         ({"label": T, "comment": "x" * 10_000}, "10000 characters"),
         ({"label": T, "seconds": -1.0}, "-1.0 seconds"),
         ({"label": T, "seconds": float("nan")}, "nan seconds"),

@@ -69,7 +69,7 @@ def test_the_list_shows_the_rounds_of_ones_projects(researcher_client, own_round
 
 
 def test_the_list_can_be_searched(researcher_client, own_round):
-    assert "No round matches" in researcher_client.get("/rounds/", {"q": "nothing like it"}).text
+    assert "No matching rounds" in researcher_client.get("/rounds/", {"q": "nothing like it"}).text
 
 
 def test_a_round_of_imports_is_never_to_be_opened(researcher_client, own_round):
@@ -105,7 +105,7 @@ def test_a_round_that_asks_a_third_only_if_two_differ_says_so(researcher_client,
     make_round(4, name="thrifty", by=researcher, third_only_if_split=True)
 
     assert (
-        "judged by two people, and by a third where they differ."
+        "judged by two people, or three if the first two differ."
         in researcher_client.get("/projects/default/rounds/thrifty/").text
     )
 
@@ -145,7 +145,7 @@ def test_closing_names_the_round_and_what_is_open(researcher_client, own_round):
     page = researcher_client.get(f"{PILOT}close/").text
 
     assert "Close round <em>pilot</em>" in page
-    assert "4 of 4 statements are still open" in page
+    assert "4 of 4 statements are incomplete" in page
 
 
 def test_closing_closes(researcher_client, own_round):
@@ -158,7 +158,7 @@ def test_closing_closes(researcher_client, own_round):
 def test_what_cannot_be_done_is_said(researcher_client, own_round):
     page = researcher_client.post(f"{PILOT}reopen/", follow=True).text
 
-    assert "The round pilot is open; it cannot become open." in page
+    assert "Round pilot is open and cannot become open." in page
 
 
 def test_judgments_can_be_downloaded(researcher_client, own_round):
@@ -174,7 +174,7 @@ def test_a_simulated_round_says_so_wherever_it_shows(researcher_client, research
     make_round(1, name="made-up", by=researcher, source="simulated")
 
     for path in ("/rounds/", "/projects/default/rounds/made-up/"):
-        assert "simulated, not people" in researcher_client.get(path).text
+        assert '<strong class="simulated">simulated</strong>' in researcher_client.get(path).text
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_a_round_one_has_not_joined_is_not_there(client, own_round):
     assert client.post(judge_url(own_round), {}).status_code == 404
 
 
-@pytest.mark.parametrize(("end", "words"), [(pause_round, "Judging is paused"), (close_round, "Judging is over")])
+@pytest.mark.parametrize(("end", "words"), [(pause_round, "Round paused"), (close_round, "Round closed")])
 def test_a_round_that_is_not_open_says_so(annotator_client, annotator, own_round, end, words):
     task = next_batch(annotator, timezone.now())[0]
     end(own_round)

@@ -77,7 +77,7 @@ def test_who_has_judged_their_share_is_thanked(client):
     judge_what_comes(annotator)
     client.force_login(annotator.user)
 
-    assert "You have judged your share of this round, thank you" in client.get(judging_page()).text
+    assert "You have reached the limit for this round. Thank you!" in client.get(judging_page()).text
 
 
 def test_researchers_are_told_how_many_people_are_missing(researcher_client, researcher):
@@ -104,7 +104,7 @@ def test_what_is_left_is_no_more_than_ones_share(client, layout):
     judge(annotator, next_batch(annotator, timezone.now())[0])
     client.force_login(annotator.user)
 
-    assert "<span data-left>3</span> left at most" in client.get(judging_page()).text
+    assert "<span data-left>3</span> left" in client.get(judging_page()).text
 
 
 def test_nothing_blocks_a_round_that_enough_people_joined():

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import LEASE, next_batch
 from annotation.models import Annotator, Assignment, Judgment, Round
-from annotation.monitoring.assigned import holders, release_assigned
+from annotation.monitoring.progress import holders, release_assigned
 from annotation.rounds.services import pause_round
 from kgharvest.errors import NotFound
 from tests.annotation.quality.test_exclusion import assert_counters_are_the_judgments
@@ -127,15 +127,15 @@ def test_all_of_this_holds_on_postgresql():
 
 def test_the_page_of_a_round_names_holders_and_releases_one_or_all(researcher_client, round, absent):
     page = researcher_client.get(PILOT).content.decode()
-    assert "2 annotators hold assigned statements" in page
+    assert "2 annotators with assigned statements" in page
     assert f'aria-label="Release the statements of {absent.code}"' in page
 
     one = researcher_client.post(f"{PILOT}release/", {"annotator": absent.code}, follow=True).content.decode()
     assert "3 assigned statements released." in one
-    assert "1 annotator holds assigned statements" in one
+    assert "1 annotator with assigned statements" in one
     rest = researcher_client.post(f"{PILOT}release/", follow=True).content.decode()
     assert "1 assigned statement released." in rest
-    assert "Who holds assigned statements" not in rest
+    assert "Assigned statements by annotator" not in rest
 
 
 def test_a_name_that_is_none_is_a_sentence_on_the_page(researcher_client, round):

@@ -56,7 +56,7 @@ def test_from_a_harvest_to_an_open_round_without_typing_a_name(researcher_client
 
     round = Round.objects.get()
     assert (round.name, round.status, round.n_tasks) == ("capable-of-1", "open", 2)
-    assert "The round capable-of-1 is open with 2 statements." in opened
+    assert "Round capable-of-1 opened with 2 statements." in opened
     assert researcher_client.get(address).context["form"].initial["name"] == "capable-of-2"
 
 

@@ -11,7 +11,6 @@ from annotation.models import Judgment, Round
 from annotation.monitoring import history as monitoring_history
 from annotation.monitoring import progress as snapshots
 from annotation.monitoring.history import UNITS, _periods, count_history, history_picture, round_history, strips
-from annotation.quality.annotator_statistics import count_annotators
 from annotation.rounds.services import pause_round
 from tests.annotation.monitoring.test_progress import Aside
 from tests.factories import judge, judge_all, make_gold, make_round
@@ -87,26 +86,26 @@ def test_strips_show_who_judged_most_against_the_others(round):
     judge_all(make_round(2), ["true"] * 2)
     make_gold(round, round.tasks.filter(position__lt=2), "true")
 
-    first, second = strips(count_annotators(round), 10)
+    first, second = strips(round, timezone.now(), 10)
 
     assert (first["judged_width"], second["judged_width"]) == ("100.0", "100.0")
     assert first["gold"]["value"] == 0.5
     assert "<svg" in first["gold_picture"]
-    assert strips([], 10) == []
+    assert strips(make_round(), timezone.now(), 10) == []
 
 
 def test_the_page_shows_both_and_of_a_large_round_once_they_are_counted(researcher_client, round, monkeypatch):
     page = researcher_client.get(PILOT).text
-    assert "Judgments by hour, 12 at most" in page
-    assert 'aria-label="Annotators who judged most"' in page
+    assert "Judgments by hour, maximum 12" in page
+    assert 'aria-label="Annotators with the most judgments"' in page
 
     monkeypatch.setattr(monitoring_history, "MOST_AT_A_LOOK", 0)
     monkeypatch.setattr(snapshots, "Thread", Aside)
     monkeypatch.setattr(snapshots.connection, "close", lambda: None)
     monkeypatch.setattr(Aside, "waiting", [])
-    assert "This is being counted" in researcher_client.get(PILOT).text
+    assert "Counting. Reload the page" in researcher_client.get(PILOT).text
     for count_aside in Aside.waiting:
         count_aside()
 
-    assert "Judgments by hour, 12 at most" in researcher_client.get(PILOT).text
+    assert "Judgments by hour, maximum 12" in researcher_client.get(PILOT).text
     assert round_history(round, timezone.now()).counted_at is not None

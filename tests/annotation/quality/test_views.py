@@ -312,7 +312,7 @@ def test_reported_and_commented_statements_are_found(researcher_client, round, a
 
     assert shown(researcher_client, show="reported") == [0]
     assert shown(researcher_client, show="commented") == [1]
-    assert "1 reported as broken" in researcher_client.get(PILOT).text
+    assert "1 reported</a>" in researcher_client.get(PILOT).text
     assert "two dots" in researcher_client.get(f"{PILOT}statements/{task.pk}/").text
 
 

@@ -129,7 +129,7 @@ def test_a_draft_shows_its_limits(researcher_client, draft):
     assert "<dd>more than 9 equal labels in a row</dd>" in researcher_client.get(PILOT).text
 
 
-def test_the_usual_instructions_stay_the_usual_ones(researcher_client, harvest):
+def test_default_instructions_are_stored_as_empty(researcher_client, harvest):
     form = researcher_client.get("/rounds/new/").context["form"]
 
     researcher_client.post("/rounds/new/", sent_by_a_browser(form, name="pilot") | {"jobs": [harvest.pk]})
@@ -189,13 +189,13 @@ def test_the_plan_says_what_comparisons_can_find(researcher_client):
     # Student, 6 degrees: (t(.975) + t(.8)) sqrt(2 * .25 * (1 / 2 - 1 / 3)) / sqrt(7) = (2.447 + .906) * .1091.
     assert "lm: human and multi" in page
     assert "36.6 points" in page
-    assert "One comparison: its p must be below .05. Over relations that takes 6 of them or more." in page
+    assert "One comparison: its p must be below .05. A test over relations requires at least 6 relations." in page
 
 
 def test_a_plan_that_cannot_be_says_why(researcher_client, harvest):
     page = researcher_client.post("/rounds/plan/", {"jobs": [harvest.pk], "n": 500}).text
 
-    assert "has 100 tuples to draw from but n is 500" in page
+    assert "has 100 tuples but n is 500" in page
 
 
 def test_the_form_asks_for_the_project_where_there_are_several_and_remembers_it(researcher_client, researcher, harvest):
@@ -222,7 +222,7 @@ def test_a_draft_that_cannot_be_opened_keeps_what_was_written(researcher_client,
     )
 
     draft.refresh_from_db()
-    assert "has 100 tuples to draw from but n is 500" in page.text
+    assert "has 100 tuples but n is 500" in page.text
     assert (draft.status, draft.seed) == ("draft", 3)
 
 
@@ -232,7 +232,7 @@ def test_the_form_shows_what_the_service_refuses(researcher_client):
 
     page = researcher_client.post("/rounds/new/", fields).text
 
-    assert "has 1 tuples to draw from but n is 5" in page
+    assert "has 1 tuples but n is 5" in page
     assert not Round.objects.exists()
 
 
@@ -252,7 +252,7 @@ def test_every_option_of_a_round_is_in_form_description_and_example():
 def test_a_draft_shows_its_plan_and_stores_nothing(researcher_client, draft):
     page = researcher_client.get(PILOT).text
 
-    assert '<td class="num" data-unit="of">20</td><td class="num">100</td>' in page
+    assert '<td class="num" data-unit="sampled">20</td><td class="num" data-unit="in the population">100</td>' in page
     assert "Open round" in page
     assert not Stratum.objects.exists()
 
@@ -278,7 +278,7 @@ def test_a_draft_that_lacks_gold_says_where_to_make_it(researcher_client, draft,
 
     page = researcher_client.get(PILOT).text
 
-    assert "It cannot be opened yet." in page
+    assert "This draft cannot be opened yet." in page
     assert f"/rounds/gold/{harvest.relation_id}/" in page
     assert "Open round" not in page
 
@@ -354,9 +354,9 @@ def test_a_draft_is_edited_as_json(researcher_client, draft, harvest):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "Line 1, column 2: this is no JSON"),
-        ("[" * 100_000, "this is no JSON (Nested too deeply)"),
-        ("{}", "name is missing; see open_round --help"),
+        ("{", "Invalid JSON at line 1, column 2"),
+        ("[" * 100_000, "Nested too deeply"),
+        ("{}", "name is missing. See open_round --help"),
     ],
 )
 def test_a_description_that_is_none_is_explained(researcher_client, draft, text, message):
@@ -389,36 +389,36 @@ def test_the_words_about_a_relation_are_written_on_a_page(researcher_client, dra
 def test_words_about_two_relations_are_written_at_once(researcher_client, draft, harvest, monkeypatch):
     other = make_harvest(HUNDRED, relation=make_relation("part_of"))
     edit_draft(draft, draft.spec | {"cells": [{"job": harvest.pk, "n": 2}, {"job": other.pk, "n": 2}]})
-    read = draft_views.usual_instructions
+    read = draft_views.default_instructions
 
     def while_another_writes(draft, pk, by):
-        monkeypatch.setattr(draft_views, "usual_instructions", read)
+        monkeypatch.setattr(draft_views, "default_instructions", read)
         researcher_client.post(f"{PILOT}instructions/{other.relation_id}/", {"instructions": "Of parts."})
         return read(draft, pk, by)
 
-    monkeypatch.setattr(draft_views, "usual_instructions", while_another_writes)
+    monkeypatch.setattr(draft_views, "default_instructions", while_another_writes)
     researcher_client.post(f"{PILOT}instructions/{harvest.relation_id}/", {"instructions": "Of this year."})
 
     assert words_of(draft) == {harvest.relation.path: "Of this year.", other.relation.path: "Of parts."}
 
 
 def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, draft, harvest, monkeypatch):
-    read = draft_views.usual_instructions
+    read = draft_views.default_instructions
 
     def while_it_opens(draft, pk, by):
         opened = read(draft, pk, by)
         open_draft(Round.objects.get(pk=draft.pk))
         return opened
 
-    monkeypatch.setattr(draft_views, "usual_instructions", while_it_opens)
+    monkeypatch.setattr(draft_views, "default_instructions", while_it_opens)
     page = f"{PILOT}instructions/{harvest.relation_id}/"
     answer = researcher_client.post(page, {"instructions": "Of this year."}, follow=True)
 
-    assert "is no draft any more" in answer.text
+    assert "is not a draft" in answer.text
 
 
 @pytest.mark.parametrize("text", ["", "usual"])
-def test_the_usual_instructions_come_back(researcher_client, draft, harvest, text):
+def test_default_instructions_are_restored(researcher_client, draft, harvest, text):
     page = f"{PILOT}instructions/{harvest.relation.pk}/"
     usual = researcher_client.get(page).context["form"]["instructions"].value()
     edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})
@@ -465,7 +465,7 @@ def test_a_draft_takes_answers_of_judges_with_it_only_if_their_number_is_known(r
     run = make_judge_run(draft, "gpt", prompt_price=2)
     make_judge_answer(run, harvest.tuples.first().knowledge_tuple, "true", cost="0.0125")
     page = researcher_client.get(f"{PILOT}delete/").text
-    assert "1 answer of LMs, paid with 0.0125" in page
+    assert "1 answer of LMs that cost 0.0125" in page
     assert 'name="judge_answers" value="1"' in page
 
     make_judge_answer(run, harvest.tuples.last().knowledge_tuple, "true")  # since the page was shown
@@ -483,7 +483,7 @@ def test_a_draft_takes_answers_of_judges_with_it_only_if_their_number_is_known(r
 def test_a_draft_whose_judge_goes_on_is_kept(researcher_client, draft):
     make_judge_run(draft, "gpt", status=Job.Status.QUEUED)
 
-    assert "still goes on. Cancel it" in researcher_client.get(f"{PILOT}delete/").text
+    assert "is still in progress. Cancel it" in researcher_client.get(f"{PILOT}delete/").text
     researcher_client.post(f"{PILOT}delete/")
 
     assert Round.objects.exists()
@@ -492,9 +492,9 @@ def test_a_draft_whose_judge_goes_on_is_kept(researcher_client, draft):
 def test_a_round_that_closes_when_it_is_narrow_says_how_far_it_is(researcher_client, harvest):
     fields = {"name": "pilot", "jobs": [harvest.pk], "n": 4, "closes_when": "narrow", "closes_at_half_width": 5}
     researcher_client.post("/rounds/new/", fields)
-    assert "accuracies are known to ± .05" in researcher_client.get(PILOT).text
+    assert "interval half-widths reach ± .05" in researcher_client.get(PILOT).text
     round = open_draft(Round.objects.get())
-    assert "each relation needs a judgment" in researcher_client.get(PILOT).text
+    assert "undefined until every relation has a judgment" in researcher_client.get(PILOT).text
 
     judge_all(round, ["true", "true", "false", "true"])
     close_due_rounds(timezone.now())

@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 
 from annotation.judges.cost import StratumPlan, Wish, accuracy_of, assumed_strata, statements_for, variance
+from annotation.models import Round
 from annotation.rounds.plan import half_width, half_width_of, macro_half_width, plan_round, workload
 from annotation.rounds.services import create_draft
 from tests.annotation.judges.test_allocation import judged_draft
@@ -12,20 +13,20 @@ from tests.factories import make_harvest
 
 
 def test_tuples_that_cells_share_are_judged_once():
-    work = workload([50, 50], 80, 3, seconds_per_judgment=5)
+    work = workload(Round(judgments_per_task=3), 100, 80, seconds_per_judgment=5)
 
     assert (work.n_shared, work.n_judgments, work.n_judgments_least) == (20, 240, 240)
     assert work.hours == pytest.approx(240 * 5 / 3600)
 
 
 def test_a_third_person_is_asked_between_never_and_always():
-    work = workload([100], 100, 3, third_only_if_split=True)
+    work = workload(Round(judgments_per_task=3, third_only_if_split=True), 100, 100)
 
     assert (work.n_judgments_least, work.n_judgments) == (200, 300)
 
 
 def test_gold_is_a_share_of_all_that_is_shown():
-    work = workload([90], 90, 1, gold_share=0.1)
+    work = workload(Round(judgments_per_task=1, gold_share=0.1), 90, 90)
 
     assert work.n_gold_shown == 10
 
@@ -132,6 +133,6 @@ def test_the_form_of_a_draft_plans_with_its_judge_and_a_new_one_says_what_to_do(
     sent |= {"wished_points": "10", "pay_per_hour": "12"}
 
     page = researcher_client.post(f"/rounds/plan/?draft={draft.path}", sent).text
-    assert "people, with lm (judge-lm)" in page
-    assert "What ± 10.0 points for each cell takes" in page
+    assert "people with lm (judge-lm)" in page
+    assert "Cost of ± 10.0 points per cell" in page
     assert "has no judge run &#x27;lm&#x27;" in researcher_client.post("/rounds/plan/", sent).text

@@ -90,7 +90,7 @@ def test_each_answer_is_followed_by_the_reason(trainee_client, annotator):
     answer = {"position": false.position, "label": "true"}
     page = trainee_client.post(judging_page("pilot", "training/"), answer, follow=True).text
 
-    assert "not quite" in page
+    assert "incorrect answer" in page
     assert false.reason in page
 
 
@@ -100,7 +100,7 @@ def test_the_training_ends_with_how_many_were_right_and_can_be_repeated(trainee_
             judging_page("pilot", "training/"), {"position": statement.position, "label": statement.label}
         )
 
-    assert "5 of 5 right" in trainee_client.get(judging_page("pilot", "training/")).text
+    assert "5 of 5 correct" in trainee_client.get(judging_page("pilot", "training/")).text
     assert trainee_client.get(judging_page()).status_code == 200
     assert "1 of 5" in trainee_client.post(judging_page("pilot", "training/"), follow=True).text
 
@@ -125,6 +125,6 @@ def test_the_end_shows_what_was_missed_with_the_reason(trainee_client, annotator
 
     page = trainee_client.get(judging_page("pilot", "training/")).text
 
-    assert "3 of 5 right" in page
-    assert page.count("but it is") == len(missed) == 2
+    assert "3 of 5 correct" in page
+    assert page.count("Correct answer:") == len(missed) == 2
     assert all(statement.reason in page for statement in missed)

@@ -81,7 +81,7 @@ def test_a_draft_that_cannot_be_opened_leads_back_with_the_reason(researcher, dr
     draft.save()
     answer = researcher.get(f"{draft.get_absolute_url()}rehearsal/", follow=True)
     assert answer.redirect_chain == [(draft.get_absolute_url(), 302)]
-    assert "use a smaller n" in answer.text
+    assert "Reduce n" in answer.text
 
 
 def test_the_api_gives_what_the_page_shows(researcher, draft):
@@ -104,5 +104,5 @@ def test_only_drafts_are_rehearsed(researcher, draft):
 
     assert (answer.status_code, answer.json()["error"]["message"]) == (
         409,
-        "The round pilot is open; only drafts are rehearsed.",
+        "Round pilot is open. Only drafts can be rehearsed.",
     )

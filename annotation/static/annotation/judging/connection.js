@@ -1,17 +1,17 @@
-// What leads to other pages is dead while there is no connection. Dialogs open without one.
-const WAYS = ".judge-foot a:not([data-open]), .judge-foot button";
+// Disables links to other pages while offline. Dialogs work offline.
+const LINKS = ".judge-foot a:not([data-open]), .judge-foot button";
 
 export function followConnection(root) {
-  const ways = [...root.querySelectorAll(WAYS)].map((way) => [way, way.getAttribute("href")]);
+  const links = [...root.querySelectorAll(LINKS)].map((link) => [link, link.getAttribute("href")]);
   const show = () => {
-    for (const [way, address] of ways) {
-      const isDead = !navigator.onLine;
-      if (address === null) way.disabled = isDead;
-      else if (isDead) way.removeAttribute("href");
-      else way.setAttribute("href", address);
-      if (isDead && address !== null) way.setAttribute("role", "link"); // an anchor without an address is none
-      else way.removeAttribute("role");
-      way.setAttribute("aria-disabled", isDead);
+    for (const [link, href] of links) {
+      const isOffline = !navigator.onLine;
+      if (href === null) link.disabled = isOffline;
+      else if (isOffline) link.removeAttribute("href");
+      else link.setAttribute("href", href);
+      if (isOffline && href !== null) link.setAttribute("role", "link"); // an anchor without href has no link role
+      else link.removeAttribute("role");
+      link.setAttribute("aria-disabled", isOffline);
     }
   };
   for (const change of ["online", "offline"]) addEventListener(change, show);

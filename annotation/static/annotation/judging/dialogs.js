@@ -1,6 +1,6 @@
-// The instructions and the report of a broken statement, as dialogs over the page.
+// Dialogs for the instructions and for the report of a broken statement.
 
-// Replaces the instructions that the page came with by those about a statement's relation; offline, the former stay.
+// Loads the instructions for the relation of a statement. Offline, the general instructions remain.
 async function loadInstructions(container, url) {
   const html = await fetch(url).then((response) => response.text()).catch(() => "");
   const loaded = new DOMParser().parseFromString(html, "text/html").querySelector("[data-instructions]");

@@ -1,4 +1,4 @@
-// Statements and labels as elements.
+// DOM elements of statements and labels.
 const element = (name, className, ...children) => {
   const node = Object.assign(document.createElement(name), { className });
   node.append(...children);

@@ -1,4 +1,4 @@
-// One statement at a time, one key each. Without this script the page works as a plain form, one page per answer.
+// One statement at a time, with keyboard shortcuts. Without this script, the page works as a form.
 import { openJudgingSession } from "./judging_session.js";
 import { bindDialogs } from "./dialogs.js";
 import { openTaskQueue } from "./task_queue.js";
@@ -6,16 +6,16 @@ import { listenToKeys } from "./keys.js";
 import { labelElement, linkElement, statementNodes, recentElement, textOf } from "./elements.js";
 import { startTimer } from "./timer.js";
 
-const { root, url, saveState, outbox, kept, part } = openJudgingSession(takeBackRefused, (reply) => tasks.receive(reply));
+const { root, url, saveState, outbox, kept, part } = openJudgingSession(undoRefused, (reply) => tasks.receive(reply));
 const form = root.querySelector("form.answers-form");
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 const timer = startTimer();
-const { ahead: statements, answered: earlier, n: nSince } = kept.state ?? { ahead: read("statements"), answered: read("earlier"), n: 0 };
+const { ahead: statements, answered: earlier, n: nKeptCounted } = kept.state ?? { ahead: read("statements"), answered: read("earlier"), n: 0 };
 const tasks = openTaskQueue({ url, outbox, statements, answered: earlier, onStatement: show });
 const { ahead, answered } = tasks;
 const buttons = [...form.querySelectorAll(".answer"), part("skip"), part("report-button")];
 let isAwaitingMore = false;
-let nCounted = 0; // answers since the page came from the server
+let nCounted = 0; // answers since the page was loaded from the server
 const dialogs = bindDialogs(() => ahead[0]?.task, (values) => {
   outbox.add("report/", values);
   part("report-sent").hidden = false;
@@ -47,21 +47,21 @@ function show() {
   return timer.take();
 }
 
-function sayWhatIsAwaited() {
-  if (isAwaitingMore) part("statement").replaceChildren(navigator.onLine ? "One moment …" : "More statements come when you are connected again.");
+function showWaitingText() {
+  if (isAwaitingMore) part("statement").replaceChildren(navigator.onLine ? "Loading …" : "You are offline. More statements load when you are back online.");
 }
 
 async function showNothing() {
   part("given").hidden = true;
   isAwaitingMore = true;
-  sayWhatIsAwaited();
+  showWaitingText();
   await tasks.refillIfLow();
-  await outbox.empty(); // of what was answered meanwhile
+  await outbox.empty(); // answers given in the meantime
   isAwaitingMore = false;
-  if (ahead.length) return null; // in sight by now
-  if (outbox.all().length) return part("statement").replaceChildren("Your answers wait in this browser.");
-  if (saveState.takeUnread()) return part("statement").replaceChildren(linkElement(url, "Go on"));
-  return location.assign(url); // nothing is left; the server says so
+  if (ahead.length) return null; // shown by now
+  if (outbox.all().length) return part("statement").replaceChildren("Your answers are stored in this browser until they can be sent.");
+  if (saveState.takeUnread()) return part("statement").replaceChildren(linkElement(url, "Continue"));
+  return location.assign(url); // the server shows the final page
 }
 
 function answer(label) {
@@ -78,7 +78,7 @@ function answer(label) {
 function skip() {
   if (!ahead.length) return;
   const skipped = ahead.shift();
-  if (skipped.label) answered.push(skipped); // it has an answer, and keeps it
+  if (skipped.label) answered.push(skipped); // keeps its answer
   else outbox.add("skip/", { task: skipped.task });
   show();
 }
@@ -88,7 +88,7 @@ function backTo(statement) {
   show();
 }
 
-function takeBackRefused(action) {
+function undoRefused(action) {
   const refused = answered.findLast((statement) => statement.task === action.values.task);
   if (action.path || !refused) return;
   answered.splice(answered.indexOf(refused), 1);
@@ -106,10 +106,10 @@ form.addEventListener("submit", (event) => {
   const name = Object.keys(buttons).find((attribute) => event.submitter.hasAttribute(attribute));
   return name ? buttons[name]() : answer(event.submitter.value);
 });
-for (const change of ["online", "offline"]) addEventListener(change, sayWhatIsAwaited);
+for (const change of ["online", "offline"]) addEventListener(change, showWaitingText);
 part("keep").addEventListener("click", (event) => { event.preventDefault(); skip(); });
 part("back").addEventListener("click", back);
 const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, () => answer(label)]));
 listenToKeys({ ...answers, skip, back, left: back, comment: openComment, report: openReport, instructions: dialogs.openInstructions });
-countJudged(kept.state ? nSince : tasks.nUnsaved);
+countJudged(kept.state ? nKeptCounted : tasks.nUnsaved);
 show();

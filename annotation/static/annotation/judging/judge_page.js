@@ -1,12 +1,12 @@
-// A page of statements: a key answers the row in focus and moves on. Without this script it is one plain form.
-// Answers are saved as they are given, not when the page is submitted.
+// A page of statements: keyboard shortcuts answer the focused row and move to the next. Without this script, the page
+// works as a form. Answers are saved immediately, not when the page is submitted.
 import { openJudgingSession } from "./judging_session.js";
 import { bindDialogs } from "./dialogs.js";
 import { listenToKeys } from "./keys.js";
 import { readRows } from "./rows.js";
 import { startTimer } from "./timer.js";
 
-const { root, url, saveState, outbox, kept, part } = openJudgingSession(takeBackRefused);
+const { root, url, saveState, outbox, kept, part } = openJudgingSession(undoRefused);
 const form = root.querySelector("form.page-form");
 const nLeft = Number(part("left").textContent);
 
@@ -17,7 +17,7 @@ const dialogs = bindDialogs(() => current().dataset.row, (values) => {
   ofTask(values.task).querySelector("[data-row-state]").textContent = "Reported";
   saveState.announce("Reported. You can still answer or skip.");
 });
-const answered = []; // rows, in the order of their answers
+const answered = []; // rows in order of their answers
 
 function showCounts() {
   const n = rows.filter(chosen).length;
@@ -56,7 +56,7 @@ function skip(row = current()) {
   focusNextOpen(row);
 }
 
-function takeBackRefused(action) {
+function undoRefused(action) {
   const row = ofTask(action.values.task);
   if (row && !action.path) choose(row, null);
   showCounts();
@@ -70,7 +70,7 @@ async function submit() {
     saveState.announce(part("missing").textContent);
     return focus(missing[0]);
   }
-  part("missing").textContent = "The next page opens once all answers are saved.";
+  part("missing").textContent = "Saving answers before the next page opens.";
   await outbox.empty();
   if (outbox.all().length) return null;
   if (!saveState.takeUnread()) return location.assign(url);

@@ -1,10 +1,10 @@
-// A judging session: what every judging page has, the outbox that its answers go through and the words about their state.
+// Judging session, shared by all judging pages: outbox, save state, and offline copy.
 import { followConnection } from "./connection.js";
 import { openKeptPage } from "./kept_page.js";
 import { openOutbox } from "./outbox.js";
 import { showSaveState } from "./save_state.js";
 
-// onRefused(action): called when the server refuses one for good; onStored(reply): when it has stored one.
+// onRefused(action): called if the server rejects an action permanently. onStored(reply): called after storage.
 export function openJudgingSession(onRefused, onStored = () => {}) {
   const root = document.querySelector("[data-judging]");
   const { url, outbox: prefix } = root.dataset;

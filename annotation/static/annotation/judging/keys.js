@@ -1,14 +1,14 @@
-// One key for each thing to do, unless somebody types or a dialog is open. The templates show the same keys (kbd).
+// Keyboard shortcuts, inactive in text fields and while a dialog is open. The templates show the same keys (kbd).
 const NAMES = {
   t: "true", 1: "true", f: "false", 2: "false", u: "unjudgeable", 3: "unjudgeable",
   s: "skip", c: "comment", r: "report", "?": "instructions",
   backspace: "back", arrowleft: "left", arrowup: "up", arrowdown: "down", j: "down", k: "up",
 };
 
-// The letter on the key, or on keyboards of other scripts the one in its place.
+// Letter of the key, or of its position on keyboards with non-Latin scripts.
 const letterOf = ({ key, code }) => (/^[ -~]/.test(key) ? key.toLowerCase() : code.replace("Key", "").toLowerCase());
 
-// actions: {name: function}; one that returns false leaves the key to the browser.
+// actions: {name: function}. A function that returns false leaves the key to the browser.
 export function listenToKeys(actions) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;

@@ -1,8 +1,7 @@
-// The service worker of the judging pages: without a connection, or while the server or its database is away, it answers
-// a reload with the page as it was kept.
-// `data-kept` on its root tells the page that it is such a copy (kept_page.js).
+// Service worker of the judging pages: serves the offline copy of a page if the network, the server, or its database is
+// unavailable. The attribute `data-kept` of the root element marks such a copy (kept_page.js).
 const CACHE = "kgharvest-judging";
-const AWAY = [502, 503, 504]; // as proxies say, and as the server says of its database
+const UNAVAILABLE = [502, 503, 504]; // from proxies, and from the server without database
 const SCOPE = new URL(self.registration.scope).pathname;
 
 self.addEventListener("install", () => self.skipWaiting());
@@ -10,7 +9,7 @@ self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim(
 self.addEventListener("fetch", (event) => {
   const { request } = event;
   if (request.method !== "GET") return;
-  const isPage = new URL(request.url).pathname === SCOPE; // those below it are not kept
+  const isPage = new URL(request.url).pathname === SCOPE; // pages below have no copy
   if (request.mode === "navigate" && isPage) event.respondWith(page(request));
   else if (["script", "style", "image"].includes(request.destination)) event.respondWith(asset(request));
 });
@@ -18,17 +17,17 @@ self.addEventListener("fetch", (event) => {
 async function page(request) {
   const { pathname } = new URL(request.url);
   const response = await fetch(request).catch((error) => error);
-  if (response instanceof Error || AWAY.includes(response.status)) {
-    const kept = await (await caches.open(CACHE)).match(pathname);
-    if (!kept && response instanceof Error) throw response;
-    if (!kept) return response;
-    const html = await kept.text();
-    return new Response(html.replace("<html", "<html data-kept"), { headers: kept.headers });
+  if (response instanceof Error || UNAVAILABLE.includes(response.status)) {
+    const copy = await (await caches.open(CACHE)).match(pathname);
+    if (!copy && response instanceof Error) throw response;
+    if (!copy) return response;
+    const html = await copy.text();
+    return new Response(html.replace("<html", "<html data-kept"), { headers: copy.headers });
   }
-  try { // a full or forbidden storage must not keep anybody from a page that has come
+  try { // full or forbidden storage must not prevent showing the page
     const cache = await caches.open(CACHE);
     if (response.ok && !response.redirected) await cache.put(pathname, response.clone());
-    else if (response.status < 500) await cache.delete(pathname); // logged out, say: what was kept is nobody's any more
+    else if (response.status < 500) await cache.delete(pathname); // for example after logout: the copy is invalid
   } catch {} // eslint-disable-line no-empty
   return response;
 }
@@ -37,8 +36,8 @@ async function asset(request) {
   try {
     return await fetch(request);
   } catch (error) {
-    const kept = await (await caches.open(CACHE)).match(request);
-    if (!kept) throw error;
-    return kept;
+    const copy = await (await caches.open(CACHE)).match(request);
+    if (!copy) throw error;
+    return copy;
   }
 }

@@ -1,4 +1,4 @@
-// The rows of a page of statements: what is answered, what has the focus, and where it goes next.
+// Rows of a page of statements: answers, current focus, and navigation.
 export function readRows(form, onEnd) {
   const rows = [...form.querySelectorAll("[data-row]")];
   const radios = (row) => [...row.querySelectorAll("input[type=radio]")];
@@ -6,7 +6,7 @@ export function readRows(form, onEnd) {
   const isOpen = (row) => !chosen(row) && !row.disabled;
   const current = () => document.activeElement.closest("[data-row]") ?? rows.find(isOpen) ?? rows[0];
 
-  function focus(row) { // or, with no row, the end of the page
+  function focus(row) { // without a row: the end of the page
     const target = row ? chosen(row) ?? radios(row)[0] : onEnd;
     target.focus({ preventScroll: true });
     (row ?? target).scrollIntoView({ block: "center" });

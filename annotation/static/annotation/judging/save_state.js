@@ -1,5 +1,5 @@
-// The save state of the answers: a quiet dot with a word or two; what goes wrong gets a sentence and is announced.
-const LATE = "One answer came late: its statement had been taken back. It is kept, and counts only if nobody else has taken it.";
+// Save state of the answers: a dot with a short text. Problems are shown as a sentence and announced.
+const LATE = "One answer was late: its statement had been released. It is stored, and counts only if the statement still needed it.";
 const PACE_FROM = 5; // answers
 
 export function showSaveState(root) {
@@ -15,8 +15,8 @@ export function showSaveState(root) {
   };
   const words = (waiting, isOffline, isRefused) => {
     if (!waiting) return navigator.onLine ? "Saved" : "Saved, offline";
-    if (isOffline) return `${waiting} waiting, ${navigator.onLine ? "trying again" : "offline"}`;
-    return isRefused ? `${waiting} waiting` : "Saving";
+    if (isOffline) return `${waiting} unsent, ${navigator.onLine ? "retrying" : "offline"}`;
+    return isRefused ? `${waiting} unsent` : "Saving";
   };
   const change = (waiting, problem) => {
     last = [waiting, problem];
@@ -25,10 +25,10 @@ export function showSaveState(root) {
     saved.textContent = words(waiting, isOffline, isRefused);
     saved.className = `saved ${isOffline || isRefused || !navigator.onLine ? "is-waiting" : waiting ? "is-saving" : ""}`;
     if (isRefused && refusal !== problem) warn(problem);
-    if (!waiting && refusal && trouble.textContent === refusal) trouble.hidden = true; // taken after all
+    if (!waiting && refusal && trouble.textContent === refusal) trouble.hidden = true; // accepted in the meantime
     refusal = isRefused ? problem : waiting ? refusal : null;
-    if (isOffline && !wasOffline) announce("Not connected. Your answers are kept in this browser until they are saved.");
-    if (!isOffline && wasOffline && !waiting) announce("Connected again, all answers are saved.");
+    if (isOffline && !wasOffline) announce("You are offline. Your answers are stored in this browser until they can be sent.");
+    if (!isOffline && wasOffline && !waiting) announce("You are back online. All answers are saved.");
     wasOffline = isOffline;
   };
   for (const name of ["online", "offline"]) addEventListener(name, () => change(...last));
@@ -36,10 +36,10 @@ export function showSaveState(root) {
   return {
     announce,
     warn,
-    takeUnread() { // whether there is a warning that nobody may have read: going on to the next page would remove it
-      const was = isUnread;
+    takeUnread() { // whether there is a new warning, which the next page would remove
+      const wasUnread = isUnread;
       isUnread = false;
-      return was;
+      return wasUnread;
     },
     answered(secondsTaken) {
       [seconds, n] = [seconds + secondsTaken, n + 1];

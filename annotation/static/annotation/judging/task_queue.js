@@ -1,15 +1,15 @@
-// The task queue of an annotator: statements ahead, of which [0] is in sight, and those answered, oldest first.
-// More come with the reply to an answer; they are asked for only where no answer is on its way.
-const ASK_AGAIN_MS = 2000;
+// Task queue of an annotator: upcoming statements, of which [0] is shown, and answered ones, oldest first. The reply to
+// an answer brings more. A request for more is sent only if no answer is pending.
+const RETRY_MS = 2000;
 const LOW = 4;
 
-// statements: those that the page came with; answered: the last ones before. onStatement: called when there is one ahead
-// again.
+// statements: included in the page. answered: recent answers before. onStatement: called when an empty queue gets
+// statements.
 export function openTaskQueue({ url, outbox, statements, answered, onStatement }) {
   const waiting = outbox.all().filter((action) => action.path !== "report/");
   const isWaiting = ({ task }) => waiting.some((action) => action.values.task === task);
   const ahead = statements.filter((statement) => statement.label || !isWaiting(statement));
-  const known = new Set(statements.map((statement) => statement.task));
+  const seenTasks = new Set(statements.map((statement) => statement.task));
   const ask = () => fetch(url, { headers: { Accept: "application/json" } }).then((response) => response.json()).catch(() => null);
   let [refilling, nReplies] = [null, 0];
 
@@ -19,18 +19,18 @@ export function openTaskQueue({ url, outbox, statements, answered, onStatement }
     if (!tasks) return;
     nReplies += 1;
     const wasEmpty = !ahead.length;
-    const added = tasks.filter((statement) => !known.has(statement.task));
-    added.forEach((statement) => known.add(statement.task));
+    const added = tasks.filter((statement) => !seenTasks.has(statement.task));
+    added.forEach((statement) => seenTasks.add(statement.task));
     ahead.push(...added);
-    if (wasEmpty && added.length) onStatement(); // at once: a key answers what is ahead, so it must be in sight
+    if (wasEmpty && added.length) onStatement(); // immediately, as keys answer the first statement
   }
 
   async function refill() {
-    const before = nReplies;
-    await outbox.empty(); // the server gives new ones for those that it has answers to
-    if (nReplies > before) return;
+    const nRepliesBefore = nReplies;
+    await outbox.empty(); // answers make room for new statements
+    if (nReplies > nRepliesBefore) return;
     let reply = null;
-    while (!(reply = await ask())) await new Promise((wake) => setTimeout(wake, ASK_AGAIN_MS));
+    while (!(reply = await ask())) await new Promise((wake) => setTimeout(wake, RETRY_MS));
     receive(reply);
   }
 
@@ -39,8 +39,8 @@ export function openTaskQueue({ url, outbox, statements, answered, onStatement }
     answered,
     isLow,
     receive,
-    nUnsaved: waiting.filter((action) => !action.path && known.has(action.values.task)).length,
-    refillIfLow() { // in the background; await it where nothing is ahead
+    nUnsaved: waiting.filter((action) => !action.path && seenTasks.has(action.values.task)).length,
+    refillIfLow() { // in the background; await it if the queue is empty
       if (isLow()) refilling ??= refill().finally(() => { refilling = null; });
       return refilling;
     },

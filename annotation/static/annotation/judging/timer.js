@@ -1,6 +1,6 @@
-// Seconds of active work: while the tab is in sight, and at most a minute after the last sign of life.
+// Active time in seconds: while the tab is visible, and at most a minute after the last activity.
 const IDLE_MS = 60_000;
-const SIGNS = ["keydown", "pointerdown", "pointermove", "scroll", "focus"];
+const ACTIVITIES = ["keydown", "pointerdown", "pointermove", "scroll", "focus"];
 
 export function startTimer() {
   let [active, last, wasVisible] = [0, Date.now(), !document.hidden];
@@ -9,10 +9,10 @@ export function startTimer() {
     if (wasVisible) active += Math.min(now - last, IDLE_MS);
     [last, wasVisible] = [now, !document.hidden];
   };
-  for (const sign of SIGNS) addEventListener(sign, count, { passive: true });
+  for (const activity of ACTIVITIES) addEventListener(activity, count, { passive: true });
   document.addEventListener("visibilitychange", count);
   return {
-    take() { // the seconds since the last call
+    take() { // seconds since the last call
       count();
       const seconds = active / 1000;
       active = 0;

@@ -1,12 +1,12 @@
-// Sends the answers that an earlier page could not, unseen if there are none. What a round that is over no
-// longer takes is shown, to be copied or discarded; should the round be reopened, this page sends it after all.
+// Sends answers that an earlier page could not send. Answers to a closed round are shown, to be copied or discarded; if
+// the round is reopened, this page sends them.
 import { openJudgingSession } from "./judging_session.js";
 
 const { root, outbox } = openJudgingSession(() => {});
 const allStored = document.querySelector("[data-all-stored]");
-const tooLate = document.querySelector("[data-too-late]"); // where the round is over
+const tooLate = document.querySelector("[data-too-late]"); // only if the round is closed
 root.hidden = !outbox.all().length;
-if (allStored) allStored.hidden = !root.hidden; // what waits may never be taken here
+if (allStored) allStored.hidden = !root.hidden; // unsent answers may be rejected
 
 const sentence = ({ statement, values: { label, comment } }) => `${label}: ${statement}${comment ? ` (${comment})` : ""}`;
 
@@ -16,9 +16,9 @@ async function showTooLate() {
   root.hidden = true;
   tooLate.hidden = !answers.length;
   allStored.hidden = answers.length > 0;
-  const count = answers.length === 1 ? "1 answer came too late: the round was over before it was sent. It is" :
-    `${answers.length} answers came too late: the round was over before they were sent. They are`;
-  tooLate.querySelector("[data-too-late-words]").textContent = `${count} not stored, only kept in this browser.`;
+  const count = answers.length === 1 ? "1 answer was not sent before the round closed. It is" :
+    `${answers.length} answers were not sent before the round closed. They are`;
+  tooLate.querySelector("[data-too-late-words]").textContent = `${count} stored only in this browser.`;
   tooLate.querySelector("textarea").value = answers.map(sentence).join("\n");
 }
 

@@ -1,6 +1,6 @@
-// Brings a round's page up to date while the tab is in sight: numbers every few seconds, tables and pictures now and then.
+// Updates the round page while the tab is visible: figures every few seconds, tables and charts less often.
 (() => {
-  const REST_AFTER_MS = 30000;
+  const RENEW_AFTER_MS = 30000;
   const source = document.querySelector("[data-live]");
   const bar = source.querySelector("progress");
   const pace = source.querySelector("[data-pace]");
@@ -18,15 +18,15 @@
     }
   };
 
-  const fetched = async (address) => {
-    const response = await fetch(address).catch(() => null);
+  const fetchOk = async (url) => {
+    const response = await fetch(url).catch(() => null);
     return response?.ok && !response.redirected ? response : null;
   };
 
-  // The address says how tables are filtered and sorted; what somebody is in is left as it is.
+  // The URL contains filters and sorting. Parts with focus or pointer are not replaced.
   const renewRest = async () => {
     [renewedAt, isRenewed] = [Date.now(), true];
-    const response = await fetched(location.href);
+    const response = await fetchOk(location.href);
     if (!response) return;
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     for (const part of document.querySelectorAll("[data-fresh]")) {
@@ -37,11 +37,11 @@
 
   setInterval(async () => {
     if (document.hidden) return;
-    const response = await fetched(source.dataset.live);
+    const response = await fetchOk(source.dataset.live);
     if (!response) return;
     const progress = await response.json();
     if (progress.status !== source.dataset.status) return location.reload();
     show(progress);
-    if (!isRenewed && Date.now() - renewedAt > REST_AFTER_MS) await renewRest();
+    if (!isRenewed && Date.now() - renewedAt > RENEW_AFTER_MS) await renewRest();
   }, 5000);
 })();

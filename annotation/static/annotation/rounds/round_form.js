@@ -1,4 +1,4 @@
-// The form of a round: filter and choose harvests, and plan while one types. Without it, buttons do the same.
+// Round form: filters harvests and updates the plan while typing. Without this script, buttons do the same.
 (() => {
   const form = document.querySelector("[data-round-form]");
   if (!form) return;
@@ -26,8 +26,8 @@
     changed();
   };
 
-  // Answers to what was asked before are dropped.
-  const asking = () => {
+  // Aborts the previous request.
+  const latestRequest = () => {
     let request = null;
     return async (url, body) => {
       request?.abort();
@@ -36,19 +36,19 @@
       return response?.ok ? response.text() : null;
     };
   };
-  const askPlan = asking();
-  const askList = asking();
+  const requestPlan = latestRequest();
+  const requestList = latestRequest();
 
   const refresh = async () => {
-    const text = await askPlan(form.dataset.planUrl, new FormData(form));
+    const text = await requestPlan(form.dataset.planUrl, new FormData(form));
     if (text !== null) plan.innerHTML = text;
   };
 
-  // Only some of the harvests are listed: the server looks among all of them, and nothing is chosen until it has.
+  // The server filters, as not all harvests are listed. Selecting is disabled until it responds.
   const list = async () => {
     const body = new FormData(form);
     body.set("action", "filter");
-    const text = await askList(location.href, body);
+    const text = await requestList(location.href, body);
     if (text === null) return;
     const page = new DOMParser().parseFromString(text, "text/html");
     for (const part of [".pick-list", "[data-listed]"]) pick.querySelector(part).replaceWith(page.querySelector(part));
@@ -81,8 +81,8 @@
     });
   }
   show();
-  // What is wrong inside a closed fold would keep the form from being sent without a word.
-  form.addEventListener("invalid", ({ target }) => { const fold = target.closest("details"); if (fold) fold.open = true; }, true);
+  // An invalid field in a closed section would block the form without a visible message.
+  form.addEventListener("invalid", ({ target }) => { const section = target.closest("details"); if (section) section.open = true; }, true);
   form.querySelector("[data-plan-button]").hidden = true;
   form.addEventListener("input", changed);
   changed();

@@ -1,4 +1,4 @@
-// Training by keys, as in judging. Without it, the buttons do the same.
+// Keyboard shortcuts for training, as in judging.
 import { listenToKeys } from "../judging/keys.js";
 
 const press = (label) => () => document.querySelector(`button[value="${label}"]`).click();

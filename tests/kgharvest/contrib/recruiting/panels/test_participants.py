@@ -476,7 +476,7 @@ def test_skipping_everything_is_not_being_done(client):
 
     page = client.get(judging_page("pilot", "done/"), follow=True).text
 
-    assert "Only what you skipped is left" in page
+    assert "Only skipped statements remain" in page
     assert CODE not in page
 
 
