@@ -40,10 +40,10 @@ def test_what_is_unfolded_is_in_the_address(visit):
     page = visit(factories.make_researcher()).page
     page.goto(job.get_absolute_url())
 
-    page.get_by_text("The same as a table").click()
+    page.get_by_text("Show as table").click()
     expect(page).to_have_url(re.compile(r"open=scores"))
     page.reload()
 
     expect(page.get_by_role("cell", name="−1.000").first).to_be_visible()
-    page.get_by_text("The same as a table").click()
+    page.get_by_text("Show as table").click()
     expect(page).not_to_have_url(re.compile("open="))

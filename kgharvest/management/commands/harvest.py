@@ -188,13 +188,13 @@ def summary_of(plan: Plan) -> str:
 
 def duration_of(plan: Plan) -> str:
     estimate = plan.estimate
-    at_once = f"{plan.n_at_once} at once" if plan.n_at_once > 1 else "one after the other"
+    at_once = f"{plan.n_parallel} at once" if plan.n_parallel > 1 else "one after the other"
     if estimate.is_complete:
         return f"about {duration(estimate.seconds)}, {at_once}"
     no_past = f"no past harvests of {', '.join(plan.without_past)}"
-    if not estimate.n_known:
+    if not estimate.n_estimated:
         return f"duration unknown ({no_past})"
-    return f"at least {duration(estimate.seconds)} for {estimate.n_known} of them, {at_once} ({no_past})"
+    return f"at least {duration(estimate.seconds)} for {estimate.n_estimated} of them, {at_once} ({no_past})"
 
 
 def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
