@@ -26,7 +26,6 @@ from kgharvest.audit import views as audit_views
 from kgharvest.entities.api import EntityTableViewSet
 from kgharvest.entities.views import set_entities
 from kgharvest.harvests import api as harvests_api
-from kgharvest.harvests import launch_api
 from kgharvest.harvests import views as harvests_views
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
 from kgharvest.jobs import api as jobs_api
@@ -153,7 +152,7 @@ harvesting = [
     *routes("jobs", jobs_api.JobViewSet, "api_job"),
     *routes("workers", jobs_api.WorkerViewSet, "api_worker"),
     *routes("language-models", harvests_api.LanguageModelViewSet, "api_language_model"),
-    *routes("launches", launch_api.LaunchViewSet, "api_launch", "api_launches"),
+    *routes("launches", harvests_api.LaunchViewSet, "api_launch", "api_launches"),
     *routes("harvests", harvests_api.HarvestViewSet, "api_harvest"),
     *routes("harvests/<int:pk>/tuples", harvests_api.TupleViewSet, "api_harvest_tuple"),
     *routes("knowledge", knowledge_api.KnowledgeViewSet, "api_knowledge_tuple", "api_knowledge"),

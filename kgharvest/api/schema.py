@@ -43,7 +43,7 @@ REFUSALS = {
     ),
     "409": (
         "A rule of the domain says no; `code` names it.",
-        refusal("JobNotOpen", "Job 7 has already ended; there is nothing to cancel."),
+        refusal("JobNotOpen", "Cannot cancel job 7: it has already ended."),
     ),
     "415": (
         "The body is of another media type.",

@@ -1,8 +1,4 @@
-"""Jobs and workers in the API.
-
-Jobs of all kinds: how far they are, cancel and retry; a harvest or probe has the id of its job. Workers: who is there,
-what each does, and sending one away.
-"""
+"""API of jobs of all kinds (progress, cancel, retry) and of workers (status, drain). A harvest has its job's id."""
 
 from __future__ import annotations
 
@@ -43,7 +39,7 @@ JOB = {
 @extend_schema_serializer(examples=[OpenApiExample("A job", JOB, response_only=True)])
 class JobSerializer(serializers.ModelSerializer):
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)
-    is_unfinished = serializers.BooleanField(help_text="Whether it waits or is being done.")
+    is_unfinished = serializers.BooleanField(help_text="True while queued or running.")
 
     class Meta:
         model = Job
@@ -58,17 +54,17 @@ class JobFilters(ProjectFilters):
 class JobViewSet(PagedList, RetrieveMixin, ApiViewSet):
     """Jobs of your projects, newest first."""
 
-    access = Action.VIEW  # the services decide who may change a job
+    access = Action.VIEW  # the services check who may change a job
     serializer_class = JobSerializer
     filters = JobFilters
     queryset = Job.objects.select_related("project")
 
     @operation("Cancel a job")
     def cancel(self, request: Request, pk: int) -> Response:
-        """Its worker stops within seconds. No results are stored."""
+        """The worker stops within seconds. No results are stored."""
         return self.changed(ledger.cancel)
 
-    @operation("Queue a failed or cancelled job again", responses={202: JobSerializer})
+    @operation("Retry a failed or cancelled job", responses={202: JobSerializer})
     def retry(self, request: Request, pk: int) -> Response:
         ledger.retry(self.named(), request.user)
         job = self.named()
@@ -97,66 +93,62 @@ WORKER = {
 }
 
 
-class JobInHand(serializers.Serializer):
-    id = serializers.IntegerField(allow_null=True, help_text="Null for a job of a project that you are no member of.")
+class RunningJobSerializer(serializers.Serializer):
+    id = serializers.IntegerField(allow_null=True, help_text="Null if you are not a member of the job's project.")
     kind = serializers.CharField()
     stage = serializers.CharField(allow_blank=True)
     done = serializers.IntegerField()
     total = serializers.IntegerField(allow_null=True)
 
 
-class WorkersOfPage(serializers.ListSerializer):
-    def to_representation(self, found: list[Worker]) -> list[dict[str, Any]]:
-        return told_of(self.context["request"], found)
-
-
-def told_of(request: Request, found: Sequence[Worker]) -> list[dict[str, Any]]:
-    return list(map(overview.to_json, overview.worker_rows(request.user, timezone.now(), found)))
+class WorkerListSerializer(serializers.ListSerializer):
+    def to_representation(self, workers: Sequence[Worker]) -> list[dict[str, Any]]:
+        rows = overview.worker_rows(self.context["request"].user, timezone.now(), workers)
+        return list(map(overview.to_json, rows))
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A worker", WORKER, response_only=True)])
 class WorkerSerializer(serializers.Serializer):
-    """As kgharvest.jobs.overview tells of it; made for all rows of an answer at once."""
-
     id = serializers.IntegerField()
     name = serializers.CharField()
     host = serializers.CharField(allow_blank=True)
     state = serializers.ChoiceField(overview.STATES)
     devices = serializers.ListField(child=serializers.CharField())
-    language_models = serializers.ListField(child=serializers.CharField(), help_text="Those in its memory.")
+    language_models = serializers.ListField(child=serializers.CharField(), help_text="Loaded LMs.")
     queues = serializers.ListField(child=serializers.CharField())
-    n_processes = serializers.IntegerField(help_text="Jobs that it does at once.")
-    jobs = JobInHand(many=True)
+    n_processes = serializers.IntegerField(help_text="Number of jobs run in parallel.")
+    jobs = RunningJobSerializer(many=True)
     jobs_last_hour = serializers.IntegerField()
     tuples_last_hour = serializers.IntegerField()
-    busy_s_last_hour = serializers.FloatField(help_text="Seconds, of all its processes together.")
+    busy_s_last_hour = serializers.FloatField(help_text="Busy time in seconds, summed over all processes.")
     version = serializers.CharField(allow_blank=True)
     started_at = serializers.DateTimeField(allow_null=True)
-    seen_at = serializers.DateTimeField(help_text="Its last heartbeat, which comes every few seconds.")
+    seen_at = serializers.DateTimeField(help_text="Last heartbeat. A running worker sends one every few seconds.")
     left_at = serializers.DateTimeField(allow_null=True)
 
     def to_representation(self, instance: Worker) -> dict[str, Any]:
-        return super().to_representation(told_of(self.context["request"], [instance])[0])
+        [row] = overview.worker_rows(self.context["request"].user, timezone.now(), [instance])
+        return super().to_representation(overview.to_json(row))
 
     class Meta:
-        list_serializer_class = WorkersOfPage
+        list_serializer_class = WorkerListSerializer
 
 
 class WorkerViewSet(PagedList, RetrieveMixin, ApiViewSet):
-    """Workers that were seen within a day and workers that have done jobs, newest first."""
+    """Workers with a heartbeat in the last day or with jobs, newest first."""
 
-    access = Action.VIEW  # the services admit superusers only
+    access = Action.VIEW  # the services require a superuser
     serializer_class = WorkerSerializer
 
     def get_queryset(self) -> QuerySet:
         return Worker.objects.all()
 
-    @operation("Have a worker end its jobs and leave")
+    @operation("Drain a worker")
     def drain(self, request: Request, pk: int) -> Response:
-        """It takes no further job. For superusers."""
+        """The worker finishes its running jobs, claims no more jobs, and exits. Superusers only."""
         return self.changed(workers.drain)
 
-    @operation("Have a worker that is being drained go on")
+    @operation("Undrain a worker")
     def undrain(self, request: Request, pk: int) -> Response:
-        """For superusers."""
+        """A draining worker claims jobs again. Superusers only."""
         return self.changed(workers.undrain)

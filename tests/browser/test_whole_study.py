@@ -72,7 +72,7 @@ def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
     page.get_by_role("main").get_by_role("link", name="Harvest", exact=True).click()
     page.get_by_role("checkbox", name="human").check()
     page.get_by_role("checkbox", name="multi").uncheck()
-    page.get_by_label("Tuples to keep").fill("8")
+    page.get_by_label("Maximum tuples").fill("8")
     keep_pictures(page, "2-launch")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name="Launch 1 harvest").click()

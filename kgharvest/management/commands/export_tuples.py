@@ -2,7 +2,7 @@
 
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.harvests.cuts import by_score, parse_cut
-from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples, find_harvest_job
+from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples, find_harvest_job
 from kgharvest.management.command import DomainCommand
 
 
@@ -19,11 +19,11 @@ class Command(DomainCommand):
         parser.add_argument("--include-sensitive", action="store_true", help="include tuples with sensitive words")
 
     def handle(self, *, job, cut, file_format, include_hidden, include_sensitive, **options):
-        included = Included(include_hidden, include_sensitive)
         harvest_job = find_harvest_job(job)
         score_cut = by_score(harvest_job, parse_cut(cut)) if cut else None
         if score_cut and score_cut.sentence:
             self.stderr.write(score_cut.sentence)
-        lines = export_tuples(harvest_job, score_cut and score_cut.cut, file_format, included)
+        cut = score_cut and score_cut.cut
+        lines = export_tuples(harvest_job, cut, file_format, include_hidden, include_sensitive)
         for chunk in in_chunks(lines):
             self.stdout.write(chunk, ending="")

@@ -176,13 +176,13 @@ def summary_of(plan: Plan) -> str:
 
 def duration_of(plan: Plan) -> str:
     estimate = plan.estimate
-    parallel = f"{plan.n_at_once} in parallel" if plan.n_at_once > 1 else "one at a time"
+    parallel = f"{plan.n_parallel} in parallel" if plan.n_parallel > 1 else "one at a time"
     if estimate.is_complete:
         return f"about {duration(estimate.seconds)}, {parallel}"
     no_past = f"no past harvests of {', '.join(plan.without_past)}"
-    if not estimate.n_known:
+    if not estimate.n_estimated:
         return f"duration unknown ({no_past})"
-    return f"at least {duration(estimate.seconds)} for {estimate.n_known} of them, {parallel} ({no_past})"
+    return f"at least {duration(estimate.seconds)} for {estimate.n_estimated} of them, {parallel} ({no_past})"
 
 
 def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:

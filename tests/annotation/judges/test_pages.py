@@ -92,7 +92,7 @@ def test_the_form_may_name_a_revision(round, researcher_client, form, named):
         ({"prompt": "Is it so?"}, "Add {statement}"),
         ({"judge_kind": "file"}, "answer file is missing"),
         ({"base_url": "http://127.0.0.1:7/"}, "no address of the internet"),
-        ({"judge_kind": "score", "threshold": "-5", "model": "/etc"}, "There is no model"),
+        ({"judge_kind": "score", "threshold": "-5", "model": "/etc"}, "not found"),
     ],
 )
 def test_what_cannot_be_is_said_in_the_form(round, researcher_client, form, change, says):

@@ -56,7 +56,7 @@ def test_a_cut_by_precision_may_be_found_with_a_judge(job):
 
 @pytest.mark.parametrize("text", ["top:10@llama-1", "precision:0.8@", "precision:0.8@a b"])
 def test_only_a_cut_by_precision_names_a_judge(text):
-    with pytest.raises(BadCut, match="is no cut"):
+    with pytest.raises(BadCut, match="Invalid cut"):
         parse_cut(text)
 
 

@@ -302,7 +302,7 @@ def test_the_command_harvests_and_writes_what_it_found(tmp_path, capsys):
 
 
 def test_the_command_says_what_is_missing():
-    with pytest.raises(CommandError, match="The setting llm asks a chat model; name one with --chat-model"):
+    with pytest.raises(CommandError, match="The setting llm needs a chat model"):
         call_command("harvest", relation=[make_relation().path], setting=["llm"])
 
 
@@ -377,7 +377,7 @@ def test_the_page_of_a_harvest_shows_what_it_cost_and_what_was_answered(research
 
     page = researcher_client.get(job.get_absolute_url()).text
 
-    assert "What the chat model answered" in page
+    assert "Chat model responses" in page
     assert "0.0010" in page  # 2 x 100 x 5 of a million
     assert "&lt;b&gt;helmet&lt;/b&gt;" in page
     assert "<b>helmet" not in page

@@ -107,7 +107,7 @@ def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatc
         ({}, "No relation selected. Use --relation"),
         ({"relation": ["nope"]}, "There is no relation 'nope'"),
         ({"set_name": "nope"}, "There is no relation set 'nope'. Existing sets: demo"),
-        ({"relation": ["prevent"], "model": ["./nowhere/model"]}, "There is no model folder ./nowhere/model"),
+        ({"relation": ["prevent"], "model": ["./nowhere/model"]}, "Model folder ./nowhere/model not found"),
         ({"relation": ["prevent"], "output": "x.jsonl"}, "--output needs --wait"),
         ({"relation": ["prevent"], "paraphraser": "chat"}, "chat paraphraser needs a model. Use --paraphraser-model"),
         (
@@ -268,7 +268,7 @@ def test_of_several_harvests_all_are_queued_or_none(enqueued):
 def test_a_model_name_that_no_folder_can_have_gets_a_sentence(model):
     factories.make_relation("prevent")
 
-    with pytest.raises(CommandError, match="cannot be looked up"):
+    with pytest.raises(CommandError, match="Cannot read the model"):
         call_command("harvest", relation=["prevent"], model=[model])
 
 
@@ -312,5 +312,5 @@ def test_waiting_for_a_queued_harvest_takes_it_over_and_for_a_running_one_is_ref
     call_command("harvest", relation=["prevent"], again=True)
     running = HarvestJob.objects.latest("pk")
     ledger.claim(running.pk, timezone.now())
-    with pytest.raises(CommandError, match=f"Job {running.pk}, .*asks the same and is running; wait for it"):
+    with pytest.raises(CommandError, match=f"Job {running.pk} .*has the same parameters and is running"):
         call_command("harvest", relation=["prevent"], wait=True, again=True)

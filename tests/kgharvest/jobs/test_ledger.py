@@ -328,7 +328,7 @@ def test_the_same_job_of_another_project_keeps_none_from_being_retried(enqueued)
 
     failed.refresh_from_db()
     assert failed.status == Job.Status.QUEUED
-    with refused("JobNotOpen", match="nothing to retry"):
+    with refused("JobNotOpen", match="neither failed nor been cancelled"):
         ledger.retry(succeeded)
 
 
@@ -338,16 +338,16 @@ def test_the_same_job_of_the_project_does(enqueued, has_project):
     failed = Job.objects.create(kind="harvest", project=project, unique_key="same", status=Job.Status.FAILED)
     Job.objects.create(kind="harvest", project=project, unique_key="same")
 
-    with refused("JobNotOpen", match="does the same"):
+    with refused("JobNotOpen", match="same task"):
         ledger.retry(failed)
 
 
 def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(enqueued):
     job = factories.make_harvest_job(Job.Status.SUCCEEDED)
 
-    with refused("JobNotOpen", match="nothing to cancel"):
+    with refused("JobNotOpen", match="already ended"):
         ledger.cancel(job)
-    with refused("JobNotOpen", match="nothing to retry"):
+    with refused("JobNotOpen", match="neither failed nor been cancelled"):
         ledger.retry(job)
     assert enqueued == []
 

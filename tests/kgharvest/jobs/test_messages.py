@@ -73,7 +73,7 @@ def test_nobody_waits_for_a_broker_that_hangs_and_only_the_first_for_a_moment(mo
 
 def test_a_line_that_is_full_takes_no_more(monkeypatch):
     monkeypatch.setattr(messages, "LONGEST_WAIT_S", 0)
-    monkeypatch.setattr(messages, "LONGEST_LINE", 2)
+    monkeypatch.setattr(messages, "MAX_QUEUED", 2)
     messenger, begun, answers, done = messages.Messenger(), threading.Event(), threading.Event(), []
     messenger.run(lambda: begun.set() or answers.wait(), wait_s=0)
     begun.wait()

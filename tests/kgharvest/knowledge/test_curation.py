@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kgharvest.harvests.tuple_export import Included, export_tuples
+from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.curation import correct, hide, restore
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple
@@ -25,8 +25,8 @@ def claim(key: str) -> KnowledgeTuple:
     return KnowledgeTuple.objects.get(key__startswith=key)
 
 
-def exported(job, **included) -> list[dict]:
-    return [json.loads(line) for line in export_tuples(job, included=Included(**included))]
+def exported(job, **options) -> list[dict]:
+    return [json.loads(line) for line in export_tuples(job, **options)]
 
 
 def test_decisions_are_kept_and_the_last_one_holds(job):
@@ -52,8 +52,8 @@ def test_hidden_and_sensitive_tuples_leave_gaps_in_an_export_unless_asked_for(jo
     hide(claim("paris"), "wrong")
 
     assert [row["rank"] for row in exported(job)] == [2]
-    assert [row["rank"] for row in exported(job, hidden=True)] == [1, 2]
-    assert [row["rank"] for row in exported(job, hidden=True, sensitive=True)] == [1, 2, 3]
+    assert [row["rank"] for row in exported(job, include_hidden=True)] == [1, 2]
+    assert [row["rank"] for row in exported(job, include_hidden=True, include_sensitive=True)] == [1, 2, 3]
 
 
 def test_a_correction_is_exported_with_the_original_and_imports_again(job, tmp_path):

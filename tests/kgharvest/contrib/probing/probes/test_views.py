@@ -81,7 +81,7 @@ def test_a_device_of_a_worker_is_offered_and_asked(researcher_client, capitals, 
 
     assert "cuda:1 is not one of the available choices" in refused.text
     assert "Weights in int8 require an NVIDIA GPU" in without_gpu.text
-    assert "embedded-small is small and never in int8" in small.text
+    assert "embedded-small does not support int8" in small.text
     assert "Random weights, the control, are not drawn in int8" in with_control.text
     assert Probe.objects.get().lm == "some/bert on cuda:0, int8"
 
@@ -220,7 +220,7 @@ def test_what_is_missing_is_asked_for(researcher_client, capitals, fields, field
 def test_a_model_that_is_not_there_is_refused(researcher_client, capitals, enqueued):
     response = researcher_client.post(NEW, filled_in(capitals, other_model="/no/such/folder"))
 
-    assert "There is no model &#x27;/no/such/folder&#x27; here" in response.text
+    assert "Model &#x27;/no/such/folder&#x27; not found" in response.text
 
 
 def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_client, capitals, enqueued):
