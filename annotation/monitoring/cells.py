@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 
 from annotation.models import Draw, Round, Stratum
 from annotation.monitoring.progress import OUTCOMES, CachedCount, cached_count
-from annotation.quality.statement_list import side_key
+from annotation.quality.statement_list import Side
 from annotation.rounds.models import CellId, cell_names
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import count, interval, share
@@ -258,7 +258,7 @@ class Addresses:
     def statements(self, cell: Cell) -> str:
         side = cell["model_id"], cell["setting"]
         if side not in self._sides:
-            self._sides[side] = urlencode({"show": "all", "side": side_key(*side)})
+            self._sides[side] = urlencode({"show": "all", "side": Side(*side).key})
         return f"statements/?{self._sides[side]}&relation={cell['relation_id']}"
 
 
