@@ -29,10 +29,8 @@ def check_may_erase(user, by) -> None:
     owned = Project.objects.with_role(by, [Role.OWNER]).order_by().values("pk")
     other_projects = Project.objects.filter(pk__in=user_projects.values("pk")).exclude(pk__in=owned)
     if by == user or user.is_staff or user.is_superuser or other_projects.exists():
-        message = (
-            f"You cannot erase {user}: this is your account or a staff account, or it belongs to projects that you "
-        )
-        raise DomainError("NotYoursToErase", f"{message}do not own. Ask the operator of this installation.")
+        reason = "It is your own account, a staff account, or an account in projects that you do not own."
+        raise DomainError("NotYoursToErase", f"Cannot erase {user}. {reason} Ask the operator of this installation.")
 
 
 @transaction.atomic

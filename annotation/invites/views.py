@@ -250,7 +250,5 @@ class ErasePersonForm(forms.Form):
     """The username must be typed, to prevent accidental erasure."""
 
     username = forms.CharField(
-        label="Username",
-        max_length=150,
-        widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false"}),
+        label="Username", max_length=150, widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false"})
     )

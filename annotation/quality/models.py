@@ -59,7 +59,7 @@ class Limits(models.Model):
             models.CheckConstraint(
                 condition=Q(gold_accuracy=None) | Q(gold_accuracy__gte=0, gold_accuracy__lte=1),
                 name="limits_gold_accuracy_is_a_share",
-            ),
+            )
         ]
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class Exclusion(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["annotator"], condition=Q(reinstated_at=None), name="exclusion_one_in_force"
-            ),
+            )
         ]
 
     def __str__(self) -> str:

@@ -72,7 +72,7 @@ class Withdrawal(models.Model):
     class Meta:
         ordering = ["pk"]
         constraints = [
-            models.CheckConstraint(condition=Q(on_withdrawal__in=["keep", "delete"]), name="withdrawal_known"),
+            models.CheckConstraint(condition=Q(on_withdrawal__in=["keep", "delete"]), name="withdrawal_known")
         ]
 
     def __str__(self) -> str:

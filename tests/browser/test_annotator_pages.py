@@ -161,7 +161,7 @@ def a_check(page):
     page.keyboard.press("Tab")
     page.keyboard.type("Cofi")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("You have two tries.")).to_be_visible()
+    expect(page.get_by_text("You have two attempts.")).to_be_visible()
 
 
 def a_second_try(page):
