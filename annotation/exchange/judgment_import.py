@@ -335,11 +335,7 @@ def _identity(entities: Sequence[str], canonical: Canonical | None) -> Sequence[
 def _find_or_create_tuples(missing: dict[TupleKey, ImportedRow]) -> dict[TupleKey, int]:
     KnowledgeTuple.objects.bulk_create(
         (
-            KnowledgeTuple(
-                relation_id=key.relation_id,
-                key=key.key,
-                entities=key.key.split(KEY_SEPARATOR),
-            )
+            KnowledgeTuple(relation_id=key.relation_id, key=key.key, entities=key.key.split(KEY_SEPARATOR))
             for key, row in missing.items()
         ),
         batch_size=ROWS_AT_ONCE,

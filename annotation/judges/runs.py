@@ -91,8 +91,7 @@ def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
             break
     if not tuples:
         raise DomainError(
-            "NothingToJudge",
-            f"Round {run.round.name} has no statements and no harvests. Add a cell with a harvest.",
+            "NothingToJudge", f"Round {run.round.name} has no statements and no harvests. Add a cell with a harvest."
         )
     return list(tuples.values())
 

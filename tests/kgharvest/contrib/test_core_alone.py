@@ -94,7 +94,7 @@ failed = join_and_answer(invites[1], ["yes", "yes"])
 templates = [used.name for used in page_of(failed, f"/judge/{asked.pk}/").templates]
 assert "annotation/questionnaire/failed.html" in templates
 withdrawn = page_of(passed, f"/judge/{asked.pk}/withdraw/", {})
-assert withdrawn.context["kept"] == [] and not withdrawn.context["has_place"]
+assert withdrawn.context["reasons"] == [] and not withdrawn.context["has_place"]
 assert erase_annotator(Annotator.objects.get(invite=invites[1])) == []
 [annotator] = factories.make_annotators(asked, 1)
 assert erase_account(annotator.user) == 1

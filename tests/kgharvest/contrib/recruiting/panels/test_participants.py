@@ -63,7 +63,7 @@ def test_a_person_comes_by_the_link_agrees_and_judges(client):
 
     assert "Your part is 3 statements" in page
     assert "<strong>honest</strong>" in page
-    assert "Tick that you agree" in refused
+    assert "You must agree" in refused
     submission = panel.submissions.get()
     assert submission.participant_id == "p1"
     assert submission.annotator.place_size == 3
@@ -209,7 +209,7 @@ def test_nobody_comes_to_a_draft_a_paused_panel_or_a_closed_round(client):
 
     assert [answer.status_code for answer in answers] == [404, 409, 409]
     assert "takes nobody new at the moment" in answers[1].text
-    assert "closed; nobody can join" in answers[2].text
+    assert "closed. You can no longer join" in answers[2].text
 
 
 def test_who_has_a_place_goes_on_while_a_panel_is_paused(client):
