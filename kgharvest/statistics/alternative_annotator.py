@@ -1,12 +1,12 @@
-"""The alternative annotator test: whether a judge may take the place of one of the people who annotate.
+"""Alternative annotator test: decide if a judge can replace a human annotator.
 
 Calderon, Reichart and Dror (2025), "The Alternative Annotator Test for LLM-as-a-Judge: How to Statistically Justify
-Replacing Human Annotators with LLMs", ACL 2025, section 3. Each annotator in turn is left out. On every statement that
-they judged, they and the judge are scored by the share of the others' labels that theirs equals. W are the statements
-on which the judge scores at least as well, H those on which the annotator does. The judge wins against the annotator if
-the share of H less that of W is shown to be below epsilon, which is what the judge's lower price is worth: a one-sided
-t test, p values adjusted over annotators by Benjamini and Yekutieli (2001). Omega is the share of annotators that the
-judge wins against, rho the mean share of W. The test is passed if omega is at least one half.
+Replacing Human Annotators with LLMs", ACL 2025, section 3. Each annotator is excluded in turn. On each of their
+statements, annotator and judge are scored by the share of the other annotators' labels equal to theirs. W is the set of
+statements on which the judge scores at least as high, H that on which the annotator does. The judge wins if the share
+of H minus that of W is significantly below epsilon, which represents the judge's lower cost: a one-sided t test, with p
+values adjusted over annotators (Benjamini and Yekutieli 2001). Omega is the share of annotators that the judge wins
+against, rho the mean share of W. The test is passed if omega is at least one half.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from scipy.stats import false_discovery_control, t
 from kgharvest.statistics.arrays import Codes, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE
 
-EPSILON = {"experts": 0.2, "skilled": 0.15, "crowd": 0.1}  # by kind of annotator, as the authors advise
+EPSILON = {"experts": 0.2, "skilled": 0.15, "crowd": 0.1}  # by kind of annotator, as recommended by the authors
 FEWEST_ANNOTATORS = 3
-FEWEST_STATEMENTS = 30  # of each annotator
+FEWEST_STATEMENTS = 30  # per annotator
 PASSED = 0.5
 
 TOO_FEW = (
-    f"The test asks for {FEWEST_ANNOTATORS} people or more who each judged {FEWEST_STATEMENTS} statements or more that "
-    "somebody else judged too, and the judge labelled."
+    f"The test needs at least {FEWEST_ANNOTATORS} annotators with at least {FEWEST_STATEMENTS} statements each that "
+    "another annotator judged and the judge labeled."
 )
 
 
 class LeftOut(NamedTuple):
-    """One annotator against the judge. n: statements. advantage: share on which the judge scores at least as well.
+    """One annotator compared with the judge on n statements.
 
-    p: that the annotator is better by epsilon or more, adjusted.
+    advantage: share on which the judge scores at least as high. p: adjusted, for the null hypothesis that the annotator
+    is better by epsilon or more.
     """
 
     annotator: int
@@ -43,12 +44,11 @@ class LeftOut(NamedTuple):
 
     @property
     def is_won(self) -> bool:
-        """Return whether the judge wins."""
         return self.p <= SIGNIFICANCE
 
 
 class AlternativeAnnotator(NamedTuple):
-    """omega, rho: in [0, 1]; None where `reason` says why there is no test. annotators: with enough statements."""
+    """omega, rho: in [0, 1], or None with a `reason`. annotators: those with enough statements."""
 
     epsilon: float
     omega: float | None
@@ -64,10 +64,10 @@ class AlternativeAnnotator(NamedTuple):
 def alternative_annotator_test(
     task: Codes, annotator: Codes, label: Codes, judge: Codes, epsilon: float
 ) -> AlternativeAnnotator:
-    """Return the test of `judge` (T,) against those who gave the judgments (J,), one each of a task and annotator.
+    """Test `judge` (T,) against the annotators of judgments (J,), at most one per task and annotator.
 
-    judge: labels as in `label`; another code where the judge's answer is none of them, which equals nobody's; negative
-    where there is no answer, which leaves the statement out.
+    judge: codes of `label`, another code for an answer that equals no label, or negative for no answer. Statements
+    without an answer are excluded.
     """
     n_judgments = np.bincount(task, minlength=len(judge))
     is_shared = (n_judgments >= 2) & (judge >= 0)
@@ -75,7 +75,7 @@ def alternative_annotator_test(
     task, annotator, label = task[kept], annotator[kept], label[kept]
     n_labels = int(max(label.max(initial=0), judge.max(initial=0))) + 1
     counts = np.bincount(task * n_labels + label, minlength=len(judge) * n_labels).reshape(-1, n_labels)
-    # Shares of the same others: counts order them alike.
+    # Both are compared with the same other annotators, so counts order them like shares.
     of_annotator = counts[task, label] - 1
     of_judge = counts[task, judge[task]] - (judge[task] == label)
     wins, holds = (of_judge >= of_annotator).astype(np.float64), (of_annotator >= of_judge).astype(np.float64)
@@ -93,7 +93,7 @@ def alternative_annotator_test(
 
 
 def _p_less(differences: Floats, epsilon: float) -> float:
-    """Return the p of a mean of `epsilon` or more, Student's; all alike, they leave no doubt."""
+    """Return Student's p value of a mean of `epsilon` or more; 0 or 1 if all differences are equal."""
     mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))
     if error == 0:
         return float(mean >= epsilon)

@@ -1,10 +1,9 @@
-"""Ranks as intervals: which places sides may have, given which of them are told apart. Letters: S sides.
+"""Rank intervals of sides from pairwise tests. Letters: S sides.
 
-The rank of a side is 1 plus how many are truly better. Where all pairs are tested together so that a wrong claim "a is
-better than b" has a probability of .05 at most, the ranks from 1 plus how many are told to be better to S less how many
-are told to be worse hold the true ranks of all sides at once with 95 % (Mogstad, Romano, Shaikh and Wilhelm 2024,
-"Inference for Ranks with Applications to Mobility across Neighbourhoods and Academic Achievement across Countries").
-Sides that are truly tied are covered with all places that they share.
+A side's rank is 1 plus the number of better sides. If all pairs are tested with a familywise error rate of .05, the
+ranks from 1 plus the number of significantly better sides to S minus the number of significantly worse ones cover all
+true ranks simultaneously with 95 % (Mogstad, Romano, Shaikh and Wilhelm 2024, "Inference for Ranks with Applications to
+Mobility across Neighbourhoods and Academic Achievement across Countries"). Tied sides are covered with all their ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 
 
 class PairTest(NamedTuple):
-    """Sides number a and b, the difference a minus b, and its two-sided p."""
+    """Numbers of sides a and b, the difference a - b, and its two-sided p."""
 
     a: int
     b: int
@@ -30,18 +29,15 @@ class PairTest(NamedTuple):
 
 
 def rank_intervals(is_better: Flags) -> Counts:
-    """Return (S, 2) the first and the last rank that each side may have; 1 is the best.
+    """Return (S, 2) the first and last possible rank of each side; 1 is best.
 
-    is_better: (S, S), whether the side of the row was told to be better than that of the column.
+    is_better: (S, S), True if the row's side is significantly better than the column's.
     """
     return np.column_stack([1 + is_better.sum(axis=0), len(is_better) - is_better.sum(axis=1)])
 
 
 def better_by_tests(n_sides: int, tests: Sequence[PairTest]) -> Flags:
-    """Return (S, S) which sides are told to be better, the p of all pairs adjusted together after Holm.
-
-    Pairs that nobody could test are not told apart.
-    """
+    """Return (S, S) significantly better sides, with Holm's adjustment over all tests. Untested pairs are False."""
     is_better = np.zeros((n_sides, n_sides), dtype=np.bool_)
     for test, p in zip(tests, holm([test.p for test in tests]), strict=True):
         if p < SIGNIFICANCE and test.difference:
@@ -51,10 +47,10 @@ def better_by_tests(n_sides: int, tests: Sequence[PairTest]) -> Flags:
 
 
 def better_by_limits(lower_limits: Callable[[float], Floats]) -> Flags:
-    """Return the same from intervals: Holm's steps, without the p of any pair.
+    """Return significantly better sides from intervals: Holm's steps without p values.
 
-    lower_limits: takes z and returns (S, S) the lower limit of row minus column at z standard errors, NaN where there
-    is none. Pairs that are told apart at the level of the step leave the rest with a milder one.
+    lower_limits: takes z and returns (S, S) the lower limit of row minus column at z standard errors, NaN if undefined.
+    Each pair that is significant at a step relaxes the level for the remaining pairs.
     """
     is_known = ~np.isnan(lower_limits(0.0))
     np.fill_diagonal(is_known, False)
@@ -71,7 +67,7 @@ def better_by_limits(lower_limits: Callable[[float], Floats]) -> Flags:
 
 
 def tied_with(is_better: Flags) -> list[list[int]]:
-    """Return for each side those that it was not told apart from."""
+    """Return the sides that are not significantly different, for each side."""
     is_apart = is_better | is_better.T
     np.fill_diagonal(is_apart, True)
     return [np.flatnonzero(~row).tolist() for row in is_apart]
