@@ -149,7 +149,7 @@ def fast_passwords() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def emptied_audit_trail() -> None:
-    """Drop the triggers of the append-only event log, so that tests can alter and empty it. One test covers the triggers."""
+    """Drop the triggers of the append-only event log, so that tests can empty it. One test covers the triggers."""
     from django.apps import apps
     from django.db.models.signals import post_migrate
 

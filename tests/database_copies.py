@@ -44,7 +44,7 @@ class MigratedOnce:
         self._lock = (folder / "migrated.lock").open("w")
 
     def copy_to(self, path: Path) -> None:
-        """Copy the file if it exists; otherwise hold the lock until `save` or `release`, so that other processes wait."""
+        """Copy the file if it exists; otherwise hold the lock until `save` or `release`, so that others wait."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         if self.path.exists():
             shutil.copyfile(self.path, path)
