@@ -16,7 +16,7 @@ from kgharvest.contrib.knowledge_graphs.imports.uploads import (
     import_upload,
     staged_upload,
 )
-from kgharvest.contrib.knowledge_graphs.models import KEPT_FOR, UploadedKG
+from kgharvest.contrib.knowledge_graphs.models import LIFETIME, UploadedKG
 from kgharvest.models import HarvestJob
 from tests import factories
 from tests.kgharvest.contrib.knowledge_graphs.kg_factories import make_uploaded_kg
@@ -51,7 +51,7 @@ def test_a_file_is_mapped_previewed_and_imported(client, researcher):
     assert not HarvestJob.objects.exists()
 
     done = client.post(mapping, fields, follow=True).content.decode()
-    assert "3 tuples in 2 harvests imported." in done
+    assert "3 tuples imported in 2 harvests." in done
     assert "Open a round of these" in done
     assert [job.n_tuples for job in HarvestJob.objects.order_by("pk")] == [2, 1]
     assert HarvestJob.objects.order_by("pk").last().relation == relation
@@ -80,7 +80,7 @@ def test_a_bad_file_is_refused_with_its_lines(client, researcher):
 
 
 def test_files_that_nobody_came_back_to_go(client, researcher):
-    make_uploaded_kg(KG, uploaded_at=timezone.now() - KEPT_FOR)
+    make_uploaded_kg(KG, uploaded_at=timezone.now() - LIFETIME)
     for _ in range(7):
         uploaded(client)
 
@@ -134,7 +134,7 @@ def test_a_score_that_is_no_number_is_refused_with_its_line(client, researcher):
     page = uploaded(client, "head\trelation\ttail\tscore\nAda\tborn\tLondon\thigh\n").content.decode()
 
     assert "line 2, column 4" in page
-    assert "no number as score" in page
+    assert "is not a number" in page
     assert not UploadedKG.objects.exists()
 
 
@@ -158,7 +158,7 @@ def test_a_file_is_imported_once(client, researcher):
 
 def test_workers_delete_expired_files(researcher, settings):
     now = timezone.now()
-    make_uploaded_kg(KG, uploaded_at=now - KEPT_FOR - timedelta(seconds=1))
+    make_uploaded_kg(KG, uploaded_at=now - LIFETIME - timedelta(seconds=1))
     kept = make_uploaded_kg(KG, uploaded_at=now)
 
     assert "kgharvest.contrib.knowledge_graphs.imports.uploads.delete_expired_uploads" in settings.PERIODIC_TASKS

@@ -20,7 +20,7 @@ from annotation.rounds.services import open_round
 from evaluation.reports.services import compute_report
 from kgharvest.accounts.projects import default_project
 from kgharvest.contrib.knowledge_graphs.judged_kg.formats import FORMATS, Export
-from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, JudgedKG, Kept
+from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, JudgedKG, Selection
 from kgharvest.models import HarvestJob, KnowledgeTuple
 from tests import factories
 from tests.kgharvest.contrib.knowledge_graphs.judged_kg.judged_rounds import make_judged_round
@@ -53,7 +53,7 @@ def expected(round) -> Counter[Read]:
     )
 
 
-def written(round: Round, folder: Path, file_format: str, kept: Kept | None = None) -> Path:
+def written(round: Round, folder: Path, file_format: str, kept: Selection | None = None) -> Path:
     path = folder / file_format
     Export(JudgedKG(round), file_format, kept).write_to(path)
     return path
@@ -63,7 +63,7 @@ def test_an_entity_of_two_lines_is_one_cell_for_pykeen(tmp_path):
     harvest = factories.make_harvest([("two\nlines", "tail")])
     open_round({"name": "lines", "cells": [{"job": harvest.pk, "n": None}]}, None, default_project())
 
-    path = written(Round.objects.get(), tmp_path, "pykeen", Kept.ALL)
+    path = written(Round.objects.get(), tmp_path, "pykeen", Selection.ALL)
 
     assert path.read_text() == f"two lines\t{harvest.relation.path}\ttail\n"
 
@@ -110,8 +110,8 @@ def test_accepted_alone_and_judged_alone(round, expected, tmp_path, file_format)
     accepted = Counter({row: n for row, n in expected.items() if row[2] == "accepted"})
     judged = Counter({row: n for row, n in expected.items() if row[2] in ("accepted", "rejected", "undecided")})
 
-    assert READERS[file_format](written(round, tmp_path / "a", file_format, Kept.ACCEPTED)) == accepted
-    assert READERS[file_format](written(round, tmp_path / "b", file_format, Kept.JUDGED)) == judged
+    assert READERS[file_format](written(round, tmp_path / "a", file_format, Selection.ACCEPTED)) == accepted
+    assert READERS[file_format](written(round, tmp_path / "b", file_format, Selection.JUDGED)) == judged
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def test_counts_are_those_of_the_report_in_every_format(round):
     }
 
     for file_format in FORMATS:
-        export = Export(JudgedKG(round), file_format, Kept.ALL)
+        export = Export(JudgedKG(round), file_format, Selection.ALL)
         for _ in export.download():
             pass
         counts = dict(export.rows.by_verdict)
@@ -172,7 +172,9 @@ def test_only_accepted_pairs_are_plain_triples(round, tmp_path):
     graph = Graph().parse(written(round, tmp_path, "nt"), format="nt")
 
     [relation] = set(graph.subjects(RDF.type, RDF.Property))
-    n_accepted = sum(row.verdict == "accepted" and len(row.entities) == 2 for row in JudgedKG(round).rows(Kept.ALL))
+    n_accepted = sum(
+        row.verdict == "accepted" and len(row.entities) == 2 for row in JudgedKG(round).rows(Selection.ALL)
+    )
     assert len(list(graph.subject_objects(relation))) == n_accepted > 0
 
 
@@ -199,5 +201,5 @@ def test_the_command_says_what_it_wrote_and_spares_what_is_there(round, tmp_path
 
     (tmp_path / "full").mkdir()
     (tmp_path / "full/notes.txt").write_text("mine")
-    with refused("NotWritable", match="name a new folder"):
+    with refused("NotWritable", match="Choose a new folder"):
         Export(JudgedKG(round), "hf").write_to(tmp_path / "full")
