@@ -12,19 +12,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from annotation.models import Round
 from kgharvest.bulk.file_writing import StreamedFile, check_writable, in_chunks, write_atomically
 from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, Counted, JudgedKG, Row, Selection, Source
 from kgharvest.errors import DomainError
 from kgharvest.knowledge import rdf
+from kgharvest.tables.formats import parquet_of
 
 
 def judged_kg_as_rdf(file_format: str, kg: JudgedKG, rows: Iterable[Row]) -> Iterator[str]:
@@ -118,7 +117,6 @@ class _JudgedTriples:
         return triples
 
 
-ROWS_IN_A_GROUP = 20_000  # rows of a Parquet file in memory
 File = tuple[str, Iterable[bytes]]  # name and content; read the content before you request the next file
 
 COLUMNS = {
@@ -151,21 +149,8 @@ def values_of(row: Row) -> tuple[object, ...]:
 
 def as_hugging_face(kg: JudgedKG, rows: Counted) -> Iterator[File]:
     """Yield a Parquet file and its card. The card comes last because it contains the counts."""
-    yield "data/train-00000-of-00001.parquet", _parquet(rows)
+    yield "data/train-00000-of-00001.parquet", parquet_of(SCHEMA, map(values_of, rows))
     yield "README.md", [_card(kg, rows).encode()]
-
-
-def _parquet(rows: Iterable[Row]) -> Iterator[bytes]:
-    file = StreamedFile()
-    with pq.ParquetWriter(file, SCHEMA) as writer:
-        values = map(values_of, rows)
-        while group := list(islice(values, ROWS_IN_A_GROUP)):
-            columns = [
-                pa.array(column, field.type) for column, field in zip(zip(*group, strict=True), SCHEMA, strict=True)
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), ROWS_IN_A_GROUP)
-            yield file.take()
-    yield file.take()
 
 
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))

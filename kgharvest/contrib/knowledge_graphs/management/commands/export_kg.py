@@ -1,5 +1,3 @@
-"""`export_kg --round NAME --format hf/pykeen/nt/ttl [--verdict accepted/judged/all] --output PATH`"""
-
 from pathlib import Path
 
 from annotation.rounds.services import find_round

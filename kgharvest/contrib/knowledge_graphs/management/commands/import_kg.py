@@ -1,5 +1,3 @@
-"""`import_kg FILE --name SYSTEM [--mapping F.json] [--labels F.tsv] [--format auto]`"""
-
 from pathlib import Path
 
 from kgharvest.accounts.projects import project_for
