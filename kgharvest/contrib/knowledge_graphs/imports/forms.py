@@ -29,8 +29,7 @@ check_file_size = upload_limit("import it with the command import_kg")
 
 class UploadForm(forms.Form):
     file = forms.FileField(
-        validators=[check_file_size],
-        help_text="TSV or CSV with head, relation, and tail; N-Triples; or JSON Lines.",
+        validators=[check_file_size], help_text="TSV or CSV with head, relation, and tail; N-Triples; or JSON Lines."
     )
     system = forms.CharField(
         label="Source system", max_length=500, help_text="Source system, for example GPTKB. Shown in the LM column."
