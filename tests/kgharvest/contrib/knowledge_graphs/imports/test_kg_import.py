@@ -1,4 +1,4 @@
-"""KGs from outside as finished harvests."""
+"""Import of KGs as finished harvests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_format_says_the_same(tmp_path, name):
+def test_every_format_imports_the_same_tuples(tmp_path, name):
     found = imported(write(tmp_path, FILES[name], name), born=BORN)
 
     assert found == {"born": [(1, ["Alan", "Maida Vale"], 0.75), (2, ["Ada", "London"], 0.5)]}
@@ -62,7 +62,7 @@ def test_every_format_says_the_same(tmp_path, name):
     assert job.language_model.name == "GPTKB"
 
 
-def test_ntriples_are_called_by_the_last_part_of_their_iris(tmp_path):
+def test_iris_without_labels_are_named_by_their_last_part(tmp_path):
     text = (
         "# a comment\n"
         "<http://kb.org/Ada_Lovelace> <http://kb.org/p#born> <http://kb.org/S%C3%A3o_Paulo> .\n"
@@ -77,7 +77,7 @@ def test_ntriples_are_called_by_the_last_part_of_their_iris(tmp_path):
     assert surfaces == [["Ada Lovelace", "São Paulo"], ["Alan", "Maida Vale"], ["_:b", "1912"]]
 
 
-def test_labels_say_what_ids_are_called(tmp_path):
+def test_labels_replace_ids(tmp_path):
     labels = write(tmp_path, "Q1\tAda Lovelace\n<http://kb.org/Q2>\tLondon\n", "labels.tsv")
 
     assert imported(write(tmp_path, "Q1\tborn\tQ3\n"), labels, born=BORN)["born"] == [(1, ["Ada Lovelace", "Q3"], -1.0)]
@@ -111,7 +111,7 @@ def test_qualifiers_fill_further_slots(tmp_path):
     assert Relation.objects.get().statement == "<ENT0> was born in <ENT1> in the year <ENT2>."
 
 
-def test_several_relations_become_one_launch_and_the_others_are_counted(tmp_path):
+def test_mapped_relations_become_one_launch_and_other_statements_are_counted(tmp_path):
     path = write(tmp_path, "a\tr\tb\na\ts\tb\na\tu\tb\nA\tr\tB\nc\tr2\td\n")
     has = factories.make_relation("has", relation_set=factories.make_relation_set("own"))
 
@@ -129,7 +129,7 @@ def test_several_relations_become_one_launch_and_the_others_are_counted(tmp_path
     assert has.knowledge_tuples.count() == 2
 
 
-def test_the_same_file_again_takes_the_relations_that_it_made(tmp_path):
+def test_importing_a_file_again_reuses_its_new_relations(tmp_path):
     path = write(tmp_path, "a\tr\tb\n")
 
     imported(path, r="[HEAD] has [TAIL].")
@@ -164,7 +164,7 @@ def test_the_same_file_again_takes_the_relations_that_it_made(tmp_path):
         ("kg.tsv", "head\trelation\ttail\nA\tr\t\n", "line 2, column 3: has no tail"),
     ],
 )
-def test_what_is_wrong_is_located_and_nothing_stored(tmp_path, name, text, where):
+def test_errors_are_located_and_nothing_is_stored(tmp_path, name, text, where):
     with pytest.raises(ImportRefused) as refusal:
         imported(write(tmp_path, text, name), r="[HEAD] has [TAIL].")
 
@@ -173,7 +173,7 @@ def test_what_is_wrong_is_located_and_nothing_stored(tmp_path, name, text, where
         assert not model.objects.exists()
 
 
-def test_a_mapping_file_says_what_becomes_of_relations(tmp_path):
+def test_a_mapping_file_maps_relations_to_targets(tmp_path):
     relation = factories.make_relation("lives", relation_set=factories.make_relation_set("own"), arity=3)
     mapping = {
         "relations": {
@@ -208,12 +208,12 @@ def test_a_bad_mapping_is_refused(mapping, reason):
     assert reason in str(refusal.value)
 
 
-def test_a_relation_that_the_file_has_not_is_refused(tmp_path):
+def test_a_mapped_relation_that_is_missing_from_the_file_is_rejected(tmp_path):
     with StagedKG(write(tmp_path, "a\tr\tb\n")) as staged, pytest.raises(BadMapping, match="has no relation 'q'"):
         import_kg(staged, "KB", {"q": new_target("q", "[HEAD] has [TAIL].")})
 
 
-def test_relations_of_one_name_fit_by_themselves(tmp_path):
+def test_relations_with_the_same_name_are_mapped_automatically(tmp_path):
     factories.make_relation("born_in")
 
     targets = targets_by_name(["http://kb.org/born_in", "died"], Relation.objects.all())
@@ -221,7 +221,7 @@ def test_relations_of_one_name_fit_by_themselves(tmp_path):
     assert list(targets) == ["http://kb.org/born_in"]
 
 
-def test_the_command_imports_by_name_and_tells_what_it_left_out(tmp_path, capsys):
+def test_the_command_imports_by_name_and_prints_skipped_statements(tmp_path, capsys):
     factories.make_relation("r")
 
     call_command("import_kg", write(tmp_path, "a\tr\tb\nc\ts\td\n"), "--name", "GPTKB")
@@ -231,7 +231,7 @@ def test_the_command_imports_by_name_and_tells_what_it_left_out(tmp_path, capsys
     assert "1 statements of unmapped relations" in out
 
 
-def test_the_command_lists_relations_that_nothing_here_is_called_as(tmp_path):
+def test_the_command_lists_relations_without_an_existing_name(tmp_path):
     with pytest.raises(Exception, match=r"2  r"):
         call_command("import_kg", write(tmp_path, "a\tr\tb\nc\tr\td\n"), "--name", "GPTKB")
     assert issubclass(BadMapping, DomainError)
@@ -242,7 +242,7 @@ def test_a_lone_apostrophe_is_an_entity_and_one_before_a_formula_is_not(tmp_path
         assert [(row.head, row.tail) for row in kg.statements("is")] == [("'", "=1+1")]
 
 
-def test_a_long_line_that_is_no_triple_is_refused_as_fast_as_it_is_read():
+def test_a_long_invalid_triple_is_rejected_in_linear_time():
     line = f"<urn:a> <urn:b> <urn:c> .{' ' * 300_000}x"  # squared, hours of work
 
     [error] = read_ntriples([line], lambda name, default: default)

@@ -43,7 +43,7 @@ def test_a_judged_kg_has_canonical_entities_and_their_ids(linked, kept, tmp_path
     assert states == URIRef("urn:kgharvest:entity:united%20states")
 
 
-def test_a_correction_changes_what_was_not_drawn_alone(linked):
+def test_a_correction_changes_only_undrawn_tuples(linked):
     job = harvest(linked, ("USA", "dogs"), ("Paris", "cats"))
     round = open_round({"name": "r", "cells": [{"job": job.pk, "n": 1}]})
     KnowledgeTuple.objects.update(corrected_entities=["France", "Puppy"], curation="corrected")
