@@ -7,58 +7,41 @@ installation with SQLite runs on one host and is stopped for updates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently
 from django.db import migrations
 
 
-@contextmanager
-def _without_lock_timeout(schema_editor: Any) -> Iterator[None]:
-    """Suspend the lock timeout of `migrate`: a concurrent operation waits for transactions but blocks nobody."""
-    with schema_editor.connection.cursor() as cursor:
-        cursor.execute("SHOW lock_timeout")
-        [timeout] = cursor.fetchone()
-        cursor.execute("SET lock_timeout = 0")
-        yield
-        cursor.execute(f"SET lock_timeout = '{timeout}'")  # `migrate` ends after a failure
+class _WithoutDowntime:
+    """Run the concurrent operation on PostgreSQL, and the operation `plain` on other databases."""
 
-
-class AddIndex(AddIndexConcurrently):  # type: ignore[misc]  # Django has no types
-    """Add an index, on PostgreSQL without a lock."""
+    plain: type[migrations.AddIndex | migrations.RemoveIndex]
 
     def database_forwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
-        if schema_editor.connection.vendor != "postgresql":
-            migrations.AddIndex.database_forwards(self, app_label, schema_editor, *states)
-            return
-        with _without_lock_timeout(schema_editor):
-            # An interrupted run leaves an invalid index.
-            schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
-            super().database_forwards(app_label, schema_editor, *states)
+        self._run("database_forwards", app_label, schema_editor, *states)
 
     def database_backwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
+        self._run("database_backwards", app_label, schema_editor, *states)
+
+    def _run(self, direction: str, app_label: str, schema_editor: Any, *states: Any) -> None:
         if schema_editor.connection.vendor != "postgresql":
-            migrations.AddIndex.database_backwards(self, app_label, schema_editor, *states)
+            getattr(self.plain, direction)(self, app_label, schema_editor, *states)
             return
-        with _without_lock_timeout(schema_editor):
-            super().database_backwards(app_label, schema_editor, *states)
+        # `migrate` sets a lock timeout. A concurrent operation waits for transactions, but it blocks nobody.
+        with schema_editor.connection.cursor() as cursor:
+            cursor.execute("SHOW lock_timeout")
+            [timeout] = cursor.fetchone()
+            cursor.execute("SET lock_timeout = 0")
+            if direction == "database_forwards" and isinstance(self, AddIndex):  # an interrupted run left it invalid
+                schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
+            getattr(super(), direction)(app_label, schema_editor, *states)
+            cursor.execute(f"SET lock_timeout = '{timeout}'")  # `migrate` ends after a failure
 
 
-class RemoveIndex(RemoveIndexConcurrently):  # type: ignore[misc]
-    """Remove an index, on PostgreSQL without a lock."""
+class AddIndex(_WithoutDowntime, AddIndexConcurrently):  # type: ignore[misc]  # Django has no types
+    plain = migrations.AddIndex
 
-    def database_forwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
-        if schema_editor.connection.vendor != "postgresql":
-            migrations.RemoveIndex.database_forwards(self, app_label, schema_editor, *states)
-            return
-        with _without_lock_timeout(schema_editor):
-            super().database_forwards(app_label, schema_editor, *states)
 
-    def database_backwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
-        if schema_editor.connection.vendor != "postgresql":
-            migrations.RemoveIndex.database_backwards(self, app_label, schema_editor, *states)
-            return
-        with _without_lock_timeout(schema_editor):
-            super().database_backwards(app_label, schema_editor, *states)
+class RemoveIndex(_WithoutDowntime, RemoveIndexConcurrently):  # type: ignore[misc]
+    plain = migrations.RemoveIndex

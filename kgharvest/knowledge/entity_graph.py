@@ -57,14 +57,14 @@ def draw_wide(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
     middle = height / 2
     left = COLUMN + GAP if before else MARGIN
     right = left + BOX_WIDTH
-    neighbours = []
-    for label, relation, y in _rows(entity, before, middle):
-        line = _curve(COLUMN, y, left, middle)
-        neighbours.append(Neighbour(label, relation, "end", COLUMN - TO_LABEL, y, line, (left, middle, 0)))
-    for label, relation, y in _rows(entity, after, middle):
-        x = right + GAP
-        line = _curve(right, middle, x, y)
-        neighbours.append(Neighbour(label, relation, "start", x + TO_LABEL, y, line, (x, y, 0)))
+    x = right + GAP
+    neighbours = [
+        Neighbour(label, relation, "end", COLUMN - TO_LABEL, y, _curve(COLUMN, y, left, middle), (left, middle, 0))
+        for label, relation, y in _rows(entity, before, middle)
+    ] + [
+        Neighbour(label, relation, "start", x + TO_LABEL, y, _curve(right, middle, x, y), (x, y, 0))
+        for label, relation, y in _rows(entity, after, middle)
+    ]
     width = right + (GAP + COLUMN if after else MARGIN)
     return Graph(shortened(entity, 18), width, height, (left, middle - BOX_HEIGHT / 2), neighbours)
 
@@ -76,13 +76,14 @@ def draw_tall(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
     bottom = top + BOX_HEIGHT
     height = bottom + ROW_HEIGHT * len(after) + MARGIN
     turn, start = MARGIN, MARGIN + INDENT
-    neighbours = []
-    for label, relation, y in _rows(entity, before, top / 2):
-        line = f"M {start} {y} H {turn} V {top}"
-        neighbours.append(Neighbour(label, relation, "start", start + TO_LABEL, y, line, (turn, top, 90)))
-    for label, relation, y in _rows(entity, after, (bottom + height) / 2):
-        line = f"M {turn} {bottom} V {y} H {start}"
-        neighbours.append(Neighbour(label, relation, "start", start + TO_LABEL, y, line, (start, y, 0)))
+    x = start + TO_LABEL
+    neighbours = [
+        Neighbour(label, relation, "start", x, y, f"M {start} {y} H {turn} V {top}", (turn, top, 90))
+        for label, relation, y in _rows(entity, before, top / 2)
+    ] + [
+        Neighbour(label, relation, "start", x, y, f"M {turn} {bottom} V {y} H {start}", (start, y, 0))
+        for label, relation, y in _rows(entity, after, (bottom + height) / 2)
+    ]
     width = start + COLUMN + MARGIN
     return Graph(shortened(entity, 18), width, height, (MARGIN / 2, top), neighbours)
 

@@ -137,8 +137,7 @@ def was_found_by(jobs: QuerySet) -> SearchFilter:
     # "+ 0" bypasses the index on job, so the few rows of a tuple are scanned instead of one index range per job.
     findings = HarvestedTuple.objects.filter(IsOneOf(F("job") + 0, job_ids))
     return SearchFilter(
-        _tuple_ids(HarvestedTuple.objects.filter(job__in=jobs)),
-        Exists(findings.filter(knowledge_tuple=OuterRef("pk"))),
+        _tuple_ids(HarvestedTuple.objects.filter(job__in=jobs)), Exists(findings.filter(knowledge_tuple=OuterRef("pk")))
     )
 
 

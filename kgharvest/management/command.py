@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -24,7 +25,7 @@ from kgharvest.engine.language_models.networks.placement import (
     device_named,
 )
 from kgharvest.engine.types import EngineError, Progress
-from kgharvest.errors import DomainError, fault_of_machine
+from kgharvest.errors import DomainError, NotFound, fault_of_machine
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 
@@ -83,6 +84,13 @@ def _discard_unwritable_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def find_user(username: str):
+    user = get_user_model().objects.filter(username=username).first()
+    if user is None:
+        raise NotFound(f"User {username!r:.80} not found. Check the name, or use members --invite ROLE for a new user.")
+    return user
 
 
 def add_project_argument(parser: CommandParser) -> None:

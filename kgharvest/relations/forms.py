@@ -181,9 +181,7 @@ class PromptsForm(forms.Form):
         help_text="One or more files <code>RELATION.jsonl</code> in the LPAQA format, with lines such as "
         '<code>{"template": "[X] was born in [Y] .", "weight": 0.31}</code>.'
     )
-    origin = forms.ChoiceField(
-        choices=[(origin, origin) for origin in (*dict.fromkeys(ORIGINS.values()), IMPORTED)],
-    )
+    origin = forms.ChoiceField(choices=[(origin, origin) for origin in (*dict.fromkeys(ORIGINS.values()), IMPORTED)])
     least_weight = forms.FloatField(
         label="Minimum weight",
         required=False,

@@ -35,7 +35,7 @@ class RelationSet(models.Model):
             models.CheckConstraint(
                 condition=Q(is_shipped=True, project=None) | Q(is_shipped=False, project__isnull=False),
                 name="relation_set_of_a_project_or_shipped",
-            ),
+            )
         ]
 
     def __str__(self) -> str:

@@ -67,11 +67,7 @@ def load_shipped_sets(by=None) -> list[RelationSet]:
 
 
 def import_relation_file(
-    file: RelationFile,
-    set_name: str | None = None,
-    is_shipped: bool = False,
-    by=None,
-    project: Project | None = None,
+    file: RelationFile, set_name: str | None = None, is_shipped: bool = False, by=None, project: Project | None = None
 ) -> RelationSet:
     """Import relations into the set `set_name`, by default the set named in the file, and update existing relations.
 

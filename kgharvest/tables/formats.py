@@ -74,9 +74,7 @@ def json_text(document: Any) -> str:
 
 
 def parquet_pieces(table: Table) -> Iterator[bytes]:
-    """Yield a Parquet file, a group of rows at a time."""
     import pyarrow as pa  # not at import: only this format needs it
-    import pyarrow.parquet as pq
 
     types = {
         Kind.TEXT: pa.string(),
@@ -86,9 +84,16 @@ def parquet_pieces(table: Table) -> Iterator[bytes]:
         Kind.COUNT: pa.int64(),
     }
     schema = pa.schema([(column.title, types.get(column.kind, pa.float64())) for column in table.columns])
+    return parquet_of(schema, (row.values for row in table.rows))
+
+
+def parquet_of(schema: Any, rows: Iterator[Sequence[Any]]) -> Iterator[bytes]:
+    """Yield a Parquet file, a group of rows at a time. schema: a PyArrow schema."""
+    import pyarrow as pa  # not at import: only this format needs it
+    import pyarrow.parquet as pq
+
     file = StreamedFile()
     with pq.ParquetWriter(file, schema) as writer:
-        rows = (row.values for row in table.rows)
         while group := list(islice(rows, ROWS_IN_A_GROUP)):
             columns = zip(zip(*group, strict=True), schema.types, strict=True)
             arrays = [pa.array(values, value_type) for values, value_type in columns]

@@ -1,5 +1,3 @@
-"""`audit verify [--head NUMBER:HASH]`, `audit head`, `audit export [--output F]`"""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""`backup FILE`"""
-
 from __future__ import annotations
 
 from pathlib import Path

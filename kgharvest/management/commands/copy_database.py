@@ -1,5 +1,3 @@
-"""`copy_database SRC DST`"""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""`doctor`: check of the installation's requirements."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

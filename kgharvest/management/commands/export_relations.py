@@ -1,5 +1,3 @@
-"""`export_relations SET [--output F.json]`"""
-
 from pathlib import Path
 
 from kgharvest.bulk.file_writing import write_atomically

@@ -1,5 +1,3 @@
-"""`export_tuples --job ID [--cut base:10] [--format jsonl/csv/nt/ttl] [--include-hidden] [--include-sensitive]`"""
-
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.harvests.cuts import by_score, parse_cut
 from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples, find_harvest_job

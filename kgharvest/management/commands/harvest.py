@@ -1,5 +1,3 @@
-"""`harvest --relation R --model M --setting multi ...`"""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

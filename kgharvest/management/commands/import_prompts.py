@@ -1,5 +1,3 @@
-"""`import_prompts PATH --set NAME [--origin O] [--least-weight W]`"""
-
 from pathlib import Path
 
 from kgharvest.management.command import DomainCommand

@@ -1,5 +1,3 @@
-"""`import_relations FILE [--set NAME]`"""
-
 from pathlib import Path
 
 from kgharvest.accounts.projects import find_project

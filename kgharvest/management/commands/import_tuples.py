@@ -1,5 +1,3 @@
-"""`import_tuples FILE --relation R --model M --setting S [--format auto]`"""
-
 from pathlib import Path
 
 from kgharvest.accounts.projects import project_for

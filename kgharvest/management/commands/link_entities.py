@@ -1,5 +1,3 @@
-"""`link_entities --set NAME [FILE.tsv] [--keep-articles] [--singular] [--remove]`"""
-
 from pathlib import Path
 
 from kgharvest.bulk.file_reading import read_bytes

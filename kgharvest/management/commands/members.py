@@ -1,9 +1,6 @@
-"""`members PROJECT [--add NAME --role R] [--remove NAME] [--invite ROLE] [--superuser NAME] [--first-owner]`"""
-
 from datetime import timedelta
 
 from django.conf import settings
-from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
 from django.urls import reverse
 from django.utils import timezone
@@ -18,7 +15,7 @@ from kgharvest.accounts.projects import (
     set_role,
 )
 from kgharvest.errors import NotFound
-from kgharvest.management.command import DomainCommand
+from kgharvest.management.command import DomainCommand, find_user
 from kgharvest.models import Project, Role
 
 INVITE_DAYS = 7
@@ -48,16 +45,16 @@ class Command(DomainCommand):
                 self.print_link(default_project(), Role.OWNER)
             return
         if superuser:
-            make_superuser(find_account(superuser))
+            make_superuser(find_user(superuser))
             return
         project = find_project(project) if project else only_project()
         if invite:
             self.print_link(project, invite)
             return
         if add:
-            set_role(project, find_account(add), role)
+            set_role(project, find_user(add), role)
         if remove:
-            remove_member(project, find_account(remove))
+            remove_member(project, find_user(remove))
         for member in project.members.select_related("user"):
             self.stdout.write(f"{member.user}\t{member.role}")
 
@@ -72,10 +69,3 @@ def only_project() -> Project:
         names = ", ".join(Project.objects.values_list("slug", flat=True)[:10]) or "none yet"
         raise NotFound(f"Choose a project. Existing projects: {names}.")
     return projects[0]
-
-
-def find_account(username: str):
-    user = get_user_model().objects.filter(username=username).first()
-    if user is None:
-        raise NotFound(f"User {username!r:.80} not found. Use --invite ROLE to invite a new user.")
-    return user

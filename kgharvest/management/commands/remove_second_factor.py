@@ -1,12 +1,8 @@
-"""`remove_second_factor NAME`"""
-
 from __future__ import annotations
-
-from django.contrib.auth import get_user_model
 
 from kgharvest.accounts.sign_in import second_factor
 from kgharvest.errors import NotFound
-from kgharvest.management.command import DomainCommand
+from kgharvest.management.command import DomainCommand, find_user
 
 
 class Command(DomainCommand):
@@ -16,9 +12,7 @@ class Command(DomainCommand):
         parser.add_argument("name", help="user name")
 
     def handle(self, *, name: str, **options):
-        user = get_user_model().objects.filter(username=name).first()
-        if user is None:
-            raise NotFound(f"User {name!r} not found. Check the name.")
+        user = find_user(name)
         if not second_factor.has_second_factor(user):
             raise NotFound(f"Nothing to remove: {name} has no second factor.")
         second_factor.remove(user, None)

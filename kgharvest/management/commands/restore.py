@@ -1,5 +1,3 @@
-"""`restore FILE [--replace]`"""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,12 +1,8 @@
-"""`token NAME --scope S --days D [--project P]`"""
-
-from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from kgharvest.accounts.projects import find_project
 from kgharvest.accounts.tokens import LONGEST_DAYS, Scope, create_token
-from kgharvest.errors import NotFound
-from kgharvest.management.command import DomainCommand, positive
+from kgharvest.management.command import DomainCommand, find_user, positive
 
 
 class Command(DomainCommand):
@@ -22,8 +18,6 @@ class Command(DomainCommand):
         parser.add_argument("--name", default="made by command", help="purpose (default: made by command)")
 
     def handle(self, *, user, scope, days, project, name, **options):
-        owner = get_user_model().objects.filter(username=user).first()
-        if owner is None:
-            raise NotFound(f"User {user!r:.80} not found. No token was created.")
+        owner = find_user(user)
         token_project = find_project(project, owner) if project else None
         self.stdout.write(create_token(owner, name, scope, days, timezone.now(), project=token_project).secret)

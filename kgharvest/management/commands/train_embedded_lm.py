@@ -1,5 +1,3 @@
-"""`train_embedded_lm [--model M] [--output FOLDER] [--seed N]`"""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""`workers [--json] [--drain NAME] [--undrain NAME]`"""
-
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Decisions about tuples: recorded, reversible, respected by exports."""
+"""Curation decisions: history, restoring, and effect on exports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def exported(job, **options) -> list[dict]:
     return [json.loads(line) for line in export_tuples(job, **options)]
 
 
-def test_decisions_are_kept_and_the_last_one_holds(job):
+def test_all_decisions_are_stored_and_the_latest_applies(job):
     researcher = factories.make_researcher()
     HarvestJob.objects.update(created_by=researcher)
 
@@ -48,7 +48,7 @@ def test_decisions_are_kept_and_the_last_one_holds(job):
     assert (claim("dam").curation, claim("dam").corrected_entities) == ("hidden", None)
 
 
-def test_hidden_and_sensitive_tuples_leave_gaps_in_an_export_unless_asked_for(job):
+def test_hidden_and_sensitive_tuples_leave_gaps_in_an_export_by_default(job):
     hide(claim("paris"), "wrong")
 
     assert [row["rank"] for row in exported(job)] == [2]
@@ -82,7 +82,7 @@ def test_a_correction_is_exported_with_the_original_and_imports_again(job, tmp_p
         (lambda known: correct(known, ["dam", " "], "?"), "empty"),
     ],
 )
-def test_a_decision_that_is_none_is_refused(job, decide, why):
+def test_an_invalid_decision_is_rejected(job, decide, why):
     with refused("BadCuration", match=why):
         decide(claim("dam"))
 

@@ -179,7 +179,7 @@ def sent(client, capitals, folder, *places, **fields):
     return client.post(address, {"files": files, "origin": "mined", **fields}, follow=True)
 
 
-def test_a_set_takes_prompts_on_its_page(capitals, folder, researcher_client):
+def test_prompts_are_imported_on_the_page_of_a_set(capitals, folder, researcher_client):
     write(folder / "mine" / "borders.jsonl", ("[X] is next to [Y] .", 0.5))
 
     page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "mine/borders.jsonl", least_weight="0.1")
@@ -189,7 +189,7 @@ def test_a_set_takes_prompts_on_its_page(capitals, folder, researcher_client):
     assert added == {"capital_of": "mined", "borders": "mined"}
 
 
-def test_the_page_lists_what_is_wrong(capitals, folder, researcher_client):
+def test_the_page_lists_errors(capitals, folder, researcher_client):
     (folder / "bad.jsonl").write_text('{"template": "[X]"}\n')
 
     page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "bad.jsonl").content.decode()

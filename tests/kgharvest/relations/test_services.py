@@ -264,7 +264,7 @@ def test_a_file_in_another_encoding_is_located(tmp_path):
         import_relations(path)
 
 
-def test_a_shipped_set_is_not_overwritten(tmp_path):
+def test_a_built_in_set_is_not_overwritten(tmp_path):
     RelationSet.objects.create(name="mine", is_shipped=True)
 
     with refused("SetIsShipped", match="built-in"):

@@ -130,7 +130,7 @@ def test_name_set_and_arity_of_a_relation_in_use_cannot_change(researcher_client
     assert (relation.path, relation.arity, relation.statement) == ("mine/prevent", 2, "<ENT0> prevents <ENT1>.")
 
 
-def test_a_shipped_relation_is_read_only_and_offers_a_copy(researcher_client):
+def test_a_built_in_relation_is_read_only_and_can_be_duplicated(researcher_client):
     shipped = factories.make_relation_set(is_shipped=True)
     relation = factories.make_relation("prevent", relation_set=shipped)
 
@@ -185,7 +185,7 @@ def test_bad_rows_are_listed_the_first_twenty_and_the_total(researcher_client):
     assert not RelationSet.objects.exists()
 
 
-def test_importing_into_a_shipped_set_is_refused(researcher_client):
+def test_importing_into_a_built_in_set_is_rejected(researcher_client):
     factories.make_relation_set("shipped", is_shipped=True)
     entry = {"init_prompts": ["<ENT0> x <ENT1>"], "seed_ent_tuples": [["a", "b"], ["c", "d"]]}
 
