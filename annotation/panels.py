@@ -126,11 +126,7 @@ def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
     newest = list(rounds.select_related("project").order_by("-pk")[: N_ROUNDS + 1])
     if newest:
         cells = harvest_cells(job, newest[:N_ROUNDS], timezone.now())
-        harvests_url = reverse("kgharvest:harvest_list")
-        context = {
-            "rows": [(round, shown(cell, harvests_url)) for round, cell in cells],
-            "has_more": len(newest) > N_ROUNDS,
-        }
+        context = {"rows": [(round, shown(cell)) for round, cell in cells], "has_more": len(newest) > N_ROUNDS}
         yield Panel("annotation/monitoring/_harvest_rounds.html", context)
 
 

@@ -47,4 +47,4 @@ class GoldDecision(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{' · '.join(self.entities)}: {'false' if self.is_confirmed else 'not surely false'}"
+        return f"{' · '.join(self.entities)}: {'false' if self.is_confirmed else 'rejected'}"

@@ -64,9 +64,9 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Dra
     }
     if not round.gold_share and not round.training_size:
         return Gold([], [], examples)
-    taken = {(harvested.relation_id, harvested.key) for harvested in drawn}
+    drawn_keys = {(harvested.relation_id, harvested.key) for harvested in drawn}
     rng = Random(round.seed)
-    true, false = (_by_turns([answers[side][1:] for answers in gold.values()], taken, rng) for side in (0, 1))
+    true, false = (_by_turns([answers[side][1:] for answers in gold.values()], drawn_keys, rng) for side in (0, 1))
     n_pairs = min(len(true), len(false))
     n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)  # 0.1 of 10 is 1
     needed = ceil((round.training_size + (2 if round.gold_share else 0)) / 2)
@@ -129,10 +129,10 @@ def known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldSta
 
 
 def _by_turns(
-    by_relation: Iterable[Sequence[GoldStatement]], taken: Collection[tuple[int, str]], rng: Random
+    by_relation: Iterable[Sequence[GoldStatement]], excluded_keys: Collection[tuple[int, str]], rng: Random
 ) -> list[GoldStatement]:
     """Return the free statements, alternating between relations, each relation in random order."""
-    free = [[statement for statement in statements if statement.key not in taken] for statements in by_relation]
+    free = [[statement for statement in statements if statement.key not in excluded_keys] for statements in by_relation]
     for statements in free:
         rng.shuffle(statements)
     return [statement for turn in zip_longest(*free) for statement in turn if statement is not None]

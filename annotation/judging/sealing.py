@@ -72,14 +72,21 @@ class JudgmentTable(AuditedTable):
         exclusions = _exclusions()
         withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)  # erased comments
         withdrawn = set(withdrawals.values_list("annotator_id", flat=True))
-        return {
-            str(pk): (
-                recorded[str(pk)] in _possible_hashes(row, marks, number, exclusions)
-                or (marks.annotator in withdrawn and marks.sealed_in != number)
-            )
-            and _are_decided(marks, exclusions)
-            for pk, row, marks in self._rows(list(recorded))
-        }
+        are_as_recorded = {}
+        for pk, row, marks in self._rows(list(recorded)):
+            hashes = {_row_hash(row, marks.has_counted)}
+            is_resealed = marks.sealed_in != number
+            if is_resealed and marks.annotator in exclusions.reinstated:
+                hashes.add(_row_hash(row, True))  # it may have counted then
+            is_hash_valid = recorded[str(pk)] in hashes or (is_resealed and marks.annotator in withdrawn)
+            # The counting state must agree with the exclusions of the annotator.
+            if marks.is_excluded:
+                is_state_valid = marks.annotator in exclusions.ever
+            else:
+                is_counted = marks.is_counted and marks.is_current
+                is_state_valid = not (is_counted and marks.annotator in exclusions.in_force)
+            are_as_recorded[str(pk)] = is_hash_valid and is_state_valid
+        return are_as_recorded
 
     def n_sealed(self, number: int) -> int:
         """Return the number of judgments sealed in an entry up to `number`, or in a missing entry."""
@@ -104,14 +111,6 @@ def _row_hash(row: Sequence[Any], has_counted: bool) -> str:
     return sha256(canonical_json([*row, has_counted]))
 
 
-def _possible_hashes(row: Sequence[Any], marks: Marks, number: int, exclusions: Exclusions) -> set[str]:
-    """Return the valid hashes of a judgment in entry `number`: it may have counted then and been sealed again."""
-    hashes = {_row_hash(row, marks.has_counted)}
-    if marks.sealed_in != number and marks.annotator in exclusions.reinstated:
-        hashes.add(_row_hash(row, True))
-    return hashes
-
-
 def _exclusions() -> Exclusions:
     rows = list(Exclusion.objects.order_by().values_list("annotator_id", "excluded_at", "reinstated_at"))
     taken_out = timezone.now() - timedelta(seconds=EXCLUDING_TAKES_S)
@@ -122,13 +121,6 @@ def _exclusions() -> Exclusions:
         in_force={pk for pk, since, until in rows if until is None and since < taken_out and pk in excluded},
         reinstated={annotator for annotator, _, until in rows if until is not None},
     )
-
-
-def _are_decided(marks: Marks, exclusions: Exclusions) -> bool:
-    """Return whether the counting state of a judgment agrees with the exclusions of its annotator."""
-    if marks.is_excluded:
-        return marks.annotator in exclusions.ever
-    return not (marks.is_counted and marks.is_current and marks.annotator in exclusions.in_force)
 
 
 def seal_due_judgments(now: datetime) -> None:

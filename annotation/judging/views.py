@@ -300,14 +300,10 @@ def offline_worker(request: HttpRequest) -> HttpResponse:
     return FileResponse(Path(path).open("rb"), content_type="text/javascript")
 
 
-class LayoutForm(forms.Form):
-    layout = forms.ChoiceField(choices=Layout.choices)
-
-
 @require_POST
 @for_annotator
 def judge_layout(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    form = LayoutForm(request.POST)
-    if form.is_valid():
-        choose_layout(annotator, form.cleaned_data["layout"])
+    layout = request.POST.get("layout")
+    if layout in Layout.values:
+        choose_layout(annotator, layout)
     return redirect("annotation:judge", annotator.round_id)

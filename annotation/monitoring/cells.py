@@ -208,8 +208,12 @@ def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], harvest
     ]
 
 
-def shown(cell: Cell, harvests_url: str) -> dict[str, Any]:
-    """Return a cell with the texts for its list row or pivot entry. URLs of statements are relative to the round."""
+def shown(cell: Cell, harvests_url: str = "") -> dict[str, Any]:
+    """Return a cell with the texts for its list row or pivot entry. URLs of statements are relative to the round.
+
+    harvests_url: URL of the list of harvests, to avoid resolving it for each of thousands of cells.
+    """
+    harvests_url = harvests_url or reverse("kgharvest:harvest_list")
     limits = interval(cell["low"], cell["high"])
     counts = ", ".join(f"{count(cell[outcome])} {outcome}" for outcome in OUTCOMES)
     side = side_key(cell["model_id"], cell["setting"])

@@ -18,7 +18,7 @@ from django.utils import timezone
 from annotation.judging.third_judgments import LabelCounts, third_judgments, without_label
 from annotation.models import Judgment, Round
 from annotation.monitoring.cells import interval_picture
-from annotation.monitoring.progress import CachedCount, cached_count, rows_of
+from annotation.monitoring.progress import CachedCount, cached_count, is_counted_live, rows_of
 from kgharvest.pages.number_format import share
 from kgharvest.statistics.agreement import agreement_of_rows
 from kgharvest.statistics.rates import rate
@@ -60,11 +60,8 @@ UNITS = (
 
 def round_history(round: Round, now: datetime) -> CachedCount:
     """Return the result of count_history, empty during the first background count."""
-    return cached_count(round, "history", count_history, now, first=None if is_quick(round) else lambda _: [])
-
-
-def is_quick(round: Round) -> bool:
-    return round.n_tasks * round.judgments_per_task <= MOST_AT_A_LOOK
+    first = None if is_counted_live(round, MOST_AT_A_LOOK) else lambda _: []
+    return cached_count(round, "history", count_history, now, first=first)
 
 
 def count_history(round: Round) -> dict[str, Any]:
@@ -195,9 +192,9 @@ def strips(round: Round, now: datetime, n_most: int) -> list[dict[str, Any]]:
 
     Bar lengths are relative to the maximum over all annotators. Empty during the first background count.
     """
-    snapshot = cached_count(round, "strips", count_strips, now, first=None if is_quick(round) else lambda _: [])
+    first = None if is_counted_live(round, MOST_AT_A_LOOK) else lambda _: []
+    rows = cached_count(round, "strips", count_strips, now, first=first).content
     status = dict(round.annotators.values_list("pk", "status"))
-    rows = snapshot.content
     most = max((row["n"] for row in rows), default=0) or 1
     slowest = max((row["median_seconds"] or 0 for row in rows), default=0) or 1
     return [

@@ -138,8 +138,8 @@ class CachedCount:
     counted_at: datetime | None
 
 
-def is_counted_live(round: Round) -> bool:
-    return bool(round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS)
+def is_counted_live(round: Round, most: int | None = None) -> bool:
+    return bool(round.n_tasks * round.judgments_per_task <= (LIVE_JUDGMENTS if most is None else most))
 
 
 def cached_count(

@@ -67,7 +67,7 @@ def who_questions(round) -> list[Question]:
         for option, question in BUILT_IN_QUESTIONS.items()
         if getattr(round, option) != Asked.NO
     ]
-    return built_in + parse_questions(round.own_questions, "own")
+    return built_in + (parse_questions(round.own_questions, "own") if round.own_questions else [])
 
 
 def check_questions(round) -> list[Question]:

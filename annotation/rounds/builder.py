@@ -101,22 +101,25 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     samples = [sample for cell, job, path in cells for sample in draw_cell(round, cell, job, path, rng, judged)]
     # A tuple drawn for several cells becomes one task, with the surface form of the first cell.
     tasks: dict[int, FrozenTask] = {}
+    n_wanted = 2 if round.third_only_if_split else round.judgments_per_task
     for stratum, tuples in samples:
         new = [harvested for harvested in tuples if harvested.knowledge_tuple_id not in tasks]
-        tasks |= {task.knowledge_tuple_id: task for task in _tasks(round, stratum.relation, new)}
+        statements = freeze_statements(stratum.relation.statement, [harvested.surface for harvested in new])
+        for (_, pk, _, _, surface), (text, spans) in zip(new, statements, strict=True):
+            tasks[pk] = FrozenTask(stratum.relation, pk, text, spans, surface, n_wanted)
     relations = list({job.relation_id: job.relation for _, job, _ in cells}.values())
     gold = choose_gold(round, relations, [drawn for sample in samples for drawn in sample.tuples], len(tasks))
     gold_tasks = []
     for answer in gold.mixed_in:
         text, spans = freeze_statement(answer.relation.statement, answer.entities)
         gold_tasks.append(FrozenTask(answer.relation, 0, text, spans, list(answer.entities), n_wanted=0, gold=answer))
-    statements = [*tasks.values(), *gold_tasks]
-    for task, position in zip(statements, rng.permutation(len(statements)).tolist(), strict=True):
+    all_tasks = [*tasks.values(), *gold_tasks]
+    for task, position in zip(all_tasks, rng.permutation(len(all_tasks)).tolist(), strict=True):
         task.position = position
     return FrozenRound(
         relations=relations,
         samples=samples,
-        tasks=sorted(statements, key=attrgetter("position")),
+        tasks=sorted(all_tasks, key=attrgetter("position")),
         training=[training_statement(round, position, statement) for position, statement in enumerate(gold.training)],
         relation_instructions={
             str(relation.pk): edited.get(relation.pk) or relation_guide(relation, *gold.examples[relation.pk])
@@ -124,13 +127,6 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
         },
         judged=judged,
     )
-
-
-def _tasks(round: Round, relation: Relation, tuples: Sequence[DrawnTuple]) -> Iterator[FrozenTask]:
-    n_wanted = 2 if round.third_only_if_split else round.judgments_per_task
-    statements = freeze_statements(relation.statement, [harvested.surface for harvested in tuples])
-    for harvested, (text, spans) in zip(tuples, statements, strict=True):
-        yield FrozenTask(relation, harvested.knowledge_tuple_id, text, spans, harvested.surface, n_wanted)
 
 
 def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str]]:

@@ -23,11 +23,6 @@ from kgharvest.models import HarvestJob
 SHOWN_JOBS = 500
 
 
-class JobChoices(forms.ModelMultipleChoiceField):
-    def label_from_instance(self, job: HarvestJob) -> str:
-        return f"{job.relation.path} × {job.language_model.short_name} × {job.setting}"
-
-
 class PercentField(forms.IntegerField):
     """A share in [0, 1], entered in percent."""
 
@@ -69,7 +64,7 @@ class RoundForm(forms.ModelForm):
     CELL_FIELDS = ("n", "cut", "strata", "allocation")
     PLAN = ("accuracy_percent", "wished_points", "pay_per_hour")
 
-    jobs = JobChoices(
+    jobs = forms.ModelMultipleChoiceField(
         HarvestJob.objects.with_cell().succeeded().filter(n_tuples__gt=0).order_by("-pk"), label="Harvests"
     )
     n = forms.IntegerField(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -92,6 +93,11 @@ N_EVENTS = 5
 COUNTS = (*OUTCOMES, "complete", "assigned", "open", "n_judgments", "n_wanted", "n_leased", "n_units")
 
 
+@cache
+def export_formats() -> dict[str, str]:
+    return {name: FORMATS[name].title for name in FILE_FORMATS}
+
+
 @researcher_required
 def round_detail(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path)
@@ -121,7 +127,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "may": may,
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
         "invites_now": round.is_open and round.source == Round.Source.PEOPLE and not n_annotators and may["work"],
-        "export_formats": {name: FORMATS[name].title for name in FILE_FORMATS},
+        "export_formats": export_formats(),
     }
     return render(request, "annotation/rounds/round_detail.html", context)
 
@@ -180,15 +186,11 @@ def old_address(request: HttpRequest, name: str, rest: str = "") -> HttpResponse
 
     POST requests keep their body (307), so a page that was open during the upgrade can still send its answers.
     """
-    if JUDGING.match(rest):
-        return _old_judging_address(request, name, rest)
-    return researcher_required(_old_page)(request, name, rest)
-
-
-def _old_judging_address(request: HttpRequest, name: str, rest: str) -> HttpResponse:
+    if not JUDGING.match(rest):
+        return researcher_required(_old_page)(request, name, rest)
     rounds = session_annotators(request).filter(round__name=name).order_by("pk").values_list("round", flat=True)
     if (round_id := rounds.last()) is not None:
-        return _lead_to(request, reverse("annotation:judge", args=[round_id]) + rest.removeprefix("judge/"))
+        return _redirect_to(request, reverse("annotation:judge", args=[round_id]) + rest.removeprefix("judge/"))
     if request.user.is_authenticated:
         raise Http404("You have not joined this round.")
     return redirect(f"{reverse('annotation:return_by_code')}?{urlencode({'next': request.path})}")
@@ -200,12 +202,12 @@ def _old_page(request: HttpRequest, name: str, rest: str) -> HttpResponse:
         raise Http404("Round not found.")
     if len(rounds) > 1:
         return redirect(f"{reverse('annotation:round_list')}?{urlencode({'q': name})}")
-    return _lead_to(request, rounds[0].get_absolute_url() + rest)
+    return _redirect_to(request, rounds[0].get_absolute_url() + rest)
 
 
-def _lead_to(request: HttpRequest, address: str) -> HttpResponse:
+def _redirect_to(request: HttpRequest, url: str) -> HttpResponse:
     query = request.META.get("QUERY_STRING", "")
-    return HttpResponseRedirect(f"{address}?{query}" if query else address, preserve_request=request.method == "POST")
+    return HttpResponseRedirect(f"{url}?{query}" if query else url, preserve_request=request.method == "POST")
 
 
 @researcher_required

@@ -53,7 +53,7 @@ def test_who_kept_a_statement_too_long_is_told_and_goes_on(visit):
 
     expect(visitor.page.get_by_text("One answer was late").first).to_be_visible()
     assert visitor.axe_violations() == []
-    visitor.page.get_by_role("link", name="Continue").click()
+    visitor.page.get_by_role("link", name="Continue", exact=True).click()
     expect(visitor.page.get_by_role("heading", name="No statements left")).to_be_visible()
     assert Judgment.objects.filter(annotator__user=user).values_list("is_counted", flat=True).get() is False
     assert Judgment.objects.counted().count() == 2

@@ -107,7 +107,7 @@ def test_a_skipped_statement_comes_back_when_one_asks_for_it(visit):
     join(page, factories.make_round(TUPLES, name="pilot"))
 
     answer_with(page, "sttt")
-    page.get_by_role("button", name="Judge it now").click()
+    page.get_by_role("button", name="Judge skipped").click()
     expect_saved(page)  # and with it the script
     page.keyboard.press("f")
     expect_the_end(page)
@@ -205,11 +205,11 @@ def test_without_scripts_every_answer_is_a_plain_form(visit):
     page.get_by_role("button", name="True").click()
     page.get_by_role("button", name="Skip").click()
     page.locator("summary").click()
-    page.get_by_label("Comment").fill("Who knows?")
+    page.get_by_label("Comment, sent with your answer").fill("Who knows?")
     page.get_by_role("button", name="Unjudgeable").click()
-    page.get_by_role("button", name="Judge it now").click()
+    page.get_by_role("button", name="Judge skipped").click()
     page.get_by_role("button", name="Report").click()
-    page.get_by_label("Something else").check()
+    page.get_by_label("Other", exact=True).check()
     page.get_by_role("button", name="Send report").click()
     page.get_by_role("button", name="False").click()
     expect_the_end(page)

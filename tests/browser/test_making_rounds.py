@@ -84,12 +84,12 @@ def test_a_fold_opens_where_something_in_it_keeps_the_form_from_being_sent(visit
     page.get_by_label("Name").fill("pilot")
     fold = page.get_by_text("Gold statements", exact=True)
     fold.click()
-    page.get_by_label("Gold, in percent").fill("90")
+    page.get_by_label("Gold (%)").fill("90")
     fold.click()
 
     page.get_by_role("button", name="Save as draft").last.click()
 
-    expect(page.get_by_label("Gold, in percent")).to_be_focused()
+    expect(page.get_by_label("Gold (%)")).to_be_focused()
 
 
 @pytest.mark.parametrize("has_scripts", [True, False])

@@ -169,7 +169,7 @@ def test_strata_are_of_ranks_or_of_labels_and_optimal_is_for_labels():
 
     draft = judged_draft()
     draft.spec["cells"][0]["strata"] = 2
-    with refused("BadRoundSpec", match="the labels of the judge are the strata"):
+    with refused("BadRoundSpec", match="already define strata"):
         freeze_round(draft)
 
 

@@ -499,7 +499,7 @@ def test_a_round_that_closes_when_it_is_narrow_says_how_far_it_is(researcher_cli
     judge_all(round, ["true", "true", "false", "true"])
     close_due_rounds(timezone.now())
 
-    assert re.search(r"known to ± \.\d{3}: not yet, .* closes at ± \.050", researcher_client.get(PILOT).text)
+    assert re.search(r"half-width: ± \.\d{3}, .* closes at ± \.050", researcher_client.get(PILOT).text)
 
 
 def test_a_round_is_cloned_into_a_draft(researcher_client, researcher):
