@@ -80,7 +80,7 @@ def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
     page.goto(HarvestJob.objects.get().get_absolute_url())
     keep_pictures(page, "3-harvest")
 
-    page.get_by_role("link", name="Open a round of these").click()
+    page.get_by_role("link", name="Create round").click()
     keep_pictures(page, "4-round-form")
     page.get_by_role("button", name="Open round").click()
     round = Round.objects.get()

@@ -333,7 +333,7 @@ def test_the_same_lm_is_recognised_in_the_paper(researcher_client, report):
     assert re.search(r'<li>[^<]*<a href="#differences">[\d.]+ points', page)
     assert 'id="differences"' in page
     assert f'<a href="/reports/{report.pk}/">{report.round.name}</a>' in page
-    assert 'What differs <strong class="simulated">simulated, not people</strong>' in page
+    assert 'Comparisons <strong class="simulated">simulated, not people</strong>' in page
 
 
 @pytest.fixture

@@ -32,11 +32,11 @@ def test_a_researcher_is_led_to_the_first_step_not_taken(researcher_client):
 
     job = factories.make_harvest([["seat belt", "injury"]])
     page = researcher_client.get(reverse("home")).text
-    assert "Next, a round" in page
+    assert "Next step: create a round" in page
     assert f"{reverse('annotation:round_new')}?job={job.pk}" in page
 
     round = factories.make_round(2, name="pilot")
-    assert "Nobody has judged pilot yet" in researcher_client.get(reverse("home")).text
+    assert "pilot has no judgments yet" in researcher_client.get(reverse("home")).text
 
     factories.judge_all(round, ["true"] * 2, ["true"] * 2, ["true", "false"])
     Round.objects.update(completed_at=timezone.now())

@@ -52,7 +52,7 @@ def test_a_file_is_mapped_previewed_and_imported(client, researcher):
 
     done = client.post(mapping, fields, follow=True).content.decode()
     assert "3 tuples imported in 2 harvests." in done
-    assert "Open a round of these" in done
+    assert "Create round" in done
     assert [job.n_tuples for job in HarvestJob.objects.order_by("pk")] == [2, 1]
     assert HarvestJob.objects.order_by("pk").last().relation == relation
     assert not UploadedKG.objects.exists()
