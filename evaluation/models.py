@@ -12,7 +12,7 @@ from django.utils.functional import cached_property
 from annotation.models import Round
 from evaluation.reports.document import abridged
 from evaluation.reports.report_sections import sections_of
-from evaluation.reports.sections.curves import scores_by_relation
+from evaluation.reports.sections.rates import scores_by_relation
 from kgharvest.access import visible
 from kgharvest.accounts.models import person_or_null
 from kgharvest.jobs.models import JobQuerySet

@@ -10,8 +10,7 @@ import numpy as np
 from django.db.models import QuerySet
 
 from annotation.models import Draw, Round, Stratum
-from evaluation.evidence.cells import DrawnVerdicts, drawn_verdicts, members_of
-from evaluation.evidence.evidence import evidence_of_rows, patterns_of
+from evaluation.evidence.evidence import DrawnVerdicts, drawn_verdicts, evidence_of_rows, members_of, patterns_of
 from evaluation.evidence.judges import JudgedStrata, judged_tuples_of_rows
 from evaluation.evidence.rows import rows_of_round, rules_of_round
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from annotation.judges.models import JudgeKind
-from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
-from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.evidence import DrawnVerdicts, Evidence, ranked_strata
 from evaluation.evidence.tables import EMPTY, Columns, Rows
 from kgharvest.statistics.arrays import TRUE, UNJUDGEABLE, Codes, Flags, Floats
 from kgharvest.statistics.cut_rates import Cuts, KeptPart, bounded_numbers

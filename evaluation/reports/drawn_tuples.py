@@ -16,7 +16,7 @@ from annotation.models import Draw, Judgment, JudgmentTask, Round, Stratum
 from annotation.monitoring.progress import CachedCount, cached_count
 from evaluation.evidence.evidence import BASES, sampled_harvests
 from evaluation.evidence.rows import IS_SCORED, cells_with_strata, harvest_rows
-from evaluation.reports.sections.curves import sizes_of_cuts
+from evaluation.reports.sections.rates import sizes_of_cuts
 from kgharvest.bulk.pagination import sorted_by
 from kgharvest.models import LanguageModel, Relation
 

@@ -16,8 +16,8 @@ from annotation.models import Round
 from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.evidence.rows import conduct_facts, rows_of_round, rules_of_round
 from evaluation.models import Report
-from evaluation.reports.document import METHOD, document_of_rows
-from evaluation.reports.report_sections import gather_sections, sections_of
+from evaluation.reports.document import document_of_rows, method_of
+from evaluation.reports.report_sections import gather_sections
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
@@ -82,7 +82,7 @@ def compute_report(
         last_entry = head()
     document = document_of_rows(rows, facts, section_facts)
     document |= {"novelty": novelty, "audit": last_entry._asdict()}
-    method = " ".join([METHOD, *(section.method for section in sections_of(document) if section.method)])
+    method = method_of(document)
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": method}
     return Report(
         round=round, document=document | stamp, method=method, code_version=version, created_by=by, created_at=now

@@ -33,7 +33,6 @@ from evaluation.rendering.figures.drawing import (
     to_page,
 )
 from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
-from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import finding, report_tables, tables_of, tables_to_read
 from evaluation.reports.drawn_tuples import (
     OUTCOMES,
@@ -48,9 +47,8 @@ from evaluation.reports.drawn_tuples import (
 from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.report_sections import sections_of
-from evaluation.reports.sections.comparisons import common_of, sides_of
-from evaluation.reports.sections.curves import scored_relations
-from evaluation.reports.sections.rates import cells_by_relation, relation_table
+from evaluation.reports.sections.comparisons import common_of, matrices_of, sides_of
+from evaluation.reports.sections.rates import cells_by_relation, relation_table, scored_relations
 from evaluation.reports.services import create_report
 from kgharvest import code_version
 from kgharvest.access import Action, allowed_actions, researcher_required
