@@ -57,7 +57,7 @@ def test_triples_are_read_from_three_formats(tmp_path, name, text):
         ("kg.jsonl", b"[1, 2, 3]", "line 1: invalid triple"),
         ("kg.jsonl", b"[" * 100_000, "line 1: invalid triple"),
         ("kg.tsv", b"\xff\xfe", "Cannot read"),
-        ("kg.csv", b"a,b," + b"c" * 131_073, "is not CSV"),
+        ("kg.csv", b"a,b," + b"c" * 131_073, "is not valid CSV"),
         ("kg.ttl", b"", "Unknown format"),
     ],
 )
