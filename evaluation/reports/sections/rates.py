@@ -123,15 +123,11 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
     entries = []
     for side in evidence.sides:
         side_cells = [cell for cell in cells if cell.key.side == side]
-        rated_cells = [cell for cell in side_cells if cell.rate_of(ACCEPTED).value is not None]
         accuracies, rejections = (
             [value for cell in side_cells if (value := cell.rate_of(verdict).value) is not None]
             for verdict in (ACCEPTED, REJECTED)
         )
-        these = unknown_rate(NOTHING_COUNTED)  # mean of these cells with equal weights
-        if rated_cells:
-            weights = np.concatenate([cell.part_of_strata / len(rated_cells) for cell in rated_cells])
-            these = joint_rate(rated_cells, ACCEPTED, weights=weights)
+        these = macro_of_these(side_cells)
         populations = np.concatenate([cell.population for cell in side_cells])
         population = int(populations.sum()) if populations.all() else None
         weighted = joint_rate(side_cells, ACCEPTED) if population else unknown_rate(UNKNOWN_POPULATION)
@@ -150,7 +146,7 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
             "macro_accuracy_these_low": these.low,
             "macro_accuracy_these_high": these.high,
             **_with_intervals(macro_rejection=Rate(macro_average(rejections), *macro_interval(rejections))),
-            "n_relations": len(rated_cells),
+            "n_relations": len(accuracies),
             **_with_intervals(weighted_accuracy=weighted),
             "population": population,
             "reason": weighted.reason,
@@ -164,6 +160,15 @@ def _pooled_rate(cells: Sequence[Cell], verdict: int) -> Rate:
         return cells[0].rate_of(verdict)
     n, n_hits = (sum(float(cell.samples[verdict][part].sum()) for cell in cells) for part in (0, 1))
     return Rate(n_hits / n, None, None) if n else unknown_rate(NOTHING_COUNTED)
+
+
+def macro_of_these(cells: Sequence[Cell]) -> Rate:
+    """Return the mean accuracy of these cells with equal weights, without cells of unknown accuracy."""
+    rated_cells = [cell for cell in cells if cell.rate_of(ACCEPTED).value is not None]
+    if not rated_cells:
+        return unknown_rate(NOTHING_COUNTED)
+    weights = np.concatenate([cell.part_of_strata / len(rated_cells) for cell in rated_cells])
+    return joint_rate(rated_cells, ACCEPTED, weights=weights)
 
 
 INCOMPLETE_MARK = "†"
