@@ -18,12 +18,12 @@ from urllib.parse import urlencode
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
-from evaluation.rendering.documents import Document, made_at, name_of
+from evaluation.rendering.documents import Document, demonstrator_mark, made_at, name_of
 from evaluation.rendering.figures.drawing import THEMES
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding
 from evaluation.reports.sections.comparisons import common_key, common_of, rank_in_words, ranks_of, ties_in_words
-from evaluation.reports.sections.rates import cells_by_relation, demonstrator_mark, interval_of_average
+from evaluation.reports.sections.rates import cells_by_relation, interval_of_average
 from kgharvest.pages.number_format import count, counted, interval, points_with_interval, share
 
 FILES = Path(__file__).resolve().parent.parent / "static" / "evaluation" / "evidence_page"

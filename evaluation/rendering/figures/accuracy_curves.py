@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from evaluation.rendering.documents import Document, side_name, side_numbers, tuples_query
 from evaluation.rendering.figures import drawing
 from evaluation.rendering.figures.drawing import DASHES, LINE, Drawing, Off, Panel, Shape, Sheet, hue, text
-from evaluation.reports.sections.curves import calibration_curves, calibration_left_out, side_curves
+from evaluation.reports.sections.rates import calibration_curves, calibration_left_out, side_curves
 from kgharvest.pages.number_format import count, number, percent, share_tick, share_with_interval
 
 CUTS = {  # titles of the paper's cuts, and the corners of their marks

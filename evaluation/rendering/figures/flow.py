@@ -31,7 +31,7 @@ def columns_of(document: Document) -> list[list[tuple[Step, list[Step]]]]:
         for step in every:
             if step.of in group and step.is_part and steps:
                 steps[-1][1].append(step)
-            elif step.of in group and (step.left_out or step in _ends(every, step.of)):
+            elif step.of in group and (step.n_excluded or step in _ends(every, step.of)):
                 steps.append((step, []))
         columns.append(steps)
     return columns
@@ -61,8 +61,8 @@ def _step(left: float, top: float, step: Step, parts: Sequence[Step], *, is_firs
         tip = top + gap
         yield drawing.line([(x, top - gap), (x, tip - 6)], "ink-soft", 1.2)
         yield drawing.polygon([(x, tip), (x - 4, tip - 8), (x + 4, tip - 8)], "ink-soft")
-        if step.left_out:
-            lines = wrap(f"− {count(step.left_out)} {step.because}", LETTERS + 6)
+        if step.n_excluded:
+            lines = wrap(f"− {count(step.n_excluded)} {step.reason}", LETTERS + 6)
             yield from _lines(x + 12, top, lines, fill="ink-soft")
     yield drawing.rect(left, top + gap, BOX_WIDTH, BOX_HEIGHT, fill="none", stroke="ink-soft")
     yield from _lines(x, y, [count(step.n), *wrap(f"{step.of} {step.name}", LETTERS)], **CENTER)

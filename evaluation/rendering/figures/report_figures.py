@@ -9,7 +9,7 @@ from evaluation.rendering.documents import Document, side_name
 from evaluation.rendering.figures import accuracy_curves, flow, forest, heat_map
 from evaluation.rendering.figures.drawing import LIGHT, PAPER_SCALE, DrawFigure, Theme, paper_box, render
 from evaluation.reports.sections.conduct import flow_steps
-from evaluation.reports.sections.curves import (
+from evaluation.reports.sections.rates import (
     calibration_curves,
     calibration_left_out,
     calibration_table,

@@ -82,7 +82,7 @@ def test_a_precision_out_of_reach_is_refused_with_what_there_is(job):
 
 @pytest.mark.django_db
 def test_a_harvest_that_nobody_judged_has_no_precision():
-    with pytest.raises(BadCut, match=r"needs judgments, and no tuple of .* has a verdict"):
+    with pytest.raises(BadCut, match=r"requires judgments, but no tuple of .* has a verdict"):
         by_score(make_harvest([("a", "b")]), parse_cut("precision:0.8"))
 
 

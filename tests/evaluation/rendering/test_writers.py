@@ -404,8 +404,8 @@ def test_report_of_an_unknown_round_is_refused():
 def test_what_cannot_be_computed_is_said_with_its_reason(counts):
     text = FORMATS["md"].write(make_document({("r", "lm", "multi"): counts}))
 
-    assert "Nothing is compared: that takes two settings" in text
-    assert "There is no interval for relations like these" in text
+    assert "No comparisons: a comparison requires two settings" in text
+    assert "No interval for similar relations" in text
 
 
 def test_percent_agreement_has_a_reason_where_it_is_not_defined():

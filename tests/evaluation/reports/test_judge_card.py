@@ -284,7 +284,7 @@ def test_the_page_of_a_report_has_the_card(round, researcher_client):
 
     assert 'id="judge"' in html
     assert f"judge {run.name} (judge-lm)" in html
-    assert "Accuracy, to look at as often as one likes" in html
+    assert "Accuracy with anytime-valid intervals" in html
 
 
 def test_the_interval_that_holds_at_every_look_uses_the_reports_judge():

@@ -68,7 +68,7 @@ def test_a_report_shows_how_often_annotators_agree(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/").text
 
     # By hand: three annotators on four statements; the first and the second agree on three of them.
-    matrix = page[page.index("How often each two annotators agree") : page.index('id="sensitivity"')]
+    matrix = page[page.index("Pairwise agreement") : page.index('id="sensitivity"')]
     assert matrix.count('<td class="num">.75</td>') == 4
     assert matrix.count('<td class="num">.50</td>') == 2
     assert "Fleiss&#x27; kappa" in page
@@ -80,7 +80,7 @@ def test_a_report_shows_no_matrix_of_more_annotators_than_fit(researcher_client,
 
     page = researcher_client.get(f"/reports/{report.pk}/").text
 
-    assert "How often each two annotators agree" not in page
+    assert "Pairwise agreement" not in page
     assert "there are too many for a table" in page
 
 
@@ -313,7 +313,7 @@ def test_the_papers_table_is_shown_with_the_tests_that_it_lacks(researcher_clien
     page = researcher_client.get("/reports/published/").text
 
     assert ".97 / .03" in page
-    assert 'human and multi are not distinguishable: <a href="#table">12.6 points</a> in favour of multi' in page
+    assert 'human and multi are not distinguishable: <a href="#table">12.6 points</a> in favor of multi' in page
     assert 'id="table"' in page
     assert "p = .019" in page  # sign-flip over the printed table's 14 relations
 
