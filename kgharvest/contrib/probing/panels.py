@@ -1,4 +1,4 @@
-"""What probes add to pages of reports (PANELS of kgharvest.registries)."""
+"""Link to the probes on the report list (PANELS of kgharvest.registries)."""
 
 from __future__ import annotations
 

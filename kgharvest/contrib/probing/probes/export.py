@@ -1,4 +1,4 @@
-"""JSON lines of a probe: a record per method and relation, and the learned prompts."""
+"""JSON lines of a probe: one record per method and relation, and the learned prompts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kgharvest.contrib.probing.probes.document import MEASURES
 from kgharvest.contrib.probing.probes.services import dtype_of, learned_prompts, records_of
 from kgharvest.tables.formats import to_json
 
-N_PROMPTS = 5  # prompts, or rewrites, in a record; the file of prompts has all
+N_PROMPTS = 5  # maximum number of prompts or rewrites in a record; the file of prompts contains all
 
 
 def record_lines(probe: Probe) -> Iterator[str]:
-    """Yield the records as JSON lines, in the order of the methods; docs/probing.md says what the keys mean."""
+    """Yield records as JSON lines, in method order. docs/probing.md describes the keys."""
     records = records_of(probe)
     controls = {(record["relation"], record["method"]): record for record in records if record["is_control"]}
     prompts = _heaviest_prompts(probe)
@@ -58,7 +58,7 @@ def _prompt_entry(prompt: LearnedPrompt) -> dict[str, Any]:
 
 
 def prompt_lines(probe: Probe) -> Iterator[str]:
-    """Yield every learned prompt as a JSON line; vectors in base64, as `SerializedPrompt` holds them."""
+    """Yield every learned prompt as a JSON line. vectors: base64, as in `SerializedPrompt`."""
     for prompt in learned_prompts(probe).iterator(chunk_size=50):
         record = prompt.record
         entry = {
@@ -73,4 +73,4 @@ def prompt_lines(probe: Probe) -> Iterator[str]:
         yield to_json(entry) + "\n"
 
 
-JSON_LINES = {"records": record_lines, "prompts": prompt_lines}  # files of a probe, by name
+JSON_LINES = {"records": record_lines, "prompts": prompt_lines}

@@ -37,7 +37,7 @@ def test_a_panel_is_drafted_edited_published_paused_resumed_and_stopped(address)
     assert made[0].json()["participant_parameter"] == "survey_code"
     assert made[0].json()["statements_per_place"] == 4
     assert (edited["places"], edited["taken_places"]["free"]) == (7, 7)
-    assert cost == "7 places without a reward; the platform says what else they cost."
+    assert cost == "7 places without a reward. The platform states its own fees."
     assert statuses == ["published", "paused", "published"]
     assert (paused["status"], paused["ended_reason"]) == ("paused", "For lunch.")
     assert stopped["status"] == "stopped"

@@ -61,7 +61,7 @@ def test_a_person_comes_by_the_link_agrees_and_judges(client):
     refused = client.post(link(panel)).text
     come(client, panel)
 
-    assert "Your part is 3 statements" in page
+    assert "You will judge 3 statements" in page
     assert "<strong>honest</strong>" in page
     assert "You must agree" in refused
     submission = panel.submissions.get()
@@ -85,13 +85,13 @@ def test_of_one_address_a_panel_takes_only_so_many_people(client, settings):
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("", "lacks “worker”"),
-        ("worker=", "lacks “worker”"),
-        ("worker=p1", "lacks “session”"),
-        ("worker=p1&worker=p2&session=s1", "has “worker” more than once"),
-        ("worker=%25SURVEY_CODE%25&session=s1", "“worker” in your link is nothing that names a person"),
-        ("worker=p%071&session=s1", "“worker” in your link is nothing that names a person"),
-        (f"worker={'p' * 201}&session=s1", "“worker” in your link is nothing that names a person"),
+        ("", "missing the “worker” parameter"),
+        ("worker=", "missing the “worker” parameter"),
+        ("worker=p1", "missing the “session” parameter"),
+        ("worker=p1&worker=p2&session=s1", "“worker” parameter more than once"),
+        ("worker=%25SURVEY_CODE%25&session=s1", "“worker” parameter of your link does not identify"),
+        ("worker=p%071&session=s1", "“worker” parameter of your link does not identify"),
+        (f"worker={'p' * 201}&session=s1", "“worker” parameter of your link does not identify"),
     ],
 )
 def test_a_link_that_lacks_something_is_answered_with_a_sentence(client, query, sentence):
@@ -208,7 +208,7 @@ def test_nobody_comes_to_a_draft_a_paused_panel_or_a_closed_round(client):
     answers = [client.get(link(panel)) for panel in (draft, paused, published)]
 
     assert [answer.status_code for answer in answers] == [404, 409, 409]
-    assert "takes nobody new at the moment" in answers[1].text
+    assert "does not accept new participants" in answers[1].text
     assert "closed. You can no longer join" in answers[2].text
 
 
@@ -244,7 +244,7 @@ def test_a_place_given_back_is_free_at_once(client):
 
     given_back = client.post(link(panel), {"decline": "1"})
 
-    assert "Your place is given back" in given_back.text
+    assert "Your place was returned" in given_back.text
     assert panel.submissions.get().status == Submission.Status.RETURNED
     assert Client().get(link(panel, participant="p2")).status_code == 200
     assert client.get(link(panel)).status_code == 409  # the only place is taken again
@@ -352,7 +352,7 @@ def test_a_person_of_two_panels_of_a_round_is_one_annotator_and_in_one_at_a_time
     first = enter(one, "p1", "", NOW)
     annotator = join(first, agrees=True)
 
-    with refused("TookPart", match="by another link"):
+    with refused("TookPart", match="through another link"):
         enter(two, "p1", "", NOW)
     judge_batch(annotator)
     first.refresh_from_db()
@@ -454,7 +454,7 @@ def test_who_is_left_without_statements_is_done_and_who_judged_none_gives_the_pl
 
     assert CODE in done
     assert CODE not in nothing
-    assert "Nothing was left to judge" in nothing
+    assert "No statements left to judge" in nothing
     assert [submission.status for submission in panel.submissions.order_by("pk")] == ["completed", "returned"]
 
 
@@ -506,9 +506,9 @@ def test_who_is_done_at_the_platform_and_never_was_here_is_asked_to_begin(client
 @pytest.mark.parametrize(
     ("status", "words", "code"),
     [
-        ("screened out", "This study is not for you", "OUT"),
-        ("timed out", "Your part has ended", ""),
-        ("rejected", "Your part has ended", ""),
+        ("screened out", "You cannot continue in this study", "OUT"),
+        ("timed out", "Your participation has ended", ""),
+        ("rejected", "Your participation has ended", ""),
     ],
 )
 def test_each_end_has_its_page_and_code(client, status, words, code):

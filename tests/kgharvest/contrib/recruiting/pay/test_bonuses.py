@@ -62,7 +62,7 @@ def test_a_table_says_why_and_is_no_formula(panel):
 def test_an_id_that_would_break_the_bulk_file_is_refused(panel):
     grant_bonus(complete_place(panel, "ada,1000.00\n"), 5, "Thank you.")
 
-    with refused("NotPayable", match="has no id that this format takes"):
+    with refused("NotPayable", match="has no id that fits this format"):
         bulk_lines(open_bonuses(panel))
 
 
@@ -129,7 +129,7 @@ def test_what_was_granted_after_the_file_is_not_taken_for_paid(panel):
     grant_bonus(submission, 75, "Thank you.")
     grant_bonus(submission, 10, "Thank you once more.")
 
-    with refused("NothingOpen", match=r"Open are USD 0\.85 and not USD 0\.75"):
+    with refused("NothingOpen", match=r"USD 0\.85, not USD 0\.75"):
         note_paid(panel, [submission.pk], 75)
 
     assert submission_balance(submission, "bonus") == Balance(85, 0)

@@ -95,8 +95,8 @@ def test_a_panel_below_its_floor_is_paused_here_and_there_and_says_what_makes_it
     assert panel.status == Panel.Status.PAUSED
     assert StandIn.paused == [panel.pk]
     assert panel.ended_reason == (
-        "The median pay of 5 people is USD 5.00 an hour, below the floor of USD 9.00. Bonuses of USD 0.20 in all make "
-        f"it good: {', '.join(f'{code} USD 0.04' for code in codes)}."
+        "The median pay of 5 participants is USD 5.00 per hour, below the minimum of USD 9.00. Bonuses totaling USD "
+        f"0.20 make up the difference: {', '.join(f'{code} USD 0.04' for code in codes)}."
     )
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Judgment, Training
 from kgharvest.contrib.recruiting.models import Submission
-from kgharvest.contrib.recruiting.pay.hourly import active_times, completed_works, hourly_pay
+from kgharvest.contrib.recruiting.pay.hourly import active_times, hourly_pay
 from kgharvest.contrib.recruiting.pay.ledger import owe, record_paid
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel as make_other_panel
 from tests.kgharvest.contrib.recruiting.pay.standing_in import complete_place
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 def test_six_statements_in_six_minutes_for_two_dollars_are_twenty_an_hour(panel):
     complete_place(panel, seconds=(60,) * 6)
 
-    [work] = completed_works(panel)
+    [work] = hourly_pay(panel).works
 
     assert work.active_s == 360
     assert work.hourly == 2000  # cents: 2.00 for a tenth of an hour
@@ -35,7 +35,7 @@ def test_the_median_is_told_from_five_people_on(panel):
     complete_place(panel, "the fifth", seconds=(360,))  # 20.00 an hour
 
     assert few.median is None
-    assert few.reason == "4 completed so far; a median is told from 5 people on"
+    assert few.reason == "4 completed so far; the median requires 5 participants"
     assert hourly_pay(panel).median == 6000
 
 
@@ -46,7 +46,7 @@ def test_whose_time_nobody_measured_is_left_out_of_the_median_and_told(panel):
     pay = hourly_pay(panel)
 
     assert (len(pay.works), pay.n, pay.median) == (5, 0, None)
-    assert pay.reason == "the active time of only 0 people is known; a median is told from 5 on"
+    assert pay.reason == "active time is known for only 0 participants; the median requires 5"
 
 
 def test_answers_that_nobody_measured_count_as_long_as_the_others(panel):
@@ -98,7 +98,7 @@ def test_who_left_or_was_rejected_is_not_among_the_completed(panel):
     Submission.objects.filter(pk=returned.pk).update(status=Submission.Status.RETURNED)
     Submission.objects.filter(pk=rejected.pk).update(status=Submission.Status.REJECTED)
 
-    assert [work.submission for work in completed_works(panel)] == [kept]
+    assert [work.submission for work in hourly_pay(panel).works] == [kept]
 
 
 def test_bonuses_are_pay_whether_owed_or_paid_and_count_once(panel):
@@ -107,7 +107,7 @@ def test_bonuses_are_pay_whether_owed_or_paid_and_count_once(panel):
     record_paid(submission, "bonus", "bonus:1", 50, "Thank you.")
     record_paid(submission, "bonus", "bonus:there:70:1", 70, "At the platform.")
 
-    [work] = completed_works(panel)
+    [work] = hourly_pay(panel).works
 
     assert work.balance == (250, 120)
     assert work.earned == 250

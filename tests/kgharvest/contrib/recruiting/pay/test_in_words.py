@@ -26,9 +26,9 @@ def panel(make_panel):
 
 def test_a_panel_that_paid_is_told_with_its_platform_and_median(panel):
     assert pay_in_words(panel.round) == (
-        "5 people recruited on Prolific completed the work, at USD 2.00 for 2 statements each; they and those who left "
-        "early got USD 10.50 in all, bonuses included. The median pay of 5 people was USD 60.00 an hour of active "
-        "time; the floor that was set is USD 9.00."
+        "5 participants recruited on Prolific completed the work, at USD 2.00 for 2 statements each; total pay, "
+        "including bonuses and participants who left early, was USD 10.50. The median pay of 5 participants was "
+        "USD 60.00 per hour of active time; the minimum was set to USD 9.00."
     )
 
 
@@ -36,7 +36,7 @@ def test_of_fewer_than_five_no_median_is_told(make_panel):
     panel = make_panel()
     complete_place(panel, seconds=(60,))
 
-    assert "Too few were timed for a median of hourly pay." in pay_in_words(panel.round)
+    assert "Too few participants were timed to report a median hourly rate." in pay_in_words(panel.round)
 
 
 def test_rounds_without_panels_and_sandboxes_say_nothing(panel):

@@ -23,7 +23,7 @@ from kgharvest.contrib.recruiting.platforms import (
     PlatformUnavailable,
     platform_of,
 )
-from kgharvest.contrib.recruiting.prolific.client import Client, wait_asked_for
+from kgharvest.contrib.recruiting.prolific.client import Client, retry_after_s
 from kgharvest.contrib.recruiting.prolific.events import is_genuine
 from kgharvest.contrib.recruiting.prolific.platform import SHOWS_WITHIN, STATUSES
 from kgharvest.contrib.recruiting.prolific.study import least_allowed_minutes
@@ -210,7 +210,7 @@ def test_without_a_word_from_prolific_waits_double_and_end(fake):
     waits: list[float] = []
     fake.trouble = lambda method, path: Trouble.LOST
 
-    with pytest.raises(PlatformUnavailable, match="asked again later"):
+    with pytest.raises(PlatformUnavailable, match="retried later"):
         Client(sleep=waits.append).cost(100, 1)
     assert waits == [1.0, 2.0]
 
@@ -218,7 +218,7 @@ def test_without_a_word_from_prolific_waits_double_and_end(fake):
 def test_retry_after_is_seconds_or_a_date():
     in_a_minute = (datetime.now(UTC) + timedelta(minutes=1)).strftime("%a, %d %b %Y %H:%M:%S GMT")
     headers = [{"Retry-After": "7"}, {"Retry-After": in_a_minute}, {"Retry-After": "soon"}, {}]
-    waits = [wait_asked_for(httpx.Response(429, headers=header)) for header in headers]
+    waits = [retry_after_s(httpx.Response(429, headers=header)) for header in headers]
 
     assert waits[0] == 7
     assert 50 < waits[1] <= 60
@@ -238,7 +238,7 @@ def test_a_payment_that_is_accepted_in_other_words_than_json_is_not_sent_again(f
 def test_an_address_that_leads_elsewhere_has_done_nothing(fake):
     moved = httpx.Response(301, headers={"Location": "https://elsewhere"})
 
-    with pytest.raises(PlatformRefused, match="look at KGHARVEST_PROLIFIC_URL"):
+    with pytest.raises(PlatformRefused, match="Check KGHARVEST_PROLIFIC_URL"):
         answering(moved).pay_bonus("bonus")
 
 
@@ -247,10 +247,10 @@ def test_an_unreachable_prolific_and_a_missing_token_are_said_in_a_sentence(fake
     with pytest.raises(PlatformRefused, match="KGHARVEST_PROLIFIC_TOKEN"):
         Client()
     settings.PROLIFIC = settings.PROLIFIC | {"token": "wrong"}
-    with pytest.raises(PlatformRefused, match="may not do this"):
+    with pytest.raises(PlatformRefused, match="lacks permission"):
         Client().cost(1, 1)
     settings.PROLIFIC = settings.PROLIFIC | {"url": "http://127.0.0.1:1"}
-    with pytest.raises(PlatformUnavailable, match="cannot be reached"):
+    with pytest.raises(PlatformUnavailable, match="unreachable"):
         Client(sleep=lambda seconds: None).cost(1, 1)
 
 
@@ -266,7 +266,7 @@ def test_no_id_of_a_person_or_submission_is_in_a_refusal_or_a_log(fake, panel, c
 
     command.refresh_from_db()
     assert command.state == "failed"
-    assert command.error == "Prolific refused: Submission [id] is RETURNED"
+    assert command.error == "Prolific rejected the request: Submission [id] is RETURNED"
     assert ours.session_id not in caplog.text
     assert ours.participant_id not in caplog.text
 

@@ -11,8 +11,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kgharvest.contrib.recruiting.events import inbox
-from kgharvest.contrib.recruiting.events.inbox import BODIES_LAST, outbox, store
+from kgharvest.contrib.recruiting import inbox
+from kgharvest.contrib.recruiting.inbox import BODIES_LAST, outbox, store
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, Submission
 from kgharvest.contrib.recruiting.panels.services import complete, enter
 from kgharvest.contrib.recruiting.platforms import platform_of
@@ -225,7 +225,7 @@ def test_a_study_that_is_paused_at_prolific_is_paused_here(client, fake, panel):
     handle_all()
 
     panel.refresh_from_db()
-    assert (panel.status, panel.ended_reason) == ("paused", "It was paused at the platform.")
+    assert (panel.status, panel.ended_reason) == ("paused", "Paused on the platform.")
 
 
 def test_bodies_are_forgotten_after_a_month_and_ids_kept(client, fake):
@@ -300,7 +300,7 @@ def test_one_panel_that_cannot_be_asked_keeps_no_other_waiting(fake, panel):
     run_reconciliation_job(job, ledger.Heartbeat(job.pk, token))
 
     lost.refresh_from_db(), panel.refresh_from_db()
-    assert lost.reconcile_error == "Prolific refused: There is no study [id]"
+    assert lost.reconcile_error == "Prolific rejected the request: There is no study [id]"
     assert panel.reconcile_error == ""
     assert None not in (lost.reconciled_at, panel.reconciled_at)
 

@@ -65,8 +65,8 @@ def test_the_page_shows_the_cost_and_what_each_code_does_before(researcher_clien
 
     for text in ("USD 6.30", "USD 4.50 in rewards", "USD 1.80 in fees", "USD 9.00 an hour", "USD 0.60 at most"):
         assert text in shown
-    assert "approves by itself after 21 days" in shown
-    assert "pays USD 0.20 and gives the place to somebody else" in shown
+    assert "automatic approval after 21 days" in shown
+    assert "pays USD 0.20 and releases the place" in shown
     assert fake.studies == {}
 
 
@@ -136,7 +136,7 @@ def test_a_reward_below_what_prolific_takes_cannot_be_published(researcher_clien
 
     shown = researcher_client.get(page(panel)).content.decode()
 
-    assert "The reward comes to 3.00 USD an hour; Prolific asks for 8.00 or more." in shown
+    assert "The reward is 3.00 USD per hour. Prolific requires at least 8.00." in shown
     assert 'value="publish" disabled' in shown
 
 
@@ -176,10 +176,10 @@ def test_a_published_panel_can_be_compared_by_hand(researcher_client, fake, pane
     panel.platform_options = {"title": "Title", "description": "Description"}
     panel.save()
     publish_panel(panel)
-    Panel.objects.update(reconcile_error="Prolific cannot be reached; it is asked again later.")
+    Panel.objects.update(reconcile_error="Prolific is unreachable; it is asked again later.")
     PanelEvent.objects.create(platform="prolific", event_id="1", body="", n_tries=2, error="Prolific is busy (429).")
     shown = researcher_client.get(panel.get_absolute_url()).content.decode()
-    assert "Prolific cannot be reached" in shown
+    assert "Prolific is unreachable" in shown
     assert "Prolific is busy (429)." in shown
 
     address = reverse("recruiting:panel_reconcile", args=[panel.round.path, panel.name])
