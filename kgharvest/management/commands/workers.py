@@ -25,10 +25,10 @@ class Command(DomainCommand):
     def handle(self, *, drain, undrain, **options):
         if drain:
             workers.drain(workers.find_worker(drain))
-            self.stdout.write(f"{drain} takes no further job and leaves when it has ended those in hand.")
+            self.stdout.write(f"{drain} is draining. It exits after its running jobs.")
         elif undrain:
             workers.undrain(workers.find_worker(undrain))
-            self.stdout.write(f"{undrain} takes jobs again.")
+            self.stdout.write(f"{undrain} accepts jobs again.")
         else:
             now = timezone.now()
             rows, queues = overview.worker_rows(None, now), overview.queue_rows(now)
