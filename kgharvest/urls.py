@@ -50,8 +50,8 @@ WEBHOOK_CHANGES = {
     "disable": {"change": disable_webhook, "done": "Disabled; nothing more is sent."},
 }
 WORKER_CHANGES = {
-    "drain": {"change": worker_services.drain, "done": "takes no further job and leaves when its last one has ended."},
-    "undrain": {"change": worker_services.undrain, "done": "takes jobs again."},
+    "drain": {"change": worker_services.drain, "done": "is draining. It exits after its running jobs."},
+    "undrain": {"change": worker_services.undrain, "done": "accepts jobs again."},
 }
 LAUNCH_CHANGES = {
     "cancel": {"change": cancel_launch, "done": "cancelled"},

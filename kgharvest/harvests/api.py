@@ -449,11 +449,7 @@ class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
         return self.accepted(launch, self.address(launch))
 
     @operation(
-        "Preview a launch",
-        on_list=True,
-        request=LaunchInput,
-        serializer_class=LaunchPlanSerializer,
-        is_keyed=False,
+        "Preview a launch", on_list=True, request=LaunchInput, serializer_class=LaunchPlanSerializer, is_keyed=False
     )
     def plan(self, request: Request) -> Response:
         """The plan is returned; no harvest starts."""

@@ -96,9 +96,6 @@ class HarvestJobQuerySet(JobQuerySet):
         """Join the relation, its set, the LM and the user, as list rows show them."""
         return self.select_related("relation__relation_set", "language_model", "created_by")
 
-    def under_way_first(self):
-        return self.order_by(F("started_at").desc(nulls_last=True), "pk")
-
     def succeeded(self):
         return self.filter(status=Job.Status.SUCCEEDED)
 
@@ -141,8 +138,7 @@ class HarvestJob(Job):
         constraints = [
             models.CheckConstraint(condition=Q(origin__in=["harvested", "imported"]), name="harvest_job_origin_known"),
             models.CheckConstraint(
-                condition=Q(score_scale__in=["nats", "log_share", "own", "order"]),
-                name="harvest_job_scale_known",
+                condition=Q(score_scale__in=["nats", "log_share", "own", "order"]), name="harvest_job_scale_known"
             ),
         ]
 

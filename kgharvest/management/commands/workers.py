@@ -23,7 +23,7 @@ class Command(DomainCommand):
     def handle(self, *, drain, undrain, **options):
         if drain:
             workers.drain(workers.find_worker(drain))
-            self.stdout.write(f"{drain} will exit after its running jobs and accepts no further jobs.")
+            self.stdout.write(f"{drain} is draining. It exits after its running jobs.")
         elif undrain:
             workers.undrain(workers.find_worker(undrain))
             self.stdout.write(f"{undrain} accepts jobs again.")

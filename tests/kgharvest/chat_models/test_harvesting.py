@@ -198,7 +198,7 @@ def test_answers_without_tuples_are_said_to_be_so():
         done(job)
 
     assert (job.status, job.n_tuples, job.summary["rejected"]) == (Job.Status.SUCCEEDED, 0, {"unparsable": 2})
-    assert "No answer of the chat model held a tuple that could be read" in job.summary["notice"]
+    assert "No response of the chat model contained a valid tuple" in job.summary["notice"]
 
 
 def test_a_reply_that_is_no_completion_fails_the_harvest_with_a_sentence():
@@ -240,7 +240,7 @@ def test_the_installation_s_own_address_is_asked_where_none_is_named(settings):
 def test_without_any_address_nothing_is_made():
     request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", chat=ChatOptions())
 
-    with refused("NoEndpoint", match="KGHARVEST_CHAT_BASE_URL is not set; give the endpoint's address"):
+    with refused("NoEndpoint", match="KGHARVEST_CHAT_BASE_URL"):
         create_harvest_job(request)
 
 
@@ -255,7 +255,7 @@ def test_options_go_through_a_payload_unchanged():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"patience": 0}, "patience is 0; it has to be from 1 to 20"), ({"temperature": 2.5}, "from 0 to 2")],
+    [({"patience": 0}, "patience: 0. It must be from 1 to 20"), ({"temperature": 2.5}, "from 0 to 2")],
 )
 def test_an_option_out_of_range_is_refused(wrong, said):
     with refused("BadChatOption", match=said):

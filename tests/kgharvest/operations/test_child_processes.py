@@ -76,7 +76,7 @@ def test_a_program_is_told_the_environment_given(tmp_path):
 
 
 def test_a_program_that_ended_is_started_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(child_processes, "LIVES_AT_LEAST_S", 0)
+    monkeypatch.setattr(child_processes, "MIN_LIFETIME_S", 0)
 
     with Supervisor(tmp_path) as programs:
         program = programs.start("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"])
