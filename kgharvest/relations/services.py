@@ -61,7 +61,7 @@ def import_relations(path: Path, set_name: str | None = None, project: Project |
 def load_shipped_sets(by=None) -> list[RelationSet]:
     """Import or update the built-in relation sets and return them. Raises NotAllowed."""
     if by is not None and not may_anywhere(by, Action.WORK):
-        raise NotAllowed("You must be a researcher in a project to load the built-in relation sets.")
+        raise NotAllowed("Only owners and researchers of a project can load the built-in relation sets.")
     with transaction.atomic():
         return [import_relations(path) for path in sorted(SHIPPED.glob("*.json"))]
 

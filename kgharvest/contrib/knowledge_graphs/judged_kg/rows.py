@@ -110,7 +110,7 @@ class JudgedKG:
             rows = self._draws_of(source, selection)
             if selection == Selection.ALL and source.job:
                 rows = self._with_undrawn(source, rows)
-            for row, ids in EntityIds(source.relation).beside(rows, attrgetter("canonical")):
+            for row, ids in EntityIds(source.relation).with_ids(rows, attrgetter("canonical")):
                 yield row._replace(ids=ids)
 
     def _draws_of(self, source: Source, selection: Selection) -> Iterator[Row]:
