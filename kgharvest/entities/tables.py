@@ -4,8 +4,6 @@ Tuples with the same canonical `entities` are one knowledge tuple, which is judg
 each harvest.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache

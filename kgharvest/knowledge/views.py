@@ -1,7 +1,5 @@
 """Knowledge base pages: search, tuple with curation, entity, and sensitive words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

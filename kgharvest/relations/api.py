@@ -1,7 +1,5 @@
 """API of relations and relation sets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import Count, QuerySet

@@ -1,7 +1,5 @@
 """Relation validation: rules for all relations, and stricter rules for relations from forms and the API."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Forms of relations and relation sets: edit, import files, import prompts; and the relation picker."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Prompt import from LPAQA files: one JSON lines file per relation, with {"template": "[X] ... [Y]", "weight"}."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Services to import, create, change, and delete relations and relation sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ write continues. With eight annotators, a write then waits for half a second, an
 starts the next thread when the previous thread has finished. Between processes, SQLite's own waiting applies.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import defaultdict, deque

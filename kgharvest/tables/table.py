@@ -1,7 +1,5 @@
 """Tables, independent of the file or page that they end in. `kgharvest.tables.formats` writes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto

@@ -4,8 +4,6 @@ A row is a tuple of one harvest. Its verdict comes from the tuple's draw for thi
 of the report. A tuple that was judged only for another harvest has no verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
