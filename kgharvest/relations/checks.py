@@ -64,6 +64,9 @@ class FieldError(NamedTuple):
     reason: str
     seed_number: int | None = None
 
+    def __str__(self) -> str:
+        return f"seed tuple {self.seed_number} {self.reason}" if self.seed_number else self.reason
+
 
 def sentence_error(text: str, longest: int = LONGEST_SENTENCE) -> str | None:
     """Return an error if `text` is longer than `longest` characters or has control characters. Line breaks are fine."""

@@ -36,7 +36,7 @@ class BadRelation(DomainError):
 
     def __init__(self, errors: Sequence[FieldError]):
         self.errors = list(errors)
-        super().__init__("; ".join(error.reason for error in self.errors))
+        super().__init__("; ".join(map(str, self.errors)))
 
 
 def in_use(relations: QuerySet) -> QuerySet:
