@@ -1,7 +1,5 @@
 """Reading of uploaded and imported files: text, JSON, JSON lines, and JSON arrays, with the location of errors."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Atomic and chunked file writing."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterable, Iterator

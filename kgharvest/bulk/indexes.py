@@ -5,8 +5,6 @@ does not. Migrations that use these operations need `atomic = False`. On SQLite,
 installation with SQLite runs on one host and is stopped for updates.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently

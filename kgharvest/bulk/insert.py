@@ -1,7 +1,5 @@
 """Bulk insertion of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any

@@ -3,8 +3,6 @@
 Invalid pages, cursors, and sort keys in URLs are ignored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from math import isfinite

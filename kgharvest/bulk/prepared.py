@@ -4,8 +4,6 @@ Django compiles a QuerySet on every execution. For lookups by key, compilation t
 and would dominate the cost of storing a judgment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import copy
 from types import SimpleNamespace

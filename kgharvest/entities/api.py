@@ -1,7 +1,5 @@
 """API of the entity table of a relation set."""
 
-from __future__ import annotations
-
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers

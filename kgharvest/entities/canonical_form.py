@@ -1,7 +1,5 @@
 """Rule-based canonical form of an entity, shared by its spellings."""
 
-from __future__ import annotations
-
 import unicodedata
 
 ARTICLES = ("a ", "an ", "the ")

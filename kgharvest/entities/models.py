@@ -1,7 +1,5 @@
 """Entity tables: canonicalization rules, and labels with aliases and ids."""
 
-from __future__ import annotations
-
 from django.db import models
 
 from kgharvest.accounts.models import person_or_null

@@ -4,8 +4,6 @@ Tuples with the same canonical `entities` are one knowledge tuple, which is judg
 each harvest.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -228,7 +226,7 @@ class EntityIds:
         self._table = table_of(relation)
         self.has_any = self._table is not None and self._table.n_labels > 0
 
-    def beside(
+    def with_ids(
         self, rows: Iterable[Row], entities_of: Callable[[Row], Sequence[str]]
     ) -> Iterator[tuple[Row, Sequence[str | None]]]:
         """Yield each row with the ids of its canonical entities, or with () if the set has no labels."""

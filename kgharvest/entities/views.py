@@ -1,7 +1,5 @@
 """Page of the entity table of a relation set."""
 
-from __future__ import annotations
-
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse

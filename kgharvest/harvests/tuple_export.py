@@ -81,7 +81,7 @@ def _table(job: HarvestJob, tuples: Iterable[tuple[Any, ...]]) -> Table:
     rows = _rows(job, tuples)
     if not ids.has_any:
         return Table("tuples", "Tuples", COLUMNS, map(Row, rows))
-    rows_with_ids = (Row([*row, ids_of_row]) for row, ids_of_row in ids.beside(rows, itemgetter(4)))
+    rows_with_ids = (Row([*row, ids_of_row]) for row, ids_of_row in ids.with_ids(rows, itemgetter(4)))
     return Table("tuples", "Tuples", (*COLUMNS, IDS), rows_with_ids)
 
 

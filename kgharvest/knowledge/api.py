@@ -1,7 +1,5 @@
 """API of the knowledge base: search, tuple with curation, entity, and sensitive words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.http import Http404, QueryDict

@@ -4,8 +4,6 @@ Curation affects rounds and exports. It changes neither the tuple's entities nor
 accuracy of the LM's output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from django.db import transaction

@@ -3,8 +3,6 @@
 Arrows lead from the first entity of a tuple to the others. The layout is deterministic.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate

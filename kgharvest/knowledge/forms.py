@@ -1,7 +1,5 @@
 """Forms for the curation of a tuple and for the list of sensitive words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import forms

@@ -5,8 +5,6 @@ jobs harvest it. A HarvestedTuple is the tuple as scored by one job. The sort co
 KnowledgeTuple, so the cost of a page does not depend on the number of tuples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from django.db import connection, models

@@ -1,7 +1,5 @@
 """RDF export of harvested tuples in the vocabulary of docs/rdf.md. Triples are streamed; no graph is kept in memory."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache

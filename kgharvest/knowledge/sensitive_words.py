@@ -4,8 +4,6 @@ The flag is set when a tuple is stored, and updated by a job when the list chang
 tuple is stored with a flag from an outdated list.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Storage of harvested tuples, with the denormalized columns and entity index that lists and search use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Knowledge base pages: search, tuple with curation, entity, and sensitive words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +52,7 @@ def tuple_list(request: HttpRequest) -> HttpResponse:
 
 
 def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts, user) -> list[dict[str, Any]]:
-    """Return each tuple with its judged tasks and with the settings that found it in the user's projects, by LM."""
+    """Return each tuple with its judged tasks, and with the settings by LM of its harvests in the user's projects."""
     ids = [knowledge_tuple.pk for knowledge_tuple in tuples]
     columns = ("knowledge_tuple", "job__language_model__name", "job__setting")
     harvested = visible(HarvestedTuple.objects, user, "job__project")

@@ -1,7 +1,5 @@
 """API of relations and relation sets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import Count, QuerySet
@@ -29,7 +27,7 @@ from kgharvest.models import Relation, RelationSet
 from kgharvest.relations import services
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, MOST_SENTENCES, RelationEntry
 from kgharvest.relations.files import EXPORTED_COLUMNS, export_relations, read_relation_file
-from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile, import_prompts
+from kgharvest.relations.prompt_files import IMPORTED, ORIGIN_CHOICES, PromptFile, import_prompts
 from kgharvest.tables.downloads import download
 
 SET = {
@@ -100,7 +98,7 @@ class PromptFileInput(StrictSerializer):
     file = serializers.FileField(
         validators=[check_file_size], help_text='RELATION.jsonl with lines {"template", "weight"}.'
     )
-    origin = serializers.ChoiceField([*dict.fromkeys([*ORIGINS.values(), IMPORTED])], default=IMPORTED)
+    origin = serializers.ChoiceField(ORIGIN_CHOICES, default=IMPORTED)
     least_weight = FiniteField(
         min_value=0, required=False, help_text="Minimum weight. Prompts with a smaller weight are skipped."
     )
@@ -234,7 +232,10 @@ class RelationInput(StrictSerializer):
     set = serializers.CharField(max_length=100, help_text="Name of one of your sets or of a new set.")
     statement = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="Sentence that annotators judge.")
     explanation = serializers.CharField(
-        max_length=LONGEST_EXPLANATION, required=False, allow_blank=True, help_text="Inclusion and exclusion criteria."
+        max_length=LONGEST_EXPLANATION,
+        required=False,
+        allow_blank=True,
+        help_text="Criteria for judging the statement.",
     )
     seed_tuples = serializers.ListField(
         child=serializers.ListField(child=serializers.CharField(max_length=1000), max_length=99),
@@ -259,8 +260,7 @@ def save(sent: dict[str, Any], relation: Relation | None, by) -> Relation:
     except services.BadRelation as refusal:
         fields: dict[str, list[str]] = {}
         for error in refusal.errors:
-            reason = f"seed tuple {error.seed_number} {error.reason}" if error.seed_number else error.reason
-            fields.setdefault({"set_name": "set"}.get(error.field, error.field), []).append(reason)
+            fields.setdefault({"set_name": "set"}.get(error.field, error.field), []).append(str(error))
         raise serializers.ValidationError(fields) from refusal
 
 

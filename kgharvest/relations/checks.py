@@ -1,7 +1,5 @@
 """Relation validation: rules for all relations, and stricter rules for relations from forms and the API."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -65,6 +63,9 @@ class FieldError(NamedTuple):
     field: str
     reason: str
     seed_number: int | None = None
+
+    def __str__(self) -> str:
+        return f"seed tuple {self.seed_number} {self.reason}" if self.seed_number else self.reason
 
 
 def sentence_error(text: str, longest: int = LONGEST_SENTENCE) -> str | None:

@@ -1,7 +1,5 @@
 """Relation files: three import formats and one export format."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

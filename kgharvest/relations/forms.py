@@ -1,7 +1,5 @@
 """Forms of relations and relation sets: edit, import files, import prompts; and the relation picker."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +11,7 @@ from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB, upload_li
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Project, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, RelationEntry, one_line
-from kgharvest.relations.prompt_files import IMPORTED, ORIGINS
+from kgharvest.relations.prompt_files import ORIGIN_CHOICES
 from kgharvest.relations.services import is_in_use, save_relation, validate_relation
 
 SEPARATOR = "|"
@@ -59,7 +57,7 @@ class RelationForm(forms.Form):
         max_length=LONGEST_EXPLANATION,
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
-        help_text="Criteria for true and false statements.",
+        help_text="Criteria for judging the statement.",
     )
     seed_tuples = forms.CharField(
         max_length=100_000,
@@ -108,8 +106,7 @@ class RelationForm(forms.Form):
             has_prompts = non_blank_lines(cleaned["initial_prompts"])
             for error in validate_relation(self.entry(), cleaned["set_name"], self.relation):
                 field = "statement" if error.field == "initial_prompts" and not has_prompts else error.field
-                reason = f"Seed tuple {error.seed_number} {error.reason}" if error.seed_number else error.reason
-                self.add_error(field, f"{reason[:1].upper()}{reason[1:]}.")
+                self.add_error(field, f"{str(error)[:1].upper()}{str(error)[1:]}.")
         return cleaned
 
     def entry(self) -> RelationEntry:
@@ -181,7 +178,7 @@ class PromptsForm(forms.Form):
         help_text="One or more files <code>RELATION.jsonl</code> in the LPAQA format, with lines such as "
         '<code>{"template": "[X] was born in [Y] .", "weight": 0.31}</code>.'
     )
-    origin = forms.ChoiceField(choices=[(origin, origin) for origin in (*dict.fromkeys(ORIGINS.values()), IMPORTED)])
+    origin = forms.ChoiceField(choices=[(origin, origin) for origin in ORIGIN_CHOICES])
     least_weight = forms.FloatField(
         label="Minimum weight",
         required=False,

@@ -1,7 +1,5 @@
 """Relations and relation sets."""
 
-from __future__ import annotations
-
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse

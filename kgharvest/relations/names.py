@@ -1,7 +1,5 @@
 """Lookup of relations and relation sets by name: `relation`, `set/relation`, `set`."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Prompt import from LPAQA files: one JSON lines file per relation, with {"template": "[X] ... [Y]", "weight"}."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -29,6 +27,7 @@ ORIGINS = {
     "manual": "manual",
 }
 IMPORTED = "imported"  # from any other folder
+ORIGIN_CHOICES = list(dict.fromkeys([*ORIGINS.values(), IMPORTED]))
 MOST_ENTRIES = 10_000  # files and folders in an imported folder; LPAQA's release has a few hundred
 
 
@@ -209,6 +208,5 @@ def _duplicate_key(text: str) -> str:
 
 def prompts_with_origins(relation: Relation) -> list[tuple[str, str]]:
     """Return the predefined prompts with their origin, or "" if they were not imported."""
-    imported = {*ORIGINS.values(), IMPORTED}
-    origins = dict(relation.known_prompts.filter(origin__in=imported).values_list("text", "origin"))
+    origins = dict(relation.known_prompts.filter(origin__in=ORIGIN_CHOICES).values_list("text", "origin"))
     return [(text, origins.get(text, "")) for text in relation.prompts]

@@ -1,7 +1,5 @@
 """Services to import, create, change, and delete relations and relation sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -38,7 +36,7 @@ class BadRelation(DomainError):
 
     def __init__(self, errors: Sequence[FieldError]):
         self.errors = list(errors)
-        super().__init__("; ".join(error.reason for error in self.errors))
+        super().__init__("; ".join(map(str, self.errors)))
 
 
 def in_use(relations: QuerySet) -> QuerySet:
@@ -61,7 +59,7 @@ def import_relations(path: Path, set_name: str | None = None, project: Project |
 def load_shipped_sets(by=None) -> list[RelationSet]:
     """Import or update the built-in relation sets and return them. Raises NotAllowed."""
     if by is not None and not may_anywhere(by, Action.WORK):
-        raise NotAllowed("You must be a researcher in a project to load the built-in relation sets.")
+        raise NotAllowed("Only owners and researchers of a project can load the built-in relation sets.")
     with transaction.atomic():
         return [import_relations(path) for path in sorted(SHIPPED.glob("*.json"))]
 

@@ -1,7 +1,5 @@
 """Pages of relations and relation sets."""
 
-from __future__ import annotations
-
 from django.contrib import messages
 from django.db.models import Count, Q
 from django.forms import Form

@@ -1,11 +1,9 @@
 """Django's SQLite backend with a fair queue of writing threads in each process.
 
-SQLite allows one writer at a time. Waiting connections poll up to every 100 ms in random order, so with eight
-annotators a write takes half a second and sometimes several seconds. WriterQueue lets the next thread start as soon as
-the previous one has finished. Between processes, SQLite's own waiting applies.
+SQLite allows one writer at a time. Waiting connections poll at intervals of up to 100 ms, and the first to poll after a
+write continues. With eight annotators, a write then waits for half a second, and sometimes for seconds. WriterQueue
+starts the next thread when the previous thread has finished. Between processes, SQLite's own waiting applies.
 """
-
-from __future__ import annotations
 
 import os
 import threading

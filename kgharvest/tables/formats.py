@@ -1,7 +1,5 @@
 """File formats: title, content type and writer of each, by suffix."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

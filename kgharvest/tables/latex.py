@@ -1,7 +1,5 @@
 """LaTeX for booktabs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

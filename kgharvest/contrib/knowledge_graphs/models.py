@@ -1,7 +1,5 @@
 """Uploaded KG files whose relations are not mapped yet."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Links to the import and export of knowledge graphs on pages of harvests and reports (PANELS)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from django.http import HttpRequest

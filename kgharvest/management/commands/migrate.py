@@ -1,7 +1,5 @@
 """`migrate` with a lock timeout and retries, so that migrations do not block a running site."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import sleep

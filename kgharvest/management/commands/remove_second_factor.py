@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from kgharvest.accounts.sign_in import second_factor
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand, find_user

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 from django.core.management import call_command

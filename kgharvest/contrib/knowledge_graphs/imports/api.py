@@ -1,7 +1,5 @@
 """API of the KG import."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

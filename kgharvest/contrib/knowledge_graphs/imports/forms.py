@@ -1,7 +1,5 @@
 """Forms of the KG import: upload, and mapping of relations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Import of a KG: each mapped relation becomes a finished harvest, all in one transaction."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Mapping of a file's relations to existing relations, or to new ones created from templates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

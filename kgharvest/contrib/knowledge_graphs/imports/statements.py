@@ -1,7 +1,5 @@
 """Streaming readers of KG files: TSV, CSV, N-Triples, and JSON Lines."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

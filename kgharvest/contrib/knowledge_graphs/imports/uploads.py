@@ -1,7 +1,5 @@
 """Uploaded KG files: stored until a researcher has mapped their relations, then imported."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Pages of the KG import: upload, and mapping of relations."""
 
-from __future__ import annotations
-
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render

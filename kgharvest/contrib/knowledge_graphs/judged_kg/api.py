@@ -1,7 +1,5 @@
 """API of the judged KG: download it as a file."""
 
-from __future__ import annotations
-
 from django.http import HttpResponse
 from rest_framework import serializers
 from rest_framework.request import Request

@@ -3,8 +3,6 @@
 Formulas are not escaped, because these files are not meant for spreadsheets.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

@@ -4,8 +4,6 @@ A row is a tuple of one harvest. Its verdict comes from the tuple's draw for thi
 of the report. A tuple that was judged only for another harvest has no verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
@@ -110,7 +108,7 @@ class JudgedKG:
             rows = self._draws_of(source, selection)
             if selection == Selection.ALL and source.job:
                 rows = self._with_undrawn(source, rows)
-            for row, ids in EntityIds(source.relation).beside(rows, attrgetter("canonical")):
+            for row, ids in EntityIds(source.relation).with_ids(rows, attrgetter("canonical")):
                 yield row._replace(ids=ids)
 
     def _draws_of(self, source: Source, selection: Selection) -> Iterator[Row]:

@@ -1,7 +1,5 @@
 """Page and downloads of the judged KG of a report's round."""
 
-from __future__ import annotations
-
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 
