@@ -40,7 +40,7 @@ def check_name(name: str, longest: int, what: str) -> None:
 
 def short_name(full_name: str) -> str:
     """Return the last part of "set/relation", a hub id, a folder, or an LM's name at its server."""
-    if served := served_name(full_name):
+    if "#" in full_name and (served := served_name(full_name)):
         full_name = served.model
     return full_name.rstrip("/").rsplit("/", 1)[-1]
 

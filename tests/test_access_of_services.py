@@ -201,7 +201,7 @@ ASK_THOSE_WITH_A_ROW = {
     "import_upload", "start_launch", "import_prompts", "create_run", "queue_run", "import_file", "import_answers",
 }  # fmt: skip
 WRITE_NOTHING = {
-    "may_decide", "check_may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_can_edit",
+    "may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_can_edit",
     "freeze_round", "plan_round", "estimated_usage", "populations", "default_instructions", "compute_report",
     "facts_of_content", "parts_of", "role_in_words", "check_harvest", "check_endpoint",
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import NamedTuple
 
@@ -51,7 +51,14 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
     harvested = best.order_by("rank", "pk").values_list("surface", flat=True)[:HARVESTED_AT_ONCE]
     by_slot = [list(dict.fromkeys(entities)) for entities in zip(*relation.seed_tuples, *harvested, strict=True)]
     canonical = canonical_entities({relation: by_slot})[relation.pk]
-    candidates = {candidate.key: candidate for candidate in _corrupted_seeds(relation, by_slot, canonical)}
+    candidates = {}
+    for slot, entities in enumerate(by_slot):
+        for seed in relation.seed_tuples:
+            seed_entities = set(canonical(seed))
+            for entity in entities:
+                if seed_entities.isdisjoint(canonical([entity])):
+                    candidate = GoldCandidate([*seed[:slot], entity, *seed[slot + 1 :]], seed, slot)
+                    candidates[candidate.key] = candidate
     facts = {key: tuple_key(canonical(candidate.entities)) for key, candidate in candidates.items()}
     seeds = {tuple_key(canonical(seed)) for seed in relation.seed_tuples}
     keys = sorted(key for key, fact in facts.items() if fact not in seeds)
@@ -65,27 +72,11 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
     return [candidates[key] for key in is_open[:CANDIDATES_AT_ONCE]]
 
 
-def _corrupted_seeds(
-    relation: Relation, by_slot: Sequence[Sequence[str]], canonical: Callable[[Sequence[str]], list[str]]
-) -> Iterator[GoldCandidate]:
-    for slot, entities in enumerate(by_slot):
-        for seed in relation.seed_tuples:
-            seed_entities = set(canonical(seed))
-            for entity in entities:
-                if seed_entities.isdisjoint(canonical([entity])):
-                    yield GoldCandidate([*seed[:slot], entity, *seed[slot + 1 :]], seed, slot)
-
-
 def may_decide(relation: Relation, by) -> bool:
     """Return whether `by` may work in the relation's project, or in any project for a built-in relation."""
     if relation.project is None and by is not None:
         return may_anywhere(by, Action.WORK)
     return may(by, Action.WORK, relation.project)
-
-
-def check_may_decide(relation: Relation, by) -> None:
-    if not may_decide(relation, by):
-        check_may(by, Action.WORK, relation.project)
 
 
 @transaction.atomic
@@ -94,7 +85,8 @@ def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -
 
     Codes that are no longer candidates are skipped. Raises NotAllowed.
     """
-    check_may_decide(relation, by)
+    if not may_decide(relation, by):
+        check_may(by, Action.WORK, relation.project)
     # Lock: concurrent decisions must not see these candidates as open.
     relation = Relation.objects.select_for_update(of=("self",), no_key=True).get(pk=relation.pk)
     candidates = {candidate.code: candidate for candidate in gold_candidates(relation)}

@@ -42,7 +42,6 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
     """Take decisions on candidates, a page of them at a time; `?page=` passes over some."""
     relation = find_relation(request, pk)
     if request.method == "POST":
-        candidates.check_may_decide(relation, request.user)
         decisions = {code: DECISIONS[choice] for code, choice in request.POST.items() if choice in DECISIONS}
         n = candidates.decide_on_gold(relation, decisions, request.user)
         messages.success(request, f"{counted(n, 'decision')} stored.")

@@ -212,26 +212,27 @@ def strips(round: Round, now: datetime, n_most: int) -> list[dict[str, Any]]:
 def count_strips(round: Round) -> list[dict[str, Any]]:
     """Return judgments, gold accuracy, and median active seconds (None if not measured) of each annotator."""
     judgments = Judgment.objects.current().filter(annotator__round=round).order_by("annotator")
-    columns = judgments.values_list("annotator", "label", "seconds", "task__gold_label")
-    by_annotator = {
-        pk: [row[1:] for row in rows] for pk, rows in groupby(columns.iterator(ROWS_AT_ONCE), key=itemgetter(0))
-    }
-    counts = []
+    columns = judgments.values_list("annotator", "label", "seconds", "task__gold_label").iterator(ROWS_AT_ONCE)
+    counts: dict[int, tuple[int, list[bool], float | None]] = {}
+    for pk, rows in groupby(columns, key=itemgetter(0)):  # one annotator at a time, as there may be millions of rows
+        answers = list(rows)
+        seconds = [seconds for _, _, seconds, _ in answers if seconds is not None]
+        is_right = [label == gold_label for _, label, _, gold_label in answers if gold_label]
+        counts[pk] = len(answers), is_right, median(seconds) if seconds else None
+    strips = []
     for annotator in round.annotators.select_related("user", "invite"):
-        answers = by_annotator.get(annotator.pk, [])
-        seconds = [seconds for _, seconds, _ in answers if seconds is not None]
-        is_right = [label == gold_label for label, _, gold_label in answers if gold_label]
+        n, is_right, median_seconds = counts.get(annotator.pk, (0, [], None))
         gold = rate(sum(is_right), len(is_right))
-        counts.append(
+        strips.append(
             {
                 "pk": annotator.pk,
                 "code": annotator.code,
                 "who": annotator.who,
-                "n": len(answers),
+                "n": n,
                 "n_gold": len(is_right),
                 "n_gold_right": sum(is_right),
                 "gold": {"value": gold.value, "low": gold.low, "high": gold.high},
-                "median_seconds": median(seconds) if seconds else None,
+                "median_seconds": median_seconds,
             }
         )
-    return counts
+    return strips

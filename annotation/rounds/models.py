@@ -329,7 +329,7 @@ class Round(models.Model):
 
     @property
     def least_k(self) -> int:
-        """Minimum k of a task as assumed in estimates; 0 for imported rounds, whose tasks have their own."""
+        """Lower bound of n_wanted in estimates, third judgments included; 0 for imported rounds, whose tasks differ."""
         return 0 if self.source == self.Source.IMPORTED else self.judgments_per_task
 
     @property

@@ -53,7 +53,7 @@ def open_round(document: dict[str, Any], by=None, project: Project | None = None
     """Create a round from `document` (docs/rounds.md), draw its samples, freeze its statements and open it.
 
     Deterministic for the same document, harvests, and gold. A tuple drawn for several cells becomes one task with
-    several draws. project: default is that of the document, or else the only project of `by`; None for `by` is the
+    several draws. project: default is the project in the document, otherwise the only project of `by`. by: None for the
     operator. Raises BadRoundSpec, BadCut, NotFound, NameTaken, NotAllowed, ProjectNotNamed, NothingToSample, or
     NotEnoughGold; nothing is stored then.
     """

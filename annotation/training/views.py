@@ -16,34 +16,25 @@ from annotation.rounds.instructions import instructions_html
 from annotation.training import services
 
 
-@require_http_methods(["GET", "POST"])
-@for_annotator
-def training(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    if not annotator.round.training_size:
-        raise Http404("This round has no training.")
-    return _take_answer(request, annotator) if request.method == "POST" else _show(request, annotator)
-
-
 class TrainingAnswerForm(forms.Form):
     position = forms.IntegerField(min_value=0, max_value=1000)
     label = forms.ChoiceField(choices=Label.choices)
 
 
-def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Store the answer and redirect to its reason. Without a valid answer, start or resume the training."""
-    url = reverse("annotation:training", args=[annotator.round_id])
-    form = TrainingAnswerForm(request.POST)
-    if not form.is_valid():
-        services.current_training(annotator, timezone.now())
+@require_http_methods(["GET", "POST"])
+@for_annotator
+def training(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Store an answer, or show the reason for it, the next statement, or the result of the last training."""
+    if not annotator.round.training_size:
+        raise Http404("This round has no training.")
+    if request.method == "POST":
+        url = reverse("annotation:training", args=[annotator.round_id])
+        form = TrainingAnswerForm(request.POST)
+        if not form.is_valid():
+            services.current_training(annotator, timezone.now())  # start or resume the training
+        elif services.answer_training(annotator, **form.cleaned_data, now=timezone.now()):
+            return redirect(f"{url}?{urlencode(form.cleaned_data)}")
         return redirect(url)
-    answer = {"position": form.cleaned_data["position"], "label": form.cleaned_data["label"]}
-    if services.answer_training(annotator, **answer, now=timezone.now()) is None:
-        return redirect(url)
-    return redirect(f"{url}?{urlencode(answer)}")
-
-
-def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Show the reason for a submitted answer, the next statement, or the result of the last training."""
     statements = annotator.round.training_statements
     context = {
         "round": annotator.round,

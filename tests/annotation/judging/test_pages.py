@@ -174,7 +174,7 @@ def test_a_simulated_round_says_so_wherever_it_shows(researcher_client, research
     make_round(1, name="made-up", by=researcher, source="simulated")
 
     for path in ("/rounds/", "/projects/default/rounds/made-up/"):
-        assert '<strong class="simulated">simulated</strong>' in researcher_client.get(path).text
+        assert "simulated, not people" in researcher_client.get(path).text
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------

@@ -402,7 +402,7 @@ def test_the_page_of_a_round_without_reports_has_no_section_for_them(researcher_
     assert "<h2>Reports" not in researcher_client.get(make_round(name="new", by=researcher).get_absolute_url()).text
 
 
-@pytest.mark.parametrize(("source", "sentence"), [("people", "Send annotators the join link"), ("imported", "import_")])
+@pytest.mark.parametrize(("source", "sentence"), [("people", "Send the join link to annotators"), ("imported", "import_")])
 def test_nobody_is_told_to_send_a_link_where_judgments_are_imported(researcher_client, researcher, source, sentence):
     round = make_round(name="new", by=researcher, source=source)
 
