@@ -102,6 +102,8 @@ def comparison_entries(
     evidence: Evidence, cells: Sequence[Cell], drawn: DrawnVerdicts, margin: float = MARGIN
 ) -> list[dict[str, Any]]:
     """Return `comparisons` of docs/report-json.md. margin: of equivalence, as a share."""
+    if len(evidence.sides) < 2:
+        return []
     rates = {cell.key: (cell, cell.rate_of(ACCEPTED)) for cell in cells}
     accuracies = {key: rate.value for key, (_, rate) in rates.items()}
     compare_statements = statement_comparisons(evidence)

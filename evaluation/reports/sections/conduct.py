@@ -152,14 +152,14 @@ METHOD_PARTS = (
 
 def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) -> dict[str, Any]:
     """Return the block `conduct` of docs/report-json.md, with the effects of the exclusions in force."""
-    without = _side_accuracies(evidence, drawn)
     exclusions = []
     for exclusion in conduct.entry["exclusions"]:
         is_in_force = exclusion["reinstated_at"] is None
         excluded = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
         effects = []
         if excluded is not None:
-            pairs = zip(evidence.sides, _accuracies_with(evidence, excluded), without, strict=True)
+            accuracies = _accuracies_with(evidence, excluded), _side_accuracies(evidence, drawn)
+            pairs = zip(evidence.sides, *accuracies, strict=True)
             effects = [{**side._asdict(), "with": before, "without": after} for side, before, after in pairs]
         exclusions.append({**exclusion, "effects": effects})
     statements = {

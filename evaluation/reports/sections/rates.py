@@ -618,12 +618,16 @@ SHRINK = 0.5
 
 
 def plan_entry(
+    evidence: Evidence,
     totals: Sequence[Mapping[str, Any]],
     cells: Sequence[Cell],
     comparisons: Sequence[Mapping[str, Any]],
-    judgments_each: float,
 ) -> dict[str, Any]:
-    """Return `planner` of docs/report-json.md. judgments_each: mean number per statement with a verdict."""
+    """Return `planner` of docs/report-json.md."""
+    n_complete = np.count_nonzero(evidence.is_complete)
+    n_judgments = evidence.counts[evidence.is_complete].sum()
+    # Mean number of judgments of statements with a verdict.
+    judgments_each = float(n_judgments / n_complete) if n_complete else evidence.judgments_per_task
     families = Counter(comparison.get("planned") for comparison in comparisons)
     return {
         "totals": [_plan_total(total, cells, judgments_each) for total in totals],

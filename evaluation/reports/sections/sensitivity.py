@@ -221,14 +221,7 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
         with np.errstate(invalid="ignore"):
             accuracies.append(accuracies_of(evidence, sample.n_hits / sample.n))
     table = np.array([*accuracies, *(without.accuracy for without in left_out)])
-    compare_statements = statement_comparisons(evidence)
-
-    def by_statements(pair: Pair, number: int) -> StatementDifference | None:
-        if number >= len(rules):
-            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().accepted)
-        accepted = rules[number].accepted
-        return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
-
+    comparisons = _compared_rules(evidence, table, rules, left_out) if len(evidence.sides) > 1 else []
     return {
         "rules": [
             {
@@ -249,11 +242,22 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
         ],
         "cells": list(_cell_entries(evidence, table, len(rules))),
         "totals": list(_total_entries(evidence, table, len(rules))),
-        "comparisons": [
-            _comparison_entry(compared, len(rules))
-            for compared in compare_rules(evidence.cells, table, evidence.seed, by_statements, evidence.planned)
-        ],
+        "comparisons": [_comparison_entry(compared, len(rules)) for compared in comparisons],
     }
+
+
+def _compared_rules(
+    evidence: Evidence, table: Floats, rules: Sequence[AppliedRule], left_out: Sequence[WithoutAnnotator]
+) -> list[ComparedRules]:
+    compare_statements = statement_comparisons(evidence)
+
+    def by_statements(pair: Pair, number: int) -> StatementDifference | None:
+        if number >= len(rules):
+            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().accepted)
+        accepted = rules[number].accepted
+        return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
+
+    return compare_rules(evidence.cells, table, evidence.seed, by_statements, evidence.planned)
 
 
 def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:

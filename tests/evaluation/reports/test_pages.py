@@ -45,7 +45,7 @@ def test_the_empty_list_says_what_to_do_first(researcher_client):
 
 
 def test_the_list_can_be_searched(researcher_client, report):
-    assert "No report matches" in researcher_client.get("/reports/", {"q": "nothing like it"}).text
+    assert "No matching reports" in researcher_client.get("/reports/", {"q": "nothing like it"}).text
 
 
 def test_the_list_takes_the_same_queries_for_more_reports(researcher_client, report, django_assert_max_num_queries):
