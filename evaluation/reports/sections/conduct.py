@@ -422,11 +422,12 @@ def exclusion_table(document: Document) -> Table:
 
 
 def exclusion_effect_table(document: Document) -> Table:
-    rows = [
-        Row((exclusion["annotator"], lm_and_setting(effect), *_with_and_without(effect)))
-        for exclusion in (document.get("conduct") or {}).get("exclusions", [])
-        for effect in exclusion["effects"]
-    ]
+    rows = []
+    for exclusion in (document.get("conduct") or {}).get("exclusions", []):
+        for effect in exclusion["effects"]:
+            included, excluded = effect["with"], effect["without"]
+            difference = None if included is None or excluded is None else excluded - included
+            rows.append(Row((exclusion["annotator"], lm_and_setting(effect), included, excluded, difference)))
     columns = (
         Column("without"), Column("LM and setting"), Column("with", Kind.SHARE), Column("without", Kind.SHARE),
         Column("difference", Kind.POINTS),
@@ -436,8 +437,3 @@ def exclusion_effect_table(document: Document) -> Table:
         "as in this report.",
     )
     return Table("exclusion-effects", "Effect of exclusions", columns, tuple(rows), notes)
-
-
-def _with_and_without(effect: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
-    included, excluded = effect["with"], effect["without"]
-    return included, excluded, None if included is None or excluded is None else excluded - included
