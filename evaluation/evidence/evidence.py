@@ -168,12 +168,6 @@ class Evidence:
         return label_counts(self.judgments, self.n_tasks)
 
     @cached_property
-    def judgments_each(self) -> float:
-        """Mean number of judgments of statements with a verdict; the requested number if there is no verdict."""
-        n_complete = np.count_nonzero(self.is_complete)
-        return float(self.counts[self.is_complete].sum() / n_complete) if n_complete else self.judgments_per_task
-
-    @cached_property
     def patterns(self) -> Patterns:
         return patterns_of(self.counts, self.wanted)
 

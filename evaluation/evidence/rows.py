@@ -7,7 +7,7 @@ writes its files.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -70,7 +70,6 @@ from kgharvest.models import (
     ProjectMember,
     Relation,
 )
-from kgharvest.names import shortest_names
 from kgharvest.statistics.arrays import LABELS, VERDICTS, Codes
 from kgharvest.statistics.paired_tests import CellKey
 
@@ -247,17 +246,20 @@ def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
 def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
     """Return the cells in report order, with their strata in the given order."""
     strata = list(strata)
-    relations = Relation.objects.filter(pk__in={stratum.relation_id for stratum in strata})
-    paths = {relation.pk: relation.path for relation in relations.select_related("relation_set")}
-    names = shortest_names(
-        paths.values(), lambda path: path.rpartition("/")[2]
-    )  # set/name if two sets of one round use the same name
-    models = model_names(stratum.language_model_id for stratum in strata)
+    relations = list(
+        Relation.objects.filter(pk__in={stratum.relation_id for stratum in strata}).values_list(
+            "pk", "name", "relation_set__name"
+        )
+    )
+    n_relations = Counter(name for _, name, _ in relations)
+    # set/name if two sets of the round contain the name
+    names = {pk: name if n_relations[name] == 1 else f"{set_name}/{name}" for pk, name, set_name in relations}
+    models = LanguageModel.objects.in_bulk({stratum.language_model_id for stratum in strata} - {None})
+    model_names = {pk: str(model) for pk, model in models.items()}
     cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)
     for stratum in strata:
-        relation = names[paths[stratum.relation_id]]
-        key = CellKey(relation, models.get(stratum.language_model_id), stratum.setting or None)
-        cells[key].append(stratum)
+        model = model_names.get(stratum.language_model_id)
+        cells[CellKey(names[stratum.relation_id], model, stratum.setting or None)].append(stratum)
     number_of_setting = {setting: number for number, setting in enumerate(PAPER_ORDER)}
     in_order = sorted(
         cells,
@@ -269,10 +271,6 @@ def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
         ),
     )
     return {key: cells[key] for key in in_order}
-
-
-def model_names(ids: Iterable[int | None]) -> dict[int, str]:
-    return {model.pk: str(model) for model in LanguageModel.objects.filter(pk__in=set(ids) - {None})}
 
 
 def stratum_rows(cells: Cells) -> Columns:

@@ -128,7 +128,7 @@ LISTS = (
 
 
 def document_of_rows(
-    rows: Rows, facts: Mapping[str, Any], section_facts: Mapping[str, Facts] = MappingProxyType({})
+    rows: Rows, facts: Mapping[str, Any], section_facts: Mapping[str, Facts | None] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return the report's JSON, the same for rows of the database and rows of a file.
 
@@ -149,7 +149,7 @@ def build_document(
     study_log: Conduct | None = None,
     answers: JudgeAnswers | None = None,
     judged_tuples: JudgedTuples | None = None,
-    section_facts: Mapping[str, Facts] = MappingProxyType({}),
+    section_facts: Mapping[str, Facts | None] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the report's JSON, a deterministic function of its arguments: the round's seed drives the bootstrap.
 
@@ -195,7 +195,7 @@ def build_document(
         "annotators": annotators.annotator_entries(evidence, models),
         "annotator_pairs": annotators.pair_entries(evidence),
         "annotator_models": annotators.model_entries(evidence, models),
-        "planner": rates.plan_entry(totals, cells, compared, evidence.judgments_each),
+        "planner": rates.plan_entry(evidence, totals, cells, compared),
         "judge": assisted_rates.judge_entry(evidence, drawn, judged) if judged else None,
         "judge_card": judge_card.card_entry(evidence, answers) if answers else None,
         "novelty": None,

@@ -69,9 +69,3 @@ def report_sections() -> list[ReportSection]:
 def sections_of(document: Mapping[str, Any]) -> list[ReportSection]:
     """Return the sections of the document, without those of apps that are not installed."""
     return [section for section in report_sections() if document.get(section.key)]
-
-
-def gather_sections(round: Round) -> dict[str, Facts]:
-    """Return the facts of the sections in reports on the round, by key."""
-    facts = {section.key: section.gather(round) for section in report_sections()}
-    return {key: section_facts for key, section_facts in facts.items() if section_facts}

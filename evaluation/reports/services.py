@@ -17,7 +17,7 @@ from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.evidence.rows import conduct_facts, rows_of_round, rules_of_round
 from evaluation.models import Report
 from evaluation.reports.document import document_of_rows, method_of
-from evaluation.reports.report_sections import gather_sections
+from evaluation.reports.report_sections import report_sections
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
@@ -74,7 +74,7 @@ def compute_report(
         rows = rows_of_round(round, judge)
         facts = rules_of_round(round) | {"equivalence_margin": equivalence_margin, "conduct": conduct_facts(round)}
         novelty = compare_with_reference(round, reference) if reference else None
-        section_facts = gather_sections(round)
+        section_facts = {section.key: section.gather(round) for section in report_sections()}
         last_entry = head()
     document = document_of_rows(rows, facts, section_facts)
     document |= {"novelty": novelty, "audit": last_entry._asdict()}

@@ -95,7 +95,7 @@ def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
     keep_pictures(page, "7-round")
     page.get_by_role("link", name="Close round").click()
     page.get_by_role("button", name="Close round").click()
-    page.get_by_role("main").get_by_role("button", name="Make report").click()
+    page.get_by_role("main").get_by_role("button", name="Create report").click()
     keep_pictures(page, "8-report")
 
     page.locator("#figure-averages").get_by_role("link", name=".75").click()

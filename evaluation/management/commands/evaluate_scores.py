@@ -1,4 +1,4 @@
-"""`evaluate_scores [--model M] [--setting S ...] [--baseline S ...] [--scores F] [--facts F] [--output F]` and more."""
+"""`evaluate_scores [--model M] [--setting S ...] [--baseline S ...] [--scores F] [--facts F] [--output F]`"""
 
 from __future__ import annotations
 

@@ -168,13 +168,8 @@ def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list
 def pair_entries(evidence: Evidence) -> list[dict[str, Any]]:
     codes = evidence.annotators
     return [
-        {
-            "a": codes[pair.a],
-            "b": codes[pair.b],
-            "n_shared": pair.n_shared,
-            "agreement": pair.n_agreeing / pair.n_shared,
-        }
-        for pair in pair_counts(*evidence.first_two.judgments[:3])
+        {"a": codes[a], "b": codes[b], "n_shared": n_shared, "agreement": n_agreeing / n_shared}
+        for a, b, n_shared, n_agreeing in pair_counts(*evidence.first_two.judgments[:3])
     ]
 
 
@@ -247,10 +242,15 @@ NOTE_ON_MODELS = (
 
 
 def annotator_table(document: Document) -> Table:
-    rows = [
-        Row(tuple(_annotator_values(annotator)), about={"annotator": annotator["annotator"]})
-        for annotator in document["annotators"]
-    ]
+    rows = []
+    for annotator in document["annotators"]:
+        gold, dawid_skene, mace = (annotator.get(key) or {} for key in ("gold", "dawid_skene", "mace"))
+        values = (
+            *(annotator[key] for key in ("annotator", "n_judgments", "true", "false", "unjudgeable")),
+            annotator.get("median_seconds"), gold.get("accuracy"), gold.get("n") or None,
+            dawid_skene.get("true_accuracy"), dawid_skene.get("false_accuracy"), mace.get("competence"),
+        )  # fmt: skip
+        rows.append(Row(values, about={"annotator": annotator["annotator"]}))
     columns = (
         Column("annotator"),
         *of_kind(Kind.COUNT, "judgments", "True", "False", "Unjudgeable"),
@@ -261,18 +261,6 @@ def annotator_table(document: Document) -> Table:
     )
     has_models = any(annotator.get("dawid_skene") for annotator in document["annotators"])
     return Table("annotators", "Annotators", columns, tuple(rows), (NOTE_ON_MODELS,) if has_models else ())
-
-
-def _annotator_values(annotator: Mapping[str, Any]) -> Iterable[Any]:
-    yield from (annotator[key] for key in ("annotator", "n_judgments", "true", "false", "unjudgeable"))
-    yield annotator.get("median_seconds")
-    gold = annotator.get("gold") or {}
-    yield gold.get("accuracy")
-    yield gold.get("n") or None
-    dawid_skene = annotator.get("dawid_skene") or {}
-    yield dawid_skene.get("true_accuracy")
-    yield dawid_skene.get("false_accuracy")
-    yield (annotator.get("mace") or {}).get("competence")
 
 
 def fits_matrix(document: Document) -> bool:

@@ -10,7 +10,13 @@ import numpy as np
 from evaluation.evidence.evidence import DrawnVerdicts, Evidence, SharedTasks, shared_between, shared_tasks
 from evaluation.evidence.judges import N_GROUPS, JudgedStrata
 from evaluation.rendering.documents import Document, about_side, name_of
-from evaluation.reports.sections.comparisons import common_about, common_of, comparison_in_words, planned_mark
+from evaluation.reports.sections.comparisons import (
+    common_about,
+    common_of,
+    comparison_in_words,
+    pair_entry,
+    planned_mark,
+)
 from kgharvest.pages.number_format import counted, share
 from kgharvest.statistics.arrays import ACCEPTED, Codes, Floats
 from kgharvest.statistics.judge_assisted import (
@@ -280,13 +286,11 @@ Compared = tuple[Pair, int, StatementDifference, StatementDifference, dict[str, 
 
 def judge_entry(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata) -> dict[str, Any]:
     """Return `judge` of docs/report-json.md."""
-    tuples = judged.tuples
+    comparisons = assisted_comparison_entries(evidence, drawn, judged)
+    n_labelled = int(judged.tuples.is_labelled.sum())
     return {
-        "run": tuples.run,
-        "model": tuples.model,
-        "n_labelled": int(tuples.is_labelled.sum()),
-        "comparisons": assisted_comparison_entries(evidence, drawn, judged),
-    }
+        "run": judged.tuples.run, "model": judged.tuples.model, "n_labelled": n_labelled, "comparisons": comparisons,
+    }  # fmt: skip
 
 
 def assisted_comparison_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata) -> list[dict[str, Any]]:
@@ -363,12 +367,8 @@ def _youden(evidence: Evidence, judged: JudgedStrata, of_a: Codes, of_b: Codes) 
         rates.append(judge_errors(verdict[is_in], judged.tuples.group_of_draw[is_in], weight[is_in]).youden_j)
     a, b = rates
     low, high = difference_interval(a, b)
-    value = None if a.value is None or b.value is None else a.value - b.value
-    return {
-        "youden_j_a": a.value,
-        "youden_j_b": b.value,
-        "youden_j_difference": {"value": value, "low": low, "high": high},
-    }
+    difference = {"value": None if a.value is None or b.value is None else a.value - b.value, "low": low, "high": high}
+    return {"youden_j_a": a.value, "youden_j_b": b.value, "youden_j_difference": difference}
 
 
 def _entry(
@@ -381,12 +381,8 @@ def _entry(
 ) -> dict[str, Any]:
     low, high = with_judge.interval
     paired = PairedDifference(n_relations, with_judge.value, low, high, with_judge.p, None, "statements", None)
-    a, b = pair.names
     return {
-        "kind": pair.kind,
-        "model" if pair.kind == "settings" else "setting": pair.common,
-        "a": a,
-        "b": b,
+        **pair_entry(pair),
         "n_relations": n_relations,
         "difference": with_judge.value,
         "low": low,

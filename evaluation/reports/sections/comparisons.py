@@ -102,6 +102,8 @@ def comparison_entries(
     evidence: Evidence, cells: Sequence[Cell], drawn: DrawnVerdicts, margin: float = MARGIN
 ) -> list[dict[str, Any]]:
     """Return `comparisons` of docs/report-json.md. margin: of equivalence, as a share."""
+    if len(evidence.sides) < 2:
+        return []
     rates = {cell.key: (cell, cell.rate_of(ACCEPTED)) for cell in cells}
     accuracies = {key: rate.value for key, (_, rate) in rates.items()}
     compare_statements = statement_comparisons(evidence)
@@ -272,13 +274,14 @@ def _ps(differences: Floats, seed: int) -> Floats:
     return np.where(is_known.sum(axis=1) >= FEWEST_RELATIONS, ps, np.nan)
 
 
+def pair_entry(pair: Pair) -> dict[str, Any]:
+    common = "model" if pair.kind == "settings" else "setting"
+    return {"kind": pair.kind, common: pair.common, **dict(zip("ab", pair.names, strict=True))}
+
+
 def _entry(pair: Pair, paired: PairedDifference, p_holm: float, n_shared: int) -> dict[str, Any]:
-    a, b = pair.names
     return {
-        "kind": pair.kind,
-        "model" if pair.kind == "settings" else "setting": pair.common,
-        "a": a,
-        "b": b,
+        **pair_entry(pair),
         "n_relations": paired.n_relations,
         "difference": paired.difference,
         "low": paired.low,

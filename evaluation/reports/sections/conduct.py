@@ -152,14 +152,14 @@ METHOD_PARTS = (
 
 def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) -> dict[str, Any]:
     """Return the block `conduct` of docs/report-json.md, with the effects of the exclusions in force."""
-    without = _side_accuracies(evidence, drawn)
     exclusions = []
     for exclusion in conduct.entry["exclusions"]:
         is_in_force = exclusion["reinstated_at"] is None
         excluded = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
         effects = []
         if excluded is not None:
-            pairs = zip(evidence.sides, _accuracies_with(evidence, excluded), without, strict=True)
+            accuracies = _accuracies_with(evidence, excluded), _side_accuracies(evidence, drawn)
+            pairs = zip(evidence.sides, *accuracies, strict=True)
             effects = [{**side._asdict(), "with": before, "without": after} for side, before, after in pairs]
         exclusions.append({**exclusion, "effects": effects})
     statements = {
@@ -422,11 +422,12 @@ def exclusion_table(document: Document) -> Table:
 
 
 def exclusion_effect_table(document: Document) -> Table:
-    rows = [
-        Row((exclusion["annotator"], lm_and_setting(effect), *_with_and_without(effect)))
-        for exclusion in (document.get("conduct") or {}).get("exclusions", [])
-        for effect in exclusion["effects"]
-    ]
+    rows = []
+    for exclusion in (document.get("conduct") or {}).get("exclusions", []):
+        for effect in exclusion["effects"]:
+            included, excluded = effect["with"], effect["without"]
+            difference = None if included is None or excluded is None else excluded - included
+            rows.append(Row((exclusion["annotator"], lm_and_setting(effect), included, excluded, difference)))
     columns = (
         Column("without"), Column("LM and setting"), Column("with", Kind.SHARE), Column("without", Kind.SHARE),
         Column("difference", Kind.POINTS),
@@ -436,8 +437,3 @@ def exclusion_effect_table(document: Document) -> Table:
         "as in this report.",
     )
     return Table("exclusion-effects", "Effect of exclusions", columns, tuple(rows), notes)
-
-
-def _with_and_without(effect: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
-    included, excluded = effect["with"], effect["without"]
-    return included, excluded, None if included is None or excluded is None else excluded - included

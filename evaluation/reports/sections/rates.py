@@ -274,42 +274,30 @@ INTERVAL_NOTE = "low, high: 95 % interval of Acc for similar relations."
 NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations of different accuracy."
 
 
-def _macro_values(total: Mapping[str, Any]) -> tuple[Any, ...]:
-    rates = macro_rates_of(total)
-    return rates.accepted, rates.low, rates.high, rates.rejected, total["n_relations"], total["n"]
-
-
 def setting_table(document: Document) -> Table:
     """Settings of each LM with several settings; of every LM if none has several."""
-    totals = document["totals"]
-    rows = [
-        Row(
-            (demonstrator_mark(document, total["model"]), name_of(total["setting"]), *_macro_values(total)),
-            about=about_side(total),
-        )
-        for total in _with_peers(totals, "model") or totals
-    ]
-    columns = (Column("LM"), Column("setting"), *MACRO_COLUMNS)
-    return Table("settings", "Settings, on average over relations", columns, tuple(rows), _macro_notes(document))
+    totals = _with_peers(document["totals"], "model") or document["totals"]
+    return _macro_table("settings", "Settings, on average over relations", document, totals, ("LM", "setting"))
 
 
 def model_table(document: Document) -> Table:
     """LMs with the same setting; empty if there is one LM."""
     totals = sorted(_with_peers(document["totals"], "setting"), key=lambda total: total["setting"] or "")
-    rows = [
-        Row(
-            (name_of(total["setting"]), demonstrator_mark(document, total["model"]), *_macro_values(total)),
-            about=about_side(total),
-        )
-        for total in totals
-    ]
-    columns = (Column("setting"), Column("LM"), *MACRO_COLUMNS)
-    return Table("lms", "LMs, on average over relations", columns, tuple(rows), _macro_notes(document))
+    return _macro_table("lms", "LMs, on average over relations", document, totals, ("setting", "LM"))
 
 
-def _macro_notes(document: Document) -> tuple[str, ...]:
+def _macro_table(
+    name: str, title: str, document: Document, totals: Iterable[Mapping[str, Any]], columns: Sequence[str]
+) -> Table:
+    rows = []
+    for total in totals:
+        names = {"LM": demonstrator_mark(document, total["model"]), "setting": name_of(total["setting"])}
+        keys = ("macro_accuracy_low", "macro_accuracy_high", "macro_rejection", "n_relations", "n")
+        values = (*(names[column] for column in columns), total["macro_accuracy"], *(total.get(key) for key in keys))
+        rows.append(Row(values, about=about_side(total)))
     has_interval = any(total.get("macro_accuracy_low") is not None for total in document["totals"])
-    return (f"{MACRO_NOTE} {INTERVAL_NOTE}" if has_interval else f"{MACRO_NOTE} {NO_INTERVAL_NOTE}",)
+    note = f"{MACRO_NOTE} {INTERVAL_NOTE if has_interval else NO_INTERVAL_NOTE}"
+    return Table(name, title, (*map(Column, columns), *MACRO_COLUMNS), tuple(rows), (note,))
 
 
 def _with_peers(totals: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
@@ -618,12 +606,16 @@ SHRINK = 0.5
 
 
 def plan_entry(
+    evidence: Evidence,
     totals: Sequence[Mapping[str, Any]],
     cells: Sequence[Cell],
     comparisons: Sequence[Mapping[str, Any]],
-    judgments_each: float,
 ) -> dict[str, Any]:
-    """Return `planner` of docs/report-json.md. judgments_each: mean number per statement with a verdict."""
+    """Return `planner` of docs/report-json.md."""
+    n_complete = np.count_nonzero(evidence.is_complete)
+    n_judgments = evidence.counts[evidence.is_complete].sum()
+    # Mean number of judgments of statements with a verdict.
+    judgments_each = float(n_judgments / n_complete) if n_complete else evidence.judgments_per_task
     families = Counter(comparison.get("planned") for comparison in comparisons)
     return {
         "totals": [_plan_total(total, cells, judgments_each) for total in totals],
@@ -690,14 +682,9 @@ def _plan_comparison(comparison: Mapping[str, Any], n_comparisons: int) -> dict[
 
 def plan_table(document: Document) -> Table:
     plans = document.get("planner") or {}
+    keys = ("half_width", "target", "statements", "judgments", "reason")
     rows = [
-        Row(
-            (
-                lm_and_setting(total),
-                *(total[key] for key in ("half_width", "target", "statements", "judgments", "reason")),
-            ),
-            about=about_side(total),
-        )
+        Row((lm_and_setting(total), *(total[key] for key in keys)), about=about_side(total))
         for total in plans.get("totals", [])
     ]
     columns = (

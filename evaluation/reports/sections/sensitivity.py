@@ -19,7 +19,7 @@ from evaluation.evidence.evidence import (
 )
 from evaluation.rendering.documents import Document, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
-from evaluation.reports.sections.comparisons import ComparedRules, common_about, common_of, compare_rules
+from evaluation.reports.sections.comparisons import ComparedRules, common_about, common_of, compare_rules, pair_entry
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, Codes, Floats
 from kgharvest.statistics.paired_tests import Pair
 from kgharvest.statistics.rates import SIGNIFICANCE, VerdictSample
@@ -158,24 +158,16 @@ def leave_one_out_table(document: Document) -> Table:
 def leave_one_out_comparison_table(document: Document) -> Table:
     """Annotators whose judgments decide a comparison."""
     codes = [entry["annotator"] for entry in sensitivity_part(document, "left_out")]
-    rows = [
-        Row((
-            contrast_of(comparison),
-            codes[position],
-            differences[position],
-            without_one(comparison)["p_holm"][position],
-        ), about={"annotator": codes[position]})
-        for comparison in sensitivity_part(document, "comparisons")
-        if (differences := list(marked_differences(without_one(comparison))))
-        for position in changed_claims(without_one(comparison))
-    ]  # fmt: skip
+    rows = []
+    for comparison in sensitivity_part(document, "comparisons"):
+        without = without_one(comparison)
+        differences = list(marked_differences(without))
+        for position in sorted({*without["sign_changes"], *without["significance_changes"]}):
+            values = contrast_of(comparison), codes[position], differences[position], without["p_holm"][position]
+            rows.append(Row(values, about={"annotator": codes[position]}))
     columns = (Column("comparison"), Column("without"), Column("difference", Kind.POINTS), Column("p (Holm)", Kind.P))
     title = "Comparisons that change without one annotator"
     return Table("left-out-comparisons", title, columns, tuple(rows), (CLAIMS,))
-
-
-def changed_claims(claims: Mapping[str, Any]) -> list[int]:
-    return sorted({*claims["sign_changes"], *claims["significance_changes"]})
 
 
 def contrast_of(comparison: Mapping[str, Any]) -> str:
@@ -221,14 +213,7 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
         with np.errstate(invalid="ignore"):
             accuracies.append(accuracies_of(evidence, sample.n_hits / sample.n))
     table = np.array([*accuracies, *(without.accuracy for without in left_out)])
-    compare_statements = statement_comparisons(evidence)
-
-    def by_statements(pair: Pair, number: int) -> StatementDifference | None:
-        if number >= len(rules):
-            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().accepted)
-        accepted = rules[number].accepted
-        return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
-
+    comparisons = _compared_rules(evidence, table, rules, left_out) if len(evidence.sides) > 1 else []
     return {
         "rules": [
             {
@@ -249,11 +234,22 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
         ],
         "cells": list(_cell_entries(evidence, table, len(rules))),
         "totals": list(_total_entries(evidence, table, len(rules))),
-        "comparisons": [
-            _comparison_entry(compared, len(rules))
-            for compared in compare_rules(evidence.cells, table, evidence.seed, by_statements, evidence.planned)
-        ],
+        "comparisons": [_comparison_entry(compared, len(rules)) for compared in comparisons],
     }
+
+
+def _compared_rules(
+    evidence: Evidence, table: Floats, rules: Sequence[AppliedRule], left_out: Sequence[WithoutAnnotator]
+) -> list[ComparedRules]:
+    compare_statements = statement_comparisons(evidence)
+
+    def by_statements(pair: Pair, number: int) -> StatementDifference | None:
+        if number >= len(rules):
+            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().accepted)
+        accepted = rules[number].accepted
+        return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
+
+    return compare_rules(evidence.cells, table, evidence.seed, by_statements, evidence.planned)
 
 
 def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:
@@ -350,11 +346,8 @@ def _numbers(values: Floats) -> list[float | None]:
 
 
 def _comparison_entry(compared: ComparedRules, n_rules: int) -> dict[str, Any]:
-    pair = compared.pair
-    a, b = pair.names
     of_rules, of_annotators = (_claims(compared, part) for part in (slice(n_rules), slice(n_rules, None)))
-    common = "model" if pair.kind == "settings" else "setting"
-    return {"kind": pair.kind, common: pair.common, "a": a, "b": b, **of_rules, "left_out": of_annotators}
+    return {**pair_entry(compared.pair), **of_rules, "left_out": of_annotators}
 
 
 def _claims(compared: ComparedRules, part: slice) -> dict[str, Any]:
@@ -395,18 +388,12 @@ def _adjudicated(document: Document) -> Iterable[str]:
 
 def sensitivity_table(document: Document) -> Table:
     """Average accuracy of each LM and setting under every rule, with changed ranks."""
-    rows = [
-        Row(
-            (
-                lm_and_setting(total),
-                *marked_ranks(total),
-                *_range(without_one(total)["macro_accuracy"]),
-                _n_moves(total),
-            ),
-            about=about_side(total),
-        )
-        for total in sensitivity_part(document, "totals")
-    ]
+    rows = []
+    for total in sensitivity_part(document, "totals"):
+        without = without_one(total)
+        n_changes = len(without["changes"]) if without["rank"] else None
+        values = (lm_and_setting(total), *marked_ranks(total), *_range(without["macro_accuracy"]), n_changes)
+        rows.append(Row(values, about=about_side(total)))
     columns = (
         Column("LM and setting"),
         *_rule_columns(document, Kind.SHARE),
@@ -426,12 +413,6 @@ def _range(values: Iterable[float | None]) -> tuple[float | None, float | None]:
     return (min(defined), max(defined)) if defined else (None, None)
 
 
-def _n_moves(total: Mapping[str, Any]) -> int | None:
-    """Return the number of annotators who change the rank; None if no annotator was omitted."""
-    left_out = without_one(total)
-    return len(left_out["changes"]) if left_out["rank"] else None
-
-
 def _leave_one_out_notes(document: Document) -> Iterable[str]:
     if n := len(sensitivity_part(document, "left_out")):
         yield (
@@ -447,14 +428,13 @@ def _leave_one_out_notes(document: Document) -> Iterable[str]:
 
 
 def sensitive_cell_table(document: Document) -> Table:
-    rows = [
-        Row((
-            cell["relation"], name_of(cell["model"]), name_of(cell["setting"]),
-            *cell["accuracy"], *_cell_extremes(cell),
-            len(cell["changes"]),
-        ), about=about_side(cell) | {"relation": cell["relation"]})
-        for cell in sensitivity_part(document, "cells")
-    ]  # fmt: skip
+    rows = []
+    for cell in sensitivity_part(document, "cells"):
+        low, high, n_changes = (without_one(cell)[key] for key in ("low", "high", "n_changes"))
+        names = cell["relation"], name_of(cell["model"]), name_of(cell["setting"])
+        extremes = low, high, None if low is None else n_changes
+        about = about_side(cell) | {"relation": cell["relation"]}
+        rows.append(Row((*names, *cell["accuracy"], *extremes, len(cell["changes"])), about=about))
     columns = (
         *map(Column, ("relation", "LM", "setting")),
         *_rule_columns(document, Kind.SHARE),
@@ -465,24 +445,14 @@ def sensitive_cell_table(document: Document) -> Table:
     return Table("sensitivity-cells", "Every cell under other rules", columns, tuple(rows))
 
 
-def _cell_extremes(cell: Mapping[str, Any]) -> tuple[float | None, float | None, int | None]:
-    low, high, n_changes = (without_one(cell)[key] for key in ("low", "high", "n_changes"))
-    return low, high, None if low is None else n_changes
-
-
 def sensitive_comparison_table(document: Document) -> Table:
-    rows = [
-        Row(
-            (
-                contrast_of(comparison),
-                *marked_differences(comparison),
-                *_range(without_one(comparison)["difference"]),
-                *_n_turns(without_one(comparison)),
-            ),
-            about=common_about(comparison),
-        )
-        for comparison in sensitivity_part(document, "comparisons")
-    ]
+    rows = []
+    for comparison in sensitivity_part(document, "comparisons"):
+        without = without_one(comparison)
+        n_changes = [len(without[key]) for key in ("sign_changes", "significance_changes")]
+        extremes = *_range(without["difference"]), *(n_changes if without["difference"] else (None, None))
+        values = (contrast_of(comparison), *marked_differences(comparison), *extremes)
+        rows.append(Row(values, about=common_about(comparison)))
     columns = (
         Column("comparison"),
         *_rule_columns(document, Kind.POINTS),
@@ -496,9 +466,3 @@ def sensitive_comparison_table(document: Document) -> Table:
             "the significance."
         )
     return Table("sensitivity-comparisons", "Comparisons under other rules", columns, tuple(rows), tuple(notes))
-
-
-def _n_turns(claims: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    if not claims["difference"]:
-        return None, None
-    return len(claims["sign_changes"]), len(claims["significance_changes"])

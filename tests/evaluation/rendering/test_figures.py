@@ -242,7 +242,7 @@ def test_points_of_curves_lead_to_their_tuples():
 
     sizes, calibration = (marks(figure(name, document).draw(document, 800)) for name in ("sizes", "calibration"))
 
-    half = sizes["big · multi, best 50 %, 100 tuples: .75 (.50 to .90), n = 5"]
+    half = sizes["big · multi, top 50 %, 100 tuples: .75 (.50 to .90), n = 5"]
     assert half.get("href") == "tuples/?model=big&setting=multi&best=0.5"
     cut = sizes["big · multi, cut base-10, 40 tuples: .75 (.50 to .90), n = 5"]
     assert cut.get("href") == "tuples/?model=big&setting=multi&cut=base%3A10"

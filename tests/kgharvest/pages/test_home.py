@@ -41,7 +41,7 @@ def test_a_researcher_is_led_to_the_first_step_not_taken(researcher_client):
     factories.judge_all(round, ["true"] * 2, ["true"] * 2, ["true", "false"])
     Round.objects.update(completed_at=timezone.now())
     page = researcher_client.get(reverse("home")).text
-    assert "Next, a report" in page
+    assert "Next step: create a report" in page
 
     researcher_client.post(reverse("evaluation:report_new", args=[round.path]))
     page = researcher_client.get(reverse("home")).text
