@@ -237,5 +237,5 @@ def test_methods_that_need_a_mask_are_refused_on_other_lms():
     lm = SimpleNamespace(name="gpt2")
 
     runner.check_methods(lm, ["majority", "manual", "lpaqa", "lpaqa-rank", "lpaqa-top1"])
-    with pytest.raises(EngineError, match=r"is no masked LM, and soft learns on those; .* majority, manual, lpaqa"):
+    with pytest.raises(EngineError, match=r"soft requires a masked LM, .* majority, manual, lpaqa"):
         runner.check_methods(lm, ["lpaqa", "soft"])

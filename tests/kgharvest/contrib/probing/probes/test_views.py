@@ -153,13 +153,13 @@ def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client,
     [
         (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 3: is no JSON object"),
         (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 2: has no texts"),
-        (lambda: as_lines({"sub": "a", "obj": "b"}), "is in no part; add &quot;part&quot;"),
+        (lambda: as_lines({"sub": "a", "obj": "b"}), "has no part; add &quot;part&quot;"),
         (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b" * 300}), "more than 200 characters"),
-        (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b"}), "capital_of has one fact"),
+        (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b"}), "capital_of has no train and no test facts"),
         (lambda: as_zip(dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
         (lambda: as_zip(train=[], dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
-        (lambda: SimpleUploadedFile("facts.zip", b"PK\x03\x04 and no more"), "no ZIP file that can be unpacked"),
-        (lambda: as_broken_zip(pairs_of("dev")), "no ZIP file that can be unpacked"),
+        (lambda: SimpleUploadedFile("facts.zip", b"PK\x03\x04 and no more"), "cannot be unpacked"),
+        (lambda: as_broken_zip(pairs_of("dev")), "cannot be unpacked"),
         (lambda: SimpleUploadedFile("facts.jsonl", b"\xff\xfe"), "is not UTF-8"),
     ],
 )
@@ -230,8 +230,8 @@ def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_c
     ledger.run_job(Probe.objects.get().pk)
 
     page = researcher_client.get(response.url).text
-    assert "no fact of train can be asked (1 object of several tokens); give others." in page
-    assert "Nothing measured" in page
+    assert "no usable train fact (1 object of several tokens)." in page
+    assert "No results" in page
 
 
 # -- reading one -------------------------------------------------------------------------------------------------------
@@ -266,11 +266,11 @@ def test_the_learned_prompts_are_shown_with_weights_nearest_words_and_rewrites(r
     page = researcher_client.get(f"{done.get_absolute_url()}prompts/{relation.pk}/").text
 
     assert "‹of›" in page
-    assert "Words nearest to its 1 soft word" in page
+    assert "Nearest words to the 1 soft token" in page
     assert 'in <span class="muted small">0.70</span>' in page
     assert "<td>[MASK] of france</td><td>[MASK] , capital france</td>" in page
     assert page.index('id="majority"') < page.index('id="soft"') < page.index('id="bertese"')
-    assert "It asks no prompt." in page
+    assert "This method uses no prompts." in page
 
 
 def test_a_relation_of_another_probe_is_not_there(researcher_client, done):
@@ -308,8 +308,8 @@ def test_a_cancelled_probe_shows_what_it_has(researcher_client, done):
 
     page = researcher_client.get(done.get_absolute_url()).text
 
-    assert "What it had measured is kept" in page
-    assert "Go on" in page
+    assert "The results so far are saved" in page
+    assert "Resume" in page
     assert "Control: the same LM with random weights" in page
 
 
@@ -321,7 +321,7 @@ def test_methods_on_fewer_relations_so_far_are_not_passed_off_as_comparable(rese
 
     rows = {row.values[0]: row.values[1] for row in response.context["methods"].rows}
     assert rows == {"majority": 4, "manual": 4, "soft": 2, "bertese": 4}
-    assert "measured on fewer relations so far cannot be compared" in response.text
+    assert "different numbers of relations are not comparable" in response.text
 
 
 def test_pages_take_the_same_queries_for_more(researcher_client, done, django_assert_max_num_queries):
