@@ -25,7 +25,7 @@ from kgharvest.relations.prompt_files import template_error
 
 PARTS = ("train", "dev", "test")
 # Raised by zipfile; ValueError: negative offsets, RuntimeError: encrypted files.
-DAMAGED_ARCHIVE = (
+ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -110,7 +110,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> I
 def _unpacking(name: str) -> Iterator[None]:
     try:
         yield
-    except DAMAGED_ARCHIVE as error:
+    except ZIP_ERRORS as error:
         raise NotProbed(f"{name} cannot be unpacked ({error}). Create the ZIP file again.") from error
 
 
@@ -129,13 +129,15 @@ def read_documents(documents: Iterable[Document], read_line: LineReader) -> None
     """Call `read_line` for each line. Raises NotProbed, or ImportRefused for bad lines or more than MOST_LINES."""
     documents = list(documents)
     source = documents[0].source if len(documents) == 1 else "the files"
-    faults = Faults()
-    numbers = count(1)
+    faults, numbers = Faults(), count(1)
     for document in documents:
+        prefix = f"{document.source}, " if len(documents) > 1 else ""
         with document.open_file() as file:
-            lines = _limited(lines_of(file, document.source), numbers, source)
-            for fault in _faults(document, lines, read_line, len(documents) > 1):
-                faults.add(fault)
+            for line in read_json_objects(_limited(lines_of(file, document.source), numbers, source)):
+                if isinstance(line, BadEntry):
+                    faults.add(BadEntry(f"{prefix}{line.where}", line.reason))
+                elif reason := read_line(line.value, document):
+                    faults.add(BadEntry(f"{prefix}line {line.number}", reason))
     faults.refuse(source)
 
 
@@ -144,15 +146,6 @@ def _limited(lines: Iterable[str], numbers: Iterator[int], source: str) -> Itera
         if number > MOST_LINES:
             raise ImportRefused(source, [BadEntry("all", f"have more than {MOST_LINES:,} lines; use a sample")])
         yield line
-
-
-def _faults(document: Document, lines: Iterable[str], read_line: LineReader, name_source: bool) -> Iterator[BadEntry]:
-    source = f"{document.source}, " if name_source else ""
-    for line in read_json_objects(lines):
-        if isinstance(line, BadEntry):
-            yield BadEntry(f"{source}{line.where}", line.reason)
-        elif reason := read_line(line.value, document):
-            yield BadEntry(f"{source}line {line.number}", reason)
 
 
 def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:

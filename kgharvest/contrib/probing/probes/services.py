@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +12,7 @@ from django.db import transaction
 
 from kgharvest.accounts.projects import project_for
 from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
-from kgharvest.contrib.probing.probes.document import probe_document
+from kgharvest.contrib.probing.probes.document import MEASURES, probe_document
 from kgharvest.contrib.probing.probes.facts import NotProbed, ProbeRelation
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, FLOATS, QUANTIZED
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, METHODS, LearningBudget
@@ -18,6 +20,9 @@ from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel, Project
+from kgharvest.tables.formats import to_json
+
+N_PROMPTS = 5  # maximum number of prompts or rewrites in a record; the file of prompts contains all
 
 
 @dataclass(frozen=True)
@@ -153,3 +158,61 @@ def learned_prompts(probe: Probe):
     """Return the learned prompts by record, in order of decreasing weight."""
     prompts = LearnedPrompt.objects.filter(record__relation__probe=probe).select_related("record__relation")
     return prompts.order_by("record_id", "-weight", "pk")
+
+
+# -- JSON lines --------------------------------------------------------------------------------------------------------
+
+
+def record_lines(probe: Probe) -> Iterator[str]:
+    """Yield records as JSON lines, in method order. docs/probing.md describes the keys."""
+    records = records_of(probe)
+    controls = {(record["relation"], record["method"]): record for record in records if record["is_control"]}
+    prompts: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)  # by relation and method
+    for prompt in learned_prompts(probe).defer("vectors", "nearest"):
+        entries = prompts[prompt.record.relation.name, prompt.record.method]
+        if len(entries) < N_PROMPTS:
+            entries.append(_prompt_entry(prompt))
+    types = dict(probe.relations.values_list("name", "type"))
+    shared = {
+        "lm": str(probe.language_model),
+        "revision": probe.revision,
+        "dtype": dtype_of(probe),
+        "dataset": probe.name,
+        "vocab": probe.vocabulary,
+        "seed": probe.payload["seed"],
+        "code_version": probe.code_version,
+    }
+    for record in records:
+        if not record.pop("is_control"):
+            key = record["relation"], record["method"]
+            control = controls.get(key)
+            measures = {name: control[name] for name in MEASURES} if control else None
+            record |= {"type": types[key[0]], **shared, "control": measures, "control_p1": measures and measures["p1"]}
+            record["prompts"] = prompts[key]
+            yield to_json(record) + "\n"
+
+
+def _prompt_entry(prompt: LearnedPrompt) -> dict[str, Any]:
+    text = {"text": prompt.text, "weight": prompt.weight}
+    if prompt.rewritten_from:
+        return {"before": prompt.rewritten_from, **text}
+    return {**text, "token_ids": prompt.segments, "slots": prompt.slots}
+
+
+def prompt_lines(probe: Probe) -> Iterator[str]:
+    """Yield every learned prompt as a JSON line. vectors: base64, as in `SerializedPrompt`."""
+    for prompt in learned_prompts(probe).iterator(chunk_size=50):
+        record = prompt.record
+        entry = {
+            "relation": record.relation.name,
+            "method": record.method,
+            "combine": record.combine,
+            "temperature": record.temperature,
+            **_prompt_entry(prompt),
+            "nearest": prompt.nearest,
+            "vectors": b64encode(prompt.vectors).decode(),
+        }
+        yield to_json(entry) + "\n"
+
+
+JSON_LINES = {"records": record_lines, "prompts": prompt_lines}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
@@ -17,10 +18,9 @@ from evaluation.reports.views import figure_context
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.contrib.probing.models import Probe, ProbedRelation
-from kgharvest.contrib.probing.probes.export import JSON_LINES
 from kgharvest.contrib.probing.probes.figures import PROBE_FIGURES
 from kgharvest.contrib.probing.probes.forms import ProbeForm
-from kgharvest.contrib.probing.probes.services import document_of, queue_probe
+from kgharvest.contrib.probing.probes.services import JSON_LINES, document_of, queue_probe
 from kgharvest.contrib.probing.probes.tables import (
     control_table,
     difference_table,
@@ -32,6 +32,7 @@ from kgharvest.contrib.probing.probes.tables import (
 from kgharvest.jobs import workers
 from kgharvest.models import Job, RelationSet
 from kgharvest.pages.lists import ListPage
+from kgharvest.pages.panels import Panel, button
 from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, csv_text
@@ -48,6 +49,11 @@ def probe_or_404(request: HttpRequest, pk: int) -> Probe:
 def current_document(probe: Probe) -> Document:
     """Return the probe's document; before it has succeeded, a document of the records so far."""
     return probe.document or document_of(probe)
+
+
+def link_to_probes(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    """Link on the report list (PANELS of kgharvest.registries)."""
+    yield button("Probes", reverse("probing:probe_list"))
 
 
 class ProbeList(ListPage):

@@ -30,7 +30,7 @@ def corpus(tmp_path):
 def test_what_is_mined_can_be_imported(relation, corpus, tmp_path, capsys):
     call_command("mine_prompts", corpus, set_name="places", output=tmp_path / "mined")
 
-    assert "capital: 1 prompt of 2 facts." in capsys.readouterr().out
+    assert "capital: 1 prompt from 2 facts." in capsys.readouterr().out
     [line] = map(json.loads, (tmp_path / "mined/capital.jsonl").read_text().splitlines())
     assert line == {"template": "[Y] is the seat of [X] .", "weight": 1.0, "n": 2, "n_facts": 2}
     call_command("import_prompts", tmp_path / "mined", set_name="places")

@@ -75,7 +75,7 @@ def test_facts_and_prompts_come_from_folders_of_ones_own(capitals, tmp_path):
     [
         ("{", "train.jsonl, line 1"),
         ('{"sub": "a"}', "train.jsonl, line 1"),
-        ('{"sub": "☃", "obj": "☃"}', "no fact of train"),
+        ('{"sub": "☃", "obj": "☃"}', "no usable train fact"),
     ],
 )
 def test_facts_that_cannot_be_asked_are_refused_in_a_sentence(capitals, tmp_path, line, sentence):
@@ -161,7 +161,11 @@ def test_a_probe_that_is_not_there_is_refused_in_a_sentence(capitals, tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
-    [("xylophonists", "No word is one token"), (" \n", "has no words"), ("the", "outside the common vocabulary")],
+    [
+        ("xylophonists", "No word is a single token"),
+        (" \n", "contains no words"),
+        ("the", "outside the common vocabulary"),
+    ],
 )
 def test_a_vocabulary_without_answers_is_refused_in_a_sentence(capitals, tmp_path, words, sentence):
     (tmp_path / "words.txt").write_text(words)

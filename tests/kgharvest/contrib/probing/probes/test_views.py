@@ -82,7 +82,7 @@ def test_a_device_of_a_worker_is_offered_and_asked(researcher_client, capitals, 
     assert "cuda:1 is not one of the available choices" in refused.text
     assert "Weights in int8 require an NVIDIA GPU" in without_gpu.text
     assert "embedded-small is small and never in int8" in small.text
-    assert "Random weights, the control, are not drawn in int8" in with_control.text
+    assert "The control does not support int8" in with_control.text
     assert Probe.objects.get().lm == "some/bert on cuda:0, int8"
 
 
@@ -152,7 +152,7 @@ def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client,
     ("facts", "sentence"),
     [
         (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 3: is no JSON object"),
-        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 2: has no texts"),
+        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 2: lacks the texts"),
         (lambda: as_lines({"sub": "a", "obj": "b"}), "has no part; add &quot;part&quot;"),
         (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b" * 300}), "more than 200 characters"),
         (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b"}), "capital_of has no train and no test facts"),
@@ -176,7 +176,7 @@ def test_of_many_bad_lines_the_first_twenty_and_their_number_are_listed(research
 
     errors = response.context["form"].errors["facts"]
     assert len(errors) == 21
-    assert errors[-1] == "60 lines in all are not as they should be."
+    assert errors[-1] == "60 invalid lines in total."
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_vocabulary_is_common_with_lms_and_a_file(researcher_client, capitals,
 def test_a_file_without_words_is_refused_beside_the_file(researcher_client, capitals):
     response = researcher_client.post(NEW, filled_in(capitals, words=SimpleUploadedFile("words.txt", b" \n ")))
 
-    assert response.context["form"].errors["words"] == ["words.txt has no words; give one a line."]
+    assert response.context["form"].errors["words"] == ["words.txt contains no words. Add one word per line."]
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_reason_names_all_people_or_says_how_many_there_are():
     sentence = floor_sentence(panel, pay, floor_bonuses(pay, 900))
 
     assert len(sentence) <= LONGEST_REASON
-    assert sentence.endswith("Bonuses totaling USD 3.96 make up the difference: 99 participants, listed on the pay page.")
+    assert sentence.endswith("totaling USD 3.96 make up the difference: 99 participants, listed on the pay page.")
 
 
 # -- making it good ----------------------------------------------------------------------------------------------------
