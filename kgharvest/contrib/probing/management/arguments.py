@@ -65,8 +65,8 @@ def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: in
 def search_params(options: dict[str, Any]) -> AutoPromptParams:
     from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 
-    names = ("candidates", "batch_size", "iterations", "seed", "restarts")
-    return AutoPromptParams(**{name: options[name] for name in names})
+    names = ("batch_size", "iterations", "seed", "restarts")
+    return AutoPromptParams(options["candidates"], **{name: options[name] for name in names})
 
 
 def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:

@@ -27,7 +27,6 @@ from kgharvest.api.input import (
 from kgharvest.api.views import AnyRenderer, ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.bulk.file_reading import MOST_LINES
 from kgharvest.contrib.probing.models import Probe
-from kgharvest.contrib.probing.probes.export import JSON_LINES
 from kgharvest.contrib.probing.probes.facts import (
     PARTS,
     RELATION_TYPES,
@@ -36,7 +35,7 @@ from kgharvest.contrib.probing.probes.facts import (
     read_facts,
     read_prompts,
 )
-from kgharvest.contrib.probing.probes.services import ProbeParams, ProbeRequest, queue_probe
+from kgharvest.contrib.probing.probes.services import JSON_LINES, ProbeParams, ProbeRequest, queue_probe
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages

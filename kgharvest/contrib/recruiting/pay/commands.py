@@ -8,7 +8,7 @@ reconciliation or a researcher decides whether it was made (`settle`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
@@ -257,48 +257,28 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
     if not undone.update(state=State.DONE, done_at=now, error=""):
         return False
     command.refresh_from_db()
-    FOLLOWS[Kind(command.kind)](submission, command, now)
+    purpose, kind = pay.Purpose, command.kind
+    if kind == Kind.APPROVE:
+        if not holds_another_place(submission):  # the participant may have timed out and entered again
+            move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
+        if not pay.submission_balance(submission, purpose.REWARD).owed:
+            pay.owe_in_all(submission, purpose.REWARD, submission.panel.reward, "The place was approved.")
+        owed = pay.submission_balance(submission, purpose.REWARD).owed
+        pay.record_paid(submission, purpose.REWARD, pay.REWARD, owed, "Approved.", command=command)
+    elif kind == Kind.REJECT:
+        move(submission, Status.COMPLETED, to=Status.REJECTED, ended_at=now)
+        reason = f"Rejected: {GROUNDS.get(command.category, command.category)}."
+        pay.owe_in_all(submission, purpose.REWARD, 0, reason, command=command, by=command.created_by)
+    elif kind == Kind.RETURN:
+        if Can.RECONCILE not in platform_of(submission.panel).can:  # otherwise the platform reports the return
+            leave(submission, Status.RETURNED, now)
+    elif kind == Kind.SCREEN_OUT:
+        leave(submission, Status.SCREENED_OUT, now)
+        if owed := pay.submission_balance(submission, purpose.SCREEN_OUT).owed:
+            pay.record_paid(submission, purpose.SCREEN_OUT, pay.SCREEN_OUT, owed, "Screened out.", command=command)
+    else:
+        pay.record_paid(submission, purpose.BONUS, command.key, command.amount, reason_of(command), command=command)
     return True
-
-
-def _approved(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    if not holds_another_place(submission):  # the participant may have timed out and entered again
-        move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
-    if not pay.submission_balance(submission, pay.Purpose.REWARD).owed:
-        pay.owe_in_all(submission, pay.Purpose.REWARD, submission.panel.reward, "The place was approved.")
-    owed = pay.submission_balance(submission, pay.Purpose.REWARD).owed
-    pay.record_paid(submission, pay.Purpose.REWARD, pay.REWARD, owed, "Approved.", command=command)
-
-
-def _rejected(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    move(submission, Status.COMPLETED, to=Status.REJECTED, ended_at=now)
-    reason = f"Rejected: {GROUNDS.get(command.category, command.category)}."
-    pay.owe_in_all(submission, pay.Purpose.REWARD, 0, reason, command=command, by=command.created_by)
-
-
-def _returned(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    if Can.RECONCILE not in platform_of(submission.panel).can:  # otherwise the platform reports the return
-        leave(submission, Status.RETURNED, now)
-
-
-def _screened_out(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    leave(submission, Status.SCREENED_OUT, now)
-    owed = pay.submission_balance(submission, pay.Purpose.SCREEN_OUT).owed
-    if owed:
-        pay.record_paid(submission, pay.Purpose.SCREEN_OUT, pay.SCREEN_OUT, owed, "Screened out.", command=command)
-
-
-def _bonus_paid(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    pay.record_paid(submission, pay.Purpose.BONUS, command.key, command.amount, reason_of(command), command=command)
-
-
-FOLLOWS: dict[Kind, Callable[[Submission, PlatformCommand, datetime], None]] = {
-    Kind.APPROVE: _approved,
-    Kind.REJECT: _rejected,
-    Kind.RETURN: _returned,
-    Kind.SCREEN_OUT: _screened_out,
-    Kind.BONUS: _bonus_paid,
-}
 
 
 # Uncertain and failed commands

@@ -166,13 +166,23 @@ class Prolific(RecruitingPlatform):
         session = command.submission.session_id
         if not NAME.fullmatch(session):
             raise PlatformRefused("This submission has no Prolific id. Process it manually on Prolific.")
-        EXECUTE[Kind(command.kind)](self, command, session)
+        if command.kind == Kind.APPROVE:
+            self._approve(session)
+        elif command.kind == Kind.REJECT:
+            self._reject(command, session)
+        elif command.kind == Kind.RETURN:
+            self.client.request_return(session, command.message or "Other")
+        elif command.kind == Kind.SCREEN_OUT:
+            code = {"completion_code": self.panel.screen_out_code} if self.panel.screen_out_code else {}
+            self.client.move_submission(session, "SCREEN_OUT", **code)
+        else:
+            self._pay_bonus(command, session)
 
     def approve_all(self, submissions: Sequence[Submission]) -> None:
         sessions = [submission.session_id for submission in submissions]
         self.client.approve_all([session for session in sessions if NAME.fullmatch(session)])
 
-    def _approve(self, command: PlatformCommand, session: str) -> None:
+    def _approve(self, session: str) -> None:
         try:
             self.client.move_submission(session, "APPROVE")
         except PlatformRefused:
@@ -193,13 +203,6 @@ class Prolific(RecruitingPlatform):
             raise PlatformRefused(f"Invalid rejection category. Prolific accepts {', '.join(REJECTION_CATEGORIES)}.")
         self.client.move_submission(session, "REJECT", message=command.message, rejection_category=command.category)
 
-    def _request_return(self, command: PlatformCommand, session: str) -> None:
-        self.client.request_return(session, command.message or "Other")
-
-    def _screen_out(self, command: PlatformCommand, session: str) -> None:
-        code = {"completion_code": self.panel.screen_out_code} if self.panel.screen_out_code else {}
-        self.client.move_submission(session, "SCREEN_OUT", **code)
-
     def _pay_bonus(self, command: PlatformCommand, session: str) -> None:
         """Set up the bonus, store its id, then pay it: an interruption before the last step pays nothing."""
         if not command.external_id:
@@ -214,15 +217,6 @@ class Prolific(RecruitingPlatform):
                 raise PlatformRefused("Not paid: this bonus was sent or settled in the meantime.")
             command.external_id = bonus["id"]
         self.client.pay_bonus(command.external_id)
-
-
-EXECUTE = {
-    Kind.APPROVE: Prolific._approve,
-    Kind.REJECT: Prolific._reject,
-    Kind.RETURN: Prolific._request_return,
-    Kind.SCREEN_OUT: Prolific._screen_out,
-    Kind.BONUS: Prolific._pay_bonus,
-}
 
 
 def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked_at: datetime) -> RemoteSubmission:

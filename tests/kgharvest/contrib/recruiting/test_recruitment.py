@@ -81,8 +81,8 @@ def test_ids_are_kept_until_what_is_owed_is_paid(submission):
     record_paid(submission, "reward", "reward", 300, "Approved.")
     forget_settled_submissions(now)
 
-    assert "review it first" in reviewed
-    assert "USD 3.00 is owed; pay it first" in paid
+    assert "Review it first" in reviewed
+    assert "USD 3.00 is owed. Pay it first" in paid
     assert not stored_names(submission)
     assert PayEntry.objects.filter(submission=submission).count() == 2
 

@@ -53,7 +53,7 @@ class Command(DomainCommand):
             type=positive,
             default=40,
             metavar="N",
-            help="maximum number of prompts per relation (default: 40)",
+            help="maximum prompts per relation (default: 40)",
         )
 
     def handle(self, *, corpus, output, facts, how, most, **options):

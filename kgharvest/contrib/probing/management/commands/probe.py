@@ -14,7 +14,6 @@ from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.contrib.probing.management.arguments import add_lm_arguments, add_relation_arguments, chosen_relations
 from kgharvest.contrib.probing.models import Probe
-from kgharvest.contrib.probing.probes.export import record_lines
 from kgharvest.contrib.probing.probes.facts import (
     NotProbed,
     documents_in,
@@ -29,6 +28,7 @@ from kgharvest.contrib.probing.probes.services import (
     create_probe,
     find_probe,
     methods_with_prompts,
+    record_lines,
 )
 from kgharvest.contrib.probing.probes.tables import difference_table, summary_table
 from kgharvest.engine.prompt_learning.registry import (

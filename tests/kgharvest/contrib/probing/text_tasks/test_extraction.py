@@ -141,10 +141,10 @@ def test_a_context_may_be_masked_already():
     ("line", "sentence"),
     [
         (ROME | {"context": "it is far away"}, 'line 1: has a "context" without its object'),
-        (ROME | {"context": 5}, 'line 1: has a "context" that is no text'),
+        (ROME | {"context": 5}, 'line 1: has a "context" that is not a text'),
         ({"sub": "rome", "obj": "italy"}, 'line 1: has neither a "context" nor "evidences"'),
-        ({"sub": "rome", "context": "italy"}, 'line 1: has no texts "sub" and "obj"'),
-        (ROME | {"surfaces": "italian"}, 'line 1: has "surfaces" that are no list'),
+        ({"sub": "rome", "context": "italy"}, 'line 1: lacks the texts "sub" and "obj"'),
+        (ROME | {"surfaces": "italian"}, 'line 1: has "surfaces" that are not a list'),
         ({"sub": "rome", "obj": "italy", "evidences": [{}]}, "line 1: has evidences without"),
     ],
 )
@@ -165,12 +165,12 @@ def test_other_encodings_than_utf_8_are_refused(folder):
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        ([], r"no fact of dev can be asked in a sentence \(it is empty\)"),
+        ([], r"no dev fact with a usable sentence \(it is empty\)"),
         (
             [ROME | {"obj": "papua new guinea", "context": "in [MASK]"}],
-            r"no fact of dev can be asked .* \(1 object of several tokens\)",
+            r"no dev fact .* \(1 object of several tokens\)",
         ),
-        ([ROME | {"sub": "[SEP]"}], "all sentences of dev hold special tokens"),
+        ([ROME | {"sub": "[SEP]"}], "all dev sentences contain special tokens"),
     ],
 )
 def test_a_part_of_which_nothing_can_be_asked_is_refused(folder, lines, sentence):
@@ -186,7 +186,7 @@ def test_a_later_relation_of_which_nothing_can_be_asked_is_refused_before_the_fi
     (folder / "of" / "train.jsonl").write_text(json.dumps(ROME))
     monkeypatch.setattr(autoprompt, "search_trigger", pytest.fail)
 
-    with pytest.raises(CommandError, match="of: no fact of dev can be asked"):
+    with pytest.raises(CommandError, match="of: no dev fact with a usable sentence"):
         extracted(folder)
 
 

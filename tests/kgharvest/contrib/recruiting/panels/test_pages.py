@@ -152,7 +152,7 @@ def test_a_panel_is_paused_edited_stopped_and_a_draft_deleted(client, round):
     panel.refresh_from_db()
     assert "Paused by a researcher." in paused
     assert (panel.status, panel.places) == ("stopped", 9)
-    assert "Cannot change reward any more" in refused
+    assert "Cannot change reward" in refused
     assert "main is stopped. Reload its page" in again
     assert not Panel.objects.filter(pk=draft.pk).exists()
 

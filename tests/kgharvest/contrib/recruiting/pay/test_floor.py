@@ -133,7 +133,7 @@ def test_a_reason_names_all_people_or_says_how_many_there_are():
     sentence = floor_sentence(panel, pay, floor_bonuses(pay, 900))
 
     assert len(sentence) <= LONGEST_REASON
-    assert sentence.endswith("Bonuses of USD 3.96 in all make it good: 99 people, each of whom is on the page of pay.")
+    assert sentence.endswith("totaling USD 3.96 make up the difference: 99 participants, listed on the pay page.")
 
 
 # -- making it good ----------------------------------------------------------------------------------------------------

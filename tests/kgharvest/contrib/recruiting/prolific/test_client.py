@@ -173,11 +173,11 @@ def test_a_study_is_paused_taken_up_and_stopped_once(fake, panel):
     [
         ({"platform_options": {}}, "title and a description"),
         ({"currency": "EUR"}, "USD or GBP"),
-        ({"reward": 100}, "6.00 USD an hour"),
+        ({"reward": 100}, "6.00 USD per hour"),
         ({"completion_code": ""}, "completion code"),
-        ({"screen_out_code": "DONE1"}, "different code"),
-        ({"screen_out_code": "OUT", "screen_out_reward": 150}, "less than the reward"),
-        ({"study_parameter": ""}, "parameters of study and session"),
+        ({"screen_out_code": "DONE1"}, "all codes must differ"),
+        ({"screen_out_code": "OUT", "screen_out_reward": 150}, "lower than the reward"),
+        ({"study_parameter": ""}, "sends study and session"),
         ({"platform_options": OPTIONS | {"maximum_minutes": 12}}, "29 minutes"),
     ],
 )

@@ -174,7 +174,7 @@ def test_an_event_that_cannot_be_handled_waits_and_is_handled_later(client, fake
     for _ in range(3):
         assert handle_all(now) == 1
         event = PanelEvent.objects.get()
-        assert "asked again later" in event.error
+        assert "retried later" in event.error
         assert theirs.id not in event.error
         assert handle_all(now) == 0
         waits.append(event.next_try_at - now)

@@ -63,7 +63,7 @@ def page(panel: Panel) -> str:
 def test_the_page_shows_the_cost_and_what_each_code_does_before(researcher_client, fake, panel):
     shown = researcher_client.get(page(panel)).content.decode()
 
-    for text in ("USD 6.30", "USD 4.50 in rewards", "USD 1.80 in fees", "USD 9.00 an hour", "USD 0.60 at most"):
+    for text in ("USD 6.30", "USD 4.50 in rewards", "USD 1.80 in fees", "USD 9.00 per hour", "USD 0.60 at most"):
         assert text in shown
     assert "automatic approval after 21 days" in shown
     assert "pays USD 0.20 and releases the place" in shown
@@ -106,7 +106,7 @@ def test_title_and_description_are_suggested(researcher_client, fake, panel):
     suggested = {name: form[name].value() for name in ("title", "description", "devices")}
     researcher_client.post(page(panel), suggested | {"action": "publish"})
 
-    assert [study["name"] for study in fake.studies.values()] == ["Say whether 50 short statements are true"]
+    assert [study["name"] for study in fake.studies.values()] == ["Judge 50 short statements"]
 
 
 def test_a_refusal_of_prolific_is_shown_and_leaves_a_draft(researcher_client, fake, panel):
@@ -145,13 +145,13 @@ def test_a_reward_below_what_prolific_takes_cannot_be_published(researcher_clien
     [
         ({"title": ""}, "required"),
         ({"devices": []}, "required"),
-        ({"filters": "{"}, "no JSON"),
-        ({"filters": '{"filter_id": "age"}'}, "no list"),
+        ({"filters": "{"}, "Invalid JSON"),
+        ({"filters": '{"filter_id": "age"}'}, "must be a list"),
         ({"filters": '["age"]'}, "Filter 1 has no filter_id"),
         ({"filters": '[{"filter_id": "age"}]'}, "either selected_values"),
         ({"filters": '[{"filter_id": "age", "selected_range": {"from": 1}}]'}, "either selected_values"),
-        ({"youngest": "40", "oldest": "30"}, "below the youngest"),
-        ({"maximum_minutes": "12"}, "29 minutes or more"),
+        ({"youngest": "40", "oldest": "30"}, "below the minimum age"),
+        ({"maximum_minutes": "12"}, "at least 29 minutes"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(researcher_client, fake, panel, fields, reason):
@@ -185,7 +185,7 @@ def test_a_published_panel_can_be_compared_by_hand(researcher_client, fake, pane
     address = reverse("recruiting:panel_reconcile", args=[panel.round.path, panel.name])
     answer = researcher_client.post(address, follow=True)
 
-    assert "within seconds" in answer.content.decode()
+    assert "Sync requested" in answer.content.decode()
     assert Job.objects.filter(kind="panel_reconciliation").exists()
 
 
@@ -248,7 +248,7 @@ def test_events_are_subscribed_to_and_confirmed_once(fake, settings, capsys):
     told = [(row["event_type"], row["target_url"], row["is_enabled"]) for row in fake.subscriptions.values()]
     address = "https://kg.example.org/recruiting/prolific/events/"
     assert told == [("submission.status.change", address, True), ("study.status.change", address, True)]
-    assert f"submission.status.change is sent to {address}." in capsys.readouterr().out
+    assert f"submission.status.change events are sent to {address}." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("secret", "origin"), [("", "https://kg.example.org"), (SECRET, "http://127.0.0.1:8000")])
