@@ -45,6 +45,7 @@ from kgharvest.harvests.language_models import LM_NAMES_HELP, name_language_mode
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
 from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples, exported
 from kgharvest.harvests.tuple_import import Cell, prepared_import
+from kgharvest.jobs.api import JOB
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.knowledge.tuple_files import IMPORT_FORMATS
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Launch, Relation, RelationSet
@@ -52,29 +53,17 @@ from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON
 
 MAX_CELLS = 10_000  # per launch
-HARVEST = {
-    "id": 12,
-    "project": "default",
+HARVEST = {name: value for name, value in JOB.items() if name != "kind"} | {
     "relation": "places/place_for",
     "model": "embedded",
     "setting": "multi",
     "origin": "harvested",
     "launch": 5,
-    "status": "succeeded",
-    "is_unfinished": False,
-    "stage": "re-scoring",
-    "done": 900,
-    "total": 900,
-    "attempts": 1,
-    "error": "",
-    "n_tuples": 100,
+    "n_tuples": 0,
     "summary": {},
     "device": "cpu",
     "dtype": "float32",
-    "fingerprint": "0f1e2d3c4b5a6978",
-    "created_at": "2026-11-22T09:00:00Z",
-    "started_at": "2026-11-22T09:00:01Z",
-    "finished_at": "2026-11-22T09:00:09Z",
+    "fingerprint": "",
 }
 TUPLE = {
     "relation": "place_for",

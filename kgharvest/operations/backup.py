@@ -176,7 +176,7 @@ def _check_fits(manifest: Manifest, path: Path) -> None:
     if manifest.database != connection.vendor:
         raise DomainError(
             "BackupRefused",
-            f"{path} contains a {manifest.database} database, but this installation uses {connection.vendor}. Set "
+            f"{path} was backed up from {manifest.database}, but this installation uses {connection.vendor}. Set "
             "DATABASE_URL to a database of the same kind.",
         )
 

@@ -83,9 +83,6 @@ def _count_rows(cursor, tables: list[str]) -> dict[str, int]:
     return counts
 
 
-# -- SQLite ------------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _opened(path: Path | str) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(path, timeout=BUSY_S)) as database:
@@ -112,9 +109,6 @@ def _restore_sqlite(path: Path, rows: dict[str, int]) -> None:
                     f"The database is in use ({error}). Stop the web server and the workers, then restore again.",
                 ) from error
             database.execute("PRAGMA journal_mode = WAL")
-
-
-# -- PostgreSQL --------------------------------------------------------------------------------------------------------
 
 
 def _dump_postgresql(path: Path) -> dict[str, int]:

@@ -88,9 +88,6 @@ def _refused(message: str) -> DomainError:
     return DomainError("TransferRefused", message)
 
 
-# -- databases ---------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
     """Yield a connection registered as `alias` until it is closed."""
@@ -245,9 +242,6 @@ def _empty(destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> N
 
 def _quoted(database: BaseDatabaseWrapper, name: str) -> str:
     return database.ops.quote_name(name)
-
-
-# -- rows --------------------------------------------------------------------------------------------------------------
 
 
 class _Checksum:
