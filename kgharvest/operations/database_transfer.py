@@ -67,13 +67,19 @@ def copy_database(
             raise _refused("Source and destination are the same database. Use two databases.")
         _refuse_other_tables(destination)
         models = _models_in_order()
-        with _snapshot(source), _one_transaction(destination):
+        advice = "Nothing was copied. Correct the source, or use a destination of the same kind"
+        with (
+            _snapshot(source),
+            _database_errors("Cannot copy a row", advice),
+            transaction.atomic(using=destination.alias),
+        ):
             _empty(destination, models)
             copied = [_copy(model, source, destination, on_table) for model in models]
             with destination.cursor() as cursor:  # numbers of new rows start after the copied rows
                 for statement in destination.ops.sequence_reset_sql(no_style(), models):
                     cursor.execute(statement)
             _compare(copied, destination, models)
+            destination.check_constraints()
     return copied
 
 
@@ -217,14 +223,6 @@ def _snapshot(source: BaseDatabaseWrapper) -> Iterator[None]:
             if source.vendor == "postgresql":
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield
-
-
-@contextmanager
-def _one_transaction(destination: BaseDatabaseWrapper) -> Iterator[None]:
-    advice = "Nothing was copied. Correct the source, or use a destination of the same kind"
-    with _database_errors("Cannot copy a row", advice), transaction.atomic(using=destination.alias):
-        yield
-        destination.check_constraints()
 
 
 def _empty(destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> None:
