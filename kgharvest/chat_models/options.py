@@ -122,8 +122,6 @@ def from_json(document: Mapping[str, Any]) -> ChatOptions:
     )
 
 
-# -- command, form and API ---------------------------------------------------------------------------------------------
-
 PREFIX = "chat_"
 
 

@@ -84,7 +84,11 @@ class Endpoint:
                 resolve(self.base_url)
 
     def client(self, model: str, timeout_s: float, advice: str, pace: Pace) -> ChatClient:
-        """Raises BadAddress, ChatFailed."""
+        """Raises BadAddress, or ChatFailed for an unknown host."""
+        try:
+            address = "" if self.is_trusted else str(resolve(self.base_url).address)
+        except OSError:
+            raise ChatFailed(f"Unknown host in {self.base_url}. Check the address.") from None
         return ChatClient(
             self.who,
             self.url,
@@ -94,12 +98,5 @@ class Endpoint:
             advice=advice,
             before_request=pace.wait,
             sleep=pace.hold,
-            connect_to="" if self.is_trusted else self._checked_address(),
+            connect_to=address,
         )
-
-    def _checked_address(self) -> str:
-        """Return the current address of the host. Raises BadAddress, or ChatFailed if it is unknown."""
-        try:
-            return str(resolve(self.base_url).address)
-        except OSError:
-            raise ChatFailed(f"Unknown host in {self.base_url}. Check the address.") from None

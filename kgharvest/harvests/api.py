@@ -45,6 +45,7 @@ from kgharvest.harvests.language_models import LM_NAMES_HELP, name_language_mode
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
 from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples, exported
 from kgharvest.harvests.tuple_import import Cell, prepared_import
+from kgharvest.jobs.api import JOB
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.knowledge.tuple_files import IMPORT_FORMATS
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Launch, Relation, RelationSet
@@ -52,29 +53,17 @@ from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON
 
 MAX_CELLS = 10_000  # per launch
-HARVEST = {
-    "id": 12,
-    "project": "default",
+HARVEST = {name: value for name, value in JOB.items() if name != "kind"} | {
     "relation": "places/place_for",
     "model": "embedded",
     "setting": "multi",
     "origin": "harvested",
     "launch": 5,
-    "status": "succeeded",
-    "is_unfinished": False,
-    "stage": "re-scoring",
-    "done": 900,
-    "total": 900,
-    "attempts": 1,
-    "error": "",
-    "n_tuples": 100,
+    "n_tuples": 0,
     "summary": {},
     "device": "cpu",
     "dtype": "float32",
-    "fingerprint": "0f1e2d3c4b5a6978",
-    "created_at": "2026-11-22T09:00:00Z",
-    "started_at": "2026-11-22T09:00:01Z",
-    "finished_at": "2026-11-22T09:00:09Z",
+    "fingerprint": "",
 }
 TUPLE = {
     "relation": "place_for",
@@ -87,6 +76,7 @@ TUPLE = {
     "mtl": -1.2,
     "job": "0f1e2d3c4b5a6978",
 }
+LAUNCH_REQUEST = {"relations": [17], "models": ["embedded"], "settings": ["human", "multi"], "max_tuples": 100}
 LAUNCH = {
     "id": 5,
     "project": "default",
@@ -308,15 +298,12 @@ class ChatInput(StrictSerializer):
         return {**super().get_fields(), **api_fields()}
 
 
-@extend_schema_serializer(
-    examples=[
-        OpenApiExample(
-            "Two harvests",
-            {"relations": [17], "models": ["embedded"], "settings": ["human", "multi"], "max_tuples": 100},
-            request_only=True,
-        )
-    ]
-)
+def _names_field(help_text: str) -> serializers.Field:
+    name = serializers.CharField(max_length=500)
+    return serializers.ListField(child=name, default=list, max_length=100, help_text=help_text)
+
+
+@extend_schema_serializer(examples=[OpenApiExample("Two harvests", LAUNCH_REQUEST, request_only=True)])
 class LaunchInput(PlacementInput):
     """Relations or whole sets x LMs x settings, with shared parameters."""
 
@@ -330,18 +317,8 @@ class LaunchInput(PlacementInput):
         max_length=MAX_CELLS,
         help_text="Relation sets. Includes their relations with at least two seed tuples.",
     )
-    models = serializers.ListField(
-        child=serializers.CharField(max_length=500),
-        default=list,
-        max_length=100,
-        help_text=f"LM names: a built-in LM, {LM_NAMES_HELP}.",
-    )
-    chat_models = serializers.ListField(
-        child=serializers.CharField(max_length=500),
-        default=list,
-        max_length=100,
-        help_text="Model ids accepted by the endpoint, for settings such as llm that use a chat model.",
-    )
+    models = _names_field(f"LM names: a built-in LM, {LM_NAMES_HELP}.")
+    chat_models = _names_field("Model ids accepted by the endpoint, for settings such as llm that use a chat model.")
     chat = ChatInput(required=False)
     settings = serializers.ListField(child=serializers.ChoiceField([*SETTINGS]), allow_empty=False, max_length=100)
     max_tuples = CountField(required=False, help_text="Maximum number of tuples after re-scoring. Default: all.")
@@ -442,9 +419,7 @@ class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
     def create(self, request: Request) -> Response:
-        """Workers run the harvests; the launch shows the progress. Cells harvested with the same parameters are
-        skipped.
-        """
+        """Workers run the harvests. Cells that were harvested with the same parameters are skipped."""
         launch = launches.start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
         return self.accepted(launch, self.address(launch))
 

@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 
@@ -179,12 +179,8 @@ def _folder_or_hub_id(name: str) -> str:
     )
 
 
-class LmInMemory(NamedTuple):
-    lm: LoadedLanguageModel
-    device: str
-
-
-_loaded: dict[str, LmInMemory] = {}  # keys: `in_words`; the most recently used LM is last
+# LM and device by key (`in_words`), the most recently used last.
+_loaded: dict[str, tuple[LoadedLanguageModel, str]] = {}
 
 
 def load(language_model: LanguageModel, device: str, dtype: str, random_seed: int | None = None) -> LoadedLanguageModel:
@@ -200,13 +196,13 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
     name = in_words(str(language_model), device, dtype)
     if random_seed is not None:
         name += f", random weights ({random_seed})"
-    loaded = _loaded.pop(name, None)
-    if loaded is None:
+    if name in _loaded:
+        _loaded[name] = _loaded.pop(name)
+    else:
         _make_room(device)
         lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
-        loaded = LmInMemory(lm, device)
-    _loaded[name] = loaded
-    return loaded.lm
+        _loaded[name] = lm, device
+    return _loaded[name][0]
 
 
 def in_words(name: str, device: str, dtype: str) -> str:
@@ -221,7 +217,7 @@ def in_memory() -> tuple[str, ...]:
 
 def _make_room(device: str) -> None:
     """Unload LMs before loading one for `device`. An LM that may use all devices must be alone in memory."""
-    n_kept = 0 if AUTO in {device, *(loaded.device for loaded in _loaded.values())} else MAX_LOADED - 1
+    n_kept = 0 if AUTO in {device, *(loaded_on for _, loaded_on in _loaded.values())} else MAX_LOADED - 1
     if len(_loaded) > n_kept:
         for name in list(_loaded)[: len(_loaded) - n_kept]:
             del _loaded[name]

@@ -216,39 +216,31 @@ def _spec_from_json(document: dict[str, Any]) -> HarvestSpec:
     )
 
 
-# -- running in a worker -----------------------------------------------------------------------------------------------
-
-
 def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Run a job of kind "harvest". Returns the function that stores the result."""
     harvest_job = HarvestJob.objects.select_related("relation", "language_model").get(pk=job.pk)
     clock = StageClock(heartbeat)
-    if SETTINGS[harvest_job.setting].asks_chat:
-        return _run_chat_harvest(harvest_job, heartbeat, clock)
-    clock(Progress(language_models.LOADING, 0))
-    with heartbeat.kept_alive():
-        # Imports torch, which must not be loaded in the process that forks.
-        from kgharvest.engine.harvest import harvest_prepared, prepare
-
-        lm = language_models.load(harvest_job.language_model, job.payload["device"], job.payload["dtype"])
     spec = _spec_from_json(job.payload["spec"])
-    sharing = Sharing(harvest_job, heartbeat, clock)
-    prepared = sharing.prepared(lambda: prepare(spec, lm, clock), spec.params)
-    result = harvest_prepared(prepared, spec.params, lm, sharing)
-    seconds = clock.seconds()
+    # Local imports: torch must not be loaded in the process that forks.
+    if SETTINGS[harvest_job.setting].asks_chat:
+        from kgharvest.chat_models.harvesting import harvest_from_chat
+
+        result, revision = harvest_from_chat(harvest_job, spec, heartbeat, clock)
+        seconds = clock.seconds()
+        more_summary = {"chat": summary_of(harvest_job)}
+    else:
+        clock(Progress(language_models.LOADING, 0))
+        with heartbeat.kept_alive():
+            from kgharvest.engine.harvest import harvest_prepared, prepare
+
+            lm = language_models.load(harvest_job.language_model, job.payload["device"], job.payload["dtype"])
+        sharing = Sharing(harvest_job, heartbeat, clock)
+        prepared = sharing.prepared(lambda: prepare(spec, lm, clock), spec.params)
+        result, revision = harvest_prepared(prepared, spec.params, lm, sharing), lm.revision
+        seconds = clock.seconds()
+        more_summary = {"parts": parts} if (parts := sharing.summary()) else {}
     code_version()  # cached: runs git now instead of in the transaction that stores the result
-    more_summary = {"parts": parts} if (parts := sharing.summary()) else {}
-    return lambda: store_result(harvest_job, result, lm.revision, seconds, more_summary)
-
-
-def _run_chat_harvest(job: HarvestJob, heartbeat: ledger.Heartbeat, clock: StageClock) -> ledger.Store:
-    from kgharvest.chat_models.harvesting import harvest_from_chat  # imports torch
-
-    result, revision = harvest_from_chat(job, _spec_from_json(job.payload["spec"]), heartbeat, clock)
-    seconds = clock.seconds()
-    code_version()
-    chat = summary_of(job)
-    return lambda: store_result(job, result, revision, seconds, {"chat": chat})
+    return lambda: store_result(harvest_job, result, revision, seconds, more_summary)
 
 
 class StageClock:

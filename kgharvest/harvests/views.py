@@ -21,17 +21,8 @@ from kgharvest.engine.filters import filter_label
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import HarvestParams
 from kgharvest.errors import DomainError
+from kgharvest.harvests import cuts
 from kgharvest.harvests.api import HarvestFilters
-from kgharvest.harvests.cuts import (
-    PREDEFINED_CUTS,
-    RankedTuples,
-    StoredScores,
-    draw_curve,
-    parse_cut,
-    score_curve,
-    size_of,
-    sizes_of,
-)
 from kgharvest.harvests.forms import LaunchForm
 from kgharvest.harvests.language_models import LOADING
 from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
@@ -108,15 +99,15 @@ def _largest_first(numbers: Mapping[str, float]) -> dict[str, float]:
 
 def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
     """Return the template context of the tuples, up to the cut in the URL."""
-    scores = StoredScores(job)
+    scores = cuts.StoredScores(job)
     cut = request.GET.get("cut", "").strip()
     cut_size, cut_error = None, ""
     try:
-        cut_size = size_of(parse_cut(cut), scores) if cut else None
+        cut_size = cuts.size_of(cuts.parse_cut(cut), scores) if cut else None
     except DomainError as refusal:
         cut_error = str(refusal)
     n_kept = cut_size.size if cut_size else job.n_tuples
-    page = page_of(request, RankedTuples(job, n_kept))
+    page = page_of(request, cuts.RankedTuples(job, n_kept))
     tasks = verdicts_visible_to(request.user).of([harvested.knowledge_tuple_id for harvested in page])
     n_excluded = job.tuples.filter(rank__lte=n_kept).count_unpresentable()
     return {
@@ -127,8 +118,8 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
         "n_exported": n_kept - n_excluded,
         "n_excluded": n_excluded,
         "export_formats": {name: FORMATS[name].title for name in FILE_FORMATS},
-        "predefined_cuts": sizes_of([parse_cut(cut) for cut in PREDEFINED_CUTS], scores),
-        "curve": draw_curve(score_curve(job), cut_size.size if cut_size else None) if job.is_scored else None,
+        "predefined_cuts": cuts.sizes_of([cuts.parse_cut(cut) for cut in cuts.PREDEFINED_CUTS], scores),
+        "curve": cuts.draw_curve(cuts.score_curve(job), cut_size.size if cut_size else None) if job.is_scored else None,
         "page_obj": page,
         "rows": [(harvested, tasks.get(harvested.knowledge_tuple_id, [])) for harvested in page],
     }
@@ -154,7 +145,7 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
     cut = request.GET.get("cut", "")
     includes_all = request.GET.get("include") == "all"
     try:
-        lines = export_tuples(job, parse_cut(cut) if cut else None, file_format, includes_all, includes_all)
+        lines = export_tuples(job, cuts.parse_cut(cut) if cut else None, file_format, includes_all, includes_all)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(job)

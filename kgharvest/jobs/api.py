@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -94,44 +93,39 @@ WORKER = {
 
 
 class RunningJobSerializer(serializers.Serializer):
-    id = serializers.IntegerField(allow_null=True, help_text="Null if you are not a member of the job's project.")
-    kind = serializers.CharField()
-    stage = serializers.CharField(allow_blank=True)
-    done = serializers.IntegerField()
-    total = serializers.IntegerField(allow_null=True)
-
-
-class WorkerListSerializer(serializers.ListSerializer):
-    def to_representation(self, workers: Sequence[Worker]) -> list[dict[str, Any]]:
-        rows = overview.worker_rows(self.context["request"].user, timezone.now(), workers)
-        return list(map(overview.to_json, rows))
+    id = serializers.IntegerField(
+        source="visible_id", allow_null=True, help_text="Null if you are not a member of the job's project."
+    )
+    kind = serializers.CharField(source="job.kind")
+    stage = serializers.CharField(source="job.stage", allow_blank=True)
+    done = serializers.IntegerField(source="job.done")
+    total = serializers.IntegerField(source="job.total", allow_null=True)
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A worker", WORKER, response_only=True)])
 class WorkerSerializer(serializers.Serializer):
-    id = serializers.IntegerField()
-    name = serializers.CharField()
-    host = serializers.CharField(allow_blank=True)
+    id = serializers.IntegerField(source="worker.pk")
+    name = serializers.CharField(source="worker.name")
+    host = serializers.CharField(source="worker.host", allow_blank=True)
     state = serializers.ChoiceField(overview.STATES)
-    devices = serializers.ListField(child=serializers.CharField())
-    language_models = serializers.ListField(child=serializers.CharField(), help_text="Loaded LMs.")
-    queues = serializers.ListField(child=serializers.CharField())
-    n_processes = serializers.IntegerField(help_text="Number of jobs run in parallel.")
+    devices = serializers.ListField(source="worker.devices", child=serializers.CharField())
+    language_models = serializers.ListField(
+        source="worker.language_models", child=serializers.CharField(), help_text="Loaded LMs."
+    )
+    queues = serializers.ListField(source="worker.queues", child=serializers.CharField())
+    n_processes = serializers.IntegerField(source="worker.n_processes", help_text="Number of jobs run in parallel.")
     jobs = RunningJobSerializer(many=True)
-    jobs_last_hour = serializers.IntegerField()
-    tuples_last_hour = serializers.IntegerField()
-    busy_s_last_hour = serializers.FloatField(help_text="Busy time in seconds, summed over all processes.")
-    version = serializers.CharField(allow_blank=True)
-    started_at = serializers.DateTimeField(allow_null=True)
-    seen_at = serializers.DateTimeField(help_text="Last heartbeat. A running worker sends one every few seconds.")
-    left_at = serializers.DateTimeField(allow_null=True)
-
-    def to_representation(self, instance: Worker) -> dict[str, Any]:
-        [row] = overview.worker_rows(self.context["request"].user, timezone.now(), [instance])
-        return super().to_representation(overview.to_json(row))
-
-    class Meta:
-        list_serializer_class = WorkerListSerializer
+    jobs_last_hour = serializers.IntegerField(source="throughput.n_jobs")
+    tuples_last_hour = serializers.IntegerField(source="throughput.n_tuples")
+    busy_s_last_hour = serializers.FloatField(
+        source="throughput.rounded_busy_s", help_text="Busy time in seconds, summed over all processes."
+    )
+    version = serializers.CharField(source="worker.version", allow_blank=True)
+    started_at = serializers.DateTimeField(source="worker.started_at", allow_null=True)
+    seen_at = serializers.DateTimeField(
+        source="worker.seen_at", help_text="Last heartbeat. A running worker sends one every few seconds."
+    )
+    left_at = serializers.DateTimeField(source="worker.left_at", allow_null=True)
 
 
 class WorkerViewSet(PagedList, RetrieveMixin, ApiViewSet):
@@ -140,8 +134,14 @@ class WorkerViewSet(PagedList, RetrieveMixin, ApiViewSet):
     access = Action.VIEW  # the services require a superuser
     serializer_class = WorkerSerializer
 
-    def get_queryset(self) -> QuerySet:
-        return Worker.objects.all()
+    queryset = Worker.objects.all()
+
+    def paginate_queryset(self, queryset: QuerySet) -> list[overview.WorkerRow]:
+        return overview.worker_rows(self.request.user, timezone.now(), super().paginate_queryset(queryset))
+
+    def answer(self, worker: Worker, *args: Any, **options: Any) -> Response:
+        [row] = overview.worker_rows(self.request.user, timezone.now(), [worker])
+        return super().answer(row, *args, **options)
 
     @operation("Drain a worker")
     def drain(self, request: Request, pk: int) -> Response:

@@ -110,14 +110,12 @@ def next_job(queue: str, now: datetime, in_memory: Collection[str]) -> int | Non
     oldest = waiting.values_list("pk", flat=True).first()
     if oldest is None or queue not in (HARVEST, GPU):
         return oldest
-    chosen = min(filter(None, (_oldest_with(lm, waiting) for lm in in_memory)), default=oldest)
-    return oldest if chosen != oldest and is_overdue(oldest, queue, now) else chosen
-
-
-def _oldest_with(lm: str, waiting: QuerySet) -> int | None:
     # A sorted range with one LM matches the index job_unfinished_of_lm. With an equality, PostgreSQL may assume that an
     # LM of most past jobs is as common among queued jobs, and scan all of them for one match.
-    return waiting.filter(lm__gte=lm, lm__lte=lm).order_by("lm", "pk").values_list("pk", flat=True).first()
+    ranges = (waiting.filter(lm__gte=lm, lm__lte=lm).order_by("lm", "pk") for lm in in_memory)
+    candidates = filter(None, (jobs.values_list("pk", flat=True).first() for jobs in ranges))
+    chosen = min(candidates, default=oldest)
+    return oldest if chosen != oldest and is_overdue(oldest, queue, now) else chosen
 
 
 def is_overdue(job_id: int, queue: str, now: datetime) -> bool:
@@ -274,7 +272,7 @@ def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None
 def _finish(job_id: int, token: UUID, store: Store) -> None:
     """Save the results and mark the job succeeded in one transaction. Raises Cancelled if the claim was lost."""
     with transaction.atomic():
-        if not _end(job_id, token, Job.Status.SUCCEEDED):
+        if not Job.objects.owned(job_id, token).update(**_ended(Job.Status.SUCCEEDED)):
             raise Cancelled(f"Job {job_id} was cancelled or taken over before its results were stored.")
         store()
         _announce_ended([job_id])
@@ -301,7 +299,7 @@ def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:
 
 @transaction.atomic
 def _fail(job_id: int, token: UUID, error: str) -> None:
-    if _end(job_id, token, Job.Status.FAILED, error=error):
+    if Job.objects.owned(job_id, token).update(**_ended(Job.Status.FAILED), error=error):
         _announce_ended([job_id])
 
 
@@ -320,10 +318,6 @@ def delete_parts(job_ids: Sequence[int]) -> None:
         parts = Job.objects.filter(parent__in=batch)
         if list(parts.order_by("pk").select_for_update().values_list("pk", flat=True)):
             parts.delete()
-
-
-def _end(job_id: int, token: UUID, status: Job.Status, **fields: Any) -> int:
-    return Job.objects.owned(job_id, token).update(**_ended(status), **fields)
 
 
 def _ended(status: Job.Status) -> dict[str, Any]:

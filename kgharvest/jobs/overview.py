@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db.models import Count, Min, Q, QuerySet
 from django.db.models.functions import Coalesce
@@ -29,6 +29,10 @@ class Throughput:
     n_jobs: int = 0
     n_tuples: int = 0
     busy_s: float = 0
+
+    @property
+    def rounded_busy_s(self) -> float:
+        return round(self.busy_s, 1)
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,10 @@ class ShownJob(NamedTuple):
     @property
     def url(self) -> str:
         return self.job.harvestjob.get_absolute_url() if self.harvest else ""
+
+    @property
+    def visible_id(self) -> int | None:
+        return self.job.pk if self.is_visible else None
 
 
 class QueueRow(NamedTuple):
@@ -159,35 +167,3 @@ def queue_rows(now: datetime) -> list[QueueRow]:
         lacking = workers.lacking(now, {queue}) if count["n"] and not n_workers[queue] else ""
         rows.append(QueueRow(queue, count["n"], count["oldest"], n_workers[queue], lacking))
     return rows
-
-
-def to_json(row: WorkerRow) -> dict[str, Any]:
-    """Return a worker as in the API and `workers --json`. Job ids are None for jobs that the user cannot view."""
-    worker = row.worker
-    return {
-        "id": worker.pk,
-        "name": worker.name,
-        "host": worker.host,
-        "state": row.state,
-        "devices": worker.devices,
-        "language_models": worker.language_models,
-        "queues": worker.queues,
-        "n_processes": worker.n_processes,
-        "jobs": [
-            {
-                "id": shown.job.pk if shown.is_visible else None,
-                "kind": shown.job.kind,
-                "stage": shown.job.stage,
-                "done": shown.job.done,
-                "total": shown.job.total,
-            }
-            for shown in row.jobs
-        ],
-        "jobs_last_hour": row.throughput.n_jobs,
-        "tuples_last_hour": row.throughput.n_tuples,
-        "busy_s_last_hour": round(row.throughput.busy_s, 1),
-        "version": worker.version,
-        "started_at": worker.started_at,
-        "seen_at": worker.seen_at,
-        "left_at": worker.left_at,
-    }

@@ -124,9 +124,6 @@ def leave(now: datetime) -> None:
     Worker.objects.filter(token=TOKEN).update(left_at=now, seen_at=now, language_models=[])
 
 
-# -- draining ----------------------------------------------------------------------------------------------------------
-
-
 def find_worker(name: str) -> Worker:
     """Raises WorkerNotThere."""
     worker = Worker.objects.filter(name=name).first()
@@ -150,8 +147,6 @@ def undrain(worker: Worker, by=None) -> None:
             "WorkerNotThere", f"The worker {worker} is gone or not draining. Start a worker with ./run worker."
         )
 
-
-# -- loaded LMs --------------------------------------------------------------------------------------------------------
 
 _reports: Path | None = None  # folder with one file per process, named by process id
 
@@ -199,9 +194,6 @@ def is_running(pid: int) -> bool:
     except PermissionError:  # a process of another user
         pass
     return True
-
-
-# -- live workers ------------------------------------------------------------------------------------------------------
 
 
 def is_alive(worker: Worker, now: datetime) -> bool:

@@ -102,8 +102,7 @@ def restore(path: Path, replace: bool = False) -> Manifest:
     """
     try:
         with zipfile.ZipFile(path) as archive, _private_folder(settings.DATA_DIR) as folder:
-            manifest = _manifest(archive, path)
-            _check_fits(manifest, path)
+            manifest = _read_manifest(archive, path)
             if not replace and not database_copies.is_empty():
                 raise DomainError(
                     "BackupRefused",
@@ -146,7 +145,8 @@ def _restored_key(key: Path | None) -> Iterator[None]:
     pending_key.unlink(missing_ok=True)  # left by a killed restore
 
 
-def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
+def _read_manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
+    """Raises BackupRefused if the backup is damaged or does not fit this installation."""
     content = json.loads(archive.read(MANIFEST))
     if content["format"] != FORMAT:
         raise DomainError(
@@ -157,10 +157,7 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
         raise _damaged(path, "unexpected files")
     if not all(re.fullmatch(r"\w+", table) and isinstance(n, int) for table, n in content["rows"].items()):
         raise _damaged(path, "invalid numbers of rows")
-    return Manifest(**content)
-
-
-def _check_fits(manifest: Manifest, path: Path) -> None:
+    manifest = Manifest(**content)
     disk_migrations = set(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
     newer = [
         f"{app}.{name}"
@@ -176,9 +173,10 @@ def _check_fits(manifest: Manifest, path: Path) -> None:
     if manifest.database != connection.vendor:
         raise DomainError(
             "BackupRefused",
-            f"{path} contains a {manifest.database} database, but this installation uses {connection.vendor}. Set "
+            f"{path} was backed up from {manifest.database}, but this installation uses {connection.vendor}. Set "
             "DATABASE_URL to a database of the same kind.",
         )
+    return manifest
 
 
 def _damaged(path: Path, reason: str) -> DomainError:

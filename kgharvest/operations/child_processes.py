@@ -31,10 +31,11 @@ class Program:
     def check(self) -> None:
         """Raise ProgramEnded if the program has ended."""
         if self.process.poll() is not None:
+            lines = [line.strip() for line in self.log.read_text(errors="replace").split("\n") if line.strip()]
             raise DomainError(
                 "ProgramEnded",
                 f"The {self.name} ended with status {self.process.returncode}. Last line of its output in {self.log}: "
-                f"{last_line(self.log)}",
+                f"{lines[-1] if lines else '(nothing)'}",
             )
 
     def kill_group(self) -> None:
@@ -106,8 +107,3 @@ class Supervisor:
             for program in self.programs:
                 program.kill_group()
             self.programs.clear()
-
-
-def last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "(nothing)")

@@ -44,8 +44,15 @@ END $$;
 
 def copy_to(path: Path) -> dict[str, int]:
     """Write a snapshot of the database to `path`; return the number of rows of each table."""
-    if connection.vendor != "sqlite":
-        return _dump_postgresql(path)
+    if connection.vendor == "postgresql":
+        # `pg_dump` uses the snapshot of the transaction that counts the rows.
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            cursor.execute("SELECT pg_export_snapshot()")
+            [snapshot] = cursor.fetchone()
+            options = ["--format=plain", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}"]
+            _run("pg_dump", *options)
+            return _count_rows(cursor, connection.introspection.table_names(cursor))
     # Reads all pages in one transaction. WAL mode allows concurrent writes.
     with _opened(connection.settings_dict["NAME"]) as database, _opened(path) as copy:
         database.backup(copy)
@@ -83,9 +90,6 @@ def _count_rows(cursor, tables: list[str]) -> dict[str, int]:
     return counts
 
 
-# -- SQLite ------------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _opened(path: Path | str) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(path, timeout=BUSY_S)) as database:
@@ -112,20 +116,6 @@ def _restore_sqlite(path: Path, rows: dict[str, int]) -> None:
                     f"The database is in use ({error}). Stop the web server and the workers, then restore again.",
                 ) from error
             database.execute("PRAGMA journal_mode = WAL")
-
-
-# -- PostgreSQL --------------------------------------------------------------------------------------------------------
-
-
-def _dump_postgresql(path: Path) -> dict[str, int]:
-    """Run `pg_dump` with the snapshot of the transaction that counts the rows."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        cursor.execute("SELECT pg_export_snapshot()")
-        [snapshot] = cursor.fetchone()
-        options = ["--format=plain", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}"]
-        _run("pg_dump", *options)
-        return _count_rows(cursor, connection.introspection.table_names(cursor))
 
 
 def _restore_postgresql(path: Path, rows: dict[str, int]) -> None:

@@ -67,13 +67,19 @@ def copy_database(
             raise _refused("Source and destination are the same database. Use two databases.")
         _refuse_other_tables(destination)
         models = _models_in_order()
-        with _snapshot(source), _one_transaction(destination):
+        advice = "Nothing was copied. Correct the source, or use a destination of the same kind"
+        with (
+            _snapshot(source),
+            _database_errors("Cannot copy a row", advice),
+            transaction.atomic(using=destination.alias),
+        ):
             _empty(destination, models)
             copied = [_copy(model, source, destination, on_table) for model in models]
             with destination.cursor() as cursor:  # numbers of new rows start after the copied rows
                 for statement in destination.ops.sequence_reset_sql(no_style(), models):
                     cursor.execute(statement)
             _compare(copied, destination, models)
+            destination.check_constraints()
     return copied
 
 
@@ -86,9 +92,6 @@ def uninstalled_contrib_apps(url: str) -> list[str]:
 
 def _refused(message: str) -> DomainError:
     return DomainError("TransferRefused", message)
-
-
-# -- databases ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -222,14 +225,6 @@ def _snapshot(source: BaseDatabaseWrapper) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _one_transaction(destination: BaseDatabaseWrapper) -> Iterator[None]:
-    advice = "Nothing was copied. Correct the source, or use a destination of the same kind"
-    with _database_errors("Cannot copy a row", advice), transaction.atomic(using=destination.alias):
-        yield
-        destination.check_constraints()
-
-
 def _empty(destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> None:
     """Delete the rows created by migrations. Raises TransferRefused if there are other rows."""
     with destination.cursor() as cursor:
@@ -245,9 +240,6 @@ def _empty(destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> N
 
 def _quoted(database: BaseDatabaseWrapper, name: str) -> str:
     return database.ops.quote_name(name)
-
-
-# -- rows --------------------------------------------------------------------------------------------------------------
 
 
 class _Checksum:

@@ -4,6 +4,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
 from kgharvest.jobs import overview, workers
+from kgharvest.jobs.api import WorkerSerializer
 from kgharvest.jobs.overview import QueueRow, WorkerRow
 from kgharvest.management.command import DomainCommand
 from kgharvest.pages.number_format import duration
@@ -29,7 +30,8 @@ class Command(DomainCommand):
             now = timezone.now()
             rows, queues = overview.worker_rows(None, now), overview.queue_rows(now)
             if options["json"]:
-                document = {"workers": list(map(overview.to_json, rows)), "queues": [row._asdict() for row in queues]}
+                workers_json = WorkerSerializer(rows, many=True).data
+                document = {"workers": workers_json, "queues": [row._asdict() for row in queues]}
                 self.stdout.write(json.dumps(document, cls=DjangoJSONEncoder, ensure_ascii=False, indent=2))
             else:
                 self.print_rows(rows, queues)

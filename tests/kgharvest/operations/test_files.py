@@ -218,7 +218,7 @@ def test_a_folder_that_cannot_be_written_is_told(settings, monkeypatch, tmp_path
     keep_files_in("", settings, monkeypatch, tmp_path / "file" / "folder")
     (tmp_path / "file").write_text("no folder")
 
-    with refused("NotWritable", match="cannot be made"):
+    with refused("NotWritable", match="Cannot create"):
         kept_files().save("packs/7.zip", ContentFile(b"x"))
     assert not health.check_files().is_well
 
