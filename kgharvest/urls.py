@@ -46,9 +46,9 @@ from kgharvest.webhooks import views as webhook_views
 from kgharvest.webhooks.outbox import disable_webhook, enable_webhook, send_test
 
 WEBHOOK_CHANGES = {
-    "test": {"change": send_test, "done": "A test is sent within seconds; the log shows it."},
-    "enable": {"change": enable_webhook, "done": "Enabled; what waits is sent now."},
-    "disable": {"change": disable_webhook, "done": "Disabled; nothing more is sent."},
+    "test": {"change": send_test, "done": "Test event queued. The delivery log shows the result within seconds."},
+    "enable": {"change": enable_webhook, "done": "Webhook enabled. Pending deliveries are being sent."},
+    "disable": {"change": disable_webhook, "done": "Webhook disabled. No events are sent."},
 }
 WORKER_CHANGES = {
     "drain": {"change": worker_services.drain, "done": "takes no further job and leaves when its last one has ended."},

@@ -32,11 +32,11 @@ class EventType(NamedTuple):
 
 # Webhook topics with their descriptions
 TOPICS = {
-    "job.finished": "A harvest or another job of the project has succeeded or failed",
-    "launch.finished": "The last harvest of a launch has ended",
-    "round.complete": "Every statement of a round has its judgments",
-    "annotator.paused": "An annotator is paused, by a limit or by somebody",
-    "report.made": "A report is made",
+    "job.finished": "A harvest or another job of the project succeeded or failed",
+    "launch.finished": "The last harvest of a launch ended",
+    "round.complete": "All statements of a round have their judgments",
+    "annotator.paused": "An annotator was paused by a limit or by a researcher",
+    "report.made": "A report was created",
 }
 
 CORE_TYPES = (

@@ -70,7 +70,7 @@ def test_a_project_is_named_where_there_are_several():
     assert [project_for(None, name) for name in ("animals", "Animals")] == [animals, animals]
     with refused("ProjectNotNamed", match="animals, default"):
         project_for(None)
-    with pytest.raises(NotFound, match="'animals' not found. Existing projects: default"):
+    with pytest.raises(NotFound, match=r"'animals' not found\. Existing projects: default"):
         project_for(ada, "animals")
     with pytest.raises(NotAllowed):
         project_for(ada, animals)
@@ -298,7 +298,7 @@ def test_the_command_lists_adds_and_removes(project, owner, capsys):
     ):
         with pytest.raises(CommandError, match=sentence):
             call_command("members", "default", **options)
-    with pytest.raises(CommandError, match="'zoo' not found. Existing projects: default"):
+    with pytest.raises(CommandError, match=r"'zoo' not found\. Existing projects: default"):
         call_command("members", "zoo")
 
 
