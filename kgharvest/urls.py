@@ -1,4 +1,4 @@
-"""URLs of the whole product; each app names its own."""
+"""URL configuration of the project."""
 
 from django.contrib import admin
 from django.contrib.auth import views as auth
@@ -198,7 +198,7 @@ urlpatterns = [
     path("api/schema/", RedirectView.as_view(pattern_name="api_schema", permanent=True)),
     path("accounts/", include(accounts)),
     path("", include(probes)),
-    path("admin/login/", Login.as_view()),  # with the same limits and the second factor, and so the next two
+    path("admin/login/", Login.as_view()),  # these three: with rate limits and two-factor authentication
     path("admin/logout/", Logout.as_view()),
     path("admin/password_change/", PasswordChange.as_view()),
     path("admin/", admin.site.urls),

@@ -27,7 +27,7 @@ class RefusalSerializer(serializers.Serializer):
 REFUSALS = {
     "400": (
         "Invalid input.",
-        refusal("Invalid", "The input is not valid.", fields={"limit": ["Invalid limit. Use a number from 1 to 500."]}),
+        refusal("Invalid", "Invalid input.", fields={"limit": ["Invalid limit. Use a number from 1 to 500."]}),
     ),
     "401": (
         "The token is missing, unknown, expired, or revoked.",

@@ -260,9 +260,7 @@ def test_a_chain_that_was_computed_anew_is_not_the_one_that_reports_name(round):
     report = Report.objects.get()
     assert wrong() == [f"Entry {said['number']} differs from the head recorded in report {report.pk}."]
     known_elsewhere = Head(2, "f" * 64)
-    assert "Entry 2 differs from the head recorded in my diary." in list(
-        Verification([("my diary", known_elsewhere)])
-    )
+    assert "Entry 2 differs from the head recorded in my diary." in list(Verification([("my diary", known_elsewhere)]))
 
 
 def test_a_missing_head_is_named_and_the_chain_goes_on(round):

@@ -53,7 +53,12 @@ def test_a_webhook_from_the_form_to_its_log(client, owner):
     assert "within seconds" in client.post(f"{own}deliveries/{waiting.pk}/send-again/", follow=True).text
     assert " deleted." in client.post(f"{own}delete/", follow=True).text
     trail = client.get("/projects/animals/audit/").text
-    for sentence in ("created the webhook", "rotated the secret of the webhook", "disabled the webhook", "deleted the webhook"):
+    for sentence in (
+        "created the webhook",
+        "rotated the secret of the webhook",
+        "disabled the webhook",
+        "deleted the webhook",
+    ):
         assert sentence in trail
 
 
