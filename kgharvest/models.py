@@ -1,4 +1,4 @@
-"""Projects and people, relations, LMs, jobs and the tuples they found; attempts that are limited."""
+"""All models of the app `kgharvest`."""
 
 from kgharvest.accounts.models import ApiToken, Attempts, Project, ProjectInvite, ProjectMember, Role
 from kgharvest.accounts.sign_in.models import GroupMembership, OpenIDIdentity, RecoveryCode, SecondFactor

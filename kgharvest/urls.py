@@ -1,4 +1,4 @@
-"""URLs of the whole product; each app names its own."""
+"""URL configuration of the project."""
 
 from django.contrib import admin
 from django.contrib.auth import views as auth
@@ -45,9 +45,9 @@ from kgharvest.webhooks import views as webhook_views
 from kgharvest.webhooks.outbox import disable_webhook, enable_webhook, send_test
 
 WEBHOOK_CHANGES = {
-    "test": {"change": send_test, "done": "A test is sent within seconds; the log shows it."},
-    "enable": {"change": enable_webhook, "done": "Enabled; what waits is sent now."},
-    "disable": {"change": disable_webhook, "done": "Disabled; nothing more is sent."},
+    "test": {"change": send_test, "done": "Test event queued. The delivery log shows the result within seconds."},
+    "enable": {"change": enable_webhook, "done": "Webhook enabled. Pending deliveries are being sent."},
+    "disable": {"change": disable_webhook, "done": "Webhook disabled. No events are sent."},
 }
 WORKER_CHANGES = {
     "drain": {"change": worker_services.drain, "done": "is draining. It exits after its running jobs."},
@@ -197,7 +197,7 @@ urlpatterns = [
     path("api/schema/", RedirectView.as_view(pattern_name="api_schema", permanent=True)),
     path("accounts/", include(accounts)),
     path("", include(probes)),
-    path("admin/login/", Login.as_view()),  # with the same limits and the second factor, and so the next two
+    path("admin/login/", Login.as_view()),  # these three: with rate limits and two-factor authentication
     path("admin/logout/", Logout.as_view()),
     path("admin/password_change/", PasswordChange.as_view()),
     path("admin/", admin.site.urls),

@@ -172,7 +172,7 @@ def test_two_distributions_cannot_add_the_same_name(install):
 def test_a_distribution_cannot_replace_a_built_in_entry(install):
     install("acme", {"kgharvest.exports": {"csv": "acme:FORMAT"}})
 
-    with pytest.raises(ImportError, match=r"'csv' to kgharvest\.exports, which kgharvest has itself"):
+    with pytest.raises(ImportError, match=r"'csv' to kgharvest\.exports, but kgharvest already has it"):
         len(Registry("kgharvest.exports", {"csv": None}))
 
 

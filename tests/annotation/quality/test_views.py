@@ -385,7 +385,7 @@ def test_events_are_shown_and_exported(researcher_client, round, annotator, rese
     file = researcher_client.get(f"{PILOT}events.jsonl")
     lines = b"".join(file.streaming_content).splitlines()
 
-    assert "excluded the annotator, 3 judgments taken out: guesses" in page
+    assert "excluded the annotator, 3 judgments no longer counted: guesses" in page
     assert file.headers["Content-Type"] == "application/x-ndjson"
     kinds = [json.loads(line)["kind"] for line in lines]
     assert (kinds[0], kinds[-2:]) == ("opened", ["limits_set", "excluded"])

@@ -156,7 +156,7 @@ def test_the_chain_and_the_round_log_are_the_same_after_the_upgrade(old):
         for event in round.events.order_by("pk")
     ]
     assert round.events.filter(kind="excluded").first().history_sentence == (
-        "excluded the annotator, 3 judgments taken out: clicks “at random” ☃"
+        "excluded the annotator, 3 judgments no longer counted: clicks “at random” ☃"
     )
     assert Event.objects.audited().count() == N_ENTRIES
     assert [*ContentType.objects.filter(model__in=["event", "auditentry"]).values_list("model", flat=True)] == ["event"]

@@ -195,8 +195,8 @@ def test_a_study_that_ends_there_ends_here_and_is_not_reopened(panel):
     panel.refresh_from_db()
     assert (panel.status, panel.ended_reason) == (Panel.Status.STOPPED, "Ended on the platform.")
     assert [event.history_sentence for event in panel.round.events.filter(kind="panel_moved").order_by("pk")] == [
-        "found the panel panel paused: Paused on the platform.",
-        "found the panel panel stopped: Ended on the platform.",
+        "noted the panel panel as paused: Paused on the platform.",
+        "noted the panel panel as stopped: Ended on the platform.",
     ]
 
 

@@ -87,7 +87,7 @@ def test_an_approved_submission_is_paid_and_its_status_follows(submission, resea
     assert submission.pay_entries.get(side="paid").command == command
     sentences = [entry.sentence for entry in Event.objects.order_by("pk")][-2:]
     assert sentences == [
-        f"asked for this about submission {submission.pk} of the panel panel: Approve",
+        f"requested for submission {submission.pk} of the panel panel: Approve",
         f"noted that submission {submission.pk} of the panel panel was paid USD 2.00 as reward",
     ]
 
