@@ -150,7 +150,7 @@ def test_options_take_the_place_of_those_of_a_preset(capitals, tmp_path):
         probed(tmp_path, "autoprompt", triggers=7)
     with pytest.raises(CommandError, match=r"'-1' is not a number from 0\.0 to 10\.0"):
         call_command("probe", "--set", "known", "--learning-rate", "-1")
-    with pytest.raises(CommandError, match="'99999' is not an integer from 1 to 50"):
+    with pytest.raises(CommandError, match="'99999' is not a whole number from 1 to 50"):
         call_command("probe", "--set", "known", "--triggers", "99999", "--iterations", "1")
 
 
