@@ -4,8 +4,6 @@ A cut takes a part of each stratum, and the judged draws up to its rank are a si
 the top R tuples is therefore a `population_rate` over these parts; that of all tuples is the rate of the cell.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

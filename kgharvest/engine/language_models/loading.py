@@ -41,11 +41,7 @@ Files = dict[str, Any]  # options for transformers' loaders, see `files_of`
 
 
 def load(
-    name: str,
-    revision: str | None = None,
-    device: str = "cpu",
-    dtype: str = "float32",
-    random_seed: int | None = None,
+    name: str, revision: str | None = None, device: str = "cpu", dtype: str = "float32", random_seed: int | None = None
 ) -> LanguageModel:
     """Return the LM `name` (hub id or local folder) at `revision`, ready for queries.
 

@@ -159,10 +159,7 @@ class LearnedRewriter:
 
 
 def learn_rewriter(
-    lm: MaskedLM,
-    train: Sequence[AnsweredQuestion],
-    dev: Sequence[AnsweredQuestion],
-    params: BerteseParams,
+    lm: MaskedLM, train: Sequence[AnsweredQuestion], dev: Sequence[AnsweredQuestion], params: BerteseParams
 ) -> LearnedRewriter:
     """Return the best rewriter on dev, including the initial rewriter, which changes nothing. Raises EngineError."""
     if not train or not dev:

@@ -123,10 +123,7 @@ def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, triggers: int, **options:
 
 
 def soft(
-    lm: MaskedLM,
-    task: ProbeTask,
-    start: Literal["given", "manual", "random"] = "given",
-    **options: Any,
+    lm: MaskedLM, task: ProbeTask, start: Literal["given", "manual", "random"] = "given", **options: Any
 ) -> Learned:
     """Soft prompts, initialized with the given prompts, the manual prompt, or random vectors.
 

@@ -93,11 +93,7 @@ def is_unknown(lm: LanguageModel, word: str) -> bool:
 
 
 def gain_of_wording(
-    lm: LanguageModel,
-    weighted: Sequence[WeightedPrompt],
-    seeds: Sequence[Encoded],
-    params: HarvestParams,
-    tick: Tick,
+    lm: LanguageModel, weighted: Sequence[WeightedPrompt], seeds: Sequence[Encoded], params: HarvestParams, tick: Tick
 ) -> float:
     """Return the mean compatibility of the seed tuples with the prompts minus that with a bare list, in nats."""
     bare_list = PromptTemplate.parse(", ".join(f"<ENT{slot}>" for slot in range(len(seeds[0]))) + ".")

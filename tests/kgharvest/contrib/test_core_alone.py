@@ -110,8 +110,8 @@ LINKS = [
     "Recruit people",
     "/panels/",
     "/pack/",
-    "Paper pack",
-    "Say for a paper",
+    "Replication package",
+    "Paper metadata",
     "/preregister/",
     "/preregistrations/",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kgharvest.engine.language_models.networks.heads import network_of
+from kgharvest.engine.language_models.networks.heads import is_split, join_parts, network_of
 from kgharvest.engine.language_models.networks.placement import (
     AUTO,
     FLOATS,
@@ -19,7 +19,6 @@ from kgharvest.engine.language_models.networks.placement import (
     device_named,
     needs_gpu,
 )
-from kgharvest.engine.language_models.networks.split import is_split, join_parts
 from kgharvest.engine.types import BrokenModel, EngineError, UnsupportedModel
 
 QUANTIZED_DTYPE = torch.bfloat16  # for parts that are not quantized: embeddings, norms, activations
