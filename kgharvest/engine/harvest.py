@@ -1,7 +1,5 @@
 """Harvest of one relation from one LM: prompts -> weights -> search -> re-scoring."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

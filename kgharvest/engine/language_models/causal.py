@@ -6,8 +6,6 @@ Sentence: (1) is the capital of (2) .
 (2): France
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

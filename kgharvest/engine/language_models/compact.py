@@ -108,7 +108,7 @@ class NamedIds(NamedTuple):
     input_ids: list[int]
 
 
-# -- network -----------------------------------------------------------------------------------------------------------
+# Network
 
 
 class Encoded(NamedTuple):

@@ -1,9 +1,7 @@
-"""Encoder-decoders: LMs with a mask token (BART), for harvesting, and text-to-text models, for paraphrasing.
+"""Encoder-decoders: LMs with a mask token (BART) or sentinels (T5), and text-to-text models for paraphrasing.
 
 To fill in blanks, the encoder reads the masked prompt and the decoder reads it shifted by one position.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
@@ -110,6 +108,12 @@ class Seq2SeqModel:
 
 
 # Span filling (T5, mT5, UL2)
+#
+# Sentinels mark the blanks, and the decoder writes their contents:
+# Encoder: <extra_id_0> is the capital of <extra_id_1> .      Encoder: Paris is the capital of <extra_id_0> .
+# Decoder: <extra_id_0> Paris <extra_id_1>                    Decoder: <extra_id_0> France <extra_id_1>
+# The current blank has the first sentinel, as in pre-training. Later blanks have the following sentinels in query
+# order. An entity ends with the next sentinel, which counts towards its probability.
 
 
 SENTINEL = re.compile(r"<extra_id_(\d+)>")

@@ -3,8 +3,6 @@
 Detection uses the config, the tokenizer, and transformers' tables of model types, not a list of supported types.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

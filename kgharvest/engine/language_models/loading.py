@@ -1,7 +1,5 @@
 """Loading of LMs by hub id or local folder, with the family matching their capabilities, and of text-to-text models."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

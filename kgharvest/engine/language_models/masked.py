@@ -1,7 +1,5 @@
 """Masked LMs: any LM with a mask token (BERT, RoBERTa, DeBERTa, ELECTRA, ...); soft words in prompts."""
 
-from __future__ import annotations
-
 from copy import copy, deepcopy
 from typing import Any, Self
 

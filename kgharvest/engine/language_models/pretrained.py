@@ -1,7 +1,5 @@
 """Base classes of the LM families: a transformers model and its tokenizer, queried in batches."""
 
-from __future__ import annotations
-
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter

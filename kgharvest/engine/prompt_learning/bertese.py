@@ -5,8 +5,6 @@ per token. The frozen LM reads the nearest words (as in the paper) or the vector
 at the mask.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from copy import deepcopy

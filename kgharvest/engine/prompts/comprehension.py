@@ -13,8 +13,6 @@ relation set `demo` gains at least 1.2 nats, and prompts of other relations lose
 On other LMs, a larger gap is an indication, not a proof.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Prompt creation: paraphrase a few initial prompts into many (BertNet, section 3.1)."""
+"""Paraphrasers, and prompt creation: paraphrase a few initial prompts into many (BertNet, section 3.1)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import EngineError, OnProgress, ParaphraserKind, ParaphraserSettings, Progress, ignore
 
-# Paraphrasing
-
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.encoder_decoder import Seq2SeqModel
+
+# Paraphrasing
 
 PARAPHRASES_PER_CALL = 10
 

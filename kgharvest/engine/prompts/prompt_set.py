@@ -4,8 +4,6 @@ A prompt system learns a prompt set: the prompts (words, trigger tokens, soft wo
 combination. Code that asks for P(tail | head) or for the next token of an entity uses a prompt set.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -179,7 +177,7 @@ def deserialize(
     return PromptSet(tuple(encoded), tuple(prompt.weight for prompt in prompts), combine, soft_words, temperature)
 
 
-# -- Prompt text -------------------------------------------------------------------------------------------------------
+# Prompt text
 
 
 def nearest_words(lm: MaskedLM, vectors: torch.Tensor, n: int) -> list[list[tuple[str, float]]]:

@@ -3,8 +3,6 @@
 `kgharvest.engine.settings` lists the settings and names their functions in this module.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -97,7 +95,7 @@ def choose_prompts(source: PromptSource) -> ChosenPrompts:
     return chosen
 
 
-# -- Prompts in words --------------------------------------------------------------------------------------------------
+# Prompts in words
 
 
 def initial_prompts(source: PromptSource) -> ChosenPrompts:
@@ -211,7 +209,7 @@ def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) ->
     return None
 
 
-# -- Learned prompts ---------------------------------------------------------------------------------------------------
+# Learned prompts
 
 
 def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:

@@ -1,7 +1,5 @@
 """Devices, dtypes, and weights: checks, loading options, placement, and randomization."""
 
-from __future__ import annotations
-
 import hashlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -137,7 +135,7 @@ def too_large(name: str, device: str, dtype: str = "float32") -> BrokenModel:
     )
 
 
-# -- weights -----------------------------------------------------------------------------------------------------------
+# Weights
 
 
 def randomize_weights(model: Any, seed: int) -> None:

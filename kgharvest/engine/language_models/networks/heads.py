@@ -1,10 +1,9 @@
-"""LM heads, detected by testing: a projection to the vocabulary, and optional steps after it.
+"""Networks of LMs: heads, layers evaluated at a single position, and models split over devices.
 
-LM types differ in the steps after the projection. A short text is evaluated twice, the second time with enlarged logits
-so that logit caps become visible. The first known form that reproduces the model's logits is used.
+Heads are a projection to the vocabulary and optional steps after it. LM types differ in the steps after the projection.
+A short text is evaluated twice, the second time with enlarged logits so that logit caps become visible. The first known
+form that reproduces the model's logits is used.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,7 +62,7 @@ class Hidden(NamedTuple):
     last_hidden_state: torch.Tensor  # (B, T, d)
 
 
-# -- steps after the last hidden state ---------------------------------------------------------------------------------
+# Steps after the last hidden state
 
 
 @torch.inference_mode()
@@ -124,7 +123,7 @@ def enlarged(projection: nn.Module) -> Iterator[None]:
         handle.remove()
 
 
-# -- heads between the last hidden state and the projection ------------------------------------------------------------
+# Heads between the last hidden state and the projection
 
 
 class Headless(nn.Module):
@@ -166,7 +165,7 @@ def without_projection(model: Any, name: str) -> tuple[Headless, Head]:
     )
 
 
-# -- tests -------------------------------------------------------------------------------------------------------------
+# Tests
 
 
 def trial_ids(model: Any) -> torch.Tensor:
@@ -195,7 +194,9 @@ def network_of(model: Any) -> Any:
     return network if network is not model else getattr(model, "model", model)
 
 
-# Architectures
+# Architectures: heads of supported masked LMs, and evaluation of their last layer at the queried position only. In
+# small LMs, this saves half of the work. Supported for post-norm encoders; other architectures run their last layer in
+# full.
 
 
 # (hidden (B, T, d), queried (B, 1, d)) -> (B, 1, d): the layer's output at `queried`, attending to `hidden`.
@@ -278,7 +279,7 @@ class Architecture(NamedTuple):
     last_layer: Callable[[Any], LastLayer] | None = None
 
 
-# By `config.model_type`. Other masked LMs use `heads.without_projection`.
+# By `config.model_type`. Other masked LMs use `without_projection`.
 ARCHITECTURES = {
     "bert": Architecture(bert_head, "encoder", bert_layer),
     "roberta": Architecture(roberta_head, "encoder", bert_layer),

@@ -4,8 +4,6 @@ The server returns no vectors. Tuples are scored by token log-probabilities, and
 most likely next tokens. Tokens outside the list are at most as likely as the last token in the list.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 import math
@@ -32,7 +30,9 @@ from kgharvest.engine.ranking import UNNAMED, RankedToken, State, Step, TokenRan
 from kgharvest.engine.scoring import entity_logprobs
 from kgharvest.engine.types import ModelNotFound, UnsupportedModel
 
-# Client
+# Client for log-probabilities from completions endpoints (vLLM and compatible servers). Prompts are token ids. The
+# endpoint returns the most likely next tokens by id (`return_tokens_as_token_ids`), and the log-probability of each
+# token of a text, through `prompt_logprobs` or `echo`.
 
 PROMPTS_AT_ONCE = 64
 FEWER = (20, 5)  # limits to try if the server does not state one: the defaults of vLLM and OpenAI
@@ -163,6 +163,9 @@ def fewer_ranked(reply: Reply, asked: int) -> int | None:
 
 KEPT_ANSWERS = 50_000  # lists of next tokens
 EXACT_AT_ONCE = 16  # exact queries per batch, for tokens listed for some prompts only
+
+
+# LM
 
 
 class ServedLM(LineByLine, TokenizedLM):

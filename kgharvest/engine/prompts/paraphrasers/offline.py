@@ -1,7 +1,5 @@
 """Offline paraphraser: rule-based rewrites, words filled in by the LM, and frames around the clause."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import pairwise, zip_longest
@@ -174,6 +172,9 @@ def logits(lm: LanguageModel, queries: Sequence[Query]) -> torch.Tensor:
 
 
 BATCH_SIZE = 64
+
+
+# Paraphraser
 
 
 class OfflineParaphraser:

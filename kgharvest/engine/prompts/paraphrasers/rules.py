@@ -1,11 +1,9 @@
 """Paraphrase rules: the data files in this folder and the rewording of prompts.
 
 grammar.toml contains the vocabulary of the patterns; rewrites.txt and general_rewrites.txt alternate syntax;
-synonyms.toml replaces words; relation_wordings.txt and fact_wordings.txt list wordings of common relations. Each file
-explains its format at the top. Files are read at first use.
+synonyms.toml replaces words; lemminflect inflects them; relation_wordings.txt and fact_wordings.txt list wordings of
+common relations. Each file explains its format at the top. Files are read at first use.
 """
-
-from __future__ import annotations
 
 import re
 import tomllib
@@ -60,7 +58,7 @@ def is_about_place(prompt: PromptTemplate) -> bool:
     return named_pattern("place_word").search(prompt.text) is not None
 
 
-# -- Data files --------------------------------------------------------------------------------------------------------
+# Data files
 
 
 @cache
@@ -133,7 +131,7 @@ def named_pattern(name: str) -> re.Pattern[str]:
     return compiled(read_toml("grammar.toml")["patterns"][name])
 
 
-# -- Rewrites ----------------------------------------------------------------------------------------------------------
+# Rewrites
 
 
 @dataclass(frozen=True)
@@ -194,7 +192,7 @@ def relation_wordings(clause: str) -> Iterator[str]:
     return chain.from_iterable(applied(relation_rewrites(), text) for text in dict.fromkeys((heads, unclassified)))
 
 
-# -- Synonyms ----------------------------------------------------------------------------------------------------------
+# Synonyms
 
 
 class Synonyms(NamedTuple):
@@ -259,7 +257,7 @@ def choices(match: re.Match[str]) -> tuple[str, ...]:
     return ()
 
 
-# -- Clauses -----------------------------------------------------------------------------------------------------------
+# Clauses
 
 
 def bare_clause(prompt: PromptTemplate) -> str:
