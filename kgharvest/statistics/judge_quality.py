@@ -120,7 +120,7 @@ def calibration(probability: Floats, is_accepted: Flags, weight: Floats) -> Cali
 
 
 class Flips(NamedTuple):
-    """n: tuples with at least two repeats. n_changing: those with different labels.
+    """n: tuples with at least two repeats. n_changing: tuples with different labels.
 
     flip_rate: probability that two repeats of a tuple differ, averaged over tuples.
     """
@@ -342,7 +342,7 @@ class LeftOut(NamedTuple):
 
 
 class AlternativeAnnotator(NamedTuple):
-    """omega, rho: in [0, 1], or None with a `reason`. annotators: those with enough statements."""
+    """omega, rho: in [0, 1], or None with a `reason`. annotators: the ones with enough statements."""
 
     epsilon: float
     omega: float | None

@@ -27,7 +27,7 @@ ROUNDING = 1e-9  # relative tolerance for equality of sums of shares
 
 ONE_RELATION = "An interval needs at least two relations."
 NONE_DIFFERS = "The difference is 0 in every relation."
-TOO_ALIKE = "The interval is undefined: too few relations, or too few different values."
+TOO_ALIKE = "The interval is undefined: it needs more relations, or more different values."
 
 
 class Equivalence(NamedTuple):
