@@ -237,7 +237,7 @@ def _load(name: str, revision: str | None, device: str, dtype: str, random_seed:
 
         return load_compact(EMBEDDED_LMS[name], device, dtype, random_seed, name)
     if served := served_name(name):
-        from kgharvest.engine.language_models.served.loading import load_served
+        from kgharvest.engine.language_models.served.served_lm import load_served
 
         check_server(served)
         if random_seed is not None:

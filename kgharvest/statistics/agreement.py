@@ -4,8 +4,6 @@ The functions use count patterns: with three labels and k = 3, a task has one of
 of annotators who gave each of C labels, for P patterns. `n_tasks` (P,): number of tasks with each pattern.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations_with_replacement
 from math import atanh, comb, hypot, sqrt, tanh

@@ -12,8 +12,6 @@ Letters: P patterns (statements of one group with the same judgments), A annotat
 draws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ numbers, and stops when no parameter changes by more than TOLERANCE per step. Th
 judgments in seconds; tests compare it with crowd-kit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ A cut takes a part of each stratum, and the judged draws up to its rank are a si
 the top R tuples is therefore a `population_rate` over these parts; that of all tuples is the rate of the cell.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +11,7 @@ import numpy as np
 from kgharvest.statistics.arrays import Codes, Flags, Floats
 from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, VerdictSample, sample_rate, unknown_rate
 
-MOST_BOUNDS = 200  # maximum cuts whose interval is computed; thousands would take minutes
+MOST_BOUNDS = 200  # maximum number of computed intervals; thousands would take minutes
 
 
 class Parts(NamedTuple):
@@ -25,7 +23,7 @@ class Parts(NamedTuple):
 
 
 class Members:
-    """Tuples of strata whose ranks are interleaved with those of other strata: `stratum` and `rank` (M,)."""
+    """Tuples of strata with ranks interleaved with other strata: `stratum` and `rank` (M,)."""
 
     def __init__(self, stratum: Codes, rank: Codes) -> None:
         self._most = int(rank.max(initial=0)) + 1
@@ -145,7 +143,7 @@ def score_cuts(ranked: RankedStrata, strata: Codes, rank: Codes, score: Floats) 
 
 
 def largest_part(cuts: Cuts, target: float) -> KeptPart | None:
-    """Return the largest part whose precision reaches `target`, or None."""
+    """Return the largest part with a precision of at least `target`, or None."""
     reached = np.flatnonzero(cuts.share >= target - 1e-9)
     return cuts.part(int(reached[-1])) if len(reached) else None
 
@@ -162,6 +160,6 @@ def bounded_numbers(cuts: Cuts) -> list[int]:
 
 
 def surely_largest_part(parts: list[KeptPart], target: float) -> KeptPart | None:
-    """Return the largest part whose lower limit reaches `target`, or None."""
+    """Return the largest part with a lower limit of at least `target`, or None."""
     reached = [part for part in parts if part.low >= target - 1e-9]
     return reached[-1] if reached else None

@@ -19,8 +19,6 @@ because groups are small, so callers check `tells_apart` first, which does not d
 Letters of shapes: S strata; 3 labels of judges, in the order of GROUPS; G groups.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any, NamedTuple
 

@@ -7,8 +7,6 @@ with its rate. The intervals cover 95 % of the rates of many relations, not each
 outliers are shrunk too far.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Sample-size planning: statements and relations needed for an interval width or for a difference between sides."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable

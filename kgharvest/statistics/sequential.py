@@ -14,8 +14,6 @@ the law of the iterated logarithm", Ann. Math. Stat. 41; Waudby-Smith et al. 202
 and asymptotic confidence sequences", Ann. Statist. 52): about 1.6 times as wide.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

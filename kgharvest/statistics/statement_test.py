@@ -6,8 +6,6 @@ Med. 27), with the correlation due to statements drawn for both sides, which sha
 the interval that ends at 0, so the two are consistent.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,11 +3,11 @@
 A rule maps counts of labels (T, 3) to verdict codes (T,).
 
 Missing judgments can depend on earlier labels. If a third annotator is asked only after a disagreement, disputed
-statements stay incomplete longest; excluding an annotator who always says True leaves complete those that others called
-False. Discarding incomplete statements would bias every rate. They count with the probability of each verdict given
-their labels: judgments are exchangeable and missing at random (Little and Rubin 2002, section 1.3). Shares of complete
-patterns are fitted by EM (Dempster, Laird and Rubin 1977). If the labels do not identify the share of a verdict, it is
-bounded by the certain and possible verdicts (Manski 1989).
+statements stay incomplete longest; excluding an annotator who always says True leaves complete the ones that others
+called False. Discarding incomplete statements would bias every rate. They count with the probability of each verdict
+given their labels: judgments are exchangeable and missing at random (Little and Rubin 2002, section 1.3). Shares of
+complete patterns are fitted by EM (Dempster, Laird and Rubin 1977). If the labels do not identify the share of a
+verdict, it is bounded by the certain and possible verdicts (Manski 1989).
 
 Letters of shapes: G groups of statements (strata), P patterns of labels, F full patterns of k labels.
 """
@@ -97,7 +97,7 @@ class CompletedVerdicts:
     """Verdicts (accepted, rejected, undecided) of complete and incomplete statements by group and pattern.
 
     counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): number of deciding labels, at least the number
-    present. n_tasks (G, P): statements of each group; those without labels are ignored.
+    present. n_tasks (G, P): statements of each group; statements without labels are ignored.
     certain (P, 3): 1 for the verdict that holds for any missing labels; possible (P, 3): 1 for possible verdicts.
     probability (G, P, 3): of each verdict; 0 for a pattern without labels.
     """

@@ -28,24 +28,22 @@ from kgharvest.statistics.paired_tests import (
     Equivalence,
     Pair,
     PairedDifference,
+    PairTest,
     Planned,
     Side,
+    better_by_limits,
+    better_by_tests,
     holm_by_family,
     is_planned,
     mean_difference,
     paired_accuracies,
     paired_difference,
     pairs_of_sides,
+    rank_intervals,
     relations_of_sides,
     sign_flip_p,
     sign_flip_ps,
     smallest_p,
-)
-from kgharvest.statistics.ranks import (
-    PairTest,
-    better_by_limits,
-    better_by_tests,
-    rank_intervals,
     tied_with,
 )
 from kgharvest.statistics.rates import SIGNIFICANCE, Rate, difference_interval

@@ -10,11 +10,12 @@ import numpy as np
 from evaluation.evidence.evidence import Evidence
 from evaluation.evidence.judges import JudgeAnswers, OtherRun, relation_of_statement, statement_weights
 from evaluation.rendering.documents import Document
-from kgharvest.statistics.alternative_annotator import EPSILON, alternative_annotator_test
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, LABELS, TRUE, UNDECIDED, VERDICTS, Flags
 from kgharvest.statistics.judge_quality import (
+    EPSILON,
     N_BINS,
     agreement_with_people,
+    alternative_annotator_test,
     calibration,
     change_between,
     effective_votes,

@@ -111,8 +111,8 @@ LINKS = [
     "Recruit people",
     "/panels/",
     "/pack/",
-    "Paper pack",
-    "Say for a paper",
+    "Replication package",
+    "Paper metadata",
     "/preregister/",
     "/preregistrations/",
 ]

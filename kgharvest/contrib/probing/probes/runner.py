@@ -19,14 +19,14 @@ from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import common_words, token_of
 from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask, learn
 from kgharvest.engine.prompt_learning.registry import METHODS
-from kgharvest.engine.prompt_learning.serialization import (
+from kgharvest.engine.prompts.prompt_set import (
+    PromptSetAnswerer,
     SerializedPrompt,
     deserialize,
     nearest_words,
     prompt_text,
     serialize,
 )
-from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
 from kgharvest.engine.types import Cancelled, EngineError, Progress
 from kgharvest.harvests import language_models
 from kgharvest.harvests.language_models import LOADING

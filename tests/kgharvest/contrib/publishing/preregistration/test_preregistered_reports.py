@@ -183,7 +183,7 @@ def test_a_hypothesis_that_the_report_has_no_number_for_is_undecided():
     tested = hypothesis_outcome(hypothesis, [])
 
     assert (tested["outcome"], tested["comparison"]) == ("undecided", None)
-    assert "does not compare" in tested["reason"]
+    assert "Not compared" in tested["reason"]
 
 
 def test_a_report_tests_the_hypotheses_by_its_own_comparisons():
@@ -265,7 +265,7 @@ def test_an_exclusion_by_hand_is_set_beside_the_rule():
 
     assert entry["path"] == f"exclusions.{annotator.code}"
     assert entry["planned"] == "Nobody."
-    assert "by hand" in entry["actual"]
+    assert "manually" in entry["actual"]
     assert "guesses" in entry["actual"]
 
 
