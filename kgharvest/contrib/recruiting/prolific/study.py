@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django.conf import settings
 from django.urls import reverse
 
-from kgharvest.contrib.recruiting.models import Panel
+from kgharvest.contrib.recruiting.models import Panel, Platform
 from kgharvest.contrib.recruiting.panels.identifiers import digest
+from kgharvest.contrib.recruiting.panels.links import with_parameters
 from kgharvest.contrib.recruiting.panels.money import money
+from kgharvest.contrib.recruiting.panels.presets import PRESETS
 from kgharvest.contrib.recruiting.platforms import PlatformRefused
 
 CURRENCIES = {"USD": 800, "GBP": 600}  # Prolific's minimum hourly rates in minor units
@@ -107,11 +108,12 @@ def study_document(panel: Panel) -> dict[str, Any]:
     """Return the body of POST /studies/. Raises PlatformRefused if the panel is not ready."""
     check_ready(panel)
     options = panel.platform_options
+    address = settings.ORIGIN + reverse("recruiting:panel_enter", args=[panel.token])
     document = {
         "name": options["title"],
         "internal_name": internal_name(panel),
         "description": options["description"],
-        "external_study_url": entry_url(panel),
+        "external_study_url": with_parameters(address, panel, PRESETS[Platform.PROLIFIC].values),
         "prolific_id_option": "url_parameters",
         "completion_codes": [
             {"code": code.code, "code_type": code.code_type, "actions": code.actions, "actor": "participant"}
@@ -138,17 +140,6 @@ def study_document(panel: Panel) -> dict[str, Any]:
 def internal_name(panel: Panel) -> str:
     """Return a unique name, which finds a draft whose creation was not confirmed."""
     return f"{panel.name} {digest(f'study:{panel.token}')[:16]}"
-
-
-def entry_url(panel: Panel) -> str:
-    """Return the entry link with Prolific's placeholders for participant, study, and submission."""
-    names = {
-        panel.participant_parameter: "{{%PROLIFIC_PID%}}",
-        panel.study_parameter: "{{%STUDY_ID%}}",
-        panel.session_parameter: "{{%SESSION_ID%}}",
-    }
-    path = reverse("recruiting:panel_enter", args=[panel.token])
-    return f"{settings.ORIGIN}{path}?{urlencode(names, safe='{}%')}"
 
 
 def codes(panel: Panel) -> Iterator[Code]:

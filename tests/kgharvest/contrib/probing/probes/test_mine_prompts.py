@@ -27,7 +27,7 @@ def corpus(tmp_path):
     return path
 
 
-def test_what_is_mined_can_be_imported(relation, corpus, tmp_path, capsys):
+def test_mined_prompts_can_be_imported(relation, corpus, tmp_path, capsys):
     call_command("mine_prompts", corpus, set_name="places", output=tmp_path / "mined")
 
     assert "capital: 1 prompt from 2 facts." in capsys.readouterr().out

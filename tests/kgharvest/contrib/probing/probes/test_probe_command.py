@@ -47,7 +47,7 @@ def test_every_method_writes_a_record_of_what_it_learned(capitals, tmp_path):
     assert all(records[method]["forwards"] > records["manual"]["forwards"] for method in ("autoprompt", "bertese"))
 
 
-def test_what_the_lm_knows_is_far_from_what_a_random_one_and_the_majority_say(capitals, tmp_path):
+def test_trained_lm_beats_random_weights_and_majority(capitals, tmp_path):
     records = probed(tmp_path, "majority", "manual")
 
     assert records["manual"]["p1"] > records["majority"]["p1"] + 0.5

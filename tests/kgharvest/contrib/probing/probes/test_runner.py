@@ -74,7 +74,7 @@ def measured(monkeypatch) -> list[str]:
     return names
 
 
-def test_a_killed_probe_is_taken_over_where_it_was(measured, monkeypatch):
+def test_killed_probe_resumes_from_its_records(measured, monkeypatch):
     probe = create_probe(make_request("manual", "lpaqa-top1"))
     begun = iter([True, True])
     store = runner._store
@@ -101,7 +101,7 @@ def test_a_killed_probe_is_taken_over_where_it_was(measured, monkeypatch):
     assert len(stored(probe)) == 4
 
 
-def test_what_other_code_has_measured_is_measured_anew(measured):
+def test_records_of_another_code_version_are_replaced(measured):
     probe = create_probe(make_request("manual"))
     run(probe)
     Probe.objects.update(status=Job.Status.FAILED, code_version="of last year")
@@ -114,7 +114,7 @@ def test_what_other_code_has_measured_is_measured_anew(measured):
     assert len(stored(probe)) == 2
 
 
-def test_a_cancelled_probe_stops_at_the_next_forward_and_keeps_what_it_has(monkeypatch):
+def test_cancelled_probe_stops_at_the_next_forward_pass_and_keeps_its_records(monkeypatch):
     probe = create_probe(make_request("manual", "soft"))
     ticks = []
 

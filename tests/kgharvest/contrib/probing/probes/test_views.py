@@ -137,7 +137,7 @@ def test_notes_of_macos_in_a_zip_file_are_passed_over(researcher_client, capital
     assert Probe.objects.get().relations.get().name == "capital_of"
 
 
-def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client, capitals, enqueued):
+def test_lines_of_one_file_can_state_relation_and_part(researcher_client, capitals, enqueued):
     lines = [
         {"predicate_id": "capital_of", "part": part, "sub_label": f"town {part}", "obj_label": "france"}
         for part in ("train", "dev", "test")
@@ -211,7 +211,7 @@ def test_a_file_without_words_is_refused_beside_the_file(researcher_client, capi
     ("fields", "field"),
     [({"methods": []}, "methods"), ({"model": ""}, "model"), ({"epochs": 0}, "epochs"), ({}, "relations")],
 )
-def test_what_is_missing_is_asked_for(researcher_client, capitals, fields, field):
+def test_missing_fields_are_reported(researcher_client, capitals, fields, field):
     response = researcher_client.post(NEW, filled_in(capitals if fields else None, **fields))
 
     assert list(response.context["form"].errors) == [field]
@@ -303,7 +303,7 @@ def test_records_and_prompts_come_as_json_lines(researcher_client, done):
     assert {prompt["method"]: prompt["vectors"] for prompt in prompts}["soft"] == "k05VTVBZ"
 
 
-def test_a_cancelled_probe_shows_what_it_has(researcher_client, done):
+def test_cancelled_probe_shows_its_results_so_far(researcher_client, done):
     Probe.objects.update(status=Job.Status.CANCELLED, document={})
 
     page = researcher_client.get(done.get_absolute_url()).text

@@ -137,7 +137,7 @@ def test_texts_too_long_for_the_lm_are_cut_and_counted(files):
         (
             "test",
             '{"sentence": "it", "label": "plant"}',
-            "line 31: has the label 'plant', which does not occur in the training texts",
+            "line 31: has the label 'plant', which does not occur",
         ),
         ("test", "[1]", "line 31: is not a JSON object"),
         ("test", '{"sentence"', "line 31, column 12: is not JSON"),
@@ -198,7 +198,7 @@ def test_an_empty_part_and_a_single_label_are_refused(files):
         ({"model": "nowhere/at/all"}, "nowhere/at/all"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_a_sentence(files, options, sentence):
+def test_unusable_inputs_are_refused(files, options, sentence):
     with pytest.raises(CommandError, match=sentence):
         classified(files, **options)
 

@@ -76,7 +76,7 @@ def test_every_method_is_measured_in_both_kinds_of_contexts(folder, capsys):
     assert "manual, perturbed, random weights" in capsys.readouterr().out
 
 
-def test_an_lm_that_answers_from_memory_is_told(folder):
+def test_known_p1_counts_answers_from_memory(folder):
     """The embedded LM was not trained to read: in perturbed contexts it goes on naming the countries it knows."""
     perturbed = extracted(folder, perturbed=True, no_control=True)["manual", True, False]
 
@@ -100,7 +100,7 @@ def test_the_same_seed_gives_the_same_records(folder):
     assert all({**record, "seconds": 0} == {**again[key], "seconds": 0} for key, record in first.items())
 
 
-def test_what_cannot_be_asked_is_counted(folder):
+def test_unusable_facts_are_counted_by_reason(folder):
     lines = [
         ROME,
         ROME | {"obj": "papua new guinea", "context": "papua new guinea is far"},
@@ -173,14 +173,14 @@ def test_other_encodings_than_utf_8_are_refused(folder):
         ([ROME | {"sub": "[SEP]"}], "all dev sentences contain special tokens"),
     ],
 )
-def test_a_part_of_which_nothing_can_be_asked_is_refused(folder, lines, sentence):
+def test_part_without_usable_facts_is_refused(folder, lines, sentence):
     write(folder, "dev", lines)
 
     with pytest.raises(CommandError, match=f"capital_of: {sentence}"):
         extracted(folder)
 
 
-def test_a_later_relation_of_which_nothing_can_be_asked_is_refused_before_the_first_is_searched(folder, monkeypatch):
+def test_unusable_relation_is_refused_before_any_search(folder, monkeypatch):
     make_relation(name="of", relation_set=RelationSet.objects.get(name="known"), **CAPITALS)
     (folder / "of").mkdir()
     (folder / "of" / "train.jsonl").write_text(json.dumps(ROME))

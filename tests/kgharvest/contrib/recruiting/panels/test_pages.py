@@ -55,7 +55,7 @@ def test_from_a_round_to_a_published_panel_in_four_clicks(client, round):
     assert f'href="{PANELS}"' in client.get("/projects/default/rounds/pilot/").text
 
 
-def test_the_form_has_the_platforms_names_and_says_what_is_wrong(client, round):
+def test_form_has_platform_parameters_and_shows_errors(client, round):
     sona = client.get(f"{PANELS}new/?platform=sona")
     values = {field.html_name: field.value() for field in sona.context["form"] if field.value() is not None}
     wrong = client.post(f"{PANELS}new/", values | {"reward": "1.234", "completion_url": "javascript:alert(1)"}).text
@@ -71,7 +71,7 @@ def test_the_form_has_the_platforms_names_and_says_what_is_wrong(client, round):
     assert not round.panels.exists()
 
 
-def test_a_panel_shows_who_came_and_what_they_did(client, round, django_assert_max_num_queries):
+def test_panel_page_shows_participants_and_their_work(client, round, django_assert_max_num_queries):
     panel = make_panel(round, name="main", places=3, reward=250, statements_per_place=4)
     make_gold(round, round.tasks.order_by("position")[:2], "false")
     done = came(panel, "=cmd()", 4)
@@ -96,7 +96,7 @@ def test_a_panel_shows_who_came_and_what_they_did(client, round, django_assert_m
     assert (first["currency"], first["owed"], first["paid"]) == ("USD", "2.50", "0.00")
 
 
-def test_gold_and_time_are_those_of_the_part_they_were_given_in(round):
+def test_gold_and_time_are_counted_per_submission(round):
     make_gold(round, round.tasks.order_by("position"), "true")
     round.tasks.filter(position__gte=3).update(gold_label="false")
     panel = make_panel(round, session_parameter="session", statements_per_place=2)
@@ -157,5 +157,5 @@ def test_a_panel_is_paused_edited_stopped_and_a_draft_deleted(client, round):
     assert not Panel.objects.filter(pk=draft.pk).exists()
 
 
-def test_a_list_without_panels_says_what_one_is(client, round):
+def test_empty_panel_list_explains_panels(client, round):
     assert "No participants can enter" in client.get(PANELS).text

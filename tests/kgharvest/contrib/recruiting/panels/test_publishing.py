@@ -71,7 +71,7 @@ def test_a_round_suggests_places_for_the_judgments_it_wants(monkeypatch):
     assert panel.completion_code not in ("", panel.screen_out_code)
 
 
-def test_gold_is_judged_besides_and_what_is_judged_is_not_wanted(monkeypatch):
+def test_places_account_for_gold_and_existing_judgments(monkeypatch):
     monkeypatch.setattr(presets, "JUDGING_MINUTES", 1)
     round = make_round(40, judgments_per_task=2)
     make_gold(round, round.tasks.order_by("position")[:8], "true")
@@ -158,7 +158,7 @@ def test_options_that_cannot_be_are_refused_with_a_sentence(options, sentence):
     assert not round.panels.exists()
 
 
-def test_a_draft_and_an_imported_round_find_nobody():
+def test_draft_and_imported_rounds_get_no_panels():
     round = make_round(4)
     draft = clone_round(round)
     Round.objects.filter(pk=round.pk).update(source="imported")
@@ -177,7 +177,7 @@ def test_a_name_is_one_panel():
         create_panel(round, {"name": "main"})
 
 
-def test_of_what_is_published_only_places_and_floor_change():
+def test_published_panel_can_change_only_places_and_floor():
     panel = make_panel(make_round(4), places=2, reward=500)
 
     edit_panel(panel, {"places": 5, "hourly_floor": 100})
@@ -225,7 +225,7 @@ def test_a_panel_is_published_paused_resumed_and_stopped(platform):
         (Status.PUBLISHED, stop_panel),
     ],
 )
-def test_what_the_platform_does_not_do_did_not_happen_here(platform, monkeypatch, status, change):
+def test_refused_change_is_reverted(platform, monkeypatch, status, change):
     panel = make_panel(make_round(4), status, external_id="" if status == Status.DRAFT else "study-1")
     monkeypatch.setattr(platform, "is_away", True)
 
@@ -264,7 +264,7 @@ def test_a_panel_without_code_or_with_a_round_that_is_not_open_is_not_published(
         publish_panel(panel)
 
 
-def test_what_it_costs_is_said_before(platform, monkeypatch):
+def test_cost_is_shown_before_publishing(platform, monkeypatch):
     panel = make_panel(make_round(4), Status.DRAFT, places=12, reward=200, estimated_minutes=10)
 
     assert cost_in_words(panel) == "12 places at USD 2.00 cost USD 32.00: USD 24.00 in rewards and USD 8.00 in fees."

@@ -28,7 +28,7 @@ def test_six_statements_in_six_minutes_for_two_dollars_are_twenty_an_hour(panel)
     assert work.hourly == 2000  # cents: 2.00 for a tenth of an hour
 
 
-def test_the_median_is_told_from_five_people_on(panel):
+def test_median_is_reported_from_five_participants(panel):
     for number, seconds in enumerate((60, 90, 120, 180)):  # 120.00, 80.00, 60.00 and 40.00 an hour
         complete_place(panel, f"person {number}", seconds=(seconds,))
     few = hourly_pay(panel)
@@ -39,7 +39,7 @@ def test_the_median_is_told_from_five_people_on(panel):
     assert hourly_pay(panel).median == 6000
 
 
-def test_whose_time_nobody_measured_is_left_out_of_the_median_and_told(panel):
+def test_participants_without_measured_time_are_excluded_from_the_median(panel):
     for number in range(5):
         complete_place(panel, f"person {number}", seconds=(None, None))
 
@@ -49,7 +49,7 @@ def test_whose_time_nobody_measured_is_left_out_of_the_median_and_told(panel):
     assert pay.reason == "active time is known for only 0 participants; the median requires 5"
 
 
-def test_answers_that_nobody_measured_count_as_long_as_the_others(panel):
+def test_unmeasured_answers_count_as_the_mean_of_the_others(panel):
     half, less = (
         complete_place(panel, "ada", seconds=(30, None)),
         complete_place(panel, "bea", seconds=(30, None, None)),
@@ -61,7 +61,7 @@ def test_answers_that_nobody_measured_count_as_long_as_the_others(panel):
     assert less.pk not in times
 
 
-def test_changing_ones_mind_takes_time_and_no_statement_more_than_its_cap(panel):
+def test_superseded_judgments_count_and_time_is_capped_per_statement(panel):
     submission = complete_place(panel, seconds=(100,))
     Judgment.objects.update(seconds=5000)  # as an import may have it
     [judgment] = Judgment.objects.all()
@@ -83,7 +83,7 @@ def test_training_counts_from_its_start_to_its_end(panel):
     assert active_times(panel)[submission.pk] == 100 + 50 + 600
 
 
-def test_what_was_judged_in_another_place_is_work_of_that(panel):
+def test_judgments_count_for_the_place_they_were_made_in(panel):
     first = complete_place(panel, "ada", seconds=(100, 100))
     other = make_other_panel(panel.round, platform=panel.platform, reward=100)
     Annotator.objects.filter(pk=first.annotator_id).update(place_size=4)
@@ -93,7 +93,7 @@ def test_what_was_judged_in_another_place_is_work_of_that(panel):
     assert active_times(other) == {second.pk: 30}
 
 
-def test_who_left_or_was_rejected_is_not_among_the_completed(panel):
+def test_pay_excludes_returned_and_rejected_submissions(panel):
     kept, returned, rejected = (complete_place(panel, name, seconds=(60,)) for name in ("ada", "bea", "cem"))
     Submission.objects.filter(pk=returned.pk).update(status=Submission.Status.RETURNED)
     Submission.objects.filter(pk=rejected.pk).update(status=Submission.Status.REJECTED)

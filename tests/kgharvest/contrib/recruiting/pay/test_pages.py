@@ -28,7 +28,7 @@ def text_of(response) -> str:
     return " ".join(response.content.decode().split())
 
 
-def test_a_panel_of_nobody_says_what_will_be_there(panel, researcher_client):
+def test_pay_page_without_participants_explains_itself(panel, researcher_client):
     response = researcher_client.get(address(panel))
 
     assert "No payments due" in text_of(response)
@@ -68,7 +68,7 @@ def test_no_file_has_other_bonuses_than_the_page_that_its_link_is_on(make_panel,
     assert "granted or paid in the meantime" in text_of(researcher_client.get(file, follow=True))
 
 
-def test_approving_by_hand_says_who_tells_the_platform(make_panel, researcher_client):
+def test_manual_approval_says_that_the_platform_is_not_notified(make_panel, researcher_client):
     panel = make_panel(by_hand=True)
     complete_place(panel)
     waiting = text_of(researcher_client.get(address(panel, "review/")))
@@ -96,7 +96,7 @@ def test_one_click_makes_the_floor_good(make_panel, researcher_client):
     assert Panel.objects.get().status == "published"
 
 
-def test_the_page_says_what_to_do_about_commands_and_does_it(panel, researcher_client):
+def test_page_shows_next_steps_of_requests_and_executes_them(panel, researcher_client):
     ada, bea = complete_place(panel, "ada"), complete_place(panel, "bea")
     refused = ask(ada, "bonus", "bonus:1", amount=10)
     uncertain = ask(bea, "bonus", "bonus:1", amount=20)
@@ -116,7 +116,7 @@ def test_the_page_says_what_to_do_about_commands_and_does_it(panel, researcher_c
     assert "Pending requests" not in text_of(researcher_client.get(address(panel)))
 
 
-def test_one_that_was_not_paid_can_be_sent_again_once_that_is_known(panel, researcher_client):
+def test_unpaid_payment_can_be_retried_after_the_waiting_time(panel, researcher_client):
     command = ask(complete_place(panel), "bonus", "bonus:1", amount=10)
     StandIn.trouble = [OutcomeUnknown("No answer came.")]
     run_job()
@@ -162,7 +162,7 @@ def test_a_person_is_rejected_with_a_ground_and_an_explanation_alone(panel, rese
     assert Submission.objects.get().status == Submission.Status.REJECTED
 
 
-def test_what_was_refused_can_be_decided_again(panel, researcher_client):
+def test_failed_decision_can_be_repeated(panel, researcher_client):
     submission = complete_place(panel)
     page = address(panel, f"people/{submission.pk}/")
     StandIn.trouble = [PlatformRefused("Not now.")]
@@ -189,7 +189,7 @@ def test_a_bonus_is_granted_in_the_panels_currency(panel, researcher_client):
 
 
 @pytest.mark.parametrize("verb", ["", "pay", "reject"])
-def test_what_nobody_can_ask_for_changes_nothing(panel, researcher_client, verb):
+def test_unknown_verbs_change_nothing(panel, researcher_client, verb):
     submission = complete_place(panel)
 
     response = researcher_client.post(address(panel, f"people/{submission.pk}/"), {"verb": verb})
@@ -201,7 +201,7 @@ def test_what_nobody_can_ask_for_changes_nothing(panel, researcher_client, verb)
 # -- reviewing ---------------------------------------------------------------------------------------------------------
 
 
-def test_those_that_approve_themselves_first_come_first(panel, researcher_client):
+def test_review_lists_earliest_auto_approval_first(panel, researcher_client):
     never, late, soon = (complete_place(panel, name) for name in ("ada", "bea", "cem"))
     for submission, days in ((late, 9), (soon, 2)):
         at = timezone.now() + timedelta(days=days)
@@ -271,7 +271,7 @@ def test_the_ledger_is_a_table_whose_amounts_are_numbers(panel, researcher_clien
     assert ",owed,reward,reward:2,-2.00,USD," in lines[2]
 
 
-def test_the_page_of_a_panel_says_what_it_pays(panel, researcher_client):
+def test_panel_page_summarizes_pay(panel, researcher_client):
     complete_place(panel, seconds=(10,))
 
     page = text_of(researcher_client.get(panel.get_absolute_url()))

@@ -94,7 +94,7 @@ def test_an_event_is_stored_encrypted_and_once(client, fake):
     assert Job.objects.filter(kind=outbox.job_kind).count() == 1
 
 
-def test_what_is_not_signed_is_refused_and_soon_not_looked_at(client, fake, settings):
+def test_unsigned_events_are_refused_and_rate_limited(client, fake, settings):
     settings.LIMITS = settings.LIMITS | {"forged_events": (3, 60)}
     event = Event("event-1", b"{}")
     forged = fake.headers(event, "another secret")
@@ -241,7 +241,7 @@ def test_bodies_are_forgotten_after_a_month_and_ids_kept(client, fake):
     assert PanelEvent.objects.count() == 1
 
 
-def test_an_event_that_comes_while_the_job_ends_is_queued_anew(fake, enqueued):
+def test_event_arriving_at_the_end_of_a_job_is_queued_again(fake, enqueued):
     store("prolific", "1", "x", "{}")
     job = Job.objects.get(kind=outbox.job_kind)
     token = ledger.claim(job.pk, timezone.now())

@@ -60,17 +60,17 @@ def page(panel: Panel) -> str:
     return reverse("recruiting:prolific_study", args=[panel.round.path, panel.name])
 
 
-def test_the_page_shows_the_cost_and_what_each_code_does_before(researcher_client, fake, panel):
+def test_study_page_shows_cost_and_completion_codes(researcher_client, fake, panel):
     shown = researcher_client.get(page(panel)).content.decode()
 
-    for text in ("USD 6.30", "USD 4.50 in rewards", "USD 1.80 in fees", "USD 9.00 per hour", "USD 0.60 at most"):
+    for text in ("USD 6.30", "USD 4.50 in rewards", "USD 1.80 in fees", "USD 9.00 per hour", "at most USD 0.60"):
         assert text in shown
     assert "automatic approval after 21 days" in shown
     assert "pays USD 0.20 and releases the place" in shown
     assert fake.studies == {}
 
 
-def test_one_click_publishes_what_the_form_says(researcher_client, researcher, fake, panel):
+def test_one_click_publishes_the_form(researcher_client, researcher, fake, panel):
     answer = researcher_client.post(page(panel), FILLED_IN | {"action": "publish"})
 
     panel.refresh_from_db()
@@ -89,7 +89,7 @@ def test_one_click_publishes_what_the_form_says(researcher_client, researcher, f
     assert "could not be" not in researcher_client.get(panel.get_absolute_url()).content.decode()
 
 
-def test_what_was_filled_in_is_kept_and_shown_again(researcher_client, fake, panel):
+def test_saved_study_options_are_shown_again(researcher_client, fake, panel):
     researcher_client.post(page(panel), FILLED_IN | {"action": "save"})
 
     panel.refresh_from_db()
@@ -122,7 +122,7 @@ def test_a_refusal_of_prolific_is_shown_and_leaves_a_draft(researcher_client, fa
     assert [study["status"] for study in fake.studies.values()] == ["ACTIVE"]  # the draft was taken up
 
 
-def test_without_a_token_the_page_says_what_to_do(researcher_client, settings, panel):
+def test_study_page_explains_a_missing_token(researcher_client, settings, panel):
     settings.PROLIFIC = {"token": "", "url": "", "webhook_secret": ""}
 
     shown = researcher_client.get(page(panel)).content.decode()
@@ -252,7 +252,7 @@ def test_events_are_subscribed_to_and_confirmed_once(fake, settings, capsys):
 
 
 @pytest.mark.parametrize(("secret", "origin"), [("", "https://kg.example.org"), (SECRET, "http://127.0.0.1:8000")])
-def test_what_events_need_is_said(fake, settings, secret, origin):
+def test_subscription_explains_missing_settings(fake, settings, secret, origin):
     settings.ORIGIN = origin
     settings.PROLIFIC["webhook_secret"] = secret
 
