@@ -1,4 +1,4 @@
-"""Rounds with their samples, and what people said."""
+"""Models of annotation: rounds, samples, judgments, quality, judges and invites."""
 
 from annotation.gold.models import GoldDecision
 from annotation.invites.models import Invite

@@ -1,4 +1,4 @@
-"""What rounds add to pages of harvests and of knowledge (PANELS and HOOKS of kgharvest.registries)."""
+"""Panels, hooks and metrics of rounds on other pages (PANELS and HOOKS of kgharvest.registries)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from kgharvest.pages.home import home_step, navigation_item, next_step, project_
 from kgharvest.pages.number_format import hours
 from kgharvest.pages.panels import Panel, button
 
-N_OPEN = 4  # open rounds on the start page
-N_ROUNDS = 5  # rounds on the page of a harvest
+N_OPEN = 4  # open rounds on the home page
+N_ROUNDS = 5  # rounds on a harvest's page
 
 
 def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -38,7 +38,7 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
     yield home_step(
         "Rounds",
         reverse("annotation:round_list"),
-        "What people say: a sample judged true, false or unjudgeable.",
+        "People judge a sample of tuples as true, false, or unjudgeable.",
         n=Round.objects.visible_to(request.user).count(),
     )
 
@@ -46,19 +46,21 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
 def first_round(request: HttpRequest, subject: None) -> Iterator[Panel]:
     newest = HarvestJob.objects.visible_to(request.user).succeeded().filter(n_tuples__gt=0).order_by("-pk").first()
     if newest and not Round.objects.visible_to(request.user).exists():
-        text = "Choose finished harvests; a sample of their tuples becomes statements for people to judge."
-        yield next_step("Next, a round", text, "New round", f"{reverse('annotation:round_new')}?job={newest.pk}")
+        text = "Select finished harvests. People judge a sample of their tuples as statements."
+        yield next_step(
+            "Next step: create a round", text, "New round", f"{reverse('annotation:round_new')}?job={newest.pk}"
+        )
 
 
 def waiting_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
     rounds = Round.objects.visible_to(request.user).order_by("-pk")
     open_to_people = rounds.filter(status=Round.Status.OPEN, source=Round.Source.PEOPLE)
     if empty := open_to_people.exclude(annotators__n_judged__gt=0).first():
-        text = f"Nobody has judged {empty.name} yet. Its page has the link that annotators judge by."
-        yield next_step("Next, annotators", text, "The join link", empty.get_absolute_url())
+        text = f"{empty.name} has no judgments yet. Send its join link to annotators."
+        yield next_step("Next step: invite annotators", text, "Show join link", empty.get_absolute_url())
     elif draft := rounds.filter(status=Round.Status.DRAFT).first():
-        text = f"{draft.name} is a draft: look at its plan, then open it."
-        yield next_step("Next, open the round", text, "To the draft", draft.get_absolute_url())
+        text = f"{draft.name} is a draft. Check its plan, then open it."
+        yield next_step("Next step: open the round", text, "View draft", draft.get_absolute_url())
 
 
 def open_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -86,8 +88,8 @@ def home_work(request: HttpRequest, subject: None) -> Iterator[Panel]:
         yield Panel("annotation/rounds/_own_rounds.html", {"annotators": annotators})
 
 
-def tuple_judgments(request: HttpRequest, known: KnowledgeTuple) -> Iterator[Panel]:
-    tasks = JudgedTuples(request.user).of([known.pk]).get(known.pk, [])
+def tuple_judgments(request: HttpRequest, knowledge_tuple: KnowledgeTuple) -> Iterator[Panel]:
+    tasks = JudgedTuples(request.user).of([knowledge_tuple.pk]).get(knowledge_tuple.pk, [])
     yield Panel("annotation/_tuple_judgments.html", {"tasks": tasks})
 
 
@@ -97,17 +99,16 @@ def erase_people(request: HttpRequest, project: Project) -> Iterator[Panel]:
 
 def open_round_of_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
     if job.status == job.Status.SUCCEEDED and job.n_tuples and may(request.user, Action.WORK, job.project):
-        yield button("Open a round of these", f"{reverse('annotation:round_new')}?job={job.pk}")
+        yield button("Create round", f"{reverse('annotation:round_new')}?job={job.pk}")
 
 
 def open_round_of_launch(request: HttpRequest, launch: Launch) -> Iterator[Panel]:
     is_harvested = launch.jobs.succeeded().filter(n_tuples__gt=0).exists()
     if is_harvested and may(request.user, Action.WORK, launch.project):
-        yield button("Open a round of these", f"{reverse('annotation:round_new')}?launch={launch.pk}")
+        yield button("Create round", f"{reverse('annotation:round_new')}?launch={launch.pk}")
 
 
 def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """What people said about themselves, in groups of five or more, and how the comprehension check went."""
     asks_who = bool(who_questions(round))
     if asks_who or round.check_questions:
         context = {
@@ -130,7 +131,7 @@ def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
 
 
 class JudgedTuples:
-    """The tuples judged in rounds that a user may see. Implements kgharvest.knowledge.search.TupleVerdicts."""
+    """Judged tuples of the rounds that a user can access. Implements kgharvest.knowledge.search.TupleVerdicts."""
 
     choices = [(verdict.value, verdict.value) for verdict in Verdict]
 
@@ -148,12 +149,10 @@ class JudgedTuples:
 
 
 def judgment_metrics(now: datetime) -> Iterator[Reading]:
-    """What people do, for Prometheus. All judgments are counted once a minute: there may be millions."""
+    """Prometheus metrics of judging. The total is cached for a minute, as there can be millions of judgments."""
     in_open_rounds = Annotator.objects.filter(round__status=Round.Status.OPEN)
-    lately = Judgment.objects.filter(annotator__in=in_open_rounds, judged_at__gt=now - timedelta(minutes=1))
+    recent = Judgment.objects.filter(annotator__in=in_open_rounds, judged_at__gt=now - timedelta(minutes=1))
     total = cache.get_or_set("metrics:judgments", Judgment.objects.count, 60)
     yield Reading("kgharvest_judgments", "Judgments stored.", (), {(): total}, is_total=True)
-    yield Reading("kgharvest_judgments_last_minute", "Judgments of the last minute.", (), {(): lately.count()})
-    yield Reading(
-        "kgharvest_open_rounds", "Rounds that people judge.", (), {(): Round.objects.filter(status="open").count()}
-    )
+    yield Reading("kgharvest_judgments_last_minute", "Judgments in the last minute.", (), {(): recent.count()})
+    yield Reading("kgharvest_open_rounds", "Open rounds.", (), {(): Round.objects.filter(status="open").count()})

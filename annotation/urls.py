@@ -1,6 +1,6 @@
-"""URLs of rounds and judging: `/projects/PROJECT/rounds/NAME/`, and for those who judge `/judge/NUMBER/`.
+"""URLs of rounds (`/projects/PROJECT/rounds/NAME/`) and of judging (`/judge/NUMBER/`, which hides the project).
 
-Annotators learn no project. Until rounds had projects their pages were at `/rounds/NAME/`, which leads there now.
+The old URLs `/rounds/NAME/` redirect to the project's URLs.
 """
 
 from django.urls import path, register_converter
@@ -39,7 +39,7 @@ ROUND = "projects/<round:path>/"
 
 
 class RoundPathConverter:
-    """Reads and writes Round.path, project/name, in addresses."""
+    """URL converter of Round.path, "project/name"."""
 
     regex = f"[-a-zA-Z0-9_]+{SEPARATOR}[-a-zA-Z0-9_]+"
 
@@ -169,7 +169,7 @@ urlpatterns = [
             ("training/", training_api.TrainingStatements, "judge_training"),
         )
     ),
-    # as addresses were before rounds had projects
+    # old URLs without projects
     path("rounds/<slug:name>/", rounds_views.old_address, name="old_round"),
     path("rounds/<slug:name>/<path:rest>", rounds_views.old_address, name="old_round"),
 ]

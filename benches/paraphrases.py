@@ -35,8 +35,7 @@ sys.path.insert(0, str(ROOT))
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.filters import STOP_WORDS
 from kgharvest.engine.language_models.compact import load_compact
-from kgharvest.engine.prompts.creation import FRAMED_SHARE, create_prompts
-from kgharvest.engine.prompts.paraphrase import Paraphraser
+from kgharvest.engine.prompts.creation import FRAMED_SHARE, Paraphraser, create_prompts
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser, statement_prompt
 from kgharvest.engine.prompts.paraphrasers.rules import clause_of, framed, rewritten
 from kgharvest.engine.prompts.slot_recovery import as_sentence, word_forms

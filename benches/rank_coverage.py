@@ -22,8 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
-from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.evidence.evidence import Draws, Evidence, Judgments, StratumKey
+from evaluation.evidence.evidence import Draws, Evidence, Judgments, StratumKey, cells_of, drawn_verdicts
 from evaluation.reports.sections.comparisons import rank_entry
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE
 from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL, CellKey

@@ -90,7 +90,7 @@ def return_one(fake, panel, number: int, worker) -> tuple[float, float]:
     from django.test import Client
     from django.utils import timezone
 
-    from kgharvest.contrib.recruiting.events.inbox import outbox
+    from kgharvest.contrib.recruiting.inbox import outbox
     from kgharvest.contrib.recruiting.panels.services import enter
 
     fake.give_back(list(fake.submissions.values())[number])

@@ -12,8 +12,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
-from evaluation.evidence.cells import DrawnVerdicts
-from evaluation.evidence.evidence import patterns_of
+from evaluation.evidence.evidence import DrawnVerdicts, patterns_of
 from kgharvest.statistics.agreement import (
     alpha_of_shares,
     annotators_interval,

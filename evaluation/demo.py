@@ -1,6 +1,6 @@
-"""What a newcomer sees first: harvests, a round to judge, and a round that a simulation has judged.
+"""Demo data: sample harvests, an open round, and a round with simulated judgments.
 
-Each step takes what is there and makes what is missing, so that the demo can be run again at any time.
+Each step creates only missing objects, so the demo can be repeated.
 """
 
 from __future__ import annotations
@@ -41,28 +41,27 @@ LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0 and 1
 
 PROJECT = "Demo"
 PEOPLE_ROUND = "demo"
-PEOPLE_N = 3  # statements per cell: a quarter of an hour for three people
+PEOPLE_N = 3  # statements per cell: 15 minutes for three people
 SIMULATED_ROUND = "demo-simulated"
 SIMULATED_N = 25
 SIMULATION_SEED = 2023
-CHANCE_OF_TRUE = {True: 0.9, False: 0.15}  # by whether the tuple is a fact: made-up annotators err, as people do
+CHANCE_OF_TRUE = {True: 0.9, False: 0.15}  # probability of the label True for facts and for other tuples
 
 
-# The smaller embedded LM judges what the larger one said, as they were trained on the same world. Like it a
-# demonstrator. The threshold tells facts of that world from the rest of the demo's tuples with a sensitivity of .88 and
-# a specificity of .65, so that it is of some use and of no great one.
+# The smaller embedded LM, trained on the same world, judges the tuples of the larger one. Both are demonstrators. The
+# threshold gives a sensitivity of .88 and a specificity of .65 on the demo's tuples: a moderately useful judge.
 JUDGE = {"name": "small-sibling", "kind": "score", "model": "embedded-small", "threshold": -7.0}
 
 
 class Login(NamedTuple):
-    """password: None for a login that was there before; what it is then, nobody here knows."""
+    """Login of a demo user. password: None for an existing user, whose password is unknown."""
 
     username: str
     password: str | None
 
 
 def create_logins() -> list[Login]:
-    """Return the demo's logins, the researcher first; new ones with the only record of their passwords."""
+    """Return the demo's logins, the researcher first. Passwords of new users are not stored elsewhere."""
     logins = [_create_login(username) for username in (RESEARCHER, *ANNOTATORS)]
     if not project().members.filter(user=researcher()).exists():
         set_role(project(), researcher(), Role.OWNER)
@@ -87,7 +86,7 @@ def researcher() -> AbstractBaseUser:
 
 
 def queue_missing_harvests() -> list[HarvestJob]:
-    """Return one job per cell of the demo: the newest that is done or under way, or else a new one in the queue."""
+    """Return one job per cell of the demo: the newest finished or running one, otherwise a new queued job."""
     return [_job_of_cell(request) or queue_harvest(request, researcher(), project=project()) for request in _requests()]
 
 
@@ -100,14 +99,14 @@ def _requests() -> Iterator[HarvestRequest]:
 
 
 def _job_of_cell(request: HarvestRequest) -> HarvestJob | None:
-    """Return the newest job that asks the same; whoever runs the demo may have harvested its cells in another way."""
+    """Return the newest job with the same parameters; the cell can have other harvests."""
     useful = [Job.Status.QUEUED, Job.Status.RUNNING, Job.Status.SUCCEEDED]
     jobs = HarvestJob.objects.filter(project=project(), status__in=useful, unique_key=unique_key_of(request))
     return jobs.order_by("-pk").first()
 
 
 def open_people_round(jobs: Sequence[HarvestJob]) -> Round:
-    """Return the round for people, with the demo's annotators in it."""
+    """Return the round for people, joined by the demo's annotators."""
     round = _find_or_open(PEOPLE_ROUND, jobs, PEOPLE_N, source=Round.Source.PEOPLE)
     if round.is_open:
         for annotator in get_user_model().objects.filter(username__in=ANNOTATORS):
@@ -116,7 +115,7 @@ def open_people_round(jobs: Sequence[HarvestJob]) -> Round:
 
 
 def open_simulated_round(jobs: Sequence[HarvestJob]) -> Round:
-    """Return the round that made-up annotators have judged, who mostly know the facts of the embedded LM's world."""
+    """Return the round judged by simulated annotators, who know most facts of the embedded LM's world."""
     round = _find_or_open(SIMULATED_ROUND, jobs, SIMULATED_N, source=Round.Source.SIMULATED)
     if not round.annotators.exists():
         fill_with_simulated_judgments(round, truth_of_the_world(), Random(SIMULATION_SEED))
@@ -124,9 +123,8 @@ def open_simulated_round(jobs: Sequence[HarvestJob]) -> Round:
 
 
 def _find_or_open(name: str, jobs: Sequence[HarvestJob], n: int, source: str) -> Round:
-    known = project().rounds.filter(name=name).first()
-    if known is not None:
-        return known
+    if existing := project().rounds.filter(name=name).first():
+        return existing
     cells = [{"job": job.pk, "n": min(n, job.n_tuples)} for job in jobs]
     return open_round({"name": name, "source": source, "cells": cells}, researcher(), project())
 
@@ -141,11 +139,10 @@ def truth_of_the_world() -> Truth:
 
 
 def queue_missing_judge_run(round: Round) -> JudgeRun:
-    """Return the run of the demo's judge in the round: the one there is, or else a new one in the queue."""
-    known = round.judge_runs.filter(name=JUDGE["name"]).first()
-    return known or queue_run(round, JUDGE, researcher())
+    """Return the run of the demo's judge in the round; queue a new one if there is none."""
+    return round.judge_runs.filter(name=JUDGE["name"]).first() or queue_run(round, JUDGE, researcher())
 
 
 def report_on(round: Round, judge: JudgeRun) -> Report:
-    """Return the newest report on the round, or the first one. judge: a run that has succeeded."""
+    """Return the newest report on the round, or create one. judge: a successful run."""
     return round.reports.first() or create_report(round, by=researcher(), judge=judge)

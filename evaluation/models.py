@@ -12,7 +12,7 @@ from django.utils.functional import cached_property
 from annotation.models import Round
 from evaluation.reports.document import abridged
 from evaluation.reports.report_sections import sections_of
-from evaluation.reports.sections.curves import scores_by_relation
+from evaluation.reports.sections.rates import scores_by_relation
 from kgharvest.access import visible
 from kgharvest.accounts.models import person_or_null
 from kgharvest.jobs.models import JobQuerySet
@@ -23,19 +23,19 @@ HEADLINE = ("n_tasks", "n_complete", "n_judgments")
 
 class ReportQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the reports on rounds of the user's projects; all of them for a superuser and for the operator."""
+        """Return the reports of the user's projects, or all reports for superusers and the operator."""
         return visible(self, user, "round__project")
 
     def for_list(self):
-        """Leave the documents, which may hold megabytes, in the database."""
+        """Defer the documents, which can have megabytes."""
         return self.defer("document", "abridged", "method").select_related("round__project", "created_by")
 
 
 class Report(models.Model):
-    """What was true of a round when it was reported. `document` is the report's JSON; pages and files only render it.
+    """A frozen report on a round. `document` is its JSON; pages and files only render it.
 
-    headline: what lists show of the document. abridged: what pages show of it; empty or less in old ones. method: how
-    verdicts, intervals and agreement were computed, in plain sentences.
+    headline: values for lists. abridged: the part of the document for pages; empty or incomplete in old reports.
+    method: paragraphs on the statistical methods.
     """
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
@@ -74,32 +74,29 @@ class Report(models.Model):
 
     @property
     def document_for_pages(self) -> Mapping[str, Any]:
-        """What was abridged before it held every curve would leave some out of figures."""
+        """The abridged document, or the whole document if the abridged one is old and lacks curves."""
         return self.abridged if "scored_relations" in self.abridged else self.document
 
     def scores_of(self, relation: str) -> Mapping[str, Any] | None:
-        """Return what figures of a relation's scores are drawn from, None if it has none.
+        """Return the document for figures of a relation's scores, or None.
 
-        Read without the document, which takes a quarter of a second where there are hundreds of relations; reports
-        frozen before this was kept beside it have it there alone.
+        It avoids loading the whole document, which takes 0.25 s for hundreds of relations. Old reports store it only
+        in the whole document.
         """
-        kept = self.scores_of_relations.filter(relation=relation).values_list("document", flat=True).first()
-        return kept or scores_by_relation(self.document).get(relation)
+        stored = self.scores_of_relations.filter(relation=relation).values_list("document", flat=True).first()
+        return stored or scores_by_relation(self.document).get(relation)
 
     def get_absolute_url(self) -> str:
         return reverse("evaluation:report", args=[self.pk])
 
     @cached_property
     def tuples_url(self) -> str:
-        """The page of its tuples, to which hundreds of numbers lead."""
+        """URL of the tuples page, cached because hundreds of numbers link to it."""
         return reverse("evaluation:tuples", args=[self.pk])
 
 
 class ScoresOfRelation(models.Model):
-    """What figures of one relation's scores are drawn from: the part of a report's document that a reader asks for.
-
-    relation: its name in the document.
-    """
+    """The part of a report's document for figures of one relation's scores. relation: its name in the document."""
 
     report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="scores_of_relations")
     relation = models.TextField()
@@ -120,10 +117,10 @@ class ReportShareQuerySet(models.QuerySet):
 
 
 class ReportShare(models.Model):
-    """A link by which anybody who has it reads a frozen report.
+    """A link that gives everyone who has it access to a frozen report.
 
-    name: for whom it is. token_hash: SHA-256 of the link's secret, which is not stored. password: hashed as those of
-    accounts are; empty where none is asked for.
+    name: recipient. token_hash: SHA-256 of the link's secret, which is not stored. password: hashed like account
+    passwords; empty if not required.
     """
 
     report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="shares")
@@ -151,10 +148,10 @@ class ReportShare(models.Model):
 
 
 class ScoreEvaluation(Job):
-    """How well an LM's scores tell known facts from false ones; work of a worker, or of a command that kept its result.
+    """Evaluation of an LM's scores on known facts and false tuples, by a worker or a command.
 
-    document: the JSON of `evaluate_scores` (docs/report-json.md), empty until the job has succeeded. samples: each fact
-    and false tuple with its scores, of evaluations since these are kept.
+    document: JSON of `evaluate_scores` (docs/report-json.md), empty until the job succeeds. samples: facts and false
+    tuples with their scores; empty in old evaluations.
     """
 
     KIND = "evaluate_scores"

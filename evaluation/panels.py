@@ -38,7 +38,7 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
     yield home_step(
         "Reports",
         reverse("evaluation:report_list"),
-        "How much is true: accuracy, intervals, agreement, comparisons.",
+        "Accuracy, intervals, agreement, and comparisons.",
         n=Report.objects.visible_to(request.user).count(),
     )
 
@@ -49,7 +49,7 @@ def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
 
 
 def compare_relation(request: HttpRequest, relation: Relation) -> Iterator[Panel]:
-    yield button("Compare two of them", f"{reverse('evaluation:compare_harvests')}?relation={relation.pk}")
+    yield button("Compare harvests", f"{reverse('evaluation:compare_harvests')}?relation={relation.pk}")
 
 
 def compare_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
@@ -58,16 +58,16 @@ def compare_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
 
 
 def report_to_make(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Propose to report on the newest round that is judged and has no report."""
+    """Suggest a report on the newest completed round without one."""
     rounds = Round.objects.visible_to(request.user).filter(reports=None, completed_at__isnull=False)
     if round := rounds.order_by("-completed_at").first():
-        text = f"Every statement of {round.name} has its judgments."
+        text = f"All statements of {round.name} are judged."
         url = reverse("evaluation:report_new", args=[round.path])
-        yield next_step("Next, a report", text, "Make report", url, is_post=True)
+        yield next_step("Next step: create a report", text, "Create report", url, is_post=True)
 
 
 def newest_report(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Yield what the newest report finds, with its forest plot."""
+    """Yield the finding and the forest plot of the newest report."""
     reports = Report.objects.visible_to(request.user).for_list().filter(headline__n_judgments__gt=0)
     report = reports.order_by("-created_at", "-pk").first()
     if report:
@@ -78,7 +78,7 @@ def newest_report(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def rehearse_draft(request: HttpRequest, draft: Round) -> Iterator[Panel]:
-    yield button("Rehearse", reverse("evaluation:rehearsal", args=[draft.path]))
+    yield button("Run simulation", reverse("evaluation:rehearsal", args=[draft.path]))
 
 
 def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
@@ -86,7 +86,7 @@ def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 
 def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """Yield the newest reports on the round, as a section, if there are any."""
+    """Yield a section with the newest reports on the round, if any."""
     reports = Report.objects.visible_to(request.user).for_list().filter(round=round).order_by("-created_at", "-pk")
     newest = list(reports[: N_NEWEST + 1])
     if newest:
@@ -94,13 +94,13 @@ def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:
         yield Panel("evaluation/reports/_round_reports.html", context)
 
 
-TOO_LARGE = "The round is too large to be counted for each look; make a report with this judge."
-NOBODY_JUDGES = "People judge a sample once the round is open; what they say of it shows how good the judge is."
+TOO_LARGE = "The round is too large to evaluate the judge on this page. Create a report with this judge."
+NOT_OPEN = "The round is not open yet. The quality of the judge is measured against human judgments of its sample."
 
 
 def judge_card(request: HttpRequest, run: JudgeRun) -> Iterator[Panel]:
-    """Show how good a judge is, on the page of its run."""
-    context: dict[str, Any] = {"reason": NOBODY_JUDGES}
+    """Yield the quality of a judge, for the page of its run."""
+    context: dict[str, Any] = {"reason": NOT_OPEN}
     if run.round.n_tasks:
         context = _card_of(run)
     yield Panel("evaluation/reports/_judge_card_panel.html", context | {"round": run.round})
@@ -121,10 +121,7 @@ def _card_of(run: JudgeRun) -> dict[str, Any]:
 
 
 def half_width(round: Round) -> float | None:
-    """Return the largest half-width of the accuracies of LMs and settings that holds at every look, as reports have it.
-
-    None while one of them is not known.
-    """
+    """Return the largest half-width of the anytime-valid intervals of LMs and settings, or None if one is undefined."""
     with one_moment():
         evidence = gather_evidence(round)
     sides = [{"model": side.model, "setting": side.setting} for side in evidence.sides]

@@ -1,4 +1,4 @@
-"""kgharvest: harvest knowledge from language models. Which version runs is stored with every result."""
+"""kgharvest: harvest knowledge from language models. Every result stores the version that produced it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ VERSION = "0.1.0"
 
 @cache
 def code_version() -> str:
-    """Return the version, with the commit where it is known: "0.1.0+1a2b3c4d".
+    """Return the version, with the commit if available: "0.1.0+1a2b3c4d".
 
-    A checkout knows it; an image is told by KGHARVEST_COMMIT (deploy/Dockerfile).
+    The commit comes from KGHARVEST_COMMIT (set in images by deploy/Dockerfile) or from git.
     """
     if commit := os.environ.get("KGHARVEST_COMMIT", "")[:8]:
         return f"{VERSION}+{commit}"

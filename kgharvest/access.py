@@ -1,8 +1,8 @@
-"""Who may do what: one table of actions and roles, which pages, API, services and commands ask.
+"""Access policy: one table of actions and roles, used by pages, API, services, and commands.
 
-Annotators only judge: LM, setting and score stay out of their sight. Whoever is a member of a project sees researchers'
-pages, and there what is of their projects: every look-up of a page begins with `objects.visible_to(user)`, so that what
-is of others is not found. What is found but not allowed is refused with NotAllowed.
+Annotators only judge and never see LM, setting, or score. Members of a project see the pages for researchers, limited
+to their projects: each query starts with `objects.visible_to(user)`, so objects of other projects are not found.
+Actions that the role does not permit raise NotAllowed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rest_framework.permissions import BasePermission
 from kgharvest.accounts.models import Project, ProjectMember, Role
 from kgharvest.errors import DomainError
 
-User = AbstractBaseUser | AnonymousUser | None  # None: the operator of the installation, at a command
+User = AbstractBaseUser | AnonymousUser | None  # None: the operator, running a command
 
 
 class Action(StrEnum):
-    """What people do in a project. WORK: everything that makes or changes its relations, harvests, rounds, reports."""
+    """Actions in a project. WORK: create or change its relations, harvests, rounds, and reports."""
 
     VIEW = "view"
     ADJUDICATE = "adjudicate"
     WORK = "work"
-    MANAGE = "manage"  # its name, members and what the installation knows of people
+    MANAGE = "manage"  # name, members, and personal data
 
 
 MAY: Mapping[Action, frozenset[Role]] = {
@@ -44,32 +44,33 @@ MAY: Mapping[Action, frozenset[Role]] = {
     Action.WORK: frozenset({Role.OWNER, Role.RESEARCHER}),
     Action.MANAGE: frozenset({Role.OWNER}),
 }
-IN_WORDS = {
-    Action.VIEW: "see it",
-    Action.ADJUDICATE: "adjudicate in it",
-    Action.WORK: "work in it",
-    Action.MANAGE: "manage it",
+VERBS = {
+    Action.VIEW: "view",
+    Action.ADJUDICATE: "adjudicate in",
+    Action.WORK: "work in",
+    Action.MANAGE: "manage",
 }
 
 
 class NotAllowed(DomainError, PermissionDenied):
-    """Doing what one's role in the project does not allow. Pages and API answer 403."""
+    """The user's role does not permit the action. Pages and API answer 403."""
 
 
 def owns_installation(user: User) -> bool:
-    """Return whether `user` may do everything: the operator, or a superuser, but for a token bound to a project."""
+    """Return True for the operator and for superusers, except for tokens bound to a project."""
     return user is None or (user.is_active and user.is_superuser and bound_to(user) is None)
 
 
 def bound_to(user: User) -> int | None:
-    """Return the id of the only project that the token of this request reaches, None for all of the user's."""
+    """Return the id of the project to which the request's token is bound, or None."""
     return getattr(user, "bound_to", None)
 
 
 def may(user: User, action: Action, project: Project | None) -> bool:
-    """Return whether `user` may do `action` in `project`; None is the installation, which is seen by all members.
+    """Return whether `user` may do `action` in `project`.
 
-    A superuser and the operator may do everything.
+    None stands for the installation, which members of any project may view. Superusers and the operator may do
+    everything.
     """
     if owns_installation(user):
         return True
@@ -85,9 +86,9 @@ def check_may(user: User, action: Action, project: Project | None) -> None:
     if may(user, action, project):
         return
     if project is None:
-        raise NotAllowed("This is the whole installation's; only a superuser may change it.")
+        raise NotAllowed("Only a superuser may change objects of the whole installation.")
     roles = " or ".join(_roles(action))
-    raise NotAllowed(f"You may not {IN_WORDS[action]}: the project {project} allows it to {roles}; ask its owner.")
+    raise NotAllowed(f"You may not {VERBS[action]} the project {project}. Ask its owner for the role {roles}.")
 
 
 def _roles(action: Action) -> list[str]:
@@ -95,7 +96,7 @@ def _roles(action: Action) -> list[str]:
 
 
 def allowed_actions(user: User, project: Project | None) -> dict[str, bool]:
-    """Return for templates, by the name of each action, whether `user` may do it in `project`: `may.work`."""
+    """Return by action whether `user` may do it in `project`, for templates: `may.work`."""
     if user is None or user.is_superuser or project is None:
         return {action.value: may(user, action, project) for action in Action}
     role = ProjectMember.objects.filter(project=project, user=user).values_list("role", flat=True).first()
@@ -103,9 +104,9 @@ def allowed_actions(user: User, project: Project | None) -> dict[str, bool]:
 
 
 def visible(objects: QuerySet, user: User, path: str = "project") -> QuerySet:
-    """Return those of `objects` that are of the user's projects; all for a superuser and the operator.
+    """Return the objects of the user's projects; all objects for a superuser and the operator.
 
-    path: of the look-up that leads from them to their project.
+    path: lookup from an object to its project.
     """
     if owns_installation(user):
         return objects
@@ -113,19 +114,20 @@ def visible(objects: QuerySet, user: User, path: str = "project") -> QuerySet:
 
 
 def visible_or_404(user: User, objects: Any, action: Action = Action.VIEW, **lookup: Any) -> Any:
-    """Return the one of `objects` that `lookup` names, if `user` sees it (else Http404) and may do `action` to it.
+    """Return the object selected by `lookup`. Raises Http404 if `user` cannot see it, NotAllowed without `action`.
 
-    objects: of a model with `visible_to` and `project`. Raises NotAllowed.
+    objects: a manager or queryset of a model with `visible_to` and `project`.
     """
-    found = get_object_or_404(objects.visible_to(user), **lookup)
+    row = get_object_or_404(objects.visible_to(user), **lookup)
     if action != Action.VIEW:
-        check_may(user, action, found.project)
-    return found
+        check_may(user, action, row.project)
+    return row
 
 
 def knows(user: User, person: Any) -> bool:
-    """Return whether `user` may learn that an account has done what the whole installation sees: gold of shipped
-    relations, decisions on knowledge tuples. They do of those in their own projects. Asks once per request and user.
+    """Return whether `user` may see that `person` acted on shared data: built-in gold, decisions on knowledge tuples.
+
+    True for members of the user's projects. Queries once per request and user.
     """
     if owns_installation(user) or person == user:
         return True
@@ -135,33 +137,30 @@ def knows(user: User, person: Any) -> bool:
     return person.pk in user._known_people
 
 
-# -- researchers' pages ------------------------------------------------------------------------------------------------
-
-
 def roles_of(user: User) -> set[str]:
-    """Return which roles the user has in any project. Asks the database once per request and user."""
+    """Return the user's roles in all projects. Queries once per request and user."""
     if not hasattr(user, "_roles"):
         members = ProjectMember.objects.filter(user=user)
-        reached = members if bound_to(user) is None else members.filter(project=bound_to(user))
-        user._roles = set(reached.order_by().values_list("role", flat=True).distinct())
+        members = members if bound_to(user) is None else members.filter(project=bound_to(user))
+        user._roles = set(members.order_by().values_list("role", flat=True).distinct())
     return user._roles
 
 
 def is_researcher(user: User) -> bool:
-    """Return whether `user` sees researchers' pages: a member of any project, or a superuser."""
+    """Return whether `user` sees the pages for researchers: a member of any project, or a superuser."""
     return user.is_active and (user.is_superuser or bool(roles_of(user)))
 
 
 def may_anywhere(user: User, action: Action) -> bool:
-    """Return whether there is a project in which `user` may do `action`; superusers may make one."""
+    """Return whether `user` may do `action` in any project; superusers always may, as they can create one."""
     return user.is_active and (user.is_superuser or not MAY[action].isdisjoint(roles_of(user)))
 
 
 def check_may_anywhere(user: User, action: Action) -> None:
-    """Raise NotAllowed unless there is a project in which `user` may do `action`."""
+    """Raise NotAllowed unless `user` may do `action` in any project."""
     if not may_anywhere(user, action):
         roles = " or ".join(_roles(action))
-        raise NotAllowed(f"Your role does not allow this. Ask the owner of a project for the role {roles}.")
+        raise NotAllowed(f"Your role does not permit this. Ask a project owner for the role {roles}.")
 
 
 def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -178,7 +177,7 @@ def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., Http
 
 
 def worker_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 403 to users who may work in no project. API actions call `check_may_anywhere` instead."""
+    """Answer 403 to users who may not work in any project. API actions call `check_may_anywhere` instead."""
 
     @researcher_required
     @wraps(view)
@@ -195,19 +194,16 @@ class IsResearcher(BasePermission):
 
 
 def roles(request: HttpRequest) -> dict[str, Any]:
-    """Template context: `is_researcher`, and `may_work`, whether the user may make things in any project."""
+    """Template context: `is_researcher`, and `may_work`: whether the user may work in any project."""
     if not hasattr(request, "user"):
         return {"is_researcher": False, "may_work": False}
     return {"is_researcher": is_researcher(request.user), "may_work": may_anywhere(request.user, Action.WORK)}
 
 
-# -- where requests come from ------------------------------------------------------------------------------------------
-
-
 def client_ip(request: HttpRequest) -> str | None:
-    """Return the address that the outermost proxy of our own saw, or the connection's where there is none.
+    """Return the client address seen by our outermost proxy, or the address of the connection without a proxy.
 
-    What X-Forwarded-For says further left came from the client, who could write anything there.
+    Entries of X-Forwarded-For further left come from the client and can be forged.
     """
     hops = [hop.strip() for hop in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")]
     if settings.PROXY_COUNT and len(hops) >= settings.PROXY_COUNT:

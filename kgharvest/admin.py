@@ -1,4 +1,4 @@
-"""A look at the tables. Nothing is changed here: every write goes through a service."""
+"""Read-only admin pages. Every write goes through a service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Celery app: `celery -A kgharvest worker`. Its task and what workers do besides are in kgharvest.jobs.tasks."""
+"""Celery app: `celery -A kgharvest worker`. Its task and the periodic tasks are in kgharvest.jobs.tasks."""
 
 import os
 
@@ -13,4 +13,4 @@ app.autodiscover_tasks(["kgharvest.jobs"])
 
 @signals.setup_logging.connect
 def keep_logging(**kwargs):
-    """Log as settings.LOGGING says: Celery sets up its own logging unless somebody answers this signal."""
+    """Keep settings.LOGGING: Celery configures its own logging unless this signal has a receiver."""

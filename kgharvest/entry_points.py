@@ -1,6 +1,6 @@
-"""Entry points: objects that installed distributions add to registries (docs/extending.md).
+"""Entry points: registry entries of installed distributions (docs/extending.md).
 
-Imports only the standard library, so that the pure libraries can use it.
+Imports only the standard library, for use in the pure libraries.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Entry = TypeVar("Entry")
 
 @cache
 def entry_points(group: str) -> Mapping[str, Any]:
-    """Load the objects of a group, by name. Raises ImportError, which names the distribution, if loading fails."""
+    """Load the objects of a group by name. Raises ImportError with the name of the distribution."""
     objects: dict[str, Any] = {}
     for point in sorted(metadata.entry_points(group=group), key=lambda point: point.name):
         distribution = point.dist.name if point.dist else "an unknown distribution"
         if point.name in objects:
-            raise ImportError(f"{distribution} adds {point.name!r} to {group}, which another distribution adds, too.")
+            raise ImportError(f"{distribution} adds {point.name!r} to {group}, but another distribution also adds it.")
         try:
             objects[point.name] = point.load()
         except Exception as error:
@@ -38,9 +38,9 @@ def entry_points(group: str) -> Mapping[str, Any]:
 
 
 class Registry(Mapping[str, Entry]):
-    """The built-in entries of a registry, then those of installed distributions. These are loaded at the first look-up.
+    """Built-in entries, followed by entries of installed distributions, which are loaded on the first lookup.
 
-    condition: entries that do not meet it are left out.
+    condition: entries that do not satisfy it are omitted.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class Registry(Mapping[str, Entry]):
     @cached_property
     def _entries(self) -> dict[str, Entry]:
         added = entry_points(self._group)
-        if taken := sorted(self._built_in.keys() & added.keys()):
-            raise ImportError(f"A distribution adds {taken[0]!r} to {self._group}, which kgharvest has itself.")
+        if duplicates := sorted(self._built_in.keys() & added.keys()):
+            raise ImportError(f"A distribution adds {duplicates[0]!r} to {self._group}, but kgharvest already has it.")
         return {name: entry for name, entry in {**self._built_in, **added}.items() if self._condition(entry)}
 
     def __getitem__(self, name: str) -> Entry:

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from django.db import DatabaseError, InterfaceError, InternalError, OperationalError
 
-CONNECTION_IS_LOST = ("08", "57P")  # classes of PostgreSQL's SQLSTATE: of connections, of a server that ends
+CONNECTION_IS_LOST = ("08", "57P")  # SQLSTATE classes of PostgreSQL: connection errors, server shutdown
 TOO_MANY_CONNECTIONS = "53300"
 FILE_IS_BUSY = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_IOERR")
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class DomainError(Exception):
-    """A domain rule was violated: `DomainError(code, message)`. The message says what is wrong, where and what to do.
+    """Violation of a domain rule: `DomainError(code, message)`. The message states problem, location, and fix.
 
     Pages show the message, the API answers 409 with code and message, commands print the message and exit with status
     1. Codes are part of the API. A subclass exists only if a caller catches it by name; its code is its class name, and
@@ -35,20 +35,20 @@ class DomainError(Exception):
 
 
 class NotFound(DomainError):
-    """A relation, job, round, ... that somebody named and that does not exist."""
+    """A relation, job, round, ... does not exist."""
 
 
 class BadEntry(NamedTuple):
-    """One thing wrong in an imported file. `where`: "line 3", "line 3, column 5", "relation 'helps'"."""
+    """An error in an imported file. where: "line 3", "line 3, column 5", "relation 'helps'"."""
 
     where: str
     reason: str
 
 
 class ImportRefused(DomainError):
-    """A file with bad entries, nothing of which was stored.
+    """An import file has errors; nothing was stored.
 
-    entries: the first SHOWN, with reasons of at most LONGEST_REASON characters; n_entries: how many there are.
+    entries: the first SHOWN errors, with reasons of at most LONGEST_REASON characters. n_entries: their total number.
     """
 
     SHOWN = 20
@@ -63,7 +63,7 @@ class ImportRefused(DomainError):
         super().__init__(source, self.entries)
 
     def __str__(self) -> str:
-        """Return one sentence about one entry, or a line for each."""
+        """Return one sentence for one error, or one line per error."""
         lines = [f"{entry.where}: {entry.reason}" for entry in self.entries]
         if self.n_entries == 1:
             return f"{self.source}: nothing of it was used because of {lines[0]}."
@@ -74,7 +74,7 @@ class ImportRefused(DomainError):
 
 
 class Faults:
-    """What is wrong with a file while it is read: `n` entries, of which the first ones that people see are kept."""
+    """Errors collected while a file is read. n: their number; only the first SHOWN are stored."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -86,35 +86,32 @@ class Faults:
             self._first.append(entry)
 
     def refuse(self, source: str) -> None:
-        """Raise ImportRefused if there are any."""
+        """Raise ImportRefused if there are errors."""
         if self.n:
             raise ImportRefused(source, self._first, self.n)
 
 
 def fault_of_machine(error: BaseException) -> str | None:
-    """Return what disk, files or database refuse as one sentence, or None if `error` is something else, such as a bug.
-
-    Commands print it; there is nothing in our code to mend.
-    """
+    """Return a sentence about a disk, file, or database failure, or None for all other errors (bugs)."""
     if isinstance(error, OSError) and error.errno:
         file = f" ({error.filename})" if error.filename else ""
         if error.errno in DISK_IS_FULL:
-            return f"The disk is full{file}; make room and do it again."
-        return f"{error.strerror}{file}; check that it is there and that you may use it."
-    if type(error) in (OperationalError, InternalError, DatabaseError):  # the others are bugs of ours
+            return f"The disk is full{file}. Free disk space and try again."
+        return f"{error.strerror}{file}. Check that it exists and that you have permission."
+    if type(error) in (OperationalError, InternalError, DatabaseError):  # other subclasses are bugs
         reason = str(error).strip().partition("\n")[0]
-        return f"The database does not do this ({reason}); python manage.py doctor says what is wrong with it."
+        return f"Database error: {reason}. Run python manage.py doctor to find the cause."
     return None
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Return whether the connection to PostgreSQL is to blame: there was none, or it was cut."""
-    state = getattr(error.__cause__, "sqlstate", "")  # None: the server said nothing
+    """Return whether the connection to PostgreSQL failed or was lost."""
+    state = getattr(error.__cause__, "sqlstate", "")  # None: no response of the server
     return state is None or state.startswith(CONNECTION_IS_LOST)
 
 
 def is_database_away(error: BaseException | None) -> bool:
-    """Return whether the database cannot be had now, so that the same request may well be answered in a moment."""
+    """Return whether the database is temporarily unavailable, so that a retry can succeed."""
     if not isinstance(error, OperationalError | InterfaceError):
         return False
     is_full = getattr(error.__cause__, "sqlstate", "") == TOO_MANY_CONNECTIONS

@@ -1,4 +1,4 @@
-"""HTTP as every page and the JSON interface share it: what is refused, hashed static files, the shape of errors."""
+"""HTTP handling shared by pages and API: malformed requests, static files, error responses, database outages."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from kgharvest.errors import DomainError, ImportRefused, is_database_away
 from kgharvest.operations.files import FilesUnavailable
 
 NUL = "\x00"
-TOO_LARGE_A_NUMBER = "There is a number larger than what the database holds."
-NO_ID = re.compile(r"/\d{19,}(?=[/.]|$)")  # larger than what databases number
+TOO_LARGE_A_NUMBER = "The request contains a number too large for the database."
+NO_ID = re.compile(r"/\d{19,}(?=[/.]|$)")  # too large for an id
 
 MALFORMED = {
-    BadRequest: "The form is not in UTF-8.",
-    MultiPartParserError: "The form ends too early, or its boundary is missing.",
-    RequestDataTooBig: "The form is larger than any of ours; put long texts into a file.",
-    TooManyFieldsSent: "The form has more fields than any of ours.",
-    TooManyFilesSent: "The form has more files than any of ours takes.",
-    SuspiciousMultipartForm: "The form has parts that stand for nothing.",
-    UnreadablePostError: "The form ends too early.",
+    BadRequest: "The form is not valid UTF-8.",
+    MultiPartParserError: "The form is truncated or its boundary is missing.",
+    RequestDataTooBig: "The form is too large. Upload long texts as a file.",
+    TooManyFieldsSent: "The form has too many fields.",
+    TooManyFilesSent: "The form has too many files.",
+    SuspiciousMultipartForm: "The form has invalid parts.",
+    UnreadablePostError: "The form is truncated.",
 }
 
 
 class RefuseMalformed:
-    """Answer 400 to an address with a NUL, which PostgreSQL fails on, and to forms that cannot be parsed.
+    """Middleware: answer 400 to URLs with a NUL, which PostgreSQL rejects, and to malformed forms.
 
-    Forms are parsed here, before anything else does: where that fails, the CSRF check and Django's error pages would
-    parse them again and fail, too. A NUL in a form is left to the form, which says it in words. Numbers that no
-    database gives name nothing: 404 in an address, 400 anywhere else where SQLite fails on them.
+    Forms are parsed here first, because otherwise the CSRF check and Django's error pages would parse them again and
+    fail. The form itself reports a NUL in a field. Numbers too large for an id: 404 in a URL path, otherwise 400 if the
+    database rejects them.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
@@ -69,7 +69,7 @@ class RefuseMalformed:
 
 
 def is_too_large_a_number(error: Exception) -> bool:
-    """Return whether the database refused a number that it cannot hold."""
+    """Return whether the database rejected a number as too large."""
     if isinstance(error, DataError):
         return getattr(error.__cause__, "sqlstate", "") == "22003"
     return isinstance(error, OverflowError) and "SQLite" in str(error)
@@ -82,9 +82,9 @@ def _malformed(request: HttpRequest, reason: str) -> HttpResponse:
 
 
 def why_malformed(request: HttpRequest) -> str:
-    """Return what is wrong with the address or the form as a sentence, or nothing."""
+    """Return a sentence about a malformed URL or form, or an empty string."""
     if NUL in request.path or "%00" in request.META.get("QUERY_STRING", ""):
-        return "There is a NUL in the address."
+        return "The URL contains a NUL character."
     try:
         request.POST  # noqa: B018 - parses the form
     except tuple(MALFORMED) as error:
@@ -93,39 +93,36 @@ def why_malformed(request: HttpRequest) -> str:
 
 
 def store_nothing(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Keep pages and files out of browsers' and proxies' caches, but for those that say themselves how to be kept.
+    """Middleware: forbid caching of responses without Cache-Control, as most contain evidence or names.
 
-    Nearly all have evidence or names; what is static does not come this way.
+    Static files do not pass this middleware.
     """
 
-    def stored_nowhere(request: HttpRequest) -> HttpResponse:
+    def with_cache_control(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         response.headers.setdefault("Cache-Control", "no-store")
         return response
 
-    return stored_nowhere
+    return with_cache_control
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):
-    """Names with hashes, in the imports of scripts as well, so that a browser never mixes two versions of them."""
+    """Static files with hashed names, also in imports of scripts, so that browsers never mix two versions."""
 
     support_js_module_import_aggregation = True
 
 
-# -- the API's errors --------------------------------------------------------------------------------------------------
-
-
 def is_api(request: HttpRequest) -> bool:
-    """Return whether a program asks, which wants errors in JSON."""
+    """Return whether the request is for the API, whose errors are JSON."""
     return request.path_info.startswith("/api/")
 
 
 def refusal(code: str, message: str, **more: Any) -> dict[str, Any]:
-    """Return the one shape that errors of the API have."""
+    """Return the body of an API error."""
     return {"error": {"code": code, "message": message, **more}}
 
 
-REFUSALS = {  # by the first that fits
+REFUSALS = {  # the first match applies
     NotAllowed: status.HTTP_403_FORBIDDEN,
     FilesUnavailable: status.HTTP_503_SERVICE_UNAVAILABLE,
     DomainError: status.HTTP_409_CONFLICT,
@@ -134,7 +131,7 @@ REFUSALS = {  # by the first that fits
 
 
 def error_response(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return {"error": {"code", "message"}}, with "fields" for invalid input; None leaves a bug to Django's 500."""
+    """Return {"error": {"code", "message"}}, with "fields" for invalid input; None for bugs (500)."""
     if isinstance(error, ImportRefused):
         fields = {"file": [f"{entry.where}: {entry.reason}" for entry in error.entries]}
         return Response(refusal(error.code, str(error), fields=fields), status.HTTP_400_BAD_REQUEST)
@@ -145,13 +142,13 @@ def error_response(error: Exception, context: dict[str, Any]) -> Response | None
     if is_too_large_a_number(error):
         return Response(refusal("Malformed", TOO_LARGE_A_NUMBER), status.HTTP_400_BAD_REQUEST)
     if isinstance(error, UnreadablePostError):
-        return Response(refusal("Malformed", "The body ends too early."), status.HTTP_400_BAD_REQUEST)
+        return Response(refusal("Malformed", "The request body is truncated."), status.HTTP_400_BAD_REQUEST)
     response = exception_handler(error, context)
     if response is None:
         return None
     if isinstance(error, exceptions.ValidationError):
         fields = response.data if isinstance(response.data, dict) else {"non_field_errors": response.data}
-        response.data = refusal("Invalid", "The input is not valid.", fields=fields)
+        response.data = refusal("Invalid", "Invalid input.", fields=fields)
     else:
         code = "NotFound" if isinstance(error, Http404) else type(error).__name__
         response.data = refusal(code, str(response.data.get("detail", error)))
@@ -159,35 +156,32 @@ def error_response(error: Exception, context: dict[str, Any]) -> Response | None
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer what no URL or row is there for."""
     if is_api(request):
-        return JsonResponse(refusal("NotFound", "There is nothing at this address."), status=404)
+        return JsonResponse(refusal("NotFound", "Nothing exists at this URL."), status=404)
     return page_not_found(request, exception)
 
 
 def failed(request: HttpRequest) -> HttpResponse:
-    """Answer after a bug, of which the log tells more; or while the database is away, which is none."""
+    """Answer 500 after a bug, or 503 while the database is unavailable."""
     if is_database_away(sys.exception()):
         return database_is_away(request)
     if is_api(request):
-        return JsonResponse(refusal("Failed", "The server failed; its log says why."), status=500)
+        return JsonResponse(refusal("Failed", "Internal server error. See the server log."), status=500)
     return server_error(request)
 
 
-# -- while the database is away ----------------------------------------------------------------------------------------
-
 DATABASE_IS_AWAY = (
-    "The database does not answer. Everything that was confirmed is stored; what was sent just now may not be, so "
-    "send it again in a moment."
+    "The database is unavailable. All confirmed input is stored. Your last input may not be stored; submit it again in "
+    "a moment."
 )
 RETRY_AFTER_S = 5
-SLOW_S = 1.0  # a database that refuses at once costs nobody anything; one that is silent costs a thread for seconds
+SLOW_S = 1.0  # slower failures block threads: an unresponsive database rather than a refusing one
 LOOK_AFTER_S = 1.0
 LOOK_TAKES_S = 10.0
 
 
 class DatabaseIsAway(HttpResponse):
-    """The answer to a request that needs the database while it is away."""
+    """Response 503 while the database is unavailable."""
 
     status_code = 503
 
@@ -205,11 +199,11 @@ def database_is_away(request: HttpRequest) -> HttpResponse:
 
 
 def spare_threads(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: while a database is silent, let one request at a time wait for it, and answer the others at once.
+    """Middleware: while the database does not respond, one request at a time tries it; all others get 503 immediately.
 
-    Else all threads would wait, and nobody would answer probes and send static files, which come before this.
+    Otherwise all threads would wait, and none would serve probes and static files, which precede this middleware.
     """
-    look_again_at: float | None = None  # None: the database answers
+    look_again_at: float | None = None  # None: the database responds
 
     def spared(request: HttpRequest) -> HttpResponse:
         nonlocal look_again_at

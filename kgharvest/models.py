@@ -1,4 +1,4 @@
-"""Projects and people, relations, LMs, jobs and the tuples they found; attempts that are limited."""
+"""All models of the app `kgharvest`."""
 
 from kgharvest.accounts.models import ApiToken, Attempts, Project, ProjectInvite, ProjectMember, Role
 from kgharvest.accounts.sign_in.models import GroupMembership, OpenIDIdentity, RecoveryCode, SecondFactor
@@ -6,8 +6,7 @@ from kgharvest.api.models import KeyedAnswer
 from kgharvest.chat_models.models import ChatAnswer
 from kgharvest.entities.models import EntityName, EntityTable
 from kgharvest.events.models import Actor, AuditHead, Event
-from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, LanguageModel, Launch, Prompt
-from kgharvest.harvests.parts.models import HarvestPart
+from kgharvest.harvests.models import HarvestedTuple, HarvestJob, HarvestPart, JobPrompt, LanguageModel, Launch, Prompt
 from kgharvest.jobs.models import Job, Worker
 from kgharvest.knowledge.models import Curation, EntityOccurrence, KnowledgeTuple, SensitiveWord, tuple_key
 from kgharvest.relations.models import Relation, RelationSet

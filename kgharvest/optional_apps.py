@@ -1,7 +1,7 @@
-"""Optional apps: Django apps that the core never imports and that extend its registries.
+"""Optional apps: Django apps that extend the registries of the core, which never imports them.
 
-An optional app is active if INSTALLED_APPS names it. Everything else works without it: its URLs do not exist, its
-panels do not appear, and its queued jobs wait until it is installed again.
+An optional app is active if it is in INSTALLED_APPS. Without it, its URLs do not exist, its panels do not appear, and
+its queued jobs wait until it is installed again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kgharvest.errors import DomainError
 class OptionalApp(AppConfig):
     """Base class of an optional app's configuration. Each attribute extends the registry of the same name.
 
-    All values are dotted paths, as in kgharvest/registries.py. `url_configuration`: the module of its URL patterns.
+    All values are dotted paths, as in kgharvest/registries.py. url_configuration: module with the URL patterns.
     """
 
     url_configuration: str = ""
@@ -59,7 +59,7 @@ def optional_apps() -> Iterator[OptionalApp]:
 
 
 def uninstalled_apps(migrations: Iterable[Sequence[str]]) -> list[str]:
-    """Return the apps that have applied migrations, and so tables, but are not installed. migrations: (app, name)."""
+    """Return apps with applied migrations that are not installed. migrations: (app, name)."""
     return sorted({app for app, _ in migrations} - {config.label for config in apps.get_app_configs()})
 
 
@@ -77,11 +77,10 @@ def uninstalled_rows_kept() -> Iterator[None]:
             raise
         raise DomainError(
             "AppNotInstalled",
-            f"Rows of an app that is not installed refer to it ({', '.join(uninstalled)}). Install the app "
+            f"Cannot delete: rows of an uninstalled app refer to it ({', '.join(uninstalled)}). Install the app "
             "(KGHARVEST_CONTRIB), then delete again.",
         ) from error
 
 
 def optional_urls() -> list[URLPattern | URLResolver]:
-    """Return the URL patterns of the installed optional apps."""
     return [path("", include(config.url_configuration)) for config in optional_apps() if config.url_configuration]

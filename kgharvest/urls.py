@@ -1,4 +1,4 @@
-"""URLs of the whole product; each app names its own."""
+"""URL configuration of the project."""
 
 from django.contrib import admin
 from django.contrib.auth import views as auth
@@ -26,7 +26,6 @@ from kgharvest.audit import views as audit_views
 from kgharvest.entities.api import EntityTableViewSet
 from kgharvest.entities.views import set_entities
 from kgharvest.harvests import api as harvests_api
-from kgharvest.harvests import launch_api
 from kgharvest.harvests import views as harvests_views
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
 from kgharvest.jobs import api as jobs_api
@@ -46,13 +45,13 @@ from kgharvest.webhooks import views as webhook_views
 from kgharvest.webhooks.outbox import disable_webhook, enable_webhook, send_test
 
 WEBHOOK_CHANGES = {
-    "test": {"change": send_test, "done": "A test is sent within seconds; the log shows it."},
-    "enable": {"change": enable_webhook, "done": "Enabled; what waits is sent now."},
-    "disable": {"change": disable_webhook, "done": "Disabled; nothing more is sent."},
+    "test": {"change": send_test, "done": "Test event queued. The delivery log shows the result within seconds."},
+    "enable": {"change": enable_webhook, "done": "Webhook enabled. Pending deliveries are being sent."},
+    "disable": {"change": disable_webhook, "done": "Webhook disabled. No events are sent."},
 }
 WORKER_CHANGES = {
-    "drain": {"change": worker_services.drain, "done": "takes no further job and leaves when its last one has ended."},
-    "undrain": {"change": worker_services.undrain, "done": "takes jobs again."},
+    "drain": {"change": worker_services.drain, "done": "is draining. It exits after its running jobs."},
+    "undrain": {"change": worker_services.undrain, "done": "accepts jobs again."},
 }
 LAUNCH_CHANGES = {
     "cancel": {"change": cancel_launch, "done": "cancelled"},
@@ -153,7 +152,7 @@ harvesting = [
     *routes("jobs", jobs_api.JobViewSet, "api_job"),
     *routes("workers", jobs_api.WorkerViewSet, "api_worker"),
     *routes("language-models", harvests_api.LanguageModelViewSet, "api_language_model"),
-    *routes("launches", launch_api.LaunchViewSet, "api_launch", "api_launches"),
+    *routes("launches", harvests_api.LaunchViewSet, "api_launch", "api_launches"),
     *routes("harvests", harvests_api.HarvestViewSet, "api_harvest"),
     *routes("harvests/<int:pk>/tuples", harvests_api.TupleViewSet, "api_harvest_tuple"),
     *routes("knowledge", knowledge_api.KnowledgeViewSet, "api_knowledge_tuple", "api_knowledge"),
@@ -198,7 +197,7 @@ urlpatterns = [
     path("api/schema/", RedirectView.as_view(pattern_name="api_schema", permanent=True)),
     path("accounts/", include(accounts)),
     path("", include(probes)),
-    path("admin/login/", Login.as_view()),  # with the same limits and the second factor, and so the next two
+    path("admin/login/", Login.as_view()),  # these three: with rate limits and two-factor authentication
     path("admin/logout/", Logout.as_view()),
     path("admin/password_change/", PasswordChange.as_view()),
     path("admin/", admin.site.urls),

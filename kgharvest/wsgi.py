@@ -1,4 +1,4 @@
-"""What gunicorn serves: `gunicorn kgharvest.wsgi`."""
+"""WSGI application: `gunicorn kgharvest.wsgi`."""
 
 import json
 import os
@@ -15,11 +15,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kgharvest.settings")
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def refuse_unreadable(served: Application) -> Application:
-    """Answer 400 or 413 to what cannot be read by its headers or is too large, before Django makes a request of it.
+def refuse_unreadable(application: Application) -> Application:
+    """Answer 400 or 413 to requests with invalid headers or too large bodies, before Django parses them.
 
-    Django decodes addresses and forms with any codec of Python that a client names, `hex` and `punycode` among them,
-    and fails where none of its middleware can answer.
+    Django decodes URLs and forms with any Python codec named by the client, including `hex` and `punycode`, and fails
+    outside its middleware.
     """
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -27,13 +27,11 @@ def refuse_unreadable(served: Application) -> Application:
         if not reason:
             status, reason = "413 Content Too Large", why_too_large(environ)
         if not reason:
-            return served(environ, start_response)
+            return application(environ, start_response)
         media_type, body = "text/plain", reason.encode()
         if environ.get("PATH_INFO", "").startswith("/api/"):
-            media_type, body = (
-                "application/json",
-                json.dumps({"error": {"code": "Unreadable", "message": reason}}).encode(),
-            )
+            error = {"error": {"code": "Unreadable", "message": reason}}
+            media_type, body = "application/json", json.dumps(error).encode()
         start_response(status, [("Content-Type", media_type), ("Content-Length", str(len(body)))])
         return [body]
 
@@ -41,34 +39,34 @@ def refuse_unreadable(served: Application) -> Application:
 
 
 def why_unreadable(environ: dict[str, Any]) -> str:
-    """Return what is wrong with the address or the headers about the body as one sentence, or nothing."""
+    """Return a sentence about an invalid URL or invalid content headers, or an empty string."""
     try:
         parameters = parse_header_parameters(environ.get("CONTENT_TYPE", ""))[1]
     except ValueError:
-        return "The Content-Type of the request cannot be read; send one without encoded parameters."
+        return "Invalid Content-Type header. Send it without encoded parameters."
     if parameters.get("charset", "utf-8").lower() not in {"utf-8", "utf8"}:
-        return "The Content-Type of the request names another charset than UTF-8; send it in UTF-8."
+        return "Unsupported charset in the Content-Type header. Send the request in UTF-8."
     if environ.get("QUERY_STRING", "").count("&") >= settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:
-        return "The address of the request has more fields than any of ours."
+        return "The URL has too many query parameters."
     length = environ.get("CONTENT_LENGTH") or "0"
     if not (length.isascii() and length.isdigit()):
-        return "The Content-Length of the request is no number; send the length of the body in bytes."
+        return "Invalid Content-Length header. Send the length of the body in bytes."
     return ""
 
 
 def why_too_large(environ: dict[str, Any]) -> str:
-    """Return that the body is larger than any that is taken as one sentence, or nothing. Nobody has read it yet."""
+    """Return a sentence if the body is too large, or an empty string. Reads only the headers."""
     has_files = environ.get("CONTENT_TYPE", "").lower().startswith("multipart/")
     largest = settings.LARGEST_UPLOAD if has_files else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     if int(environ.get("CONTENT_LENGTH") or 0) > largest:
-        return f"The request has more than {largest >> 20} MB; send less at a time."
+        return f"The request is larger than {largest >> 20} MB. Send less data at a time."
     return ""
 
 
-def below(prefix: str, served: Application) -> Application:
-    """Take `prefix` off paths, so that a proxy may hand them on as they are; paths without it are served as well.
+def below(prefix: str, application: Application) -> Application:
+    """Strip `prefix` from paths, so that proxies can forward them unchanged; paths without it also work.
 
-    Its own bare path is sent to the start page with a slash, below which the cookies are.
+    The prefix without a slash is redirected to the home page with a slash, the path of the cookies.
     """
 
     def stripped(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -78,10 +76,10 @@ def below(prefix: str, served: Application) -> Application:
             return []
         if path.startswith(f"{prefix}/"):
             environ = {**environ, "PATH_INFO": path.removeprefix(prefix)}
-        return served(environ, start_response)
+        return application(environ, start_response)
 
-    return stripped if prefix else served
+    return stripped if prefix else application
 
 
 application = below(settings.FORCE_SCRIPT_NAME or "", refuse_unreadable(get_wsgi_application()))
-import_string("kgharvest.operations.metrics.forget_dead_processes")()  # which needs Django to be set up
+import_string("kgharvest.operations.metrics.forget_dead_processes")()  # requires a configured Django

@@ -1,4 +1,4 @@
-"""What all tests share. Factories are plain functions in tests/factories.py."""
+"""Fixtures and hooks of all tests. Factories are plain functions in tests/factories.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A process of tests a core is busy enough: threads of torch, here and in programs that tests start, would only wait.
+# One test process per core uses the CPU fully; additional torch threads, here and in child processes, would only wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # No deadline: the default of 200 ms per example fails on a busy machine.
@@ -30,6 +30,7 @@ hypothesis.settings.register_profile("kgharvest", deadline=None, max_examples=30
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=300)
 
 FIRST = ("browser", "slow")
+TESTS_OF_CONTRIB = ROOT / "tests" / "kgharvest" / "contrib"
 IMPORTED_APPS = re.compile(r"^ *from (?:tests\.)?kgharvest\.contrib\.(\w+)", re.MULTILINE)
 
 
@@ -43,13 +44,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Ignore test modules that import an optional app that is not installed (KGHARVEST_CONTRIB)."""
+    """Ignore folders of, and modules that import, optional apps that are not installed (KGHARVEST_CONTRIB)."""
     from django.conf import settings
 
-    if collection_path.suffix != ".py":
-        return None
-    imported = set(IMPORTED_APPS.findall(collection_path.read_text()))
-    return True if imported - set(settings.CONTRIB_APPS) else None
+    used = set()
+    if collection_path.parent == TESTS_OF_CONTRIB and collection_path.is_dir():
+        used = {collection_path.name}
+    elif collection_path.suffix == ".py":
+        used = set(IMPORTED_APPS.findall(collection_path.read_text()))
+    return True if used - set(settings.CONTRIB_APPS) - {"__pycache__"} else None
 
 
 def pytest_collection() -> None:
@@ -57,7 +60,7 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what is there now, a million objects that stay to the end."""
+    """Exclude the million objects created by collection from later garbage collections."""
     gc.freeze()
     gc.enable()
 
@@ -79,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def dealt(items: list[pytest.Item], n_processes: int) -> list[pytest.Item]:
-    """Return the tests in the order for processes that get equal parts of it, modules of FIRST in turn."""
+    """Return the tests in an order whose equal parts, one per process, each start with some modules of FIRST."""
     first = dict.fromkeys(item for name in FIRST for item in items if item.get_closest_marker(name))
     rest = deque(item for item in items if item not in first)
     modules = [list(tests) for _, tests in groupby(first, key=lambda item: item.path)]
@@ -94,14 +97,14 @@ def dealt(items: list[pytest.Item], n_processes: int) -> list[pytest.Item]:
 
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory) -> Path:
-    """A folder of all processes of this run of tests (`made_once`)."""
+    """Folder shared by all processes of this test run (see `made_once`)."""
     folder = tmp_path_factory.getbasetemp()
     return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="session")
 def migrated_once(shared_folder) -> MigratedOnce:
-    """What the first process of this run of tests migrates, and the others copy."""
+    """Database file that the first process of this test run migrates and the others copy."""
     return MigratedOnce(shared_folder)
 
 
@@ -121,7 +124,7 @@ def django_db_modify_db_settings(django_db_modify_db_settings, migrated_once, tm
 
 @pytest.fixture(scope="session")
 def django_db_keepdb(django_db_keepdb, django_db_modify_db_settings) -> bool:
-    """Begin with the copy of what another process has migrated, where there is one."""
+    """Reuse the database that another process has migrated, if there is one."""
     from django.conf import settings
 
     name = settings.DATABASES["default"].get("TEST", {}).get("NAME")
@@ -130,7 +133,7 @@ def django_db_keepdb(django_db_keepdb, django_db_modify_db_settings) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def static_files_found_when_asked_for() -> None:
-    """Let no test's client list all static files first, which takes as long as a page."""
+    """Look up static files on request: listing all of them takes as long as a page."""
     from django.conf import settings
 
     settings.WHITENOISE_AUTOREFRESH = True
@@ -146,7 +149,7 @@ def fast_passwords() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def emptied_audit_trail() -> None:
-    """Let tests alter the audit trail, and empty it after transactions of their own; one is of what refuses that."""
+    """Drop the triggers of the append-only event log, so that tests can empty it. One test covers the triggers."""
     from django.apps import apps
     from django.db.models.signals import post_migrate
 
@@ -158,7 +161,7 @@ def _drop_audit_triggers(**of_signal) -> None:
 
     migration = import_module("kgharvest.migrations.0035_events")
     triggers = {"sqlite": [*migration.ON_SQLITE], "postgresql": ["event_is_append_only ON kgharvest_auditentry"]}
-    if "kgharvest_auditentry" in connection.introspection.table_names():  # not while tests go back in migrations
+    if "kgharvest_auditentry" in connection.introspection.table_names():  # missing while tests reverse migrations
         with connection.cursor() as cursor:
             for trigger in triggers[connection.vendor]:
                 cursor.execute(f"DROP TRIGGER IF EXISTS {trigger}")
@@ -166,15 +169,15 @@ def _drop_audit_triggers(**of_signal) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker, migrated_once) -> Iterator[Path | None]:
-    """Keep a copy of the test database as the migrations made it, and put that back after tests with transactions.
+    """Restore a copy of the migrated test database after each transactional test.
 
-    So they may come before others: Django itself would leave the tables empty, without what migrations put there.
+    Django would leave the tables empty, without the rows that migrations insert, so these tests could only run last.
     """
     from django.db import connection
     from django.test import TransactionTestCase
 
     database = connection.settings_dict
-    if connection.vendor != "sqlite" or database["NAME"] != database["TEST"]["NAME"]:  # no test asks for a database
+    if connection.vendor != "sqlite" or database["NAME"] != database["TEST"]["NAME"]:  # no test uses a database
         migrated_once.release()
         connection.execute_wrappers.append(_leave_isolation)
         yield None
@@ -186,9 +189,9 @@ def django_db_setup(django_db_setup, django_db_blocker, migrated_once) -> Iterat
 
 
 def _leave_isolation(execute, sql, params, many, context):
-    """Pass over what sets the isolation of a transaction: PostgreSQL takes that first thing alone, a test's has begun.
+    """Skip SET TRANSACTION inside a test's transaction: PostgreSQL allows it only as the first statement.
 
-    Tests with transactions of their own have it set, as everybody else has.
+    Transactional tests set the isolation level as in production.
     """
     if sql.startswith("SET TRANSACTION ISOLATION LEVEL") and context["connection"].savepoint_ids:
         return None
@@ -197,13 +200,13 @@ def _leave_isolation(execute, sql, params, many, context):
 
 @pytest.fixture(scope="session")
 def migrated_database(django_db_setup, tmp_path_factory) -> Path:
-    """A SQLite file with all tables and what migrations put there, to copy."""
+    """Migrated SQLite file to copy."""
     if django_db_setup:
         return django_db_setup
     from tests.kgharvest.test_settings import run_python
 
     path = tmp_path_factory.mktemp("migrated") / "migrated.sqlite3"
-    # In a process of its own: migrations that change rows do so in the default database.
+    # In a separate process, as data migrations change the default database.
     done = run_python(path.parent, "manage.py", "migrate", DATABASE_URL=f"sqlite:///{path}", DEBUG="1")
     assert done.returncode == 0, done.stderr
     return path
@@ -211,16 +214,16 @@ def migrated_database(django_db_setup, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def public_data() -> Path:
-    """The folder of optional test data from public sources; the test is skipped where it is absent."""
+    """Folder of optional public test data. Skips the test if it is missing."""
     folder = Path(os.environ.get("KGHARVEST_TEST_DATA") or ROOT / ".." / "shared" / "data").resolve()
     if not folder.is_dir():
-        pytest.skip(f"no public test data at {folder}; KGHARVEST_TEST_DATA names its folder")
+        pytest.skip(f"no public test data in {folder}; set KGHARVEST_TEST_DATA to its folder")
     return folder
 
 
 @pytest.fixture(autouse=True)
 def nothing_counted() -> None:
-    """Begin with no requests counted by the API's limits."""
+    """Reset the request counters of the API's rate limits."""
     from django.core.cache import cache
 
     cache.clear()
@@ -235,7 +238,7 @@ def researcher(db):
 
 @pytest.fixture
 def installation_owner(researcher):
-    """The researcher, made a superuser: who may change what nobody or anybody made."""
+    """The researcher as a superuser, who can change the data of every user."""
     researcher.is_superuser = True
     researcher.save()
     return researcher
@@ -249,7 +252,7 @@ def researcher_client(client, researcher):
 
 @pytest.fixture
 def enqueued(monkeypatch) -> list[int]:
-    """The jobs that workers were woken for; nothing goes to a broker."""
+    """Jobs that workers were woken for; no message is sent to a broker."""
     from kgharvest.jobs import ledger, messages
 
     jobs: list[int] = []
@@ -261,7 +264,7 @@ def enqueued(monkeypatch) -> list[int]:
 
 @pytest.fixture
 def woken(monkeypatch) -> list[str]:
-    """The queues that messages were sent to; nothing goes to a broker."""
+    """Queues that received wake-up messages; no message is sent to a broker."""
     from kgharvest.jobs import ledger, messages
 
     queues: list[str] = []
@@ -272,7 +275,7 @@ def woken(monkeypatch) -> list[str]:
 
 @pytest.fixture(scope="module")
 def store_server() -> Iterator[StoreServer]:
-    """An S3-compatible store on this machine, which can go away and come back."""
+    """Local S3-compatible store that can be stopped and restarted."""
     from tests.object_store import serving_files
 
     with serving_files() as server:
@@ -281,7 +284,7 @@ def store_server() -> Iterator[StoreServer]:
 
 @pytest.fixture
 def store(store_server, settings, monkeypatch, tmp_path) -> Iterator[Store]:
-    """A new bucket there, in which files are kept; a host's own data are in `tmp_path`."""
+    """New bucket for stored files; the data of the host itself are in `tmp_path`."""
     from tests.object_store import store_on
 
     with store_on(store_server, settings, monkeypatch, tmp_path) as store:

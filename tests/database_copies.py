@@ -1,4 +1,4 @@
-"""Copies of the test database on SQLite, made and put back within milliseconds."""
+"""Copies of the SQLite test database, saved and restored within milliseconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def save_copy(path: Path) -> None:
 
 
 def put_back(path: Path) -> None:
-    """Make the test database what it was when the copy was made, tables and all."""
+    """Restore the test database, including its tables, from the copy."""
     connection.ensure_connection()
     with closing(sqlite3.connect(path)) as copy:
         copy.backup(connection.connection)
@@ -30,24 +30,21 @@ def put_back(path: Path) -> None:
 
 
 def remove_tables() -> None:
-    """Make the test database empty, without any table."""
+    """Drop all tables of the test database."""
     connection.ensure_connection()
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.backup(connection.connection)
 
 
 class MigratedOnce:
-    """The SQLite file as the migrations make it: of several processes the first makes it, and the others copy it.
-
-    folder: of all of them.
-    """
+    """Migrated SQLite file that the first process creates and the others copy. folder: shared by the processes."""
 
     def __init__(self, folder: Path):
         self.path = folder / "migrated.sqlite3"
         self._lock = (folder / "migrated.lock").open("w")
 
     def copy_to(self, path: Path) -> None:
-        """Copy it if it has been made; else make the others wait here until `save` or `release`."""
+        """Copy the file if it exists; otherwise hold the lock until `save` or `release`, so that others wait."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         if self.path.exists():
             shutil.copyfile(self.path, path)
@@ -63,17 +60,17 @@ class MigratedOnce:
 
 
 class KeptState:
-    """A state of the test database that takes long to make: made once, put back from a copy for all tests.
+    """Expensive state of the test database, created once and restored from a copy for each test.
 
-    Other databases than SQLite make it each time.
+    On other databases than SQLite it is created each time.
     """
 
     def __init__(self, make: Callable[[], object], path: Path):
-        """path: where the copy may lie, in a folder of all processes of the tests."""
+        """path: file for the copy, in a folder shared by the test processes."""
         self._make, self._path = make, path
 
     def enter(self) -> None:
-        """Bring the database into the state."""
+        """Put the database into this state."""
         if connection.vendor != "sqlite":
             self._make()
             return

@@ -1,4 +1,4 @@
-"""What takes long to make, made once for all processes of a run of tests."""
+"""Expensive files, created once for all processes of a test run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def made_once(path: Path, make: Callable[[Path], object]) -> Path:
-    """Return `path`, a file or folder that `make` writes in the first process that asks for it; the others wait.
+    """Return `path`, a file or folder that `make` creates in the first process that needs it; other processes wait.
 
-    path: in a folder of all of them (the fixture `shared_folder`).
+    path: inside the fixture `shared_folder`.
     """
     with path.with_name(f"{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What tests of races need: threads that start together, and to hold on PostgreSQL, too."""
+"""Helpers for race tests: threads that start together, and runs on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ SERVER = "KGHARVEST_TEST_POSTGRES"
 
 
 def on_postgresql(test):
-    """Mark a test that runs only where a PostgreSQL server is named."""
-    named = pytest.mark.skipif(SERVER not in os.environ, reason=f"{SERVER} names no server")
+    """Mark a test that runs only if a PostgreSQL server is configured."""
+    named = pytest.mark.skipif(SERVER not in os.environ, reason=f"{SERVER} is not set")
     return pytest.mark.postgres(named(test))
 
 
 def run_on_postgresql(file: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of `file` that are not marked as PostgreSQL's own, on that server, in another process.
+    """Run the tests of `file` that are not marked `postgres` on the configured server, in another process.
 
-    Their database is made and named for that process alone, so that several may run at once.
+    The database is named after this process, so that several runs can be active.
     """
     outer = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     server = urlsplit(os.environ[SERVER])
     url = urlunsplit(server._replace(path=f"{server.path}_{Path(file).stem}_{os.getpid()}"))
+    selected = "not postgres and (exhaustive or not exhaustive)"  # naming the marker includes the exhaustive tests
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, "-m", "not postgres"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, "-m", selected],
         env={**outer, "DATABASE_URL": url, "DEBUG": "1"},
         capture_output=True,
         text=True,
@@ -45,7 +46,7 @@ def run_on_postgresql(file: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def parameters_counted() -> Iterator[list[int]]:
-    """Give a list of how many parameters each statement inside has; PostgreSQL takes 65,535 of them."""
+    """Collect the number of parameters of each statement; PostgreSQL allows at most 65,535."""
     counts: list[int] = []
 
     def count(execute, sql, params, many, context):

@@ -1,4 +1,4 @@
-"""Programs of the project in processes of their own that start quickly."""
+"""Project commands in separate processes that start quickly."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Every program starts as a fork of a process that has loaded these packages, which takes longer than all that they do.
-# The packages read no settings; of the project itself nothing is loaded before.
+# Programs are forks of a process that has imported these packages, as importing takes longer than most programs run.
+# The packages read no settings. Project modules are not imported before the fork.
 PACKAGES = [
     "celery.__main__",
     "celery.bin.celery",
@@ -36,7 +36,7 @@ FORKS.set_forkserver_preload([__name__, *PACKAGES])
 
 
 def start_program(arguments: list[str], environment: dict[str, str], stdout: Path, stderr: Path) -> BaseProcess:
-    """Start manage.py or celery in a process group of its own. What it prints is added to the two files."""
+    """Start manage.py or celery in a new process group, appending its output to the two files."""
     program = FORKS.Process(target=_run, args=[arguments, environment, stdout, stderr])
     program.start()
     return program
@@ -58,12 +58,12 @@ def _run(arguments: list[str], environment: dict[str, str], stdout: Path, stderr
 
 
 def run_program(arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and return what it printed."""
+    """Run a program and return its exit code and output."""
     with TemporaryDirectory() as folder:
         stdout, stderr = Path(folder) / "stdout", Path(folder) / "stderr"
         program = start_program(arguments, environment, stdout, stderr)
         try:
             program.join()
         finally:
-            program.kill()  # where waiting was given up
+            program.kill()  # if the wait was interrupted
         return subprocess.CompletedProcess(arguments, program.exitcode, stdout.read_text(), stderr.read_text())

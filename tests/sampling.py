@@ -1,4 +1,4 @@
-"""Samples of parametrised cases: part of them run by default, all of them with `-m exhaustive`."""
+"""Samples of parametrized cases: some run by default, all with `-m exhaustive`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 
 def every(step: int, cases: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Mark all cases as exhaustive except the first of every `step`.
+    """Mark all cases as exhaustive except every `step`-th.
 
-    For a product of lists, choose a step that is coprime to the length of each list: then every value is used.
+    For a product of lists, choose a step that is coprime to the length of each list, so that every value is used.
     """
     return [
         pytest.param(*case, marks=pytest.mark.exhaustive if number % step else ()) for number, case in enumerate(cases)

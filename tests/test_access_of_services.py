@@ -81,8 +81,8 @@ from kgharvest.relations.services import (
     delete_relation,
     delete_set,
     duplicate_set,
+    editable_set,
     load_shipped_sets,
-    own_set,
 )
 from kgharvest.webhooks.outbox import (
     create_webhook,
@@ -124,7 +124,7 @@ CALLS: dict[Callable, Callable] = {
     load_shipped_sets: lambda it, by: load_shipped_sets(by),
     replace_words: lambda it, by: replace_words(["word"], by),
     delete_relation: lambda it, by: delete_relation(it.relation, by),
-    own_set: lambda it, by: own_set(it.relation.relation_set.name, by),
+    editable_set: lambda it, by: editable_set(it.relation.relation_set.name, by),
     duplicate_set: lambda it, by: duplicate_set(it.relation.relation_set, "copy", by, it.project),
     change_set: lambda it, by: change_set(it.relation.relation_set, "other", "", by),
     save_table: lambda it, by: save_table(it.relation.relation_set, True, False, by=by),
@@ -195,13 +195,13 @@ CALLS: dict[Callable, Callable] = {
 # What needs no row, by why.
 ASK_PROJECT_FOR = {
     "plan_launch", "create_harvest_job", "queue_harvest", "import_tuples", "prepared_import", "import_relation_file",
-    "import_kg", "prepared_kg", "keep_upload", "save_relation", "queue_score_job", "create_probe", "queue_probe",
+    "import_kg", "prepared_kg", "store_upload", "save_relation", "queue_score_job", "create_probe", "queue_probe",
 }  # fmt: skip
 ASK_THOSE_WITH_A_ROW = {
     "import_upload", "start_launch", "import_prompts", "create_run", "queue_run", "import_file", "import_answers",
 }  # fmt: skip
 WRITE_NOTHING = {
-    "may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_is_own",
+    "may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_can_edit",
     "freeze_round", "plan_round", "estimated_usage", "populations", "default_instructions", "compute_report",
     "facts_of_content", "parts_of", "role_in_words", "check_harvest", "check_endpoint",
 }  # fmt: skip

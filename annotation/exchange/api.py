@@ -77,10 +77,7 @@ class ImportInput(StrictSerializer):
     project = serializers.SlugField(required=False, help_text="Project of a new round.")
     create = serializers.BooleanField(default=False, help_text="Create missing rounds, relations, tuples, and tasks.")
     set = serializers.CharField(
-        max_length=100,
-        required=False,
-        source="set_name",
-        help_text="Relation set, if several contain the relation.",
+        max_length=100, required=False, source="set_name", help_text="Relation set, if several contain the relation."
     )
     duplicates = serializers.ChoiceField(
         DUPLICATES, default="error", help_text="Policy for repeated judgments of an annotator on a tuple."

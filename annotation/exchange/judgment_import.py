@@ -34,7 +34,7 @@ from kgharvest.models import KnowledgeTuple, LanguageModel, Project, Relation, R
 from kgharvest.names import UnresolvedName
 from kgharvest.relations.checks import RELATION_NAME
 from kgharvest.relations.names import Scope, relations_of_set, resolve_relation
-from kgharvest.relations.services import own_set
+from kgharvest.relations.services import editable_set
 
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # names of new rounds
 DUPLICATES = ("error", "first", "last")
@@ -187,7 +187,7 @@ class _Import:
         set_name = self.round.name
         if RelationSet.objects.exclude(project=self.round.project).filter(name=set_name).exists():
             set_name = f"{self.round.project.slug}-{set_name}"[:100]
-        relation_set = own_set(set_name, project=self.round.project)
+        relation_set = editable_set(set_name, project=self.round.project)
         slots = ", ".join(f"<ENT{slot}>" for slot in range(arity))
         new = {"arity": arity, "statement": f"{written}: {slots}", "initial_prompts": [], "seed_tuples": []}
         return Relation.objects.get_or_create(relation_set=relation_set, name=name, defaults=new)[0]
@@ -335,11 +335,7 @@ def _identity(entities: Sequence[str], canonical: Canonical | None) -> Sequence[
 def _find_or_create_tuples(missing: dict[TupleKey, ImportedRow]) -> dict[TupleKey, int]:
     KnowledgeTuple.objects.bulk_create(
         (
-            KnowledgeTuple(
-                relation_id=key.relation_id,
-                key=key.key,
-                entities=key.key.split(KEY_SEPARATOR),
-            )
+            KnowledgeTuple(relation_id=key.relation_id, key=key.key, entities=key.key.split(KEY_SEPARATOR))
             for key, row in missing.items()
         ),
         batch_size=ROWS_AT_ONCE,

@@ -1,4 +1,4 @@
-"""Access to the pages of annotators: whom this browser judges as, and a throttle on wrong links and codes."""
+"""Access to annotators' pages: the annotators of a session, and throttling of wrong links and codes."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from annotation.models import Annotator
 from kgharvest.accounts.throttle import count_wrong_link
 from kgharvest.bulk.prepared import Parameter, PreparedSelect
 
-GUESTS = "guests"  # in the session: {id of the round: id of the annotator}
+GUESTS = "guests"  # session key of {round id: annotator id}
 
 
 def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
     guests = request.session.get(GUESTS, {}).values()
-    is_here = Q(pk__in=guests, user=None, erased_at=None) if guests else Q()
+    condition = Q(pk__in=guests, user=None, erased_at=None) if guests else Q()
     if request.user.is_authenticated:
-        is_here |= Q(user=request.user)
-    return Annotator.objects.filter(is_here) if is_here else Annotator.objects.none()
+        condition |= Q(user=request.user)
+    return Annotator.objects.filter(condition) if condition else Annotator.objects.none()
 
 
 def own_annotators(user) -> QuerySet[Annotator]:
-    """Return as whom an account judges; by a token that is bound to a project, in the rounds of that."""
-    own = Annotator.objects.filter(user=user)
+    """Return the annotators of an account; for a project-bound token, only those in rounds of the project."""
+    annotators = Annotator.objects.filter(user=user)
     bound_to = getattr(user, "bound_to", None)
-    return own if bound_to is None else own.filter(round__project=bound_to)
+    return annotators if bound_to is None else annotators.filter(round__project=bound_to)
 
 
 class SessionAnnotator:
-    """Finds as whom a browser judges in one round. annotators: what is read of them."""
+    """Lookup of a session's annotator in one round, with prepared queries. annotators: the base queryset."""
 
     def __init__(self, annotators: Callable[[], QuerySet[Annotator]]):
         of_round = lambda: annotators().filter(round=Parameter(Annotator, "round"))  # noqa: E731
@@ -43,21 +43,21 @@ class SessionAnnotator:
         )
 
     def __call__(self, request: HttpRequest, round_id: int) -> Annotator | None:
-        """Return who judges in this round here; an account goes before a guest."""
-        here = []
+        """Return the session's annotator in the round. An account takes precedence over a guest."""
+        annotators = []
         if request.user.is_authenticated:
-            here = self._account(round=round_id, user=request.user.pk)
+            annotators = self._account(round=round_id, user=request.user.pk)
         guest = request.session.get(GUESTS, {}).get(str(round_id))
-        if guest and not here:
-            here = self._guest(round=round_id, id=guest)
-        return here[0] if here else None
+        if guest and not annotators:
+            annotators = self._guest(round=round_id, id=guest)
+        return annotators[0] if annotators else None
 
 
 session_annotator = SessionAnnotator(Annotator.objects.all)
 
 
 def remember_guest(request: HttpRequest, annotator: Annotator) -> None:
-    request.session.cycle_key()  # whoever knew the session before does not come along
+    request.session.cycle_key()  # prevents session fixation
     request.session[GUESTS] = {**request.session.get(GUESTS, {}), str(annotator.round_id): annotator.pk}
 
 
@@ -67,9 +67,9 @@ def forget_guest(request: HttpRequest, annotator: Annotator) -> None:
 
 
 def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 429 in the place of a 404 to addresses that lately got too many of these here.
+    """Replace 404 responses by 429 for IP addresses with too many recent 404s.
 
-    What is right is answered all the same: links and codes cannot be guessed, and others may be behind the address.
+    Valid links and codes still work: they cannot be guessed, and several people can share an IP address.
     """
 
     @wraps(view)
@@ -78,7 +78,8 @@ def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
         if response.status_code != 404:
             return response
         if count_wrong_link(request, timezone.now()):
-            return no_access(request, "Too many wrong links or codes came from here; wait a quarter of an hour.", 429)
+            reason = "Too many invalid links or codes from your network. Wait 15 minutes and try again."
+            return no_access(request, reason, 429)
         return response
 
     return guarded

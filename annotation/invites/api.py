@@ -1,4 +1,4 @@
-"""Recruiting in the API: invites to a round, and joining one with an account's token."""
+"""API of invites, and of joining a round with an account's token."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from kgharvest.api.views import ListView, PagedList
 
 
 class RoundInviteSerializer(serializers.ModelSerializer):
-    """A link that lets in one person, without an account. Whoever has it can use it: keep it as a password is kept."""
+    """Single-use link for one person without an account. Anyone with the link can use it, so keep it secret."""
 
     url = serializers.SerializerMethodField()
     status = serializers.SerializerMethodField()
-    annotator = serializers.CharField(source="annotator.code", allow_null=True, help_text="Who joined with it.")
+    annotator = serializers.CharField(source="annotator.code", allow_null=True, help_text="Annotator who joined.")
 
     class Meta:
         model = Invite
@@ -46,7 +46,7 @@ class RoundInviteSerializer(serializers.ModelSerializer):
 
 class InvitesInput(StrictSerializer):
     n = serializers.IntegerField(min_value=1, max_value=1000, default=10)
-    days = serializers.IntegerField(min_value=1, max_value=366, default=30, help_text="Until they end.")
+    days = serializers.IntegerField(min_value=1, max_value=366, default=30, help_text="Days until the links expire.")
 
 
 class MadeInvitesSerializer(serializers.Serializer):
@@ -54,7 +54,7 @@ class MadeInvitesSerializer(serializers.Serializer):
 
 
 class InviteViewSet(PagedList, RoundPartViewSet):
-    """The invites of a round, newest first. They are secrets: only members who work in the project see them."""
+    """Invites of a round, newest first. Links are secret: only members with edit permission can list them."""
 
     access = Action.WORK
     serializer_class = RoundInviteSerializer
@@ -66,31 +66,31 @@ class InviteViewSet(PagedList, RoundPartViewSet):
     def create(self, request: Request, round_id: int) -> Response:
         sent = self.sent(InvitesInput)
         expires_at = timezone.now() + timedelta(days=sent["days"])
-        made = make_invites(self.round(), sent["n"], expires_at, request.user)
-        answer = MadeInvitesSerializer({"invites": made}, context=self.get_serializer_context())
+        invites = make_invites(self.round(), sent["n"], expires_at, request.user)
+        answer = MadeInvitesSerializer({"invites": invites}, context=self.get_serializer_context())
         return Response(answer.data, status.HTTP_201_CREATED)
 
     @extend_schema(summary="Revoke an invite")
     def destroy(self, request: Request, round_id: int, pk: int) -> Response:
-        """A used invite does not change."""
+        """Used invites are not changed."""
         round = self.round()
         revoke_invites(round, [self.row(round.invites.all()).token], timezone.now(), request.user)
         return self.deleted()
 
 
 class JoinInput(StrictSerializer):
-    link = serializers.CharField(max_length=500, help_text="The link that you were sent, or what stands at its end.")
-    agrees = serializers.BooleanField(default=False, help_text="To what the round asks consent for.")
+    link = serializers.CharField(max_length=500, help_text="Join link or invite link, or only the token at its end.")
+    agrees = serializers.BooleanField(default=False, help_text="True: you agree to the consent text of the round.")
 
 
 class JoinedSerializer(serializers.Serializer):
-    """round: its number in the addresses under which you judge."""
+    """Round that you have joined. round: the number in its judging URLs."""
 
     round = serializers.IntegerField(source="round_id")
     name = serializers.CharField(source="round.name")
-    annotator = serializers.CharField(source="code", help_text="The code under which your answers are kept.")
+    annotator = serializers.CharField(source="code", help_text="The code under which your answers are stored.")
     needs_questions = serializers.BooleanField(
-        source="has_questions_left", help_text="Whether the questions of the round come first."
+        source="has_questions_left", help_text="True: answer the questions before judging."
     )
     needs_training = serializers.SerializerMethodField()
 
@@ -99,7 +99,7 @@ class JoinedSerializer(serializers.Serializer):
 
 
 class JoinedRounds(ListView):
-    """The rounds that you have joined, the last one first."""
+    """Rounds that you have joined, newest first."""
 
     permission_classes = (TokenAllows,)
     serializer_class = JoinedSerializer
@@ -116,15 +116,15 @@ class JoinedRounds(ListView):
         examples=[OpenApiExample("A link", {"link": "https://example.org/join/3f2xYpQ/"}, request_only=True)],
     )
     def post(self, request: Request) -> Response:
-        """Joining again is joining once."""
+        """Idempotent: joining again returns the same annotator."""
         sent = self.sent(JoinInput)
-        found = find_by_link(sent["link"])
-        if found is None:
-            most, _ = settings.LIMITS["wrong_links"]
-            if count_attempt("wrong_links", network_of(request._request), timezone.now()) > most:
-                raise exceptions.Throttled(detail="Too many wrong links came from here; wait a quarter of an hour.")
-            raise exceptions.NotFound("Nothing is behind this link: a part of it is missing, or it was made up.")
-        round, invite = found
+        target = find_by_link(sent["link"])
+        if target is None:
+            maximum, _ = settings.LIMITS["wrong_links"]
+            if count_attempt("wrong_links", network_of(request._request), timezone.now()) > maximum:
+                raise exceptions.Throttled(detail="Too many invalid links from your network. Wait 15 minutes.")
+            raise exceptions.NotFound("Invalid link. Check that you copied the complete link.")
+        round, invite = target
         if getattr(request.user, "bound_to", None) not in (None, round.project_id):
-            raise exceptions.PermissionDenied("This token is bound to another project; take one that is not.")
+            raise exceptions.PermissionDenied("This token is bound to another project. Use a different token.")
         return self.answer(join_round(round, request.user, agrees=sent["agrees"], invite=invite))

@@ -1,4 +1,4 @@
-"""Erasing people: who an annotator was is forgotten, what they judged stays."""
+"""Erasure of people: deletes identities of annotators and accounts, but not their judgments."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ def check_may_erase(user, by) -> None:
     """
     if by is None or (by.is_superuser and by != user):
         return
-    theirs = Project.objects.filter(Q(members__user=user) | Q(rounds__annotators__user=user)).order_by().values("pk")
+    user_projects = Project.objects.filter(Q(members__user=user) | Q(rounds__annotators__user=user)).order_by()
     owned = Project.objects.with_role(by, [Role.OWNER]).order_by().values("pk")
-    of_others = Project.objects.filter(pk__in=theirs).exclude(pk__in=owned)
-    if by == user or user.is_staff or user.is_superuser or of_others.exists():
-        raise DomainError(
-            "NotYoursToErase",
-            f"{user} works or judges in projects that you do not own, or is you; ask who runs this installation.",
-        )
+    other_projects = Project.objects.filter(pk__in=user_projects.values("pk")).exclude(pk__in=owned)
+    if by == user or user.is_staff or user.is_superuser or other_projects.exists():
+        reason = "It is your own account, a staff account, or an account in projects that you do not own."
+        raise DomainError("NotYoursToErase", f"Cannot erase {user}. {reason} Ask the operator of this installation.")
 
 
 @transaction.atomic
@@ -52,7 +50,7 @@ def erase_annotator(annotator: Annotator, by=None) -> list[str]:
 
 
 def forget(annotator: Annotator, by) -> bool:
-    """Do what erase_annotator does to an annotator who is locked, except for places; False if it was done before."""
+    """Erase a locked annotator as erase_annotator does, but without panel places. Returns False if already erased."""
     if not Annotator.objects.filter(pk=annotator.pk, erased_at=None).update(
         user=None, name="", erased_at=timezone.now()
     ):
@@ -62,7 +60,7 @@ def forget(annotator: Annotator, by) -> bool:
     if annotator.user_id:
         annotator.round.events.filter(annotator=annotator.code, by=annotator.user_id).update(by=None)
     release_leases(annotator.assignments.all())
-    delete_snapshots(annotator.round)  # statistics in them name people
+    delete_snapshots(annotator.round)  # cached statistics contain names
     record("annotator.erased", annotator, by, round=annotator.round, annotator=annotator)
     return True
 
@@ -70,9 +68,10 @@ def forget(annotator: Annotator, by) -> bool:
 @uninstalled_rows_kept()
 @transaction.atomic
 def erase_account(user, by=None) -> int:
-    """Delete an account with all that names it; return in how many rounds it judged. What it judged and decided stays.
+    """Delete an account and all data that identifies it; return the number of rounds in which it judged.
 
-    Raises NotYoursToErase, AppNotInstalled, and SoleOwner while a project would be left without an owner.
+    Judgments and decisions stay. Raises AppNotInstalled, or DomainError NotYoursToErase, or SoleOwner if the account is
+    the only owner of a project.
     """
     check_may_erase(user, by)
     owned = ProjectMember.objects.filter(role=Role.OWNER)

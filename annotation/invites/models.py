@@ -1,4 +1,4 @@
-"""Links that let in one person each, without an account."""
+"""Invites: single-use links to a round, without an account."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class InviteQuerySet(models.QuerySet):
 
 
 class Invite(models.Model):
-    """A single-use invitation to a round: once somebody has joined with it, it is theirs."""
+    """Single-use invitation to a round. annotator: the person who joined with it."""
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="invites")
     token = models.CharField(max_length=32, unique=True, default=new_invite_token)

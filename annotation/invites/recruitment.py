@@ -1,4 +1,4 @@
-"""Questions of the core about recruited annotators. An optional app that recruits people answers them."""
+"""Interface of the core to an optional app that recruits annotators."""
 
 from __future__ import annotations
 
@@ -9,33 +9,30 @@ from kgharvest.registries import hook
 
 
 class Recruitment:
-    """Answers of an installation that recruits nobody. An app replaces the hook `recruitment` with a subclass.
+    """Default without recruiting. An app replaces the hook `recruitment` with a subclass.
 
-    A place is the paid part of one annotator in a study on a recruiting platform.
+    A place is an annotator's paid participation in a study on a recruiting platform.
     """
 
     def lock(self, annotator: Annotator) -> None:
-        """Lock the annotator's places. Locks are taken in this order: places, then the annotator."""
+        """Lock the annotator's places. Lock order: places, annotator."""
 
     def withdraw(self, annotator: Annotator, now: datetime) -> None:
         """End the active places of an annotator who withdraws."""
 
     def screen_out(self, annotator: Annotator, now: datetime) -> None:
-        """End the active places of an annotator who has failed the comprehension check."""
+        """End the active places of an annotator who failed the comprehension check."""
 
     def forget(self, annotator: Annotator) -> list[str]:
-        """Erase the platform's ids of the annotator.
-
-        Return the reasons why some ids are kept for now, a sentence each.
-        """
+        """Erase the annotator's platform ids. Returns a sentence with the reason for each id that is retained."""
         return []
 
     def end_page(self, annotator: Annotator) -> str | None:
-        """Return the path of the page that ends the annotator's place; None if the annotator has no place."""
+        """Return the path of the final page of the annotator's place, or None if the annotator has no place."""
         return None
 
     def pay_in_words(self, round: Round) -> str:
-        """Return sentences on the pay of a round's annotators, for papers; empty if nobody was paid."""
+        """Return sentences about the pay of a round's annotators, for papers; "" if no one was paid."""
         return ""
 
 

@@ -1,8 +1,7 @@
-"""Pages on which people are invited, join a round, and return to it from another device."""
+"""Pages for inviting people, joining a round, returning from another device, and erasing accounts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 from django import forms
@@ -53,13 +52,14 @@ def managed_round(request: HttpRequest, path: str) -> Round:
 @never_cache
 @researcher_required
 def round_invites(request: HttpRequest, path: str) -> HttpResponse:
-    """List the invites and make more. Links are secrets: only those who manage the round see them."""
+    """List and create invites. Links are secret: only members with edit permission see them."""
     round = managed_round(request, path)
     form = InvitesForm(request.POST or None)
     if form.is_valid():
         expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
-        made = make_invites(round, form.cleaned_data["n"], expires_at, request.user)
-        messages.success(request, f"{len(made)} invites are ready; download them as CSV and send one to each person.")
+        new_invites = make_invites(round, form.cleaned_data["n"], expires_at, request.user)
+        n_new = counted(len(new_invites), "invite")
+        messages.success(request, f"{n_new} created. Download the CSV file and send one link to each person.")
         return redirect("annotation:round_invites", round.path)
     invites = round.invites.select_related("annotator").order_by("-pk")
     page = page_of(request, invites)
@@ -68,7 +68,9 @@ def round_invites(request: HttpRequest, path: str) -> HttpResponse:
         "round": round,
         "form": form,
         "page_obj": page,
-        "invites": [invite_row(request, invite, now) for invite in page],
+        "invites": [
+            (invite, invite.status(now), request.build_absolute_uri(invite.get_absolute_url())) for invite in page
+        ],
         "n_usable": round.invites.usable(now).count(),
     }
     return render(request, "annotation/invites/round_invites.html", context)
@@ -86,33 +88,21 @@ def invites_revoke(request: HttpRequest, path: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def invites_csv(request: HttpRequest, path: str) -> HttpResponse:
-    round = managed_round(request, path)
-    table = table_of_records(COLUMNS, _csv_rows(request, round))
-    return download(csv_lines(table), f"{round.name}-invites.csv")
-
-
-def _csv_rows(request: HttpRequest, round: Round) -> Iterator[dict[str, str]]:
-    now = timezone.now()
-    for invite in round.invites.select_related("annotator").iterator(chunk_size=2000):
-        row = invite_row(request, invite, now)
-        yield {
-            "link": row["link"],
-            "status": row["status"],
+    round, now = managed_round(request, path), timezone.now()
+    rows = (
+        {
+            "link": request.build_absolute_uri(invite.get_absolute_url()),
+            "status": invite.status(now),
             "ends": invite.expires_at.isoformat(),
             "used": invite.used_at.isoformat() if invite.used_at else "",
             "annotator": invite.annotator.code if invite.annotator else "",
         }
+        for invite in round.invites.select_related("annotator").iterator(chunk_size=2000)
+    )
+    return download(csv_lines(table_of_records(COLUMNS, rows)), f"{round.name}-invites.csv")
 
 
-def invite_row(request: HttpRequest, invite: Invite, now) -> dict:
-    return {
-        "invite": invite,
-        "link": request.build_absolute_uri(invite.get_absolute_url()),
-        "status": invite.status(now),
-    }
-
-
-WRONG_LINK = "Nothing is behind this link: a part of it is missing, or it was made up."
+WRONG_LINK = "Invalid link. Check that you copied the complete link."
 
 
 @never_cache
@@ -137,10 +127,10 @@ def invite(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> HttpResponse:
-    known = session_annotator(request, round.pk)
-    # On a shared device, the invite can be for another person than the guest of this browser.
-    is_for_other = invite is not None and invite.annotator_id is None
-    if known and (known.user_id or not is_for_other):
+    existing = session_annotator(request, round.pk)
+    # On a shared device, an unused invite can be for a different person than the guest of this browser.
+    is_unused = invite is not None and invite.annotator_id is None
+    if existing and (existing.user_id or not is_unused):
         return redirect("annotation:judge", round.pk)
     try:
         check_can_join(round)
@@ -162,7 +152,7 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
             return no_access(request, str(refusal), 429)
         except DomainError as refusal:
             form.add_error(None, str(refusal))
-    context = {"round": round, "form": form, "asks_name": asks_name, "known": known}
+    context = {"round": round, "form": form, "asks_name": asks_name, "existing": existing}
     context |= {"instructions": instructions_html(round), "consent": markdown_html(round.consent)}
     return render(request, "annotation/invites/join.html", context)
 
@@ -170,7 +160,7 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
 @never_cache
 @sensitive_variables("code")
 def device(request: HttpRequest, round_id: int) -> HttpResponse:
-    """Show a guest's return link and code for another device. A POST lets this browser forget the guest."""
+    """Show a guest's return link and code. A POST signs the guest out of this browser."""
     annotator = session_annotator(request, round_id)
     if annotator is not None and request.method == "POST":
         forget_guest(request, annotator)
@@ -185,7 +175,7 @@ def device(request: HttpRequest, round_id: int) -> HttpResponse:
 @throttled
 @sensitive_variables("code")
 def return_by_code(request: HttpRequest, code: str = "") -> HttpResponse:
-    """Let a guest continue with a return code. Following the link asks first, so that fetching it changes nothing."""
+    """Let a guest continue with a return code. The link asks for confirmation, so that a GET changes nothing."""
     form = ReturnForm(request.POST if request.method == "POST" else None, initial={"code": code})
     code = form.cleaned_data["code"] if form.is_valid() else code
     if not code:
@@ -206,7 +196,7 @@ def return_by_code(request: HttpRequest, code: str = "") -> HttpResponse:
 
 @researcher_required
 def person_erase(request: HttpRequest, slug: str) -> HttpResponse:
-    """Let an owner erase the account of a member, or of somebody who judged in rounds of the project."""
+    """Let an owner erase the account of a member, or of an annotator in rounds of the project."""
     project = find_visible(request, slug, Action.MANAGE)
     form = ErasePersonForm(request.POST or None)
     if form.is_valid():
@@ -217,27 +207,28 @@ def person_erase(request: HttpRequest, slug: str) -> HttpResponse:
         person = people.filter(username=name).distinct().first()
         with refusal_in_form(form, "username"):
             if person is None:
-                raise NotFound(f"Nobody in this project has the account {name!r:.60}; write its name as it is.")
+                raise NotFound(f"No account {name!r:.60} in this project. Check the spelling of the username.")
             n_rounds = erase_account(person, request.user)
-            messages.success(request, f"The account is erased; what it judged in {counted(n_rounds, 'round')} stays.")
+            text = f"Account erased. Its judgments in {counted(n_rounds, 'round')} are kept."
+            messages.success(request, text)
             return redirect(project)
     return render(request, "annotation/invites/person_erase.html", {"project": project, "form": form})
 
 
 class InvitesForm(forms.Form):
-    n = forms.IntegerField(label="Links", min_value=1, max_value=1000, initial=10)
-    days = forms.IntegerField(label="Days until they end", min_value=1, max_value=366, initial=30)
+    n = forms.IntegerField(label="Number of links", min_value=1, max_value=1000, initial=10)
+    days = forms.IntegerField(label="Valid for (days)", min_value=1, max_value=366, initial=30)
 
 
 class JoinForm(forms.Form):
-    """A name is asked of guests who have no invite."""
+    """Join form. Guests without an invite must enter a name."""
 
     name = forms.CharField(
         label="Your name or code",
         max_length=100,
         required=False,
         widget=forms.TextInput(attrs={"autocomplete": "nickname", "autocapitalize": "off", "spellcheck": "false"}),
-        help_text="As you were told by whoever sent you the link. Only the researchers see it.",
+        help_text="Follow the instructions of the person who sent you the link. Only the researchers see the name.",
     )
     agrees = forms.BooleanField(label="I have read this and agree", required=False)
 
@@ -251,15 +242,13 @@ class ReturnForm(forms.Form):
         label="Return code",
         max_length=100,
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "characters", "spellcheck": "false"}),
-        help_text="Such as 12-ABCD-EFGH-IJKL-MNOP.",
+        help_text="For example 12-ABCD-EFGH-IJKL-MNOP.",
     )
 
 
 class ErasePersonForm(forms.Form):
-    """username: typed, so that nobody is erased by a click."""
+    """The username must be typed, to prevent accidental erasure."""
 
     username = forms.CharField(
-        label="Name of the account",
-        max_length=150,
-        widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false"}),
+        label="Username", max_length=150, widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false"})
     )

@@ -147,10 +147,7 @@ class JudgeRun(Job):
         "timeout (seconds)", default=60, validators=[MinValueValidator(1), MaxValueValidator(3600)]
     )
     device = models.CharField(
-        max_length=20,
-        default=DEFAULT_DEVICE,
-        validators=[validate_device],
-        help_text=f"For local LMs: {DEVICE_HELP}.",
+        max_length=20, default=DEFAULT_DEVICE, validators=[validate_device], help_text=f"For local LMs: {DEVICE_HELP}."
     )
     dtype = models.CharField(
         "number format",

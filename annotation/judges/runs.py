@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from math import ceil
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -22,7 +23,7 @@ from annotation.rounds.instructions import freeze_statement
 from kgharvest.access import Action, check_may, owns_installation
 from kgharvest.bulk.insert import insert_rows, storable
 from kgharvest.chat_models.services import Endpoint
-from kgharvest.chat_models.spending import CHARACTERS_PER_TOKEN, cost_of, round_up
+from kgharvest.chat_models.spending import CHARACTERS_PER_TOKEN, cost_of
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import check_where, get_language_model, in_words, language_model_for_pages
@@ -91,8 +92,7 @@ def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
             break
     if not tuples:
         raise DomainError(
-            "NothingToJudge",
-            f"Round {run.round.name} has no statements and no harvests. Add a cell with a harvest.",
+            "NothingToJudge", f"Round {run.round.name} has no statements and no harvests. Add a cell with a harvest."
         )
     return list(tuples.values())
 
@@ -340,6 +340,6 @@ def estimated_usage(round: Round, document: Mapping[str, Any], by=None) -> Usage
         return Usage(n_questions, 0, 0, Decimal(0))
     sample = tuples[:: max(1, len(tuples) // ESTIMATED_FROM)]
     n_characters = sum(len(fill(run.prompt, row.statement, run.relation_texts[str(row.relation_id)])) for row in sample)
-    n_prompt_tokens = round_up(n_questions * n_characters / len(sample) / CHARACTERS_PER_TOKEN)
+    n_prompt_tokens = ceil(n_questions * n_characters / len(sample) / CHARACTERS_PER_TOKEN)
     n_completion_tokens = n_questions * TOKENS_OF_AN_ANSWER
     return Usage(n_questions, n_prompt_tokens, n_completion_tokens, cost_of(run, n_prompt_tokens, n_completion_tokens))

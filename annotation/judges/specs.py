@@ -36,10 +36,7 @@ class JudgeSpecSerializer(ModelDescription):
 
     kind = serializers.ChoiceField(JudgeKind.choices, source="judge_kind", help_text="Source of the answers.")
     path = Text(
-        max_length=1000,
-        allow_blank=True,
-        default="",
-        help_text="Answer file, for kind file in judge_tuples only.",
+        max_length=1000, allow_blank=True, default="", help_text="Answer file, for kind file in judge_tuples only."
     )
 
     class Meta:

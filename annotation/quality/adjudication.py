@@ -1,4 +1,4 @@
-"""Adjudication: what an expert says where annotators disagree, kept beside the crowd's verdict, never in its place."""
+"""Adjudication: experts' labels for disputed statements, stored next to the crowd's verdict without changing it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from kgharvest.events.recording import record
 
 LONGEST_REMARK = 2000  # characters
 
-# What waits for an expert, by name, with the phrase for it.
-QUEUES = {"undecided": "without a majority", "disagreements": "with disagreement"}
+QUEUES = {"undecided": "no majority", "disagreements": "disagreements"}  # labels by name
 ADJUDICATIONS = AuditedTable(Adjudication, "task_id", "label", "comment", "is_blind", "at", "supersedes__pk")
 
 
 def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
-    """Return the tasks of a queue that nobody has adjudicated, in the round's order."""
+    """Return the unadjudicated tasks of a queue, in the round's order."""
     tasks = round.tasks.without_gold().complete()
     if queue == "disagreements":
         tasks = tasks.with_disagreement()
-    else:  # the index of disagreements finds them; all Unjudgeable is no disagreement, but undecided
+    else:  # DISAGREEMENT is the condition of an index. It includes unanimous Unjudgeable, which is also undecided.
         tasks = tasks.filter(tasks.DISAGREEMENT, verdict=Verdict.UNDECIDED)
     current = Adjudication.objects.current().filter(task=OuterRef("pk"))
     return tasks.filter(~Exists(current)).order_by("position")
@@ -36,10 +35,10 @@ def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
 def adjudicate(
     task: JudgmentTask, label: str, client_uuid: UUID, *, by, comment: str = "", is_blind: bool = True
 ) -> Adjudication:
-    """Store what `by` says about a task; a later adjudication supersedes an earlier one, whoever gave it.
+    """Store an expert's label for a task. It supersedes the task's earlier adjudications by any expert.
 
-    The same `client_uuid` again changes nothing; that of another task raises UuidReused. The crowd's counters and
-    verdict stay as they are. Raises NotAllowed.
+    A repeated `client_uuid` changes nothing. The crowd's counters and verdict stay unchanged.
+    Raises NotAllowed, or DomainError UuidReused if the UUID belongs to another task.
     """
     with transaction.atomic():
         locked = JudgmentTask.objects.select_for_update(of=("self",), no_key=True).select_related("round__project")
@@ -50,7 +49,7 @@ def adjudicate(
             raise DomainError("UuidReused", f"UUID {client_uuid} belongs to another adjudication. Generate a new one.")
         if stored is not None:
             return stored
-        # The foreign key is checked at commit, when the new adjudication is there.
+        # The foreign key is checked at commit, when the new adjudication exists.
         task.adjudications.current().update(superseded_by=client_uuid)
         adjudication = Adjudication.objects.create(
             client_uuid=client_uuid,

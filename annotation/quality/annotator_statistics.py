@@ -1,4 +1,4 @@
-"""Statistics of a round's annotators, for its pages: their profiles, flags, comments, reports and training."""
+"""Annotator statistics of a round: profiles, flags, and counts of comments, reports and training answers."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ ROWS_AT_ONCE = 5000
 
 
 def annotator_statistics(round: Round, now: datetime) -> CachedCount:
-    """Return one dict per annotator of a round, by code; of a large round perhaps as it was, but for the status.
+    """Return one dict per annotator of a round, sorted by code. For large rounds, only the status is always current.
 
-    The first look at a large round, and the first after an exclusion, gets none: counting millions takes a minute.
+    The first request for a large round, and the first after an exclusion, returns no rows: counting takes a minute.
     """
     first = None if is_counted_live(round) else lambda _: []
     snapshot = cached_count(round, "annotators", count_annotators, now, first=first)
@@ -58,17 +58,17 @@ def annotator_statistics(round: Round, now: datetime) -> CachedCount:
 
 
 def count_annotators(round: Round) -> list[dict[str, Any]]:
-    """Return statistics of all annotators in a fixed number of queries; memory stays flat."""
+    """Return the statistics of all annotators with a fixed number of queries and constant memory."""
     judgments = Judgment.objects.current().filter(annotator__round=round).order_by("annotator", "judged_at")
     rows = judgment_rows(judgments, "annotator", "task").iterator(chunk_size=ROWS_AT_ONCE)
     thirds = dict(third_judgments(round))
-    profiles = {pk: _profile(own_rows, thirds) for pk, own_rows in groupby(rows, key=itemgetter(0))}
+    profiles = {pk: _profile(annotator_rows, thirds) for pk, annotator_rows in groupby(rows, key=itemgetter(0))}
     totals: Counter[str] = Counter()
     for profile in profiles.values():
         totals.update({label: share * profile.n for label, share in profile.shares.items()})
     label_shares = _shares(totals)
     limits = Limits.objects.filter(round=round).first() or Limits()
-    counts = _counts_elsewhere(annotator__round=round)
+    counts = _other_counts(annotator__round=round)
     attention = Attention(round, judgments, thirds)
     return [
         _statistics(annotator, profiles.get(annotator.pk) or profile_of([]), label_shares, limits, attention)
@@ -78,30 +78,30 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
 
 
 def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
-    """Return the statistics of one annotator, as they are now; runs are compared with the labels of the whole round."""
+    """Return the current statistics of one annotator. Runs are compared with the labels of the whole round."""
     judgments = Judgment.objects.current().filter(annotator=annotator).order_by("judged_at")
     tasks = JudgmentTask.objects.filter(pk__in=Subquery(judgments.order_by().values("task")))
     thirds = dict(third_judgments(annotator.round, tasks))
     profile = _profile(judgment_rows(judgments, "annotator", "task"), thirds)
     limits = Limits.objects.filter(round=annotator.round).first() or Limits()
     label_shares = _shares(label_totals(annotator.round, now))
-    counts = _counts_elsewhere(annotator=annotator)
+    counts = _other_counts(annotator=annotator)
     attention = Attention(annotator.round, judgments, thirds)
     return _statistics(annotator, profile, label_shares, limits, attention) | counts(annotator.pk)
 
 
-def judgment_rows(judgments: QuerySet[Judgment], *before: str) -> QuerySet:
-    """Return tuples of the columns `before` and those of JudgmentRow."""
+def judgment_rows(judgments: QuerySet[Judgment], *leading_columns: str) -> QuerySet:
+    """Return tuples of `leading_columns` followed by the columns of JudgmentRow."""
     is_counted = Case(When(is_counted=True, then=Value(1)), default=Value(0))
     n_same = Case(*(When(label=label, then=F(f"task__n_{label}")) for label in Label.values)) - is_counted
     n_others = F("task__n_judgments") - is_counted
-    return judgments.values_list(*before, "label", "seconds", "task__gold_label", n_same, n_others)
+    return judgments.values_list(*leading_columns, "label", "seconds", "task__gold_label", n_same, n_others)
 
 
 def _profile(rows: Iterable[tuple], thirds: Mapping[int, ThirdJudgment]) -> Profile:
-    """Return the profile of one annotator's rows, `annotator` and `task` before the columns of JudgmentRow.
+    """Return the profile of one annotator's rows: (annotator, task, *columns of JudgmentRow).
 
-    Agreement is that of the first two, as in reports: a third judgment is compared with none.
+    As in reports, agreement compares only the first two judgments of a task, never a third.
     """
     judgments = []
     for annotator, task, *columns in rows:
@@ -144,7 +144,7 @@ def _statistics(
 
 
 class Attention:
-    """Flags that rest on more than a profile (annotation.quality.profiles). judgments: by annotator, in order."""
+    """Inattention flags that need more than a profile. judgments: sorted by annotator and time."""
 
     COLUMNS = (
         "annotator", "task", "is_counted", "task__is_gold", "task__n_true", "task__n_false", "task__n_unjudgeable",
@@ -157,8 +157,8 @@ class Attention:
         is_random = round.source != Round.Source.IMPORTED
         rows = judgments.annotate(length=Length("task__statement")).values_list(*self.COLUMNS, "length")
         self._flags = {
-            pk: attention_flags([self._signs(*row) for row in own], n_tested, is_order_random=is_random)
-            for pk, own in groupby(rows.iterator(chunk_size=ROWS_AT_ONCE), key=itemgetter(0))
+            pk: attention_flags([self._signs(*row) for row in annotator_rows], n_tested, is_order_random=is_random)
+            for pk, annotator_rows in groupby(rows.iterator(chunk_size=ROWS_AT_ONCE), key=itemgetter(0))
         }
         self._pasted = pasted_texts(_texts(round))
 
@@ -169,7 +169,7 @@ class Attention:
         *counts, label, seconds, length = rest
         others = Counter(dict(zip(("true", "false", "unjudgeable"), counts, strict=True)))
         third = self._thirds.get(task)
-        if is_gold or (third and third.annotator == annotator):  # compared with none, as in profiles
+        if is_gold or (third and third.annotator == annotator):  # not compared, as in profiles
             return JudgmentSigns(label, seconds, length, {})
         others.subtract([label] if is_counted else [])
         others.subtract([third.label] if third else [])
@@ -177,17 +177,17 @@ class Attention:
 
 
 def _texts(round: Round) -> Iterator[tuple[int, str]]:
-    """Yield what people wrote in their own words: comments, and answers that no choices were given for."""
+    """Yield (annotator, text) of free-text responses: comments and answers to open questions."""
     commented = Judgment.objects.current().filter(annotator__round=round).exclude(comment="").order_by()
     yield from commented.values_list("annotator", "comment").iterator(chunk_size=ROWS_AT_ONCE)
-    free = {question.key for question in who_questions(round) if not question.choices}
-    if free:
+    open_keys = {question.key for question in who_questions(round) if not question.choices}
+    if open_keys:
         for annotator, answers in WhoAnswers.objects.filter(annotator__round=round).values_list("annotator", "answers"):
-            yield from ((annotator, answer) for key, answer in answers.items() if key in free)
+            yield from ((annotator, answer) for key, answer in answers.items() if key in open_keys)
 
 
-def _counts_elsewhere(**annotators: Any) -> Callable[[int], dict[str, Any]]:
-    """Return a function of an annotator's id that gives their numbers of comments, reports and such, and training."""
+def _other_counts(**annotators: Any) -> Callable[[int], dict[str, Any]]:
+    """Return a function from an annotator's id to their comment, report, uncounted-judgment and training counts."""
     judgments = Judgment.objects.current().filter(**annotators)
     comments = _count(judgments.exclude(comment=""))
     reports = _count(StatementReport.objects.filter(**annotators))

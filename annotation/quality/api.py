@@ -52,7 +52,7 @@ class OutcomesSerializer(serializers.Serializer):
 
 
 class CellProgressSerializer(OutcomesSerializer):
-    """model, setting: empty where imported judgments name none."""
+    """Progress of one cell. model, setting: empty if the imported judgments do not contain them."""
 
     relation = serializers.CharField()
     model = serializers.CharField(allow_blank=True)
@@ -61,32 +61,32 @@ class CellProgressSerializer(OutcomesSerializer):
     cut = serializers.CharField(allow_blank=True)
     n_strata = serializers.IntegerField()
     drawn = serializers.IntegerField()
-    population = serializers.IntegerField(help_text="0 where nobody knows.")
-    accuracy = serializers.FloatField(allow_null=True, help_text="As in reports; null for the `reason`.")
-    low = serializers.FloatField(allow_null=True, help_text="Of the 95 % interval.")
-    high = serializers.FloatField(allow_null=True)
+    population = serializers.IntegerField(help_text="Number of tuples; 0 if unknown.")
+    accuracy = serializers.FloatField(allow_null=True, help_text="As in reports. Null: see `reason`.")
+    low = serializers.FloatField(allow_null=True, help_text="Lower end of the 95 % interval.")
+    high = serializers.FloatField(allow_null=True, help_text="Upper end of the 95 % interval.")
     reason = serializers.CharField(allow_null=True)
 
 
 class ProgressSerializer(OutcomesSerializer):
-    """Gold is left out of all numbers."""
+    """Progress of a round. Gold statements are excluded from all counts."""
 
     n_tasks = serializers.IntegerField()
     complete = serializers.IntegerField()
-    assigned = serializers.IntegerField(help_text="Incomplete statements that somebody holds.")
-    open = serializers.IntegerField(help_text="Incomplete statements that nobody holds.")
-    n_judgments = serializers.IntegerField(help_text="Counted ones.")
+    assigned = serializers.IntegerField(help_text="Incomplete statements assigned to annotators.")
+    open = serializers.IntegerField(help_text="Incomplete statements not assigned to any annotator.")
+    n_judgments = serializers.IntegerField(help_text="Counted judgments.")
     n_wanted = serializers.IntegerField()
     n_left = serializers.IntegerField()
     n_commented = serializers.IntegerField()
     judgments_per_hour = serializers.FloatField(allow_null=True)
     hours_left = serializers.FloatField(allow_null=True)
     percent_agreement = serializers.FloatField(allow_null=True)
-    alpha = serializers.FloatField(allow_null=True, help_text="Krippendorff's, nominal; null for the `reason`.")
+    alpha = serializers.FloatField(allow_null=True, help_text="Krippendorff's nominal alpha. Null: see `reason`.")
     reason = serializers.CharField(allow_null=True)
-    n_units = serializers.IntegerField(help_text="Statements with two judgments or more.")
+    n_units = serializers.IntegerField(help_text="Statements with at least two judgments.")
     counted_at = serializers.DateTimeField(
-        allow_null=True, help_text="A large round is counted now and then; null: for this answer."
+        allow_null=True, help_text="Time of the cached counts of a large round. Null: current counts."
     )
     cells = CellProgressSerializer(many=True)
 
@@ -95,7 +95,7 @@ class ProgressSerializer(OutcomesSerializer):
 
 
 class GoldAccuracySerializer(serializers.Serializer):
-    """With its 95 % interval; null where nobody judged gold."""
+    """Gold accuracy with its 95 % interval; null without gold judgments."""
 
     value = serializers.FloatField(allow_null=True)
     low = serializers.FloatField(allow_null=True)
@@ -109,28 +109,28 @@ class LabelSharesSerializer(serializers.Serializer):
 
 
 class AnnotatorSerializer(serializers.Serializer):
-    """An annotator with the numbers of the page Annotators; null where there is nothing to count."""
+    """Annotator statistics as on the Annotators page. Null: undefined."""
 
     code = serializers.CharField()
-    who = serializers.CharField(allow_blank=True, help_text="Account, name of a guest or beginning of an invite.")
+    who = serializers.CharField(allow_blank=True, help_text="Account, guest name, or start of the invite token.")
     status = serializers.ChoiceField(Annotator.Status.choices)
-    n = serializers.IntegerField(help_text="Judgments, gold included.")
+    n = serializers.IntegerField(help_text="Judgments, including gold.")
     n_gold = serializers.IntegerField()
     n_gold_right = serializers.IntegerField()
     gold = GoldAccuracySerializer()
-    agreement = serializers.FloatField(allow_null=True, help_text="Share of pairs with others' judgments that agree.")
+    agreement = serializers.FloatField(allow_null=True, help_text="Share of equal pairs with others' judgments.")
     n_pairs = serializers.IntegerField()
     median_seconds = serializers.FloatField(allow_null=True)
-    too_fast = serializers.FloatField(allow_null=True, help_text="Share of judgments in less than a second.")
+    too_fast = serializers.FloatField(allow_null=True, help_text="Share of judgments in less than one second.")
     shares = LabelSharesSerializer()
-    longest_run = serializers.IntegerField(help_text="Of equal labels.")
-    expected_run = serializers.FloatField()
-    flags = serializers.ListField(child=serializers.CharField(), help_text="Why somebody should look.")
+    longest_run = serializers.IntegerField(help_text="Longest run of equal labels.")
+    expected_run = serializers.FloatField(help_text="Longest run expected by chance.")
+    flags = serializers.ListField(child=serializers.CharField(), help_text="Reasons to review the annotator.")
     n_comments = serializers.IntegerField()
     n_reports = serializers.IntegerField()
     n_uncounted = serializers.IntegerField()
     training = serializers.ListField(
-        child=serializers.IntegerField(), allow_null=True, help_text="How many were right, of how many; null without."
+        child=serializers.IntegerField(), allow_null=True, help_text="Correct answers, answers; null without training."
     )
 
 
@@ -139,7 +139,7 @@ class AnnotatorFilters(Filters):
 
 
 class ExclusionSerializer(serializers.ModelSerializer):
-    """A decision that an annotator's judgments count no more, and perhaps a later one that they do again."""
+    """Decision to exclude an annotator's judgments, and their reinstatement if any."""
 
     excluded_by = serializers.CharField(source="excluded_by.username", allow_null=True)
     reinstated_by = serializers.CharField(source="reinstated_by.username", allow_null=True)
@@ -189,16 +189,16 @@ class AgreementEffectSerializer(serializers.Serializer):
 
 
 class ExclusionEffectSerializer(serializers.Serializer):
-    """What excluding the annotator now would change."""
+    """Effect of excluding the annotator now."""
 
-    n_judgments = serializers.IntegerField(help_text="Taken out of the count.")
+    n_judgments = serializers.IntegerField(help_text="Judgments to exclude.")
     changes = OutcomeChangeSerializer(many=True)
     cells = CellEffectSerializer(many=True)
     agreement = AgreementEffectSerializer()
 
 
 class ExclusionInput(StrictSerializer):
-    reason = serializers.CharField(max_length=1000, help_text="Kept with the decision; the annotator does not see it.")
+    reason = serializers.CharField(max_length=1000, help_text="Stored with the decision; not shown to the annotator.")
 
 
 class AnnotatorDetailSerializer(AnnotatorSerializer):
@@ -211,7 +211,7 @@ class AnnotatorDetailSerializer(AnnotatorSerializer):
 
 
 class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
-    """The annotators of a round, by code."""
+    """Annotators of a round, sorted by code."""
 
     serializer_class = AnnotatorDetailSerializer
     entry_serializer_class = AnnotatorSerializer
@@ -224,15 +224,15 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
         return self.round().annotators.select_related("round__project", "user", "invite")
 
     def paginate_queryset(self, queryset: QuerySet) -> Sequence[dict[str, Any]]:
-        """Return the statistics of the annotators on a page. Those of a large round can be some minutes old."""
+        """Return the statistics of the annotators on a page; for a large round, possibly a few minutes old."""
         now = timezone.now()
-        counted = {row["pk"]: row for row in annotator_statistics(self.round(), now).content}
+        statistics = {row["pk"]: row for row in annotator_statistics(self.round(), now).content}
         page = super().paginate_queryset(queryset)
-        return [counted.get(annotator.pk) or statistics_of(annotator, now) for annotator in page]
+        return [statistics.get(annotator.pk) or statistics_of(annotator, now) for annotator in page]
 
     @operation("Pause an annotator")
     def pause(self, request: Request, round_id: int, code: str) -> Response:
-        """No more statements are assigned; answers to assigned statements are still accepted."""
+        """No further statements are assigned. Answers to assigned statements are still accepted."""
         return self.changed(pause_annotator)
 
     @operation("Resume a paused annotator")
@@ -241,12 +241,12 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
 
     @operation("Erase an annotator's identity", access=Action.MANAGE)
     def erase(self, request: Request, round_id: int, code: str) -> Response:
-        """Account, name and invite are erased; code and judgments stay. Only owners can do it. Cannot be undone."""
+        """Erases account, name and invite; code and judgments stay. Requires the owner role. Cannot be undone."""
         return self.changed(erase_annotator)
 
     @operation("Withdraw an annotator on request")
     def withdraw(self, request: Request, round_id: int, code: str) -> Response:
-        """The judgments are kept or removed, as the round's consent said; the annotator's identity is erased."""
+        """Erases the annotator's identity and keeps or removes the judgments, as stated in the round's consent."""
         return self.changed(withdraw_annotator)
 
     @operation(
@@ -266,7 +266,7 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
     )
     @exclusion.mapping.post
     def exclude(self, request: Request, round_id: int, code: str) -> Response:
-        """The judgments no longer count, and other annotators judge the statements instead. Can be undone."""
+        """The judgments no longer count, and other annotators judge the statements. Can be undone."""
         annotator = self.get_object()
         reason = self.sent(ExclusionInput)["reason"]
         return self.answer(exclude_annotator(annotator, reason, by=request.user, effect=exclusion_effect(annotator)))
@@ -291,7 +291,7 @@ class RoundQualityViewSet(RoundOperations):
 
     @operation("Limits of a round", method="get", serializer_class=LimitsSerializer)
     def limits(self, request: Request, round_id: int) -> Response:
-        """An annotator who exceeds a limit is paused. Null: no such limit."""
+        """Annotators who exceed a limit are paused. Null: no limit."""
         return self.answer(Limits.objects.filter(round=self.round()).first() or Limits())
 
     @extend_schema(summary="Set the limits of a round", request=LimitsSerializer)
@@ -303,12 +303,12 @@ class RoundQualityViewSet(RoundOperations):
 
 
 class EventSerializer(serializers.ModelSerializer):
-    """A line of a round's log. by: null for the system and the operator."""
+    """Event of a round. by: null for the system and the operator."""
 
     kind = serializers.CharField(max_length=30)
     by = serializers.CharField(source="by.username", allow_null=True)
     annotator = serializers.CharField(allow_null=True)
-    details = serializers.DictField(help_text="What the sentence rests on, by kind.")
+    details = serializers.DictField(help_text="Values used in the sentence; they depend on the kind.")
     sentence = serializers.CharField(source="history_sentence")
 
     class Meta:
@@ -322,7 +322,7 @@ class EventFilters(Filters):
 
 
 class EventViewSet(PagedList, RoundPartViewSet):
-    """The events of a round, newest first."""
+    """Events of a round, newest first."""
 
     serializer_class = EventSerializer
     filters = EventFilters
@@ -351,7 +351,7 @@ class StatementReportSerializer(serializers.ModelSerializer):
 
 
 class AdjudicationSerializer(serializers.ModelSerializer):
-    """What an expert says; it stands beside the verdict, never in its place. is_blind: the labels were out of sight."""
+    """Expert's label; it does not change the verdict. is_blind: true if annotators' labels were hidden."""
 
     by = serializers.CharField(source="by.username", allow_null=True)
 
@@ -361,14 +361,14 @@ class AdjudicationSerializer(serializers.ModelSerializer):
 
 
 class TaskEntrySerializer(serializers.ModelSerializer):
-    """A statement with what annotators said last, what they reported, and what an expert says."""
+    """Statement with its current judgments, reports and adjudication."""
 
     relation = serializers.CharField(source="knowledge_tuple.relation.path")
     entities = serializers.ListField(child=serializers.CharField())
     outcome = serializers.SerializerMethodField()
     labels = LabelGivenSerializer(many=True, source="current_judgments")
     reports = StatementReportSerializer(many=True, source="reported")
-    adjudications = AdjudicationSerializer(many=True, source="current_adjudications", help_text="One, or none.")
+    adjudications = AdjudicationSerializer(many=True, source="current_adjudications", help_text="At most one.")
 
     class Meta:
         model = JudgmentTask
@@ -384,31 +384,29 @@ class TaskEntrySerializer(serializers.ModelSerializer):
 
 
 class TaskFilters(Filters):
-    """Gold is listed where `is_gold` asks for it, and only then."""
-
     relation = IdField(required=False, help_text="Id of a relation.")
     outcome = serializers.ChoiceField(OUTCOMES, required=False)
-    disagreement = serializers.BooleanField(default=False, help_text="Only where judgments are not all alike.")
-    mark = serializers.ChoiceField(list(MARKS), required=False, help_text="By annotators, or by an expert.")
-    is_gold = serializers.BooleanField(default=False)
+    disagreement = serializers.BooleanField(default=False, help_text="True: only statements with different labels.")
+    mark = serializers.ChoiceField(list(MARKS), required=False, help_text="Set by annotators or an expert.")
+    is_gold = serializers.BooleanField(default=False, help_text="True: only gold statements. False: all others.")
 
     def narrow(self, rows: QuerySet) -> QuerySet:
-        wanted = self.validated_data
-        rows = rows.filter(is_gold=wanted["is_gold"])
-        if "relation" in wanted:
-            rows = rows.filter(knowledge_tuple__relation=wanted["relation"])
-        if "outcome" in wanted:
-            rows = rows.filter(verdict="" if wanted["outcome"] == "incomplete" else wanted["outcome"])
-        if wanted["disagreement"]:
+        filters = self.validated_data
+        rows = rows.filter(is_gold=filters["is_gold"])
+        if "relation" in filters:
+            rows = rows.filter(knowledge_tuple__relation=filters["relation"])
+        if "outcome" in filters:
+            rows = rows.filter(verdict="" if filters["outcome"] == "incomplete" else filters["outcome"])
+        if filters["disagreement"]:
             rows = rows.with_disagreement()
-        if "mark" in wanted:
-            marks = MARKS[wanted["mark"]](self.context["view"].round())
+        if "mark" in filters:
+            marks = MARKS[filters["mark"]](self.context["view"].round())
             rows = rows.filter(Exists(marks.filter(task=OuterRef("pk"))))
         return rows
 
 
 class TaskDrawSerializer(serializers.ModelSerializer):
-    """Of which cell's sample the statement is. model, rank, score: null where judgments were imported without them."""
+    """Cell for which the statement was drawn. model, rank, score: null if the imported judgments lack them."""
 
     relation = serializers.CharField(source="stratum.relation.path")
     model = serializers.CharField(source="stratum.language_model.name", allow_null=True)
@@ -416,7 +414,7 @@ class TaskDrawSerializer(serializers.ModelSerializer):
     job = serializers.IntegerField(source="stratum.job_id", allow_null=True)
     rank = serializers.IntegerField(source="harvested_tuple.rank", allow_null=True)
     score = serializers.FloatField(
-        source="harvested_tuple.own_score", allow_null=True, help_text="Null where the harvest has no scores."
+        source="harvested_tuple.own_score", allow_null=True, help_text="Null if the harvest has no scores."
     )
 
     class Meta:
@@ -426,7 +424,7 @@ class TaskDrawSerializer(serializers.ModelSerializer):
 
 class TaskDetailSerializer(TaskEntrySerializer):
     draws = TaskDrawSerializer(many=True, source="all_draws")
-    superseded = LabelGivenSerializer(many=True, help_text="What annotators said before they changed their mind.")
+    superseded = LabelGivenSerializer(many=True, help_text="Earlier judgments that annotators changed.")
 
     class Meta(TaskEntrySerializer.Meta):
         fields = [*TaskEntrySerializer.Meta.fields, "draws", "superseded"]
@@ -436,7 +434,7 @@ class TaskDetailSerializer(TaskEntrySerializer):
 
 
 class QueuedTaskSerializer(serializers.ModelSerializer):
-    """A statement that waits for an expert, without what annotators said."""
+    """Statement to adjudicate, without its judgments."""
 
     relation = serializers.CharField(source="knowledge_tuple.relation.path")
     entities = serializers.ListField(child=serializers.CharField())
@@ -448,7 +446,7 @@ class QueuedTaskSerializer(serializers.ModelSerializer):
 
 class QueueFilters(Filters):
     queue = serializers.ChoiceField(
-        list(QUEUES), default="undecided", help_text="Without a majority, or all on which annotators disagree."
+        list(QUEUES), default="undecided", help_text="Statements without a majority, or with different labels."
     )
 
     def narrow(self, rows: QuerySet) -> QuerySet:
@@ -457,13 +455,13 @@ class QueueFilters(Filters):
 
 class AdjudicationInput(StrictSerializer):
     label = serializers.ChoiceField(Label.choices)
-    client_uuid = serializers.UUIDField(help_text="Made with the answer; sent again it counts once.")
+    client_uuid = serializers.UUIDField(help_text="Generated by the client. A repeated UUID is stored once.")
     comment = serializers.CharField(max_length=LONGEST_REMARK, allow_blank=True, default="")
-    is_blind = serializers.BooleanField(default=True, help_text="Whether the annotators' labels were out of sight.")
+    is_blind = serializers.BooleanField(default=True, help_text="True if annotators' labels were hidden.")
 
 
 class TaskViewSet(PagedList, RoundPartViewSet):
-    """The statements of a round, in its order."""
+    """Statements of a round, in its order."""
 
     serializer_class = TaskDetailSerializer
     entry_serializer_class = TaskEntrySerializer
@@ -496,13 +494,13 @@ class TaskViewSet(PagedList, RoundPartViewSet):
         serializer_class=AdjudicationSerializer,
     )
     def adjudications(self, request: Request, round_id: int, pk: int) -> Response:
-        """A later adjudication replaces an earlier one, also by another expert."""
+        """The new adjudication supersedes earlier ones by any expert."""
         task = get_object_or_404(self.round().tasks.without_gold(), pk=pk)
         return self.created(adjudicate(task, by=request.user, **self.sent(AdjudicationInput)))
 
 
 class AdjudicationQueueViewSet(PagedList, RoundPartViewSet):
-    """The statements of a round that wait for an expert, in its order."""
+    """Statements of a round to adjudicate, in its order."""
 
     access = Action.ADJUDICATE
     serializer_class = QueuedTaskSerializer

@@ -1,4 +1,4 @@
-"""Limits of a round that pause annotators, and pausing by hand."""
+"""Limits that pause annotators automatically, and manual pausing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from kgharvest.access import Action, check_may
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
-LAST_JUDGMENTS = 500  # time and runs are looked at over so many of an annotator's last, which bounds the cost
+LAST_JUDGMENTS = 500  # window for time and runs, per annotator; bounds the cost
 CHECK_LIMITS_EVERY = 10  # judgments of an annotator
 
 
 def enforce_limits(annotator: Annotator) -> None:
-    """Pause the annotator if their last judgments, or all their answers to gold, exceed a limit of the round.
+    """Pause the annotator if their last judgments, or all their gold answers, exceed a limit of the round.
 
-    Called at every CHECK_LIMITS_EVERYth judgment, within the caller's transaction, which holds the annotator's lock.
-    What they said before they were resumed is forgiven. Costs one query where the round has no limits. Gold is looked
-    at over all answers: a window that moves on would be looked at anew too often for the stated false alarms.
+    Called at every CHECK_LIMITS_EVERYth judgment, in the caller's transaction, which holds the annotator's lock.
+    Ignores judgments from before the annotator was last resumed. Costs one query if the round has no limits.
+    Gold accuracy uses all answers: repeated tests on a moving window would exceed the stated false-alarm rate.
     """
     if annotator.status != Annotator.Status.ACTIVE:
         return
@@ -47,7 +47,7 @@ def enforce_limits(annotator: Annotator) -> None:
 
 
 def set_limits(round: Round, by=None, **values: Any) -> Limits:
-    """Set the limits of a round; None takes one away. They hold from everybody's next check on. Raises NotAllowed."""
+    """Set the limits of a round; None removes one. They apply from each annotator's next check. Raises NotAllowed."""
     check_may(by, Action.WORK, round.project)
     with transaction.atomic():
         limits, _ = Limits.objects.update_or_create(round=round, defaults=values)
@@ -56,7 +56,7 @@ def set_limits(round: Round, by=None, **values: Any) -> Limits:
 
 
 def limits_spec(round: Round) -> dict[str, Any]:
-    """Return a round's limits as its spec has them, {} for none."""
+    """Return the limits in the format of a round spec; {} for none."""
     limits = Limits.objects.filter(round=round).first() or Limits()
     values = {name: getattr(limits, name) for name in ("gold_accuracy", "median_seconds", "longest_run")}
     in_force = {name: value for name, value in values.items() if value is not None}
@@ -64,7 +64,7 @@ def limits_spec(round: Round) -> dict[str, Any]:
 
 
 def pause_annotator(annotator: Annotator, by=None) -> None:
-    """Hand out nothing more to the annotator; what is assigned to them is still taken.
+    """Stop assigning statements to the annotator. Answers to assigned statements are still accepted.
 
     Raises NotAllowed, or DomainError CannotPause.
     """
@@ -72,13 +72,13 @@ def pause_annotator(annotator: Annotator, by=None) -> None:
 
 
 def resume_annotator(annotator: Annotator, by=None) -> None:
-    """Let a paused annotator go on, whatever paused them. Raises NotAllowed, or DomainError CannotPause."""
+    """Resume a paused annotator, regardless of the cause. Raises NotAllowed, or DomainError CannotPause."""
     _change_status(annotator, Annotator.Status.PAUSED, Annotator.Status.ACTIVE, "annotator.resumed", by)
 
 
 @transaction.atomic
 def _change_status(annotator: Annotator, source: str, target: str, event: str, by, **facts: str) -> None:
-    # The annotator's own round is read only as far as judging needs it.
+    # `annotator.round` may have deferred fields: judging loads only some of them.
     round = Round.objects.select_related("project").get(pk=annotator.round_id)
     check_may(by, Action.WORK, round.project)
     annotator = Annotator.objects.lock(annotator.pk)

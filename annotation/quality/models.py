@@ -14,43 +14,43 @@ from kgharvest.accounts.models import person_or_null
 
 
 class Limits(models.Model):
-    """When an annotator of a round is paused for somebody to look. None: no such limit.
+    """Limits of a round; annotators who exceed one are paused for review. None: no limit.
 
-    gold_accuracy: the least share right; paused who is shown to be below (annotation.quality.profiles.is_below), after
-    `n_gold` answers to gold or more. median_seconds: the least median time.
-    longest_run: the most equal labels in a row. OPTIONS: what researchers choose; form and JSON are made from it.
+    gold_accuracy is tested with annotation.quality.profiles.is_below, after at least `n_gold` gold answers.
+    OPTIONS: the fields of the form and the JSON.
     """
 
     OPTIONS = ("gold_accuracy", "n_gold", "median_seconds", "longest_run")
 
     round = models.OneToOneField(Round, on_delete=models.CASCADE, related_name="limits")
     gold_accuracy = models.FloatField(
-        "least gold accuracy",
+        "minimum gold accuracy",
         null=True,
         blank=True,
         validators=[MinValueValidator(0), MaxValueValidator(1)],
-        help_text="A share from 0 to 1, such as 0.7. Paused until somebody has looked is who is shown to be below it: "
-        "of people exactly as accurate as the limit, at most 5 % ever are. Empty: no such limit.",
+        help_text="Share from 0 to 1, for example 0.7. Annotators shown to be below this accuracy are paused for "
+        "review. At most 5 % of annotators exactly at the limit are ever paused. Leave empty for no limit.",
     )
     n_gold = models.PositiveSmallIntegerField(
-        "after so many gold statements",
+        "minimum gold statements",
         default=10,
         validators=[MinValueValidator(1)],
-        help_text="The least number before gold can pause anybody; the evidence mostly takes more.",
+        help_text="Minimum number of gold statements before an annotator can be paused. The test usually needs more.",
     )
     median_seconds = models.FloatField(
-        "least median of seconds",
+        "minimum median time (seconds)",
         null=True,
         blank=True,
         validators=[MinValueValidator(0), MaxValueValidator(24 * 3600)],
-        help_text="Such as 1.5; looked at from the twentieth judgment on. Empty: no such limit.",
+        help_text="For example 1.5. Checked from the twentieth judgment. Leave empty for no limit.",
     )
     longest_run = models.PositiveSmallIntegerField(
-        "most equal labels in a row",
+        "maximum run of equal labels",
         null=True,
         blank=True,
         validators=[MinValueValidator(2)],
-        help_text="Such as 40. Where nearly everything is true, long runs are honest. Empty: no such limit.",
+        help_text="For example 40. If nearly all statements are true, careful annotators produce long runs. "
+        "Leave empty for no limit.",
     )
 
     class Meta:
@@ -59,7 +59,7 @@ class Limits(models.Model):
             models.CheckConstraint(
                 condition=Q(gold_accuracy=None) | Q(gold_accuracy__gte=0, gold_accuracy__lte=1),
                 name="limits_gold_accuracy_is_a_share",
-            ),
+            )
         ]
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Limits(models.Model):
 
     @property
     def sentence(self) -> str:
-        """Return the limits in words, "none" if there is none."""
+        """Return the limits in words, or "none"."""
         parts = [
             (self.gold_accuracy, f"gold accuracy below {self.gold_accuracy} after {self.n_gold} gold statements"),
             (self.median_seconds, f"median below {self.median_seconds} seconds"),
@@ -77,10 +77,10 @@ class Limits(models.Model):
 
 
 class Exclusion(models.Model):
-    """The decision that an annotator's judgments do not count, and perhaps a later one that they do again.
+    """Decision to exclude an annotator's judgments, and their reinstatement if any.
 
-    effect: what was shown before the decision (annotation.quality.exclusion). n_judgments: taken out.
-    n_counted_again, n_left_out: what reinstating found free, and what others had filled meanwhile.
+    effect: result of `exclusion_effect` shown before the decision. n_judgments: excluded judgments.
+    n_counted_again, n_left_out: reinstated judgments with a free slot, and with a slot filled by another annotator.
     """
 
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="exclusions")
@@ -99,7 +99,7 @@ class Exclusion(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["annotator"], condition=Q(reinstated_at=None), name="exclusion_one_in_force"
-            ),
+            )
         ]
 
     def __str__(self) -> str:
@@ -112,9 +112,9 @@ class AdjudicationQuerySet(models.QuerySet):
 
 
 class Adjudication(models.Model):
-    """What an expert says about a task. Append-only like judgments, and never part of the crowd's verdict.
+    """Expert's label for a task. Append-only like judgments; never changes the crowd's verdict.
 
-    client_uuid: made with the page it was given on. is_blind: whether the annotators' labels were out of sight.
+    client_uuid: generated with the page. is_blind: True if annotators' labels were hidden from the expert.
     """
 
     client_uuid = models.UUIDField(primary_key=True)

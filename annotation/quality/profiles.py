@@ -1,9 +1,8 @@
-"""Profiles of annotators (speed, labels, runs of labels, gold accuracy, agreement) and signs of inattention. Pure.
+"""Annotator profiles (speed, labels, runs, gold accuracy, agreement) and signs of inattention. No database access.
 
-Each sign of inattention is a test of people who do their best. Over all annotators of a round, the chance that a rule
-flags an honest one is at most FALSE_ALARMS: each annotator is tested at FALSE_ALARMS over their number (Bonferroni).
-Two rules are not tests: a reading speed above FASTEST_READING, and a long text identical to that of another annotator.
-A flag changes nothing; researchers decide what follows.
+Most signs are statistical tests. Over all annotators of a round, a test flags any honest annotator with probability
+at most FALSE_ALARMS (Bonferroni). Two rules are not tests: a reading speed above FASTEST_READING, and a long text
+identical to another annotator's. A flag changes nothing; researchers decide.
 """
 
 from __future__ import annotations
@@ -16,16 +15,18 @@ from statistics import median
 from typing import NamedTuple, Protocol
 
 LABELS = ("true", "false", "unjudgeable")
-TOO_FAST_S = 1.0  # nobody reads a statement in less
-MIN_JUDGMENTS = 20  # before a median of seconds or a run means anything
-UNLIKELY = 0.001  # a run that chance gives to one annotator in a thousand
-FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD = 0.7, 10  # of somebody worth a look where a round sets no limit
-FALSE_ALARMS = 0.05  # of each rule: over all looks at the gold of one annotator, or over all annotators of a round
+TOO_FAST_S = 1.0  # too short to read any statement
+MIN_JUDGMENTS = 20  # required before the median time and runs are evaluated
+UNLIKELY = 0.001  # significance level for runs, per annotator
+FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD = 0.7, 10  # flagging defaults if a round sets no limit
+FALSE_ALARMS = 0.05  # per rule: over all checks of one annotator's gold, or over all annotators of a round
 
 
 class JudgmentRow(NamedTuple):
-    """One current judgment. gold_label: empty unless the task is gold. n_same, n_others: of the other counted judgments
-    of its task, how many have its label, and how many there are."""
+    """One current judgment. gold_label: empty unless the task is gold.
+
+    n_others: other counted judgments of its task. n_same: the other counted judgments with the same label.
+    """
 
     label: str
     seconds: float | None
@@ -35,9 +36,10 @@ class JudgmentRow(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """median_seconds, too_fast (a share): None where nobody measured. shares: of each label, gold included.
+    """Summary of one annotator's judgments.
 
-    n_agreeing of n_pairs: pairs of a judgment of theirs with another one of the same task, gold left out.
+    median_seconds, too_fast (share): None without recorded times. shares: by label, including gold.
+    n_pairs, n_agreeing: pairs with other annotators' judgments of the same task, without gold.
     """
 
     n: int
@@ -60,7 +62,7 @@ class Profile(NamedTuple):
 
 
 def profile_of(judgments: Sequence[JudgmentRow]) -> Profile:
-    """Return the profile of one annotator's judgments, which come in the order they were given."""
+    """Return the profile of one annotator's judgments, sorted by time."""
     gold = [judgment for judgment in judgments if judgment.gold_label]
     others = [judgment for judgment in judgments if not judgment.gold_label]
     seconds = [judgment.seconds for judgment in judgments if judgment.seconds is not None]
@@ -79,7 +81,7 @@ def profile_of(judgments: Sequence[JudgmentRow]) -> Profile:
 
 
 class LimitValues(Protocol):
-    """What annotation.models.Limits says of a round; None: no such limit. n_gold: judgments before accuracy counts."""
+    """Values of annotation.models.Limits. None: no limit. n_gold: gold judgments required before accuracy counts."""
 
     gold_accuracy: float | None
     n_gold: int
@@ -96,9 +98,9 @@ def exceeded_limits(profile: Profile, limits: LimitValues) -> list[str]:
 
 
 def flags_of(profile: Profile, limits: LimitValues, label_shares: Mapping[str, float]) -> list[str]:
-    """Return why somebody should look at an annotator: limits exceeded, or usual ones where the round sets none.
+    """Return the reasons to review an annotator: exceeded limits, or exceeded defaults if the round sets no limit.
 
-    Instead of a limit on runs: one that chance would hardly give. label_shares: of the labels in the whole round.
+    Default for runs: a length with probability below UNLIKELY, given `label_shares` of the whole round.
     """
     phrases = exceeded_limits(profile, limits)
     if limits.gold_accuracy is None:
@@ -111,29 +113,27 @@ def flags_of(profile: Profile, limits: LimitValues, label_shares: Mapping[str, f
     return phrases
 
 
-def _low_gold_accuracy(profile: Profile, least: float | None, n_gold: int) -> list[str]:
-    accuracy = profile.gold_accuracy
-    if least is None or accuracy is None or profile.n_gold < n_gold:
+def _low_gold_accuracy(profile: Profile, minimum: float | None, n_gold: int) -> list[str]:
+    if minimum is None or not profile.n_gold or profile.n_gold < n_gold:
         return []
-    if not is_below(least, profile.n_gold_right, profile.n_gold):
-        return []
-    return [f"{profile.n_gold_right} of {profile.n_gold} gold statements right"]
+    is_low = is_below(minimum, profile.n_gold_right, profile.n_gold)
+    return [f"{profile.n_gold_right} of {profile.n_gold} gold statements correct"] if is_low else []
 
 
-def _low_median_seconds(profile: Profile, least: float | None) -> list[str]:
+def _low_median_seconds(profile: Profile, minimum: float | None) -> list[str]:
     seconds = profile.median_seconds
-    if least is None or seconds is None or profile.n < MIN_JUDGMENTS or seconds >= least:
+    if minimum is None or seconds is None or profile.n < MIN_JUDGMENTS or seconds >= minimum:
         return []
     return [f"median of {seconds:.1f} seconds"]
 
 
 def is_below(limit: float, n_right: int, n: int) -> bool:
-    """Return whether `n_right` of `n` answers show an accuracy below `limit`, at the nth look as at the first.
+    """Return True if `n_right` of `n` answers show an accuracy below `limit`. Valid for repeated checks.
 
-    Who is at least as accurate as the limit is ever found below it with a chance of at most FALSE_ALARMS: the evidence
-    is the mean likelihood ratio of all accuracies below the limit, each alike, against the limit, a supermartingale
-    that reaches 1 / FALSE_ALARMS so seldom (Ville 1939; Robbins 1970). Integrated, it is the sum over j > n_right of
-    C(n + 1, j) / C(n, n_right) / (n + 1) times the limit's odds to the power j - n_right - 1.
+    An annotator at or above the limit is ever reported with probability at most FALSE_ALARMS: the evidence is the
+    likelihood ratio against the limit, averaged uniformly over all accuracies below it, a supermartingale that reaches
+    1 / FALSE_ALARMS with at most this probability (Ville 1939; Robbins 1970). Its integral is the sum over j > n_right
+    of C(n + 1, j) / C(n, n_right) / (n + 1) * odds(limit) ** (j - n_right - 1).
     """
     if limit in (0, 1):
         return n_right < n * limit
@@ -146,15 +146,15 @@ def is_below(limit: float, n_right: int, n: int) -> bool:
 
 
 def longest_run(labels: Iterable[str]) -> int:
-    """Return the length of the longest stretch of one label; 0 of nothing."""
+    """Return the length of the longest run of one label; 0 without labels."""
     return max((sum(1 for _ in run) for _, run in groupby(labels)), default=0)
 
 
 def chance_of_run(length: int, n: int, shares: Mapping[str, float]) -> float:
-    """Return about how likely `n` independent labels with these shares have a run of at least `length` >= 1.
+    """Return the approximate probability that `n` independent labels contain a run of at least `length` (>= 1).
 
-    By Poisson's law for the number of places where such a run begins, of any label (Arratia, Goldstein and Gordon 1990,
-    example 3): a run begins at the first place, or after another label. Some percent too low below a hundred labels.
+    Poisson approximation for the number of positions where such a run begins, for any label (Arratia, Goldstein and
+    Gordon 1990, example 3): at the first position, or after another label. A few percent too low for n < 100.
     """
     if length > n:
         return 0.0
@@ -165,10 +165,10 @@ def chance_of_run(length: int, n: int, shares: Mapping[str, float]) -> float:
 
 
 def expected_longest_run(n: int, shares: Mapping[str, float]) -> float:
-    """Return the mean length of the longest run of `n` independent labels: the sum of the chances of each length."""
+    """Return the mean length of the longest run of `n` independent labels: the sum of P(longest >= length)."""
     if not n or not any(shares.values()):
         return 0.0
-    total = 1.0  # there is always a run of one
+    total = 1.0  # a run of length 1 always exists
     for length in range(2, n + 1):
         chance = chance_of_run(length, n, shares)
         if chance < 1e-9:
@@ -179,17 +179,16 @@ def expected_longest_run(n: int, shares: Mapping[str, float]) -> float:
 
 # Signs of inattention
 
-
-# Adults read 175 to 300 words of six characters a minute silently (Brysbaert 2019); this is twice the fastest.
-FASTEST_READING = 60.0  # characters a second
-SHORTEST_PASTED = 30  # letters and digits; shorter texts are the same by chance
+# Adults silently read 175 to 300 words of six characters per minute (Brysbaert 2019). The limit is twice the fastest.
+FASTEST_READING = 60.0  # characters per second
+SHORTEST_PASTED = 30  # letters and digits; shorter texts can be equal by chance
 
 
 class JudgmentSigns(NamedTuple):
-    """One current judgment, as the rules look at it.
+    """One current judgment, with the values that the inattention rules use.
 
-    n_characters: of its statement. seconds: None where nobody measured. others: how many of the other counted judgments
-    of its task have each label; empty for gold, which is compared with nobody.
+    n_characters: length of the statement. seconds: None if unknown. others: other counted judgments of the task by
+    label; empty for gold, which is not compared.
     """
 
     label: str
@@ -201,10 +200,10 @@ class JudgmentSigns(NamedTuple):
 def attention_flags(
     judgments: Sequence[JudgmentSigns], n_annotators: int, *, is_order_random: bool = True
 ) -> list[str]:
-    """Return why somebody should look at an annotator, each a phrase. judgments: in the order they were given.
+    """Return the reasons to review an annotator, as phrases; none for fewer than MIN_JUDGMENTS. judgments: by time.
 
-    n_annotators: how many are tested, those with MIN_JUDGMENTS or more; with fewer nothing is said. is_order_random:
-    whether statements came in a random order, without which runs tell nothing.
+    n_annotators: annotators with at least MIN_JUDGMENTS. is_order_random: False skips the test of runs, which requires
+    statements in random order.
     """
     if len(judgments) < MIN_JUDGMENTS:
         return []
@@ -212,23 +211,19 @@ def attention_flags(
     flags = []
     speed = reading_speed(judgments)
     if speed is not None and speed > FASTEST_READING:
-        flags.append(
-            f"half of the statements judged faster than {FASTEST_READING:.0f} characters a second, than anybody reads"
-        )
+        flags.append(f"half of the statements judged at more than {FASTEST_READING:.0f} characters per second")
     labels = [judgment.label for judgment in judgments]
     if is_order_random and chance_of_longest_run(labels) < level:
-        flags.append(
-            f"{longest_run(labels)} equal labels in a row, which their own labels in another order would hardly give"
-        )
+        flags.append(f"{longest_run(labels)} equal labels in a row, improbable under random order")
     if below_chance := _below_chance(judgments, level):
         flags.append(below_chance)
     return flags
 
 
 def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
-    """Return the median of characters a second, None where fewer than MIN_JUDGMENTS were timed.
+    """Return the median of characters per second, or None with fewer than MIN_JUDGMENTS recorded times.
 
-    The median, as single times are wrong: a click too much, an answer that waited in the browser.
+    The median is robust to wrong times, such as double clicks and answers that waited in the browser.
     """
     timed = [judgment for judgment in judgments if judgment.seconds is not None]
     if len(timed) < MIN_JUDGMENTS:
@@ -237,11 +232,11 @@ def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
 
 
 def chance_of_longest_run(labels: Sequence[str]) -> float:
-    """Return at most how likely the same labels in a random order have a run as long as their longest, or longer.
+    """Return an upper bound for the probability that a random order of `labels` has a run of at least this length.
 
-    Statements come in a random order, so that every order of honest labels is as likely. A run of one of m equal labels
-    among n begins at the first place or after another label: at n - m + 1 places, each with the chance
-    m / n * (m - 1) / (n - 1) * ... of `length` factors. Their sum, over all labels, bounds the chance (Bonferroni).
+    Statements are shown in random order, so all orders of honest labels are equally likely. A run of a label with m of
+    n judgments begins at the first position or after another label: at n - m + 1 positions, each with probability
+    m / n * (m - 1) / (n - 1) * ... (`length` factors). The sum over all labels is the bound (Bonferroni).
     """
     length, n = longest_run(labels), len(labels)
     counts = [m for m in Counter(labels).values() if m >= length]
@@ -249,8 +244,10 @@ def chance_of_longest_run(labels: Sequence[str]) -> float:
 
 
 class Agreement(NamedTuple):
-    """observed: sum over tasks of the share of the others with one's label. expected: of the same labels given to the
-    same tasks in a random order. chance: of being as low as that, or lower; None where labels or tasks are all alike.
+    """Permutation test of an annotator's agreement with others.
+
+    observed: sum over tasks of the share of the other labels that equal the annotator's. expected: its mean over all
+    permutations of the annotator's labels. chance: one-sided p-value for low agreement; None if the variance is zero.
     """
 
     observed: float
@@ -259,10 +256,10 @@ class Agreement(NamedTuple):
 
 
 def agreement_against_chance(judgments: Iterable[JudgmentSigns]) -> Agreement:
-    """Compare somebody's labels with those of others by permuting them over the tasks they judged.
+    """Test an annotator's agreement with others by permuting the annotator's labels over their tasks.
 
-    The sum over tasks of c[task][label], the share of the others with that label, has under all permutations the mean
-    and the variance of Hoeffding (1951), A combinatorial central limit theorem, theorem 2; its law is about normal.
+    Mean and variance of the sum over all permutations: Hoeffding (1951), A combinatorial central limit theorem,
+    theorem 2. The p-value uses the normal approximation.
     """
     compared = [(judgment.label, judgment.others) for judgment in judgments if sum(judgment.others.values())]
     n = len(compared)
@@ -292,15 +289,14 @@ def _below_chance(judgments: Sequence[JudgmentSigns], level: float) -> str:
     if agreement.chance is None or agreement.chance >= level:
         return ""
     n = len(compared)
-    shares = f"{agreement.observed / n:.0%} of others agree with them, where chance gives {agreement.expected / n:.0%}"
+    shares = f"{agreement.observed / n:.0%} agreement with others; expected by chance: {agreement.expected / n:.0%}"
     return f"far below chance: {shares.replace('%', ' %')}"
 
 
 def pasted_texts(texts: Iterable[tuple[int, str]]) -> dict[int, int]:
-    """Return how many texts each annotator has word for word as somebody else. texts: (annotator, text)s.
+    """Return the number of texts per annotator that another annotator also wrote. texts: (annotator, text) pairs.
 
-    Spaces, punctuation and capitals do not count; shorter ones than SHORTEST_PASTED are left out, as is what only one
-    annotator writes again and again.
+    Ignores spaces, punctuation and case. Texts shorter than SHORTEST_PASTED do not count.
     """
     writers: dict[str, set[int]] = defaultdict(set)
     normalized = [(annotator, "".join(filter(str.isalnum, text.casefold()))) for annotator, text in texts]
@@ -315,4 +311,4 @@ def pasted_texts(texts: Iterable[tuple[int, str]]) -> dict[int, int]:
 def pasted_flag(n_pasted: int) -> list[str]:
     if not n_pasted:
         return []
-    return [f"{n_pasted} text{'s' if n_pasted > 1 else ''} word for word as somebody else's"]
+    return [f"{n_pasted} text{'s' if n_pasted > 1 else ''} identical to another annotator's"]

@@ -1,6 +1,6 @@
-"""The statements of a round as lists: disagreements first, all, gold, reported, commented on or adjudicated.
+"""Statement lists of a round: disagreements, all, gold, reported, commented on, or adjudicated.
 
-A page of a list costs hardly more in a round of a million statements than in one of a hundred.
+A page costs about the same in a round of 1,000,000 statements as in a round of 100.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from kgharvest.bulk.pagination import Filtered, KeysetPage, keyset_page, number_
 
 STATEMENTS_PER_PAGE = 25
 COUNTERS = ("n_true", "n_false", "n_unjudgeable")
-FEW = 10_000  # statements that are looked up by their ids; of more, a stretch of the round holds a page full
+MAX_MARKED_IDS = 10_000  # up to so many marked statements are selected by id; more are found by scanning the round
 
 Counts = tuple[int, ...]  # n_true, n_false, n_unjudgeable of a task
 
 
 class StatementGroup(NamedTuple):
-    """n statements of a relation that have the same counts and outcome."""
+    """Number of statements of a relation with the same label counts and outcome."""
 
     relation: int
     counts: Counts
@@ -42,14 +42,14 @@ class StatementGroup(NamedTuple):
 
 
 class Side(NamedTuple):
-    """An LM, by its id, and a setting; None and empty where imported judgments name none."""
+    """LM (id) and setting; None and empty if the imported judgments do not contain them."""
 
     model: int | None
     setting: str
 
 
 def round_sides(round: Round) -> list[tuple[str, str]]:
-    """Return the LMs and settings of a round's cells, each as addresses have it and by name."""
+    """Return (query parameter, name) of each LM and setting in the round's cells."""
     strata = round.strata.order_by("language_model__name", "setting").select_related("language_model")
     sides = strata.values_list("language_model", "language_model__name", "setting").distinct()
     return [
@@ -59,7 +59,7 @@ def round_sides(round: Round) -> list[tuple[str, str]]:
 
 
 class StatementFilters(NamedTuple):
-    """None: whichever. relation: its id; counts: by label; outcome: one of OUTCOMES; side: they were drawn for."""
+    """Filters of a statement list; None matches all. relation: its id. side: LM and setting of the draws."""
 
     relation: int | None
     counts: Counts | None
@@ -68,20 +68,18 @@ class StatementFilters(NamedTuple):
 
     @classmethod
     def from_address(cls, address: Mapping[str, str]) -> StatementFilters:
-        """Read `relation`, `pattern` (2-1-0), `verdict` and `side` (3.multi).
+        """Parse the query parameters `relation`, `pattern` (2-1-0), `verdict` and `side` (3.multi).
 
-        What cannot be meant is left out, as in every list.
+        Ignores invalid values, as in every list.
         """
-        relation = number_in(address["relation"])
         counts = address["pattern"].split("-")
         is_pattern = len(counts) == len(COUNTERS) and all(count.isdecimal() and len(count) < 5 for count in counts)
-        outcome = address["verdict"]
         model, dot, setting = address["side"].partition(".")
         return cls(
-            relation,
-            tuple(map(int, counts)) if is_pattern else None,
-            outcome if outcome in OUTCOMES else None,
-            Side(number_in(model), setting) if dot else None,
+            relation=number_in(address["relation"]),
+            counts=tuple(map(int, counts)) if is_pattern else None,
+            outcome=address["verdict"] if address["verdict"] in OUTCOMES else None,
+            side=Side(number_in(model), setting) if dot else None,
         )
 
     def filter(self, tasks: QuerySet[JudgmentTask]) -> QuerySet[JudgmentTask]:
@@ -101,13 +99,13 @@ class StatementFilters(NamedTuple):
 
 
 def statement_groups(round: Round, side: Side | None = None) -> tuple[list[StatementGroup], datetime | None]:
-    """Return how a round's statements stand, those drawn for a side or all, and when they were counted if not now.
+    """Return counts of the round's statements without gold, for one side or all, and the time of the count if cached.
 
-    Gold is left out. See annotation.monitoring.progress.
+    See annotation.monitoring.progress.
     """
     subject, tasks = "statements", round.tasks.without_gold()
     if side is not None:
-        subject = f"statements {blake2s(side_key(*side).encode(), digest_size=8).hexdigest()}"
+        subject = f"statements {blake2s(side.key.encode(), digest_size=8).hexdigest()}"
         tasks = tasks.drawn_for(*side)
     snapshot = cached_count(round, subject, lambda _: count_statements(tasks), timezone.now())
     groups = [StatementGroup(relation, tuple(counts), outcome, n) for relation, *counts, outcome, n in snapshot.content]
@@ -115,16 +113,15 @@ def statement_groups(round: Round, side: Side | None = None) -> tuple[list[State
 
 
 def disagreement_patterns(groups: Sequence[StatementGroup]) -> list[str]:
-    """Return the ways in which judgments differ, such as 2-1-0: True, False, Unjudgeable."""
-    return [
-        "-".join(map(str, counts)) for counts in sorted({group.counts for group in groups if group.has_disagreement})
-    ]
+    """Return the distinct label counts with disagreement, for example 2-1-0: True, False, Unjudgeable."""
+    patterns = sorted({group.counts for group in groups if group.has_disagreement})
+    return ["-".join(map(str, counts)) for counts in patterns]
 
 
 def disagreement_page(
     round: Round, filters: StatementFilters, groups: Sequence[StatementGroup], number: str | None
 ) -> Page:
-    """Return a page of the tasks whose judgments are not all alike, by the share of their pairs that differ."""
+    """Return a page of the tasks with disagreement, highest share of differing pairs first."""
     n_by_counts: Counter[Counts] = Counter()
     for group in groups:
         if group.has_disagreement and filters.match(group):
@@ -134,7 +131,7 @@ def disagreement_page(
 
 
 class _TasksByDisagreement:
-    """Tasks as a list that pages are cut from: found from how many tasks have which counts, without sorting them."""
+    """List of tasks for a Paginator. The numbers of tasks by label counts locate a page without sorting the tasks."""
 
     def __init__(self, tasks: QuerySet[JudgmentTask], n_by_counts: Mapping[Counts, int]):
         self.tasks = tasks.order_by("position")
@@ -155,13 +152,13 @@ class _TasksByDisagreement:
 
 
 def disagreement(counts: Sequence[int]) -> float:
-    """Return the share of pairs of judgments that differ, 0 where there is no pair."""
+    """Return the share of differing pairs of judgments; 0 without pairs."""
     n = sum(counts)
     return 1 - sum(count * (count - 1) for count in counts) / (n * (n - 1)) if n > 1 else 0.0
 
 
 class StatementPage(NamedTuple):
-    """n: how many statements the whole list has, None where nobody counted."""
+    """Page of statements. n: length of the whole list, None if it was not counted."""
 
     page: KeysetPage
     n: int | None
@@ -181,7 +178,7 @@ def page_of_gold(round: Round, filters: StatementFilters, address: QueryDict) ->
     return StatementPage(_keyset_page(tasks, None, address), tasks.count())
 
 
-# What was done to tasks of a round: by the name of the mark, the rows that name them by `task`.
+# Rows that mark tasks of a round (foreign key `task`), by the name of the mark.
 MARKS: dict[str, Callable[[Round], QuerySet]] = {
     "reported": lambda round: StatementReport.objects.filter(annotator__round=round),
     "commented": lambda round: Judgment.objects.current().filter(annotator__round=round).exclude(comment=""),
@@ -190,12 +187,12 @@ MARKS: dict[str, Callable[[Round], QuerySet]] = {
 
 
 def page_of_marked(round: Round, filters: StatementFilters, mark: str, address: QueryDict) -> StatementPage:
-    """Return the page of the tasks that have a mark of MARKS."""
+    """Return a page of the tasks with a mark of MARKS."""
     marks = MARKS[mark](round)
     tasks = round.tasks.without_gold()
-    marked = list(marks.order_by().values_list("task", flat=True).distinct()[: FEW + 1])
-    if len(marked) <= FEW:
-        matching = filters.filter(tasks.filter(pk__in=marked))
+    marked_ids = list(marks.order_by().values_list("task", flat=True).distinct()[: MAX_MARKED_IDS + 1])
+    if len(marked_ids) <= MAX_MARKED_IDS:
+        matching = filters.filter(tasks.filter(pk__in=marked_ids))
         return StatementPage(_keyset_page(matching, None, address), matching.count())
     matching = filters.filter(tasks.filter(Exists(marks.filter(task=OuterRef("pk")))))
     return StatementPage(_keyset_page(matching, tasks, address), None)
@@ -206,7 +203,7 @@ def _keyset_page(tasks: QuerySet, scanned: QuerySet | None, address: QueryDict) 
 
 
 def with_evidence(tasks: QuerySet[JudgmentTask]) -> QuerySet[JudgmentTask]:
-    """Fetch with the tasks, in a query each, their current judgments, reports and adjudications."""
+    """Prefetch the current judgments, reports and current adjudications of the tasks."""
     judgments = Judgment.objects.current().select_related("annotator")
     reports = StatementReport.objects.select_related("annotator")
     adjudications = Adjudication.objects.current().select_related("by")

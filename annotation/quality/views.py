@@ -1,4 +1,4 @@
-"""Researchers' pages of a round's quality: annotators, limits, exclusions, disagreements, adjudication."""
+"""Quality pages of a round for researchers: annotators, limits, exclusions, statements, adjudication."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from kgharvest.bulk.pagination import number_in, page_of, sort_key
 from kgharvest.models import Relation
 from kgharvest.pages.refusals import refusal_as_message
 
-AnnotatorRow = dict[str, Any]  # as of annotator_statistics
+AnnotatorRow = dict[str, Any]  # a row of annotator_statistics
 
 ANNOTATOR_COLUMNS: dict[str, Callable[[AnnotatorRow], Any]] = {
     "code": lambda row: row["code"],
@@ -85,10 +85,11 @@ def annotator_list(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def sorted_annotators(rows: Sequence[AnnotatorRow], sort: str) -> list[AnnotatorRow]:
-    """Sort by a column, those without a value last whichever way."""
+    """Sort by a column; rows without a value come last in both directions."""
     value = ANNOTATOR_COLUMNS[sort.removeprefix("-")]
-    known = [row for row in rows if value(row) is not None]
-    return sorted(known, key=value, reverse=sort.startswith("-")) + [row for row in rows if value(row) is None]
+    rows_with_value = [row for row in rows if value(row) is not None]
+    rows_without = [row for row in rows if value(row) is None]
+    return sorted(rows_with_value, key=value, reverse=sort.startswith("-")) + rows_without
 
 
 @researcher_required
@@ -115,18 +116,18 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
 def annotator_change(
     request: HttpRequest, path: str, code: str, change: Callable[..., Any], action: Action
 ) -> HttpResponse:
-    """Pause, resume, reinstate, withdraw or erase. change: the service's function; action: what that is there."""
+    """Pause, resume, reinstate, withdraw or erase an annotator. change: service function; action: required by it."""
     annotator = managed_annotator(request, path, code, action)
     with refusal_as_message(request):
         outcome = change(annotator, by=request.user)
-        for reason in outcome if isinstance(outcome, list) else ():  # of erasing: what is kept for now
+        for reason in outcome if isinstance(outcome, list) else ():  # erase_annotator: data retained for now
             messages.warning(request, reason)
         if isinstance(outcome, Exclusion):
             outcome.refresh_from_db()
             n = outcome.n_left_out
-            kept = f"; {n} are kept but stay uncounted, because others took their place" if n else ""
-            text = f"{outcome.annotator} is reinstated: {outcome.n_counted_again} judgments count again{kept}."
-            messages.success(request, text)
+            uncounted = f" {n} stay uncounted because other annotators have judged these statements." if n else ""
+            text = f"Annotator {outcome.annotator} reinstated. {outcome.n_counted_again} judgments count again."
+            messages.success(request, text + uncounted)
     return redirect("annotation:annotator", path, code)
 
 
@@ -134,7 +135,7 @@ class ExclusionForm(forms.Form):
     reason = forms.CharField(
         max_length=1000,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="Kept with the decision, for those who read the report. The annotator does not see it.",
+        help_text="Stored with the decision and shown in reports. The annotator does not see it.",
     )
 
 
@@ -146,7 +147,8 @@ def annotator_exclude(request: HttpRequest, path: str, code: str) -> HttpRespons
     if form.is_valid():
         with refusal_as_message(request):
             exclusion = exclude_annotator(annotator, form.cleaned_data["reason"], by=request.user, effect=effect)
-            messages.success(request, f"{annotator} is excluded: {exclusion.n_judgments} judgments count no more.")
+            text = f"Annotator {annotator} excluded: {exclusion.n_judgments} judgments no longer count."
+            messages.success(request, text)
         return redirect("annotation:annotator", path, code)
     context = {"round": annotator.round, "annotator": annotator, "effect": effect, "form": form}
     return render(request, "annotation/quality/annotator_exclude.html", context)
@@ -164,7 +166,7 @@ def round_limits(request: HttpRequest, path: str) -> HttpResponse:
     form = LimitsForm(request.POST or None, instance=Limits.objects.filter(round=round).first() or Limits(round=round))
     if form.is_valid():
         limits = set_limits(round, by=request.user, **form.cleaned_data)
-        messages.success(request, f"Limits of {round.name}: {limits.sentence}.")
+        messages.success(request, f"Limits of {round.name} saved: {limits.sentence}.")
         return redirect("annotation:annotator_list", path)
     return render(request, "annotation/quality/round_limits.html", {"round": round, "form": form})
 
@@ -175,7 +177,7 @@ def managed_annotator(request: HttpRequest, path: str, code: str, action: Action
 
 
 class AdjudicationForm(forms.Form):
-    """client_uuid: made with the page, so that a double click is one adjudication."""
+    """Adjudication form. client_uuid: generated with the page, so that a double click is stored once."""
 
     task = forms.IntegerField(min_value=1, max_value=2**63 - 1)
     client_uuid = forms.UUIDField()
@@ -186,10 +188,10 @@ class AdjudicationForm(forms.Form):
 @never_cache
 @researcher_required
 def adjudication(request: HttpRequest, path: str) -> HttpResponse:
-    """One statement at a time; `?task=` returns to one, `?after=` goes on behind a position, `?votes=1` shows votes."""
+    """Page with one statement: `?task=` selects it, `?after=` continues after a position, `?votes=1` shows labels."""
     round = visible_round(request, path, Action.ADJUDICATE)
     queue = request.GET.get("queue", "")
-    queue = "disagreements" if queue == "contested" else queue  # as addresses named it once
+    queue = "disagreements" if queue == "contested" else queue  # old URLs
     queue = queue if queue in QUEUES else "undecided"
     shows_votes = bool(request.GET.get("votes"))
     if request.method == "POST":
@@ -199,15 +201,15 @@ def adjudication(request: HttpRequest, path: str) -> HttpResponse:
         task = get_object_or_404(with_evidence(round.tasks.without_gold()), pk=pk)
     else:
         after = number_in(request.GET.get("after"))
-        behind = with_evidence(tasks).filter(position__gt=after).first() if after is not None else None
-        task = behind or with_evidence(tasks).first()
+        next_task = with_evidence(tasks).filter(position__gt=after).first() if after is not None else None
+        task = next_task or with_evidence(tasks).first()
     context = {
         "round": round,
         "task": task,
         "n_left": tasks.count(),
         "queue": queue,
         "queues": QUEUES,
-        "queue_phrase": QUEUES[queue],
+        "queue_label": QUEUES[queue],
         "shows_votes": shows_votes,
         "labels": Label,
         "client_uuid": uuid4(),
@@ -218,7 +220,7 @@ def adjudication(request: HttpRequest, path: str) -> HttpResponse:
 def _store_adjudication(request: HttpRequest, round: Round, queue: str, shows_votes: bool) -> HttpResponse:
     form = AdjudicationForm(request.POST)
     if not form.is_valid():
-        raise BadRequest("The adjudication is not valid; reload the page and answer again.")
+        raise BadRequest("Invalid adjudication. Reload the page and submit it again.")
     answer = form.cleaned_data
     task = get_object_or_404(round.tasks.without_gold(), pk=answer.pop("task"))
     stored = adjudicate(task, by=request.user, is_blind=not shows_votes, **answer)
@@ -230,8 +232,8 @@ def _store_adjudication(request: HttpRequest, round: Round, queue: str, shows_vo
 STATEMENT_LISTS = {
     "disagreements": "disagreements",
     "all": "all",
-    "reported": "reported as broken",
-    "commented": "commented on",
+    "reported": "reported",
+    "commented": "with comments",
     "adjudicated": "adjudicated",
     "gold": "gold",
 }
@@ -243,15 +245,15 @@ def statement_list(request: HttpRequest, path: str) -> HttpResponse:
     filters = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict", "side")}
     filters["show"] = filters["show"] if filters["show"] in STATEMENT_LISTS else "disagreements"
     sides = round_sides(round)
-    if filters["side"] not in dict(sides):  # each is counted and kept
+    if filters["side"] not in dict(sides):  # prevents cached counts for arbitrary parameters
         filters["side"] = ""
-    narrowed = StatementFilters.from_address(filters)
-    groups, counted_at = statement_groups(round, narrowed.side)
+    statement_filters = StatementFilters.from_address(filters)
+    groups, counted_at = statement_groups(round, statement_filters.side)
     context = {
         "round": round,
         "filters": filters,
         "is_filtered": filters != dict.fromkeys(filters, "") | {"show": "disagreements"},
-        "shown": STATEMENT_LISTS,
+        "lists": STATEMENT_LISTS,
         "relations": Relation.objects.filter(strata__round=round).distinct().order_by("name"),
         "patterns": disagreement_patterns(groups),
         "sides": sides,
@@ -259,14 +261,14 @@ def statement_list(request: HttpRequest, path: str) -> HttpResponse:
         "outcomes": OUTCOMES,
         "may": allowed_actions(request.user, round.project),
     }
-    context |= _statement_page(request, round, narrowed, filters["show"], groups)
+    context |= _statement_page(request, round, statement_filters, filters["show"], groups)
     return render(request, "annotation/quality/statement_list.html", context)
 
 
 def _statement_page(
     request: HttpRequest, round: Round, filters: StatementFilters, shown: str, groups: Sequence[StatementGroup]
 ) -> dict[str, Any]:
-    """Return the tasks of a page, how many the list has, and what leads to its other pages."""
+    """Return the tasks of a page, the length of the list, and the pagination."""
     match shown:
         case "disagreements":
             page = disagreement_page(round, filters, groups, request.GET.get("page"))

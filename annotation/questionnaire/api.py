@@ -1,4 +1,4 @@
-"""The questions before the first statement in JSON."""
+"""API of the questionnaire, the comprehension check and withdrawal."""
 
 from __future__ import annotations
 
@@ -32,21 +32,24 @@ class AskedQuestionSerializer(serializers.Serializer):
     key = serializers.CharField()
     text = serializers.CharField()
     choices = serializers.ListField(child=serializers.CharField(), help_text="Empty for a short text.")
-    is_required = serializers.BooleanField(help_text="Else it may be left out: prefers not to say.")
+    is_required = serializers.BooleanField(help_text="False: you can omit the answer (prefer not to say).")
 
 
 class AskedFirstSerializer(serializers.Serializer):
-    """stage: who (who you are), check (of the instructions), done, or failed: the check, and nothing more comes."""
+    """Questions before the first statement.
+
+    stage: who (questionnaire), check (comprehension check), done, or failed (failed the check; you cannot judge).
+    """
 
     stage = serializers.ChoiceField([stage.value for stage in Stage])
     questions = AskedQuestionSerializer(many=True)
-    n_tries_left = serializers.IntegerField(help_text="Of the check.")
+    n_tries_left = serializers.IntegerField(help_text="Remaining attempts at the check.")
 
 
 class AskedFirstInput(StrictSerializer):
-    stage = serializers.ChoiceField([Stage.WHO.value, Stage.CHECK.value], help_text="As the questions had it.")
+    stage = serializers.ChoiceField([Stage.WHO.value, Stage.CHECK.value], help_text="Stage of the questions.")
     answers = serializers.DictField(
-        child=serializers.CharField(max_length=LONGEST_ANSWER, allow_blank=True), help_text="By the question's key."
+        child=serializers.CharField(max_length=LONGEST_ANSWER, allow_blank=True), help_text="Answers by question key."
     )
 
 
@@ -56,7 +59,7 @@ ASKED = {
         {
             "key": "check-1",
             "text": "What is a true statement?",
-            "choices": ["A usual one", "A nice one"],
+            "choices": ["A correct statement", "A plausible statement"],
             "is_required": True,
         }
     ],
@@ -66,20 +69,15 @@ DONE = {"stage": "done", "questions": [], "n_tries_left": 1}
 
 
 class Questions(JudgingView):
-    """What a round asks before the training and the first statements."""
+    """Questions of a round before the training and the first statements."""
 
-    @described("What is asked first", AskedFirstSerializer, ASKED, DONE)
+    @described("Questions before judging", AskedFirstSerializer, ASKED, DONE)
     def get(self, request: Request, round_id: int) -> Response:
         return Response(AskedFirstSerializer(self.asked()).data)
 
-    @described(
-        "Answer what is asked first",
-        AskedFirstSerializer,
-        DONE,
-        sent=AskedFirstInput,
-    )
+    @described("Answer the questions before judging", AskedFirstSerializer, DONE, sent=AskedFirstInput)
     def post(self, request: Request, round_id: int) -> Response:
-        """The reply says what comes next. A check has two tries; which answers were wrong is not said."""
+        """Returns the next stage. The check has two attempts; the response does not say which answers were wrong."""
         sent = self.sent(AskedFirstInput)
         answer = answer_who_questions if sent["stage"] == Stage.WHO else take_check
         try:
@@ -103,13 +101,13 @@ class Questions(JudgingView):
 
 class GroupSerializer(serializers.Serializer):
     answer = serializers.CharField()
-    n = serializers.IntegerField(help_text="People, five or more.")
+    n = serializers.IntegerField(help_text="Number of people, at least five.")
 
 
 class QuestionGroupsSerializer(serializers.Serializer):
     key = serializers.CharField()
     question = serializers.CharField()
-    n = serializers.IntegerField(help_text="People.")
+    n = serializers.IntegerField(help_text="Number of people.")
     groups = serializers.SerializerMethodField()
 
     @extend_schema_field(GroupSerializer(many=True))
@@ -124,7 +122,7 @@ class CheckCountsSerializer(serializers.Serializer):
 
 
 class WhoTookPartSerializer(serializers.Serializer):
-    """questions: empty while fewer than five people have answered. check: null where the round has none."""
+    """Participants of a round. questions: empty for fewer than five answers. check: null if the round has none."""
 
     questions = QuestionGroupsSerializer(many=True)
     check = CheckCountsSerializer(allow_null=True)
@@ -133,9 +131,7 @@ class WhoTookPartSerializer(serializers.Serializer):
 class QuestionnaireViewSet(RoundOperations):
     @operation("Participants of a round", method="get", serializer_class=WhoTookPartSerializer)
     def questionnaire(self, request: Request, round_id: int) -> Response:
-        """Answers of the participants about themselves, in groups of five or more, and results of the comprehension
-        check.
-        """
+        """Questionnaire answers in groups of at least five people, and results of the comprehension check."""
         round = self.round()
         check = check_counts(round)._asdict() if round.check_questions else None
         return self.answer({"questions": questionnaire_groups(round), "check": check})
@@ -143,12 +139,12 @@ class QuestionnaireViewSet(RoundOperations):
 
 class WithdrawnSerializer(serializers.Serializer):
     kept = serializers.ListField(
-        child=serializers.CharField(), help_text="Why some platform's ids of yours are kept for now, a sentence each."
+        child=serializers.CharField(), help_text="Reasons why some of your platform ids are stored for now."
     )
 
 
 class Withdraw(JudgingView):
-    """Consent is taken back; what the round does with your judgments then stood beside it. This cannot be undone."""
+    """Withdraws your consent. The consent text says what happens to your judgments. This cannot be undone."""
 
     @described("Withdraw from a round", WithdrawnSerializer, {"kept": []})
     def post(self, request: Request, round_id: int) -> Response:

@@ -1,4 +1,4 @@
-"""Languages and countries that people choose from; countries and territories as ISO 3166 lists them."""
+"""Choices of languages and countries. Countries and territories follow ISO 3166."""
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Answers about people in groups of five or more: the only form in which they are shown or leave the database."""
+"""Questionnaire answers in groups of at least five people: the only form in which they are shown or exported."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from annotation.models import CheckTry, Round, WhoAnswers
 from annotation.questionnaire.models import MOST_TRIES
 from annotation.questionnaire.questions import who_questions
 
-LEAST_PEOPLE = 5  # in a group that anything is said of
+LEAST_PEOPLE = 5  # minimum size of a reported group
 REST = "other or not said"
 
 
 class Groups(NamedTuple):
-    """What people answered to a question. groups: (answer, number of people), the largest first, REST last."""
+    """Grouped answers to a question. groups: (answer, number of people), largest first, REST last."""
 
     key: str
     question: str
@@ -27,12 +27,12 @@ class Groups(NamedTuple):
 
 
 def groups_of(answers: Iterable[str], *, all_answered: bool = False) -> list[tuple[str, int]]:
-    """Return the answers that LEAST_PEOPLE or more gave, each with their number, and all others together as REST.
+    """Return answers of at least LEAST_PEOPLE people with their counts, and all other answers combined as REST.
 
-    answers: one of each person, "" of who did not say; all_answered: whether everybody had to. So that no small group
-    follows from the total, the smallest groups, those of one size together, join REST until it has LEAST_PEOPLE or
-    nobody; where all answered, one at least joins any small group: two small ones of eight people could only have four
-    each. Nothing is said of fewer people than that. Whether capitals and spaces differ does not matter.
+    answers: one per person, "" for no answer. all_answered: True if the answer was required. Ignores case and spacing.
+    Returns [] for fewer than LEAST_PEOPLE people. So that no small group can be derived from the total, the smallest
+    groups (all of equal size together) join REST until REST has LEAST_PEOPLE or is empty. If all answered, at least one
+    larger group joins any small groups: two small groups with a total of eight people could only have four each.
     """
     counts: Counter[str] = Counter()
     wording: dict[str, str] = {}
@@ -57,36 +57,31 @@ def groups_of(answers: Iterable[str], *, all_answered: bool = False) -> list[tup
 
 
 def questionnaire_groups(round: Round, until: datetime | None = None) -> list[Groups]:
-    """Return the groups of each question that the round asks, [] while too few people have answered.
+    """Return the groups of each question of the round; [] while too few people have answered.
 
-    until: of people who had answered then; None of all.
-
-    Of the people who answered, in the order in which they did, the last that do not make another LEAST_PEOPLE are left
-    out: so that what one answered does not follow from looking before and after them.
+    until: time of the last answer to include; None for no limit. People are added in batches of LEAST_PEOPLE, in order
+    of their answers. Otherwise, comparing the groups before and after one person would reveal that person's answers.
     """
     questions = who_questions(round)
     if not questions:
         return []
-    given = WhoAnswers.objects.filter(annotator__round=round).order_by("pk")
+    rows = WhoAnswers.objects.filter(annotator__round=round).order_by("pk")
     if until is not None:
-        given = given.filter(answered_at__lte=until)
-    answers = list(given.values_list("answers", flat=True))
-    answers = answers[: len(answers) - len(answers) % LEAST_PEOPLE]
-    if not answers:
+        rows = rows.filter(answered_at__lte=until)
+    people = list(rows.values_list("answers", flat=True))
+    n = len(people) - len(people) % LEAST_PEOPLE
+    if not n:
         return []
-    return [
-        Groups(
-            question.key,
-            question.text,
-            len(answers),
-            groups_of((own.get(question.key, "") for own in answers), all_answered=question.is_required),
-        )
-        for question in questions
-    ]
+    result = []
+    for question in questions:
+        answers = (person.get(question.key, "") for person in people[:n])
+        groups = groups_of(answers, all_answered=question.is_required)
+        result.append(Groups(question.key, question.text, n, groups))
+    return result
 
 
 class CheckCounts(NamedTuple):
-    """How many people passed the comprehension check in the first or second try, and how many failed it."""
+    """Numbers of people who passed the comprehension check on the first or second attempt, or failed it."""
 
     passed_first: int
     passed_second: int
@@ -104,11 +99,11 @@ def check_counts(round: Round) -> CheckCounts:
 
 
 def in_words(groups: Sequence[Groups]) -> str:
-    """Return what people are, a sentence for each question: for documents about a study."""
+    """Return one sentence per question, for study documents; "" without groups."""
     if not groups:
         return ""
     sentences = [
-        f"{of_question.question} " + "; ".join(f"{answer}: {n}" for answer, n in of_question.groups) + "."
-        for of_question in groups
+        f"{question.question} " + "; ".join(f"{answer}: {n}" for answer, n in question.groups) + "."
+        for question in groups
     ]
-    return f"Of {groups[0].n} people who were asked, in groups of {LEAST_PEOPLE} or more. " + " ".join(sentences)
+    return f"Answers of {groups[0].n} people, in groups of at least {LEAST_PEOPLE}. " + " ".join(sentences)

@@ -1,4 +1,4 @@
-"""What annotators answered before they judged, and who has withdrawn."""
+"""Questionnaire answers, comprehension check attempts, and withdrawals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from django.db.models import F, Q
 from annotation.judging.models import Annotator
 from annotation.questionnaire.questions import OnWithdrawal
 
-MOST_TRIES = 2  # Prolific lets nobody be screened out by a comprehension check after fewer
+MOST_TRIES = 2  # minimum that Prolific requires before a comprehension check can screen out a participant
 
 
 class WhoAnswers(models.Model):
-    """What one annotator says about themselves, once. It leaves the database only in groups of five people or more.
+    """Questionnaire answers of one annotator. They leave the database only in groups of at least five people.
 
-    answers: by the key of the question; what they prefer not to say is not in it.
+    answers: by question key; without the questions that the annotator preferred not to answer.
     """
 
     annotator = models.OneToOneField(Annotator, on_delete=models.CASCADE, related_name="who_answers")
@@ -24,14 +24,14 @@ class WhoAnswers(models.Model):
 
     class Meta:
         ordering = ["pk"]
-        verbose_name_plural = "who answers"
+        verbose_name_plural = "questionnaire answers"
 
     def __str__(self) -> str:
         return f"of {self.annotator_id}"
 
 
 class CheckTry(models.Model):
-    """One time that an annotator took the comprehension check. answers: by the key of the question."""
+    """Attempt of an annotator at the comprehension check. answers: by question key."""
 
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="check_tries")
     number = models.PositiveSmallIntegerField()
@@ -42,7 +42,7 @@ class CheckTry(models.Model):
 
     class Meta:
         ordering = ["annotator", "number"]
-        verbose_name_plural = "check tries"
+        verbose_name_plural = "comprehension check attempts"
         constraints = [
             models.UniqueConstraint(fields=["annotator", "number"], name="check_try_number_unique"),
             models.CheckConstraint(condition=Q(number__gte=1, number__lte=MOST_TRIES), name="check_try_one_of_two"),
@@ -58,9 +58,9 @@ class CheckTry(models.Model):
 
 
 class Withdrawal(models.Model):
-    """That somebody has taken back their consent. on_withdrawal: what the round had said of it.
+    """Withdrawal of an annotator's consent. on_withdrawal: the round's option at that time.
 
-    by: who entered it, None for the annotator. done_at: when all of it was done; what is interrupted goes on.
+    by: user who entered it, None for the annotator. done_at: time of completion, None while unfinished or interrupted.
     """
 
     annotator = models.OneToOneField(Annotator, on_delete=models.CASCADE, related_name="withdrawal")
@@ -72,7 +72,7 @@ class Withdrawal(models.Model):
     class Meta:
         ordering = ["pk"]
         constraints = [
-            models.CheckConstraint(condition=Q(on_withdrawal__in=["keep", "delete"]), name="withdrawal_known"),
+            models.CheckConstraint(condition=Q(on_withdrawal__in=["keep", "delete"]), name="withdrawal_known")
         ]
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""What a round asks people before they judge: who they are, and whether they understood the instructions. No database.
+"""Questions before the first statement: the questionnaire and the comprehension check. No database access.
 
-Researchers write questions as lines: a question, then its choices, each after "-"; a blank line parts questions. A
-question without choices takes a short text, one that ends with "*" must be answered. In a check every question has
-choices, and the right one stands after "+".
+Researchers write questions as text: one line for the question, then one line per choice starting with "-"; blank lines
+separate questions. A question without choices accepts a short text; a question ending with "*" is required. In a check,
+every question has choices, and the correct choice starts with "+".
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ LONGEST_ANSWER = 200
 
 class Asked(models.TextChoices):
     NO = "no", "Not asked"
-    OPTIONAL = "optional", "Asked; people may prefer not to say"
-    REQUIRED = "required", "Asked, and must be answered"
+    OPTIONAL = "optional", "Optional"
+    REQUIRED = "required", "Required"
 
 
 class OnWithdrawal(models.TextChoices):
     KEEP = "keep", "are kept without a name"
-    DELETE = "delete", "count no more, and what they wrote is deleted"
+    DELETE = "delete", "no longer count, and everything the annotator wrote is deleted"
 
 
 class Question(NamedTuple):
-    """key: names it in answers. choices: none for a short text. right: the right choice of a question of a check."""
+    """Question before judging. choices: empty for a short text. right: correct choice of a check question."""
 
     key: str
     text: str
@@ -42,11 +42,11 @@ class Question(NamedTuple):
 
 
 class BadQuestions(ValueError):
-    """Questions that cannot be read; the sentence names the line."""
+    """Invalid question text; the message names the line."""
 
 
-# The option of a round that asks each of these, what it asks, and what people choose from.
-READY_MADE = {
+# Built-in questions by the round option that enables them.
+BUILT_IN_QUESTIONS = {
     "ask_language": Question("language", "What is your first language?", LANGUAGES),
     "ask_country": Question("country", "In which country do you live?", COUNTRIES),
     "ask_age_group": Question(
@@ -54,64 +54,66 @@ READY_MADE = {
     ),
     "ask_expertise": Question(
         "expertise",
-        "How well do you know what the statements are about?",
+        "How well do you know the subject of the statements?",
         ("I work in it or study it", "Better than most people", "As most people do", "Less than most people"),
     ),
 }
 
 
 def who_questions(round) -> list[Question]:
-    """Return what a round asks people about themselves: ready-made questions first, then its own."""
-    ready = [
+    """Return the questionnaire of a round: built-in questions first, then custom questions."""
+    built_in = [
         question._replace(is_required=getattr(round, option) == Asked.REQUIRED)
-        for option, question in READY_MADE.items()
+        for option, question in BUILT_IN_QUESTIONS.items()
         if getattr(round, option) != Asked.NO
     ]
-    return ready + (parse_questions(round.own_questions, "own") if round.own_questions else [])
+    return built_in + (parse_questions(round.own_questions, "own") if round.own_questions else [])
 
 
 def check_questions(round) -> list[Question]:
-    """Return the questions of a round's comprehension check, with the right choices: never for annotators' eyes."""
+    """Return a round's comprehension check with the correct choices, which annotators must never see."""
     return parse_questions(round.check_questions, "check", is_check=True)
 
 
 def asks_first(round) -> bool:
     return bool(round.check_questions or round.own_questions) or any(
-        getattr(round, option) != Asked.NO for option in READY_MADE
+        getattr(round, option) != Asked.NO for option in BUILT_IN_QUESTIONS
     )
 
 
 def parse_questions(text: str, prefix: str, *, is_check: bool = False) -> list[Question]:
-    """Return the questions that lines of text ask, with keys such as own-1. Raises BadQuestions."""
+    """Parse the text of questions. Keys: `prefix` and number, such as own-1. Raises BadQuestions."""
     questions: list[Question] = []
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
     for start, block in _blocks(lines):
         for number, line in block:
             if len(line) > LONGEST_LINE:
-                raise BadQuestions(f"Line {number} has {len(line)} characters; write {LONGEST_LINE} at most.")
+                raise BadQuestions(f"Line {number} has {len(line)} characters. The maximum is {LONGEST_LINE}.")
         (_, first), *rest = block
         if first[0] in "-+":
-            raise BadQuestions(f"Line {start}: {first!r:.60} is a choice without a question; write the question above.")
+            raise BadQuestions(
+                f"Line {start}: {first!r:.60} is a choice without a question above it. Add the question."
+            )
         marks = [line[0] for _, line in rest]
         choices = tuple(line[1:].strip() for _, line in rest)
         _check_choices(rest, marks, choices, is_check=is_check)
         if is_check and (not choices or marks.count("+") != 1):
             raise BadQuestions(
-                f"Line {start}: {first!r:.60} needs at least two choices and exactly one right one, after +."
+                f"Line {start}: {first!r:.60} needs at least two choices. Mark exactly one as correct with +."
             )
         right = choices[marks.index("+")] if is_check else ""
         key = f"{prefix}-{len(questions) + 1}"
         question = first.removesuffix("*").strip()
         questions.append(Question(key, question, choices, is_check or first.endswith("*"), right))
     if len(questions) > MOST_QUESTIONS:
-        raise BadQuestions(f"There are {len(questions)} questions; ask {MOST_QUESTIONS} at most.")
+        raise BadQuestions(f"Too many questions: {len(questions)}. The maximum is {MOST_QUESTIONS}.")
     if len({question.text.casefold() for question in questions}) < len(questions):
-        raise BadQuestions("Two questions have the same words; word one of them differently.")
+        raise BadQuestions("Two questions have the same text. Change one of them.")
     return questions
 
 
 def _blocks(lines: Sequence[tuple[int, str]]) -> list[tuple[int, list[tuple[int, str]]]]:
-    """Return what stands between blank lines, each with the number of its first line."""
+    """Return the blocks between blank lines, each with the number of its first line."""
     blocks: list[list[tuple[int, str]]] = [[]]
     for number, line in lines:
         if line:
@@ -127,24 +129,25 @@ def _check_choices(
     for (number, line), mark, choice in zip(lines, marks, choices, strict=True):
         if mark not in "-+" or not choice:
             raise BadQuestions(
-                f"Line {number}: {line!r:.60} is no choice; begin it with -, or leave a line blank before a question."
+                f"Line {number}: {line!r:.60} is not a choice. Start choices with -, and separate questions by blank "
+                "lines."
             )
         if mark == "+" and not is_check:
-            raise BadQuestions(f"Line {number}: + marks right answers, which only a check has; begin it with -.")
+            raise BadQuestions(f"Line {number}: + marks correct answers of a comprehension check. Use - instead.")
     if len(choices) == 1 or len(choices) > MOST_CHOICES:
-        raise BadQuestions(f"Line {lines[0][0]}: give 2 to {MOST_CHOICES} choices, or none for a short text.")
+        raise BadQuestions(f"Line {lines[0][0]}: enter 2 to {MOST_CHOICES} choices, or none for a short text.")
     if len({choice.casefold() for choice in choices}) < len(choices):
-        raise BadQuestions(f"Line {lines[0][0]}: two choices are the same; delete one.")
+        raise BadQuestions(f"Line {lines[0][0]}: two choices are equal. Delete one.")
 
 
-def complaint_about(question: Question, answer: str) -> str:
-    """Return what is wrong with an answer to a question in one sentence, or nothing. "" is preferring not to say."""
+def answer_error(question: Question, answer: str) -> str:
+    """Return an error message for an answer, or "" if it is valid. An empty answer means "prefer not to say"."""
     if not answer:
-        return "This one must be answered." if question.is_required else ""
+        return "This question requires an answer." if question.is_required else ""
     if question.choices and answer not in question.choices:
-        return "This is none of the choices; choose one of them."
+        return "Invalid choice. Select one of the choices."
     if len(answer) > LONGEST_ANSWER:
-        return f"This has {len(answer)} characters; shorten it to {LONGEST_ANSWER}."
+        return f"This answer has {len(answer)} characters. The maximum is {LONGEST_ANSWER}."
     if any(ord(letter) < 32 for letter in answer):
-        return "This has a control character; delete it."
+        return "This answer contains a control character. Delete it."
     return ""

@@ -1,7 +1,6 @@
-"""What comes between joining a round and its training: the questionnaire, then the comprehension check.
+"""Questionnaire and comprehension check, between joining a round and its training.
 
-`Annotator.has_questions_left` is what judging looks at; the rest is asked here only. Locks are taken in the order
-place, annotator.
+Judging reads only `Annotator.has_questions_left`. Lock order: place, annotator.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from django.db import transaction
 from annotation.invites.recruitment import recruitment
 from annotation.models import Annotator, CheckTry, Round, WhoAnswers
 from annotation.questionnaire.models import MOST_TRIES
-from annotation.questionnaire.questions import Question, check_questions, complaint_about, who_questions
+from annotation.questionnaire.questions import Question, answer_error, check_questions, who_questions
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
 
 class Stage(StrEnum):
-    """What an annotator has before them. FAILED: the check; nothing more comes."""
+    """Next step of an annotator. FAILED: failed the comprehension check and cannot judge."""
 
     WHO = "who"
     CHECK = "check"
@@ -30,7 +29,7 @@ class Stage(StrEnum):
 
 
 class BadAnswers(DomainError):
-    """Answers that cannot be taken. reasons: one sentence by the key of each question."""
+    """Invalid answers. reasons: error messages by question key."""
 
     def __init__(self, reasons: Mapping[str, str]):
         self.reasons = reasons
@@ -38,7 +37,7 @@ class BadAnswers(DomainError):
 
 
 def stage_of(annotator: Annotator, round: Round) -> Stage:
-    """`round`: theirs, with all its options."""
+    """Return the annotator's next step. round: the annotator's round, with all options loaded."""
     if not annotator.has_questions_left:
         return Stage.DONE
     if who_questions(round) and not WhoAnswers.objects.filter(annotator=annotator).exists():
@@ -52,37 +51,38 @@ def n_tries_left(annotator: Annotator) -> int:
 
 @transaction.atomic
 def answer_who_questions(annotator: Annotator, sent: Mapping[str, str], now: datetime) -> WhoAnswers:
-    """Store what somebody says about themselves; the first answers stay. "" and what is missing: prefers not to say.
+    """Store the questionnaire answers; later answers are ignored. Empty or missing answers mean "prefer not to say".
 
-    Raises RoundNotOpen, NotAskedNow, BadAnswers.
+    Raises RoundNotOpen, BadAnswers, or DomainError NotAskedNow.
     """
-    annotator, round = _locked(annotator)
+    annotator, round = _lock(annotator)
     if stored := WhoAnswers.objects.filter(annotator=annotator).first():
         return stored
-    questions = who_questions(round)
     if stage_of(annotator, round) != Stage.WHO:
-        raise DomainError("NotAskedNow", f"The round {round.name} does not ask you who you are; go on with judging.")
-    answers = _checked(questions, sent)
+        raise DomainError("NotAskedNow", f"The round {round.name} has no questionnaire. Continue with judging.")
+    answers = _valid_answers(who_questions(round), sent)
     stored = WhoAnswers.objects.create(annotator=annotator, answers=answers, answered_at=now)
     if not check_questions(round):
-        _go_on(annotator)
+        Annotator.objects.filter(pk=annotator.pk).update(has_questions_left=False)
     return stored
 
 
 @transaction.atomic
 def take_check(annotator: Annotator, sent: Mapping[str, str], now: datetime) -> CheckTry:
-    """Count a try of the comprehension check, which is passed where every answer is right.
+    """Record an attempt at the comprehension check, which is passed if all answers are correct.
 
-    Whoever fails for the last time cannot judge: their part in a panel ends as screened out, and what that pays is owed
-    to them. Raises RoundNotOpen, NotAskedNow, BadAnswers; what cannot be an answer is no try.
+    After the last failed attempt, the annotator cannot judge: their place in a panel is screened out, and the
+    screen-out reward is due. Invalid answers do not count as an attempt.
+    Raises RoundNotOpen, BadAnswers, or DomainError NotAskedNow.
     """
     recruitment().lock(annotator)
-    annotator, round = _locked(annotator)
+    annotator, round = _lock(annotator)
     if stage_of(annotator, round) != Stage.CHECK:
-        raise DomainError("NotAskedNow", f"The round {round.name} asks you no questions about the instructions now.")
+        message = f"The round {round.name} has no comprehension check for you now. Continue with judging."
+        raise DomainError("NotAskedNow", message)
     questions = check_questions(round)
-    answers = _checked(questions, sent)
-    taken = CheckTry.objects.create(
+    answers = _valid_answers(questions, sent)
+    attempt = CheckTry.objects.create(
         annotator=annotator,
         number=MOST_TRIES - n_tries_left(annotator) + 1,
         answers=answers,
@@ -90,32 +90,27 @@ def take_check(annotator: Annotator, sent: Mapping[str, str], now: datetime) -> 
         n_questions=len(questions),
         at=now,
     )
-    if taken.is_passed:
-        _go_on(annotator)
-    elif taken.number == MOST_TRIES:
+    if attempt.is_passed:
+        Annotator.objects.filter(pk=annotator.pk).update(has_questions_left=False)
+    elif attempt.number == MOST_TRIES:
         record("annotator.check_failed", annotator, None, round=round, annotator=annotator)
         recruitment().screen_out(annotator, now)
-    return taken
+    return attempt
 
 
-def _locked(annotator: Annotator) -> tuple[Annotator, Round]:
+def _lock(annotator: Annotator) -> tuple[Annotator, Round]:
     annotator = Annotator.objects.lock(annotator.pk)
     annotator.round.check_open()
     return annotator, Round.objects.get(pk=annotator.round_id)
 
 
-def _checked(questions: Sequence[Question], sent: Mapping[str, str]) -> dict[str, str]:
-    """Return the answers that say something. Raises BadAnswers."""
+def _valid_answers(questions: Sequence[Question], sent: Mapping[str, str]) -> dict[str, str]:
+    """Return the nonempty answers by question key. Raises BadAnswers."""
     answers = {question.key: " ".join(sent.get(question.key, "").split()) for question in questions}
-    reasons = {
-        question.key: reason for question in questions if (reason := complaint_about(question, answers[question.key]))
-    }
-    if unknown := sorted(set(sent) - set(answers)):
-        reasons = {unknown[0]: "There is no such question."} | reasons
+    errors = ((question.key, answer_error(question, answers[question.key])) for question in questions)
+    reasons = {key: error for key, error in errors if error}
+    if unknown_keys := sorted(set(sent) - set(answers)):
+        reasons = {unknown_keys[0]: "Unknown question."} | reasons
     if reasons:
         raise BadAnswers(reasons)
     return {key: answer for key, answer in answers.items() if answer}
-
-
-def _go_on(annotator: Annotator) -> None:
-    Annotator.objects.filter(pk=annotator.pk).update(has_questions_left=False)

@@ -1,4 +1,4 @@
-"""The pages before the first statement: who people are, and the comprehension check; and the one to withdraw."""
+"""Pages before the first statement (questionnaire, comprehension check), and the withdrawal page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOLDER = "annotation/questionnaire"
 
 
 class QuestionsForm(forms.Form):
-    """A field for each question, by its key. The right answers of a check are not in it."""
+    """Form with one field per question, named by its key. It does not contain the correct answers of a check."""
 
     def __init__(self, *args, questions: Sequence[Question], **kwargs):
         super().__init__(*args, **kwargs)
@@ -42,12 +42,11 @@ class QuestionsForm(forms.Form):
 
 
 def _field_of(question: Question) -> forms.Field:
-    """Return a field that takes anything: services say what is wrong."""
-    options = {"label": question.text, "required": False}
+    options = {"label": question.text, "required": False}  # the service validates the answer
     attributes = {"required": True} if question.is_required else {}
     if not question.choices:
         text = forms.TextInput({"maxlength": LONGEST_ANSWER, "autocomplete": "off", **attributes})
-        help_text = "" if question.is_required else "Leave it empty if you prefer not to say."
+        help_text = "" if question.is_required else "Leave empty if you prefer not to say."
         field = forms.CharField(widget=text, help_text=help_text, **options)
     else:
         choices = [(choice, choice) for choice in question.choices]
@@ -71,13 +70,13 @@ def questions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         return redirect("annotation:judge", round.pk)
     if stage == Stage.FAILED:
         if end_page := recruitment().end_page(annotator):
-            # A place can have been taken since the check, on another panel of the round.
+            # Since the check, the annotator may have joined another panel of the round.
             recruitment().screen_out(annotator, timezone.now())
             return redirect(end_page)
         return render(request, f"{FOLDER}/failed.html", {"round": round, "annotator": annotator})
     round.check_open()
-    asked = who_questions(round) if stage == Stage.WHO else check_questions(round)
-    form = QuestionsForm(request.POST if request.method == "POST" else None, questions=asked)
+    stage_questions = who_questions(round) if stage == Stage.WHO else check_questions(round)
+    form = QuestionsForm(request.POST if request.method == "POST" else None, questions=stage_questions)
     if form.is_valid() and request.POST.get("stage") == stage:
         answer = answer_who_questions if stage == Stage.WHO else take_check
         try:
@@ -87,10 +86,10 @@ def questions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
                 form.add_error(key, reason)
         else:
             return redirect("annotation:questions", round.pk)
-    is_stale = form.is_bound and not form.errors  # answers to what was asked before
+    is_stale = form.is_bound and not form.errors  # the answers belong to an earlier stage
     context = {
         "round": round,
-        "form": QuestionsForm(questions=asked) if is_stale else form,
+        "form": QuestionsForm(questions=stage_questions) if is_stale else form,
         "stage": stage,
         "instructions": instructions_html(round),
         "n_tries_left": n_tries_left(annotator),
@@ -103,14 +102,14 @@ def questions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def withdraw(request: HttpRequest, round_id: int) -> HttpResponse:
-    """Ask whether somebody wants to withdraw, and do it; no state of the round keeps them from it."""
+    """Confirm and withdraw, in any state of the round."""
     annotator = annotator_with_round(request, round_id)
     if annotator is None:
-        return no_access(request, "Nobody who judges this round is known here; come back with your link first.", 404)
+        return no_access(request, "You are not signed in to this round. Open your link or use your return code.", 404)
     context = {"round": annotator.round, "annotator": annotator}
     if request.method == "GET":
         return render(request, f"{FOLDER}/withdraw.html", context)
-    kept = withdraw_annotator(annotator)
+    reasons = withdraw_annotator(annotator)
     forget_guest(request, annotator)
-    context |= {"kept": kept, "has_place": recruitment().end_page(annotator) is not None}
+    context |= {"reasons": reasons, "has_place": recruitment().end_page(annotator) is not None}
     return render(request, f"{FOLDER}/withdrawn.html", context)

@@ -1,7 +1,7 @@
-"""Withdrawing from a round: consent taken back, by people themselves or by researchers whom they asked.
+"""Withdrawal from a round, by annotators or, at their request, by researchers.
 
-The first transaction decides, and nobody judges as them from then on. What a round does with many judgments comes in
-pieces after it; whatever interrupts that, the same call or a periodic task goes on where it stopped.
+The first transaction stores the decision and stops the annotator from judging. The judgments are then updated in
+chunks. After an interruption, the same call or a periodic task resumes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ INTERRUPTED_AFTER = timedelta(minutes=10)
 
 
 def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
-    """Withdraw an annotator, as the round's option on_withdrawal says. Twice is once.
+    """Withdraw an annotator according to the round's option `on_withdrawal`. Idempotent.
 
-    Their place in a panel is free again; account, name, invite and questionnaire are forgotten. Returns why some
-    platform's ids of theirs are kept for now, a sentence each. by: None for the annotator. Raises NotAllowed.
+    Releases their place in a panel and erases account, name, invite and questionnaire. Returns a sentence for each
+    platform id that is stored for now, with the reason. by: None for the annotator. Raises NotAllowed.
     """
     check_may(by, Action.WORK, annotator.round.project)
     now = timezone.now()
-    withdrawal = _decide(annotator, now, by)
+    withdrawal = _store_withdrawal(annotator, now, by)
     if withdrawal.on_withdrawal == OnWithdrawal.DELETE:
         try:
             exclude_annotator(annotator, REASON, by)
@@ -54,7 +54,7 @@ def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
 
 
 @transaction.atomic
-def _decide(annotator: Annotator, now: datetime, by) -> Withdrawal:
+def _store_withdrawal(annotator: Annotator, now: datetime, by) -> Withdrawal:
     recruitment().withdraw(annotator, now)
     Annotator.objects.lock(annotator.pk)
     round = Round.objects.get(pk=annotator.round_id)
@@ -62,16 +62,16 @@ def _decide(annotator: Annotator, now: datetime, by) -> Withdrawal:
     withdrawal, is_new = Withdrawal.objects.get_or_create(annotator=annotator, defaults=values)
     if is_new:
         what = OnWithdrawal(withdrawal.on_withdrawal).label
-        Annotator.objects.filter(pk=annotator.pk).update(has_questions_left=True)  # nothing more is handed out
+        Annotator.objects.filter(pk=annotator.pk).update(has_questions_left=True)  # stops further assignments
         action = "annotator.withdrawn" if by else "annotator.withdrew"
         record(action, withdrawal, by, round=round, annotator=annotator, what=what)
     return withdrawal
 
 
 def finish_withdrawals(now: datetime) -> None:
-    """Go on with withdrawals that something interrupted. A periodic task of every worker.
+    """Finish interrupted withdrawals. Periodic task of every worker.
 
-    They are decided: whoever entered one need not work in the project any more.
+    Checks no permission: the user who entered the withdrawal may have left the project.
     """
     interrupted = Withdrawal.objects.filter(done_at=None, at__lte=now - INTERRUPTED_AFTER)
     for withdrawal in interrupted.select_related("annotator__round__project"):

@@ -1,32 +1,43 @@
-"""The evidence of a report, computed from rows: judgments of each statement, and the cells that drew it. No database.
+"""The evidence of a report, computed from rows: judgments, verdicts of drawn statements, cells. No database.
 
-Letters of shapes: T statements (gold left out), J counted judgments, A annotators, D draws, S strata, C cells, G
-judgments of gold. Statements, annotators and strata are numbered from 0 in an order that does not change.
+Letters of shapes: T statements without gold, J counted judgments, A annotators, D draws, S strata, s strata of one
+cell, C cells, G judgments of gold, P patterns of labels. Statements, annotators and strata are numbered from 0 in a
+fixed order.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evaluation.evidence.tables import COUNTED, EMPTY, EXCLUDED, GOLD, STATUSES, Columns, Rows
 from kgharvest.harvests.cuts import parse_cut
-from kgharvest.statistics.arrays import INCOMPLETE, LABELS, Codes, Flags, Floats
+from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, Codes, Flags, Floats
+from kgharvest.statistics.cut_rates import Members, RankedStrata
 from kgharvest.statistics.paired_tests import CellKey, Side
+from kgharvest.statistics.rates import Rate, VerdictSample, sample_rate
+from kgharvest.statistics.statement_test import (
+    SharedStatements,
+    SideSample,
+    StatementDifference,
+    statement_difference,
+)
+from kgharvest.statistics.verdicts import CompletedVerdicts, VerdictRule, majority
 
 BASES = (10, 100)  # k of the cuts base:k in Table 2
 
 
 class StratumKey(NamedTuple):
-    """A part of the cell number `cell`; the rest is None where nobody knows what was drawn from. job: its id.
+    """A part of the cell number `cell`. The other fields are None if the population is unknown. job: id of the harvest.
 
-    judge_label, ranks: as of `annotation.models.Stratum`.
+    judge_label, ranks: as in `annotation.models.Stratum`.
     """
 
     cell: int
@@ -39,7 +50,7 @@ class StratumKey(NamedTuple):
 
 
 class Judgments(NamedTuple):
-    """In the order of statements, then of annotators. seconds: NaN where nobody measured. All of shape (J,)."""
+    """Judgments by statement, then annotator. seconds: NaN if not measured. All of shape (J,)."""
 
     task: Codes
     annotator: Codes
@@ -48,16 +59,16 @@ class Judgments(NamedTuple):
 
 
 class ExcludedJudgments(NamedTuple):
-    """What an excluded annotator had said that counted. Both of shape (E,)."""
+    """Judgments of an excluded annotator that counted before the exclusion. Both of shape (E,)."""
 
     task: Codes
     label: Codes
 
 
 class Conduct(NamedTuple):
-    """What happened in the round.
+    """The study log. entry: `conduct` of docs/report-json.md without the parts that need verdicts.
 
-    entry: the block `conduct` of docs/report-json.md, but for what rests on verdicts. excluded: by annotator's code.
+    excluded: by annotator code.
     """
 
     entry: Mapping[str, Any]
@@ -65,7 +76,7 @@ class Conduct(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """rank: 0, and score: NaN, where the statement came without a harvest. All of shape (D,)."""
+    """Draws, all of shape (D,). rank: 0 and score: NaN if the statement has no harvest."""
 
     task: Codes
     stratum: Codes
@@ -74,9 +85,9 @@ class Draws(NamedTuple):
 
 
 class SampledHarvest(NamedTuple):
-    """A harvest that strata were drawn from. population: how many of its best tuples were drawn from.
+    """A harvest that strata were drawn from. population: number of top-ranked tuples in the sampling frame.
 
-    kept_by_base: by k, how many tuples the cut base:k keeps; without those k that reach beyond the population.
+    kept_by_base: number of tuples in the cut base:k, by k; without each k whose cut exceeds the population.
     """
 
     job: int
@@ -86,9 +97,9 @@ class SampledHarvest(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """How many judgments of each label statements received, of how many they want.
+    """Distinct combinations of label counts and required judgments.
 
-    counts (P, 3), wanted (P,); of_task (T,): which pattern each statement shows; n_tasks (P,): how many show it.
+    counts (P, 3), wanted (P,): required judgments; of_task (T,): pattern of each statement; n_tasks (P,): frequency.
     """
 
     counts: Codes
@@ -99,15 +110,14 @@ class Patterns(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """verdict: (T,) as stored, by place in VERDICTS. adjudicated: (T,) an expert's, INCOMPLETE where there is none.
+    """The judgments and samples of a round as arrays.
 
-    cells: in the order of the report. annotators: codes, sorted.
-    has_thirds: a third judgment was asked for only where the first two differed. third: (T,) who gave it, -1 where
-    nobody did. wanted: (T,) how many judgments decide, those of excluded annotators included.
-    quorum: how many judgments a verdict needs at least. gold: judgments of gold statements, whose numbers
-    go on after those of the others; gold_truth: (number of gold statements,) TRUE or FALSE. demonstrators: LMs of the
-    round whose quality says nothing about others. planned: the two sides of each comparison that was preregistered;
-    None where nothing was.
+    verdict (T,): as stored, by position in VERDICTS. adjudicated (T,): the expert's verdict, or INCOMPLETE. cells: in
+    report order. annotators: sorted codes. has_thirds: a third judgment was requested only if the first two differed;
+    third (T,): its annotator, or -1. wanted (T,): required judgments, including those of excluded annotators. quorum:
+    minimum number of judgments for a verdict. gold: judgments of gold statements, numbered after the other statements;
+    gold_truth (number of gold statements,): TRUE or FALSE. demonstrators: LMs of the round whose quality does not
+    generalize to other LMs. planned: the two sides of each preregistered comparison; None without a preregistration.
     """
 
     round: str
@@ -142,7 +152,7 @@ class Evidence:
 
     @cached_property
     def first_two(self) -> Evidence:
-        """Return the evidence without third judgments: with them, statements in dispute would count for more."""
+        """Evidence without third judgments, which would give disputed statements more weight."""
         if not self.has_thirds:
             return self
         is_first = self.judgments.annotator != self.third[self.judgments.task]
@@ -154,14 +164,8 @@ class Evidence:
 
     @cached_property
     def counts(self) -> Codes:
-        """Return (T, 3): the judgments of each label."""
+        """Number of judgments of each label, (T, 3)."""
         return label_counts(self.judgments, self.n_tasks)
-
-    @cached_property
-    def judgments_each(self) -> float:
-        """Return how many judgments a statement with a verdict has on average; what was asked for where none has."""
-        n_complete = np.count_nonzero(self.is_complete)
-        return float(self.counts[self.is_complete].sum() / n_complete) if n_complete else self.judgments_per_task
 
     @cached_property
     def patterns(self) -> Patterns:
@@ -173,19 +177,19 @@ class Evidence:
 
     @cached_property
     def strata_of_cells(self) -> list[Codes]:
-        """Return the numbers of each cell's strata, ascending."""
+        """Numbers of the strata of each cell, ascending."""
         order = np.argsort(self.cell_of_stratum, kind="stable")
         edges = np.searchsorted(self.cell_of_stratum[order], np.arange(1, len(self.cells)))
         return np.split(order, edges)[: len(self.cells)]
 
     @cached_property
     def population_of_stratum(self) -> Floats:
-        """Return (S,): how many tuples each stratum was drawn from, 0 where nobody knows."""
+        """Population of each stratum, (S,); 0 if unknown."""
         return np.array([stratum.population or 0 for stratum in self.strata], dtype=np.float64)
 
     @cached_property
     def sides(self) -> list[Side]:
-        """Return each LM and setting, in the order in which they first appear."""
+        """LMs and settings in order of first appearance."""
         return list(dict.fromkeys(cell.side for cell in self.cells))
 
     @cached_property
@@ -198,13 +202,13 @@ class Evidence:
 
 
 def label_counts(judgments: Judgments, n_tasks: int) -> Codes:
-    """Return (T, 3)."""
+    """Return the number of judgments of each label, (T, 3)."""
     pair = judgments.task * len(LABELS) + judgments.label
     return np.bincount(pair, minlength=n_tasks * len(LABELS)).reshape(n_tasks, len(LABELS))
 
 
 def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
-    """Return the patterns of statements with `counts` (T, 3) of labels that want `wanted` (T,) judgments."""
+    """Return the patterns of statements with `counts` (T, 3) of labels and `wanted` (T,) required judgments."""
     rows = np.column_stack([counts, np.maximum(wanted, counts.sum(axis=1))])
     base = int(rows.max(initial=0)) + 1
     place = np.array([base**3, base**2, base, 1])
@@ -214,9 +218,9 @@ def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
 
 
 def changed_patterns(patterns: Patterns, tasks: Codes, counts: Codes, wanted: Codes) -> tuple[Patterns, Codes]:
-    """Return what `patterns_of` would once `tasks`, different ones, have `counts` (n, 3) and want `wanted` (n,).
+    """Return the patterns after the distinct `tasks` get `counts` (n, 3) and `wanted` (n,), and the new numbers.
 
-    Its of_task is of these tasks only. With it (P,): the new number of each pattern before, -1 where none is left.
+    of_task covers only these tasks. New numbers (P,): of each previous pattern, -1 if it no longer occurs.
     """
     new = patterns_of(counts, wanted)
     rows = np.concatenate([np.column_stack(patterns[:2]), np.column_stack(new[:2])])
@@ -235,25 +239,27 @@ def changed_patterns(patterns: Patterns, tasks: Codes, counts: Codes, wanted: Co
 # From rows
 
 
-ASKED_IF_SPLIT = 3  # judgments of a statement on which the first two differ
+ASKED_IF_SPLIT = 3  # judgments of a statement whose first two judgments differ
 IS_EXCLUDED = "excluded"  # status of an annotator
 
 
 def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
-    """rules: of `evaluation.evidence.rows.rules_of_round`. Verdicts are those of the rows."""
-    statements, given, draws, annotators = (rows[name] for name in ("statements", "judgments", "draws", "annotators"))
+    """Return the evidence with the verdicts of the rows. rules: from `evaluation.evidence.rows.rules_of_round`."""
+    statements, judgments, draws, annotators = (
+        rows[name] for name in ("statements", "judgments", "draws", "annotators")
+    )
     n_tasks = int(np.count_nonzero(~statements["is_gold"]))
     is_in = np.array([status != IS_EXCLUDED for status in annotators["status"]], dtype=np.bool_)
-    counted = _judgments(given, given["status"] == COUNTED)
+    counted = _judgments(judgments, judgments["status"] == COUNTED)
     present = np.unique(counted.annotator)
     new_number = np.full(len(is_in), -1)
     new_number[present] = np.arange(len(present))
     # Gold judgments never count, so all current ones are used, except those of excluded annotators.
     is_in &= new_number >= 0
-    gold = _judgments(given, (given["status"] == GOLD) & is_in[given["annotator"]])
+    gold = _judgments(judgments, (judgments["status"] == GOLD) & is_in[judgments["annotator"]])
     third = np.full(n_tasks, -1)
     if rules["has_thirds"]:
-        task, annotator = _third_judgments(given)
+        task, annotator = _third_judgments(judgments)
         third[task] = new_number[annotator]
     # Labels and the verdicts that an expert gives with them have the same codes.
     codes = (statements[name][:n_tasks] for name in ("verdict", "adjudication"))
@@ -278,23 +284,23 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
     )
 
 
-def _judgments(given: Columns, chosen: Flags) -> Judgments:
+def _judgments(judgments: Columns, chosen: Flags) -> Judgments:
     names = ("statement", "annotator", "label", "seconds")
-    task, annotator, label, seconds = (given[name][chosen] for name in names)
+    task, annotator, label, seconds = (judgments[name][chosen] for name in names)
     order = np.lexsort((annotator, task))
     return Judgments(task[order] - 1, annotator[order], label[order], seconds[order])
 
 
-def _third_judgments(given: Columns) -> tuple[Codes, Codes]:
-    """Return the tasks with a judgment that was asked for because two differed, and its annotator.
+def _third_judgments(judgments: Columns) -> tuple[Codes, Codes]:
+    """Return the tasks with a tie-breaking third judgment, and its annotator.
 
-    Of three annotators whose judgments count, the one who judged last for the first time: a change of mind keeps its
-    place. As `annotation.judging.third_judgments.third_annotators`.
+    The third annotator is the last of three to judge the task for the first time, as in
+    `annotation.judging.third_judgments.third_annotators`. A corrected judgment keeps its place in the order.
     """
-    n = int(given["annotator"].max(initial=0)) + 1
-    pair = (given["statement"] - 1) * n + given["annotator"]
+    n = int(judgments["annotator"].max(initial=0)) + 1
+    pair = (judgments["statement"] - 1) * n + judgments["annotator"]
     distinct, first = np.unique(pair, return_index=True)
-    is_counted = np.isin(distinct, pair[given["status"] == COUNTED])
+    is_counted = np.isin(distinct, pair[judgments["status"] == COUNTED])
     in_order = distinct[is_counted][np.argsort(first[is_counted])]
     task, annotator = in_order // n, in_order % n
     last = len(task) - 1 - np.unique(task[::-1], return_index=True)[1]
@@ -303,7 +309,7 @@ def _third_judgments(given: Columns) -> tuple[Codes, Codes]:
 
 
 def stratum_keys(strata: Columns) -> list[StratumKey]:
-    """Return the strata, cells numbered in the order in which they first appear."""
+    """Return the strata, with cells numbered in order of first appearance."""
     keys = list(zip(strata["relation"], strata["model"], strata["setting"], strict=True))
     number = {key: position for position, key in enumerate(dict.fromkeys(keys))}
     names = ("harvest", "rank_from", "rank_to", "population", "judge_label", "ranks")
@@ -325,15 +331,15 @@ def sampled_harvests(harvests: Columns) -> list[SampledHarvest]:
 
 
 def conduct_of_rows(rows: Rows, quota: int | None, facts: Mapping[str, Any], evidence: Evidence) -> Conduct:
-    """facts: of `evaluation.evidence.rows.conduct_facts`; the rest of the block is counted from the rows."""
-    given, annotators = rows["judgments"], rows["annotators"]
-    n_of_status = np.bincount(given["status"], minlength=len(STATUSES)).tolist()
+    """Return the study log. facts: from `evaluation.evidence.rows.conduct_facts`; the rest is counted from rows."""
+    judgments, annotators = rows["judgments"], rows["annotators"]
+    n_of_status = np.bincount(judgments["status"], minlength=len(STATUSES)).tolist()
     gold = rows["statements"]["gold_label"][rows["statements"]["is_gold"]].tolist()
     statuses: Counter[str] = Counter(annotators["status"])
     blocked = {line["annotator"] for line in facts["timeline"] if line["kind"] == "limit_crossed"}
     people = {
-        "n_judged": len(np.unique(given["annotator"])),
-        "n_counted": len(np.unique(given["annotator"][given["status"] == COUNTED])),
+        "n_judged": len(np.unique(judgments["annotator"])),
+        "n_counted": len(np.unique(judgments["annotator"][judgments["status"] == COUNTED])),
         "n_blocked_by_limits": len(blocked),
         "n_joined": len(annotators["status"]),
         "n_trained": sum(annotators["is_trained"]),
@@ -341,14 +347,14 @@ def conduct_of_rows(rows: Rows, quota: int | None, facts: Mapping[str, Any], evi
         "n_paused": statuses["paused"],
         "n_with_full_share": sum(quota is not None and n_judged >= quota for n_judged in annotators["n_judged"]),
     }
-    judgments = {"n_given": sum(n_of_status)}
-    judgments |= {f"n_{status}": n for status, n in zip(STATUSES, n_of_status, strict=True)}
+    n_judgments = {"n_given": sum(n_of_status)}
+    n_judgments |= {f"n_{status}": n for status, n in zip(STATUSES, n_of_status, strict=True)}
     entry = {
         **{name: facts[name] for name in ("dates", "design", "limits")},
         "people": facts["people"] | people,
         "training": facts["training"],
         "gold": {"n_true": gold.count(0), "n_false": gold.count(1)} | facts["gold"],
-        "judgments": judgments | facts["judgments"],
+        "judgments": n_judgments | facts["judgments"],
         "adjudications": {"n_statements": int(np.count_nonzero(rows["statements"]["adjudication"] != EMPTY))}
         | facts["adjudications"],
         **{name: facts[name] for name in ("exclusions", "imports", "timeline")},
@@ -357,19 +363,19 @@ def conduct_of_rows(rows: Rows, quota: int | None, facts: Mapping[str, Any], evi
     excluded = {}
     for number, code in enumerate(annotators["annotator"]):
         if annotators["status"][number] == IS_EXCLUDED:
-            own = (given["annotator"] == number) & (given["status"] == EXCLUDED)
-            if own.any():
-                excluded[code] = ExcludedJudgments(given["statement"][own] - 1, given["label"][own])
+            is_theirs = (judgments["annotator"] == number) & (judgments["status"] == EXCLUDED)
+            if is_theirs.any():
+                excluded[code] = ExcludedJudgments(judgments["statement"][is_theirs] - 1, judgments["label"][is_theirs])
     return Conduct(entry, excluded)
 
 
-BY_LENGTH = ("top", "share")  # cuts that the length of a harvest decides alone
+BY_LENGTH = ("top", "share")  # cuts that depend only on the length of a harvest
 HARVEST = ("origin", "revision", "dtype", "device", "harvested_at", "code_version")
 FRAME = ("cut", "kept", "left_out", "hidden", "sensitive", "population")
 
 
 def cell_entries(evidence: Evidence, rows: Rows) -> list[dict[str, Any]]:
-    """Return an entry per cell, in the order of the evidence: `cells` of `conduct` in docs/report-json.md."""
+    """Return `cells` of `conduct` in docs/report-json.md, in report order."""
     harvests = rows["harvests"]
     place = {job: number for number, job in enumerate(harvests["harvest"])}
     prompts: defaultdict[int | None, list[dict[str, Any]]] = defaultdict(list)
@@ -382,26 +388,257 @@ def cell_entries(evidence: Evidence, rows: Rows) -> list[dict[str, Any]]:
     for key, numbers in zip(evidence.cells, evidence.strata_of_cells, strict=True):
         strata = [evidence.strata[number] for number in numbers.tolist()]
         job = strata[0].job
-        known = dict.fromkeys(("job", *HARVEST, "harvested", *FRAME))
+        entry = dict.fromkeys(("job", *HARVEST, "harvested", *FRAME))
         if job is not None:
             harvest = {name: column[place[job]] for name, column in harvests.items()}
             population = sum(stratum.population or 0 for stratum in strata)
             last_rank = max(stratum.rank_to or 0 for stratum in strata)
             kept = n_kept(harvest["n_tuples"], harvest["cut"] or "", last_rank)
-            known |= {name: harvest[name] for name in HARVEST}
-            known |= {"job": harvest["fingerprint"], "harvested": harvest["n_tuples"], "cut": harvest["cut"]}
-            known |= {"kept": kept, "left_out": kept - population, "population": population}
-            known |= {name: sum(rank <= kept for rank in harvest[name]) for name in ("hidden", "sensitive")}
+            entry |= {name: harvest[name] for name in HARVEST}
+            entry |= {"job": harvest["fingerprint"], "harvested": harvest["n_tuples"], "cut": harvest["cut"]}
+            entry |= {"kept": kept, "left_out": kept - population, "population": population}
+            entry |= {name: sum(rank <= kept for rank in harvest[name]) for name in ("hidden", "sensitive")}
         entries.append({
-            **key._asdict(), **known, "n_strata": len(strata), "drawn": int(n_drawn[numbers].sum()),
+            **key._asdict(), **entry, "n_strata": len(strata), "drawn": int(n_drawn[numbers].sum()),
             "n_prompts": len(prompts[job]), "prompts": prompts[job],
         })  # fmt: skip
     return entries
 
 
 def n_kept(n_tuples: int, cut: str, last_rank: int) -> int:
-    """Return how many tuples the cut keeps; if scores decide that, up to the last rank that was drawn from."""
+    """Return the number of tuples in the cut; for a cut by score, the last rank of the sampling frame."""
     if not cut:
         return n_tuples
     parsed = parse_cut(cut)
     return parsed.size(range(n_tuples)) if parsed.kind in BY_LENGTH else last_rank
+
+
+# Cells
+
+
+class DrawnVerdicts(CompletedVerdicts):
+    """Verdicts of the statements drawn for strata, including incomplete statements. The groups are the strata (S,).
+
+    draws: stratum (D,) and task (D,). patterns: of the statements' labels.
+    """
+
+    def __init__(
+        self, n_strata: int, draws: tuple[Codes, Codes], patterns: Patterns, quorum: int, rule: VerdictRule = majority
+    ) -> None:
+        self._stratum, task = draws
+        self._pattern, n_patterns = patterns.of_task[task], len(patterns.counts)
+        place = self._stratum * n_patterns + self._pattern
+        n_tasks = np.bincount(place, minlength=n_strata * n_patterns).reshape(n_strata, n_patterns)
+        self.n_drawn = n_tasks.sum(axis=1)  # (S,)
+        super().__init__(patterns.counts, patterns.wanted, n_tasks, quorum, rule)
+
+    def extremes(self, verdict: int) -> tuple[Floats, Floats]:
+        """Return the minimum and maximum number of draws (S,) with a verdict. Unlabeled draws can get any verdict."""
+        least, most = super().extremes(verdict)
+        return least, most + self.n_drawn - self.n_tasks.sum(axis=1)
+
+    @cached_property
+    def accepted(self) -> VerdictSample:
+        """Weight of each draw (D,) for acceptance; summed over a stratum, it gives the sample of the stratum."""
+        return self.of_statements(self._stratum, self._pattern, ACCEPTED)
+
+
+def drawn_verdicts(evidence: Evidence, patterns: Patterns | None = None, rule: VerdictRule = majority) -> DrawnVerdicts:
+    """patterns: of the labels; default is those of the evidence."""
+    draws = evidence.draws.stratum, evidence.draws.task
+    return DrawnVerdicts(len(evidence.strata), draws, patterns or evidence.patterns, evidence.quorum, rule)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell with the data of its strata.
+
+    counts (s, 4): drawn statements by verdict, in the order of VERDICTS. samples: for accepted, rejected, undecided.
+    accepted_at_least, accepted_at_most (s,): bounds over all outcomes of incomplete statements. population (s,): 0 if
+    unknown. judge_labels (s,): label of strata formed by a judge's label, or empty.
+    """
+
+    key: CellKey
+    counts: Codes
+    samples: Sequence[VerdictSample]
+    accepted_at_least: Floats
+    accepted_at_most: Floats
+    population: Codes
+    ranks: Sequence[tuple[int | None, int | None]]
+    judge_labels: Sequence[str]
+
+    @property
+    def n(self) -> int:
+        """Number of statements with a verdict."""
+        return int(self.counts[:, :INCOMPLETE].sum())
+
+    def rate_of(self, verdict: int) -> Rate:
+        """Return the share of one verdict in the population of the cell."""
+        return joint_rate([self], verdict)
+
+    @property
+    def part_of_strata(self) -> Floats:
+        """Shares of the strata in the population, (s,); 1 for a single stratum of unknown size."""
+        return self.population / self.population.sum() if self.population.all() else np.ones(1)
+
+
+def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None = None) -> Rate:
+    """Return the share of a verdict in the joint population of cells. weights: of the strata, in order."""
+    samples = (cell.samples[verdict] for cell in cells)
+    sample = VerdictSample(*map(np.concatenate, zip(*samples, strict=True)))
+    population = np.concatenate([cell.population for cell in cells])
+    return sample_rate(sample, population, weights)
+
+
+def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
+    place = evidence.draws.stratum * len(VERDICTS) + evidence.verdict[evidence.draws.task]
+    counts = np.bincount(place, minlength=len(evidence.strata) * len(VERDICTS)).reshape(-1, len(VERDICTS))
+    samples = [drawn.of_groups(verdict) for verdict in range(INCOMPLETE)]
+    at_least, at_most = drawn.extremes(ACCEPTED)
+    return [
+        Cell(
+            key=key,
+            counts=counts[numbers],
+            samples=[sample.at(numbers) for sample in samples],
+            accepted_at_least=at_least[numbers],
+            accepted_at_most=at_most[numbers],
+            population=np.array([evidence.strata[number].population or 0 for number in numbers]),
+            ranks=[evidence.strata[number][1:3] for number in numbers],
+            judge_labels=[evidence.strata[number].judge_label for number in numbers],
+        )
+        for key, numbers in zip(evidence.cells, evidence.strata_of_cells, strict=True)
+    ]
+
+
+def accuracies_of(evidence: Evidence, shares: Floats) -> Floats:
+    """Return the accuracies of cells, (C,), NaN if undefined. shares (S,): of accepted tuples in each stratum."""
+    population = np.maximum(evidence.population_of_stratum, 1)
+    hits = np.bincount(evidence.cell_of_stratum, population * shares, len(evidence.cells))
+    return hits / np.bincount(evidence.cell_of_stratum, population, len(evidence.cells))
+
+
+def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
+    """Return the strata with the draws that have a rank. Ranks are 0 if the population of a stratum is unknown."""
+    strata, draws = evidence.strata, evidence.draws
+    has_rank = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
+    accepted = drawn.accepted.at(has_rank)
+    return RankedStrata(
+        np.array([stratum.rank_from or 0 for stratum in strata], dtype=np.int64),
+        np.array([stratum.rank_to or 0 for stratum in strata], dtype=np.int64),
+        evidence.population_of_stratum.astype(np.int64),
+        (draws.stratum[has_rank], draws.rank[has_rank], accepted, evidence.is_complete[draws.task[has_rank]]),
+        members_of([stratum.ranks for stratum in strata]),
+    )
+
+
+def members_of(ranks: Sequence[Sequence[int] | None]) -> Members | None:
+    """Return the tuples of strata (S,) that store their ranks; None if none does."""
+    if not any(ranks):
+        return None
+    sizes = [len(of_stratum or ()) for of_stratum in ranks]
+    flat = np.array([rank for of_stratum in ranks for rank in of_stratum or ()], dtype=np.int64)
+    return Members(np.repeat(np.arange(len(ranks)), sizes), flat)
+
+
+# Comparisons of two sides by the statements drawn for each
+
+
+# Arguments: two sides and the weight of each draw (D,) for acceptance. None if the sides share no relation with
+# verdicts in all strata.
+CompareStatements = Callable[[Side, Side, VerdictSample], StatementDifference | None]
+
+
+class SharedTasks(NamedTuple):
+    """Statements drawn by both sides, with the draw and the stratum on each side; all of shape (n,)."""
+
+    draw_a: Codes
+    draw_b: Codes
+    stratum_a: Codes
+    stratum_b: Codes
+
+
+def statement_comparisons(evidence: Evidence) -> CompareStatements:
+    strata_of = dict(zip(evidence.cells, evidence.strata_of_cells, strict=True))
+
+    # A stratum needs a known population unless it is its cell's only stratum.
+    is_only = (np.bincount(evidence.cell_of_stratum) == 1)[evidence.cell_of_stratum]  # (S,)
+    has_share = is_only | (evidence.population_of_stratum > 0)
+
+    @cache
+    def tasks_of(a: Side, b: Side) -> SharedTasks:
+        return shared_tasks(evidence, a, b)
+
+    def compare(a: Side, b: Side, accepted: VerdictSample) -> StatementDifference | None:
+        sample = accepted.summed(evidence.draws.stratum, len(evidence.strata))
+        has_rate = (sample.n > 0) & has_share
+        known_a, known_b = (
+            {key.relation: strata for key, strata in strata_of.items() if key.side == side and has_rate[strata].all()}
+            for side in (a, b)
+        )
+        cells = [(known_a[relation], known_b[relation]) for relation in sorted(known_a.keys() & known_b.keys())]
+        if not cells:
+            return None
+        of_a, of_b = ([pair[side] for pair in cells] for side in (0, 1))
+        shared = shared_between(tasks_of(a, b), accepted, np.concatenate(of_a), np.concatenate(of_b))
+        return statement_difference(_side_sample(evidence, sample, of_a), _side_sample(evidence, sample, of_b), shared)
+
+    return compare
+
+
+def shared_tasks(evidence: Evidence, a: Side, b: Side) -> SharedTasks:
+    side_of_draw = evidence.side_of_cell[evidence.cell_of_draw]
+    of_a, of_b = (np.flatnonzero(side_of_draw == evidence.sides.index(side)) for side in (a, b))
+    _, at_a, at_b = np.intersect1d(evidence.draws.task[of_a], evidence.draws.task[of_b], return_indices=True)
+    draw_a, draw_b = of_a[at_a], of_b[at_b]
+    return SharedTasks(draw_a, draw_b, evidence.draws.stratum[draw_a], evidence.draws.stratum[draw_b])
+
+
+def _side_sample(evidence: Evidence, sample: VerdictSample, cells: Sequence[Codes]) -> SideSample:
+    """Return the strata of one side's cells, with equal weight for each cell."""
+    strata, sizes = np.concatenate(cells), [evidence.population_of_stratum[numbers] for numbers in cells]
+    parts = [size / size.sum() if size.all() else np.ones(1) for size in sizes]
+    return SideSample(
+        sample.at(strata),
+        np.concatenate(sizes).astype(np.int64),
+        np.concatenate(parts) / len(cells),
+        np.repeat(np.arange(len(cells)), [len(numbers) for numbers in cells]),
+    )
+
+
+def shared_between(tasks: SharedTasks, accepted: VerdictSample, of_a: Codes, of_b: Codes) -> SharedStatements:
+    """Return the shared statements of the strata numbered `of_a` and `of_b`.
+
+    The weight of a statement is the smaller of its weights on the two sides.
+    """
+    positions = []
+    for strata, stratum in ((of_a, tasks.stratum_a), (of_b, tasks.stratum_b)):
+        position = np.full(max(strata.max(), stratum.max(initial=0)) + 1, -1)
+        position[strata] = np.arange(len(strata))
+        positions.append(position[stratum])
+    row, column = positions
+    is_in = (row >= 0) & (column >= 0)
+    sums = []
+    for of_draw in (accepted.n, accepted.n_hits):
+        matrix = np.zeros((len(of_a), len(of_b)))
+        np.add.at(matrix, (row[is_in], column[is_in]), np.minimum(of_draw[tasks.draw_a], of_draw[tasks.draw_b])[is_in])
+        sums.append(matrix)
+    return SharedStatements(*sums)
+
+
+def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
+    """Return the number of shared statements with a verdict, for each pair of sides that has any."""
+    n_sides = len(evidence.sides)
+    side = evidence.side_of_cell[evidence.cell_of_draw]  # (D,)
+    drawn = np.unique(evidence.draws.task * n_sides + side)
+    drawn = drawn[evidence.is_complete[drawn // n_sides]]
+    task, side = drawn // n_sides, drawn % n_sides
+    shared = np.zeros((n_sides, n_sides), dtype=np.int64)
+    for distance in range(1, n_sides):
+        is_same = task[distance:] == task[:-distance]
+        if not is_same.any():
+            break
+        np.add.at(shared, (side[:-distance][is_same], side[distance:][is_same]), 1)
+    return {
+        frozenset((evidence.sides[a], evidence.sides[b])): int(shared[a, b])
+        for a, b in zip(*np.nonzero(shared), strict=True)
+    }

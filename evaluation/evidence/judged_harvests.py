@@ -1,4 +1,4 @@
-"""Accuracy of parts of a harvest and of its cuts, from the newest judged round that drew it."""
+"""Accuracy of parts and cuts of a harvest, from the newest judged round that sampled it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from django.db.models import QuerySet
 
 from annotation.models import Draw, Round, Stratum
-from evaluation.evidence.cells import DrawnVerdicts, drawn_verdicts, members_of
-from evaluation.evidence.evidence import evidence_of_rows, patterns_of
+from evaluation.evidence.evidence import DrawnVerdicts, drawn_verdicts, evidence_of_rows, members_of, patterns_of
 from evaluation.evidence.judges import JudgedStrata, judged_tuples_of_rows
 from evaluation.evidence.rows import rows_of_round, rules_of_round
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
@@ -33,10 +32,10 @@ from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, Rate, Ver
 
 @dataclass(frozen=True)
 class JudgedHarvest:
-    """A harvest as one round drew it. Letters of shapes: as in evaluation.evidence.evidence.
+    """A harvest as sampled by one round. Letters of shapes: as in evaluation.evidence.evidence.
 
-    first, last, population (S,): ranks and tuples of the strata. stratum, rank, score, knowledge_tuple (D,): of the
-    draws. accepted: what each draw says of being accepted. has_verdict (D,). members: of strata of a judge's labels.
+    first, last, population (S,): ranks and sizes of the strata. stratum, rank, score, knowledge_tuple (D,): of the
+    draws. accepted: weight of each draw for acceptance. has_verdict (D,). members: of strata by judge label.
     """
 
     round: Round
@@ -68,10 +67,10 @@ class JudgedHarvest:
         return score_cuts(ranked, np.arange(len(self.first)), self.rank[judged], self.score[judged])
 
     def part(self, ranks: Mapping[int, int]) -> tuple[int, Rate]:
-        """Return how many draws of a part of the harvest are judged, and the accuracy of the part.
+        """Return the number of judged draws in a part of the harvest, and the accuracy of the part.
 
-        ranks: of the part's tuples, by knowledge tuple. What was drawn of a stratum is a simple sample of what the part
-        takes of it; a stratum holds fewer tuples than ranks where some are hidden, which count as spread evenly.
+        ranks: of the part's tuples, by knowledge tuple. The draws of a stratum are a simple sample of its share of the
+        part. Hidden tuples of a stratum are assumed to be evenly distributed over its ranks.
         """
         is_in = np.isin(self.knowledge_tuple, list(ranks))
         in_order = np.sort(np.fromiter(ranks.values(), dtype=np.int64, count=len(ranks)))
@@ -89,7 +88,7 @@ class JudgedHarvest:
 
 
 def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | None:
-    """Return the harvest as the newest of `rounds` drew it in which somebody judged it; None if nobody did."""
+    """Return the harvest as sampled by the newest of `rounds` that has judgments of it, or None."""
     draws = Draw.objects.filter(stratum__job=job, harvested_tuple__job=job)
     judged = draws.filter(task__n_judgments__gt=0)
     newest_first = rounds.filter(strata__job=job).distinct().order_by("-pk")
@@ -125,14 +124,14 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
 
 
 def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
-    """Return the cut by score that keeps the most tuples at the wanted precision, as the newest judged round sees it.
+    """Return the largest cut by score with the target precision, according to the newest judged round.
 
-    Rounds of the harvest's own project count: who sees the harvest need not see what other projects judge of it.
-    Raises BadCut if nothing of the job is judged, or if no part of it is as precise.
+    Only rounds of the harvest's project are used, because judgments of other projects are private. Raises BadCut if the
+    job has no judgments or no part reaches the precision.
     """
     harvest = judged_harvest(job, Round.objects.filter(project=job.project_id))
     if harvest is None:
-        raise BadCut(f"{cut} needs judgments, and no tuple of {job} (job {job.pk}) has a verdict; judge a round of it.")
+        raise BadCut(f"{cut} requires judgments, but no tuple of {job} (job {job.pk}) has a verdict. Judge a round.")
     round = harvest.round
     if cut.judge:
         return _cut_with_judge(job, cut, round)
@@ -144,10 +143,12 @@ def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
 
 
 def _cut_with_judge(job: HarvestJob, cut: Cut, round: Round) -> ScoreCut:
-    """Return the cut by the verdicts of the round and the labels of its judge run. Raises BadCut, SeveralJudges."""
+    """Return the cut from the round's verdicts and its judge run's labels. Raises BadCut or SeveralJudges."""
     run = round.judge_runs.filter(name=cut.judge).first()
     if run is None:
-        raise BadCut(f"{cut}: the round {round.name} has no judge run {cut.judge!r}; name one of its page.")
+        raise BadCut(
+            f"{cut}: round {round.name} has no judge run {cut.judge!r}. Use the name of a run on the page of the round."
+        )
     rows = rows_of_round(round, run)
     evidence = evidence_of_rows(rows, rules_of_round(round))
     drawn = drawn_verdicts(evidence)
@@ -158,13 +159,13 @@ def _cut_with_judge(job: HarvestJob, cut: Cut, round: Round) -> ScoreCut:
     cuts = score_cuts(judged.ranked, strata, draws.rank[chosen], draws.score[chosen])
     part = (judged.surely_largest_part if _surely(cut) else judged.largest_part)(cuts, cut.value)
     if part is None:
-        raise BadCut(f"No part of this harvest reaches {cut} by the verdicts of round {round} and this judge.")
-    found = _score_cut(cut, part, round)
-    return found._replace(sentence=f"{found.sentence}, with the judge {run}")
+        raise BadCut(f"No part of this harvest reaches {cut} with the verdicts of round {round} and this judge.")
+    part_cut = _score_cut(cut, part, round)
+    return part_cut._replace(sentence=f"{part_cut.sentence}, with the judge {run}")
 
 
 def _score_cut(cut: Cut, part: KeptPart, round: Round) -> ScoreCut:
-    threshold = floor(part.score * 1000) / 1000  # short enough to be typed again, and not above the score itself
+    threshold = floor(part.score * 1000) / 1000  # rounded down to three decimals, so that it can be retyped
     return ScoreCut(Cut("score", threshold), f"{cut} = score >= {threshold}, estimated {_estimate(part, round)}")
 
 

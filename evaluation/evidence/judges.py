@@ -1,7 +1,7 @@
-"""Answers of a judge: on the statements of a round, and on all tuples that its strata were drawn from.
+"""Labels of a judge for the statements of a round and for all tuples in the population of its strata.
 
-Letters of shapes: T statements and the rest as in evaluation.evidence.evidence; U tuples that the judge was asked
-about, or that strata were drawn from; 3 groups of judges' labels.
+Letters of shapes: as in evaluation.evidence.evidence; U tuples with answers of the judge, or in the population; 3
+groups of labels.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from annotation.judges.models import JudgeKind
-from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
-from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.evidence import DrawnVerdicts, Evidence, ranked_strata
 from evaluation.evidence.tables import EMPTY, Columns, Rows
 from kgharvest.statistics.arrays import TRUE, UNJUDGEABLE, Codes, Flags, Floats
 from kgharvest.statistics.cut_rates import Cuts, KeptPart, bounded_numbers
@@ -36,7 +35,7 @@ from kgharvest.statistics.judge_quality import N_LABELS, UNPARSABLE
 from kgharvest.statistics.rates import UNKNOWN_POPULATION, VerdictSample, unknown_rate
 
 N_GROUPS = len(GROUPS)
-GROUP_OF_LABEL = np.array([CALLED_TRUE, CALLED_FALSE, OTHER, OTHER, OTHER])  # the last one of NO_ANSWER
+GROUP_OF_LABEL = np.array([CALLED_TRUE, CALLED_FALSE, OTHER, OTHER, OTHER])  # the last one is for NO_ANSWER
 NO_ANSWER = -1
 DESCRIBED = (
     "name", "model", "revision", "judge_kind", "prompt_sha256", "temperature", "seed", "repeats", "threshold",
@@ -44,7 +43,7 @@ DESCRIBED = (
 
 
 class OtherRun(NamedTuple):
-    """Another run of the round. differs: in what. own, other: labels (V,) of the tuples that both runs have."""
+    """Another run of the round. differs: changed options. own, other: labels (V,) of shared tuples."""
 
     name: str
     model: str
@@ -54,7 +53,7 @@ class OtherRun(NamedTuple):
 
 
 class PanelLabels(NamedTuple):
-    """A panel with its runs: label (T, M), NO_ANSWER where a run has none."""
+    """A panel with its runs. label (T, M): NO_ANSWER if a run has none."""
 
     name: str
     runs: Sequence[str]
@@ -63,9 +62,11 @@ class PanelLabels(NamedTuple):
 
 @dataclass(frozen=True)
 class JudgeAnswers:
-    """label (T,): codes of judge_quality, NO_ANSWER where there is none. probability (T,): that it gave to True; of a
-    judge asked several times the share of its answers; NaN for none. score (T,): of a score judge, in nats, NaN for
-    none. repeats (U, 4): answers by label. described: what defines the judge.
+    """Answers of a judge.
+
+    label (T,): codes of judge_quality, or NO_ANSWER. probability (T,): of True, or the share of True in repeats; NaN if
+    unknown. score (T,): of a score judge, in nats, or NaN. repeats (U, 4): answers by label. described: the definition
+    of the judge.
     """
 
     described: Mapping[str, Any]
@@ -78,76 +79,75 @@ class JudgeAnswers:
 
 
 class RunLabels:
-    """What one judge run answered, by tuple.
+    """Answers of one judge run by tuple.
 
-    tuples (U,), ascending. votes (U, 4): answers by label. label (U,): the most frequent one, UNPARSABLE if labels tie
-    or no answer can be read; unreadable answers are no votes. score (U,): the mean, NaN if there is none.
+    tuples (U,), ascending. votes (U, 4): answers by label. label (U,): the most frequent one; UNPARSABLE if labels tie
+    or no answer is readable. Unreadable answers are not votes. score (U,): the mean, or NaN.
     """
 
     def __init__(self, answers: Columns, run: int) -> None:
-        is_own = answers["run"] == run
-        self.tuples, place = np.unique(answers["tuple"][is_own], return_inverse=True)
-        n, label, score = len(self.tuples), answers["label"][is_own], answers["score"][is_own]
+        is_of_run = answers["run"] == run
+        self.tuples, position = np.unique(answers["tuple"][is_of_run], return_inverse=True)
+        n, label, score = len(self.tuples), answers["label"][is_of_run], answers["score"][is_of_run]
         code = np.where(label == EMPTY, UNPARSABLE, label)
-        self.votes = np.bincount(place * N_LABELS + code, minlength=n * N_LABELS).reshape(n, N_LABELS)
+        self.votes = np.bincount(position * N_LABELS + code, minlength=n * N_LABELS).reshape(n, N_LABELS)
         of_labels = self.votes[:, : UNJUDGEABLE + 1]
         *_, second, first = np.sort(of_labels, axis=1).T
         self.label = np.where(first > second, of_labels.argmax(axis=1), UNPARSABLE)
         has_score = ~np.isnan(score)
-        n_scores = np.bincount(place[has_score], minlength=n)
-        self.score = np.bincount(place[has_score], score[has_score], n) / np.where(n_scores, n_scores, np.nan)
+        n_scores = np.bincount(position[has_score], minlength=n)
+        self.score = np.bincount(position[has_score], score[has_score], n) / np.where(n_scores, n_scores, np.nan)
 
     def of(self, tuples: Codes) -> Codes:
-        """Return the label of each tuple, NO_ANSWER if there is none."""
+        """Return the label of each tuple, or NO_ANSWER."""
         return self.at(tuples, self.label, NO_ANSWER)
 
     def at(self, tuples: Codes, values: Codes | Floats, otherwise: float) -> Any:
-        """Return the value of each tuple; `otherwise` if the run has no answer."""
+        """Return the value of each tuple, or `otherwise` if the run has no answer."""
         if not len(self.tuples):
             return np.full(len(tuples), otherwise)
-        place = np.minimum(np.searchsorted(self.tuples, tuples), len(self.tuples) - 1)
-        return np.where(self.tuples[place] == tuples, values[place], otherwise)
+        position = np.minimum(np.searchsorted(self.tuples, tuples), len(self.tuples) - 1)
+        return np.where(self.tuples[position] == tuples, values[position], otherwise)
 
 
 def judge_answers_of_rows(rows: Rows, evidence: Evidence) -> JudgeAnswers:
-    """Return the answers of run 1, beside those of the other runs."""
+    """Return the answers of run 1, with those of the other runs for comparison."""
     runs = [dict(zip(rows["judge_runs"], run, strict=True)) for run in zip(*rows["judge_runs"].values(), strict=True)]
     labels = [RunLabels(rows["judge_answers"], run["run"]) for run in runs]
-    own, of_own, statements = runs[0], labels[0], rows["statements"]["tuple"][: evidence.n_tasks]
+    judge, judge_labels, statements = runs[0], labels[0], rows["statements"]["tuple"][: evidence.n_tasks]
     others = []
-    for run, of_run in zip(runs[1:], labels[1:], strict=True):
-        if len(of_run.tuples):
-            shared = np.intersect1d(of_own.tuples, of_run.tuples)
-            codes = of_own.of(shared), of_run.of(shared)
+    for run, run_labels in zip(runs[1:], labels[1:], strict=True):
+        if len(run_labels.tuples):
+            shared = np.intersect1d(judge_labels.tuples, run_labels.tuples)
+            codes = judge_labels.of(shared), run_labels.of(shared)
             others.append(OtherRun(run["name"], run["model"], json.loads(run["differs"]), *codes))
-    kind, panel, n_votes = own["kind"], own["panel"], of_own.votes.sum(axis=1)
-    share = np.where(n_votes > 1, of_own.votes[:, TRUE] / n_votes, np.nan)
-    probability = of_own.score if kind == JudgeKind.CAUSAL else share
-    score = of_own.score if kind == JudgeKind.SCORE else np.full(len(of_own.tuples), np.nan)
-    pairs = zip(runs, labels, strict=True)
-    members = sorted(((run["name"], of) for run, of in pairs if panel and run["panel"] == panel), key=lambda m: m[0])
+    n_votes = judge_labels.votes.sum(axis=1)
+    share = np.where(n_votes > 1, judge_labels.votes[:, TRUE] / n_votes, np.nan)
+    probability = judge_labels.score if judge["kind"] == JudgeKind.CAUSAL else share
+    score = judge_labels.score if judge["kind"] == JudgeKind.SCORE else np.full(len(judge_labels.tuples), np.nan)
+    panel = None
+    if name := judge["panel"]:
+        members = {run["name"]: of_run for run, of_run in zip(runs, labels, strict=True) if run["panel"] == name}
+        names = sorted(members)
+        panel = PanelLabels(name, names, np.column_stack([members[member].of(statements) for member in names]))
     return JudgeAnswers(
-        described={name: own["kind" if name == "judge_kind" else name] for name in DESCRIBED}
-        | {"revision": own["revision"] or ""},
-        label=of_own.of(statements),
-        probability=of_own.at(statements, probability, np.nan),
-        score=of_own.at(statements, score, np.nan),
-        repeats=of_own.votes,
+        described={name: judge["kind" if name == "judge_kind" else name] for name in DESCRIBED}
+        | {"revision": judge["revision"] or ""},
+        label=judge_labels.of(statements),
+        probability=judge_labels.at(statements, probability, np.nan),
+        score=judge_labels.at(statements, score, np.nan),
+        repeats=judge_labels.votes,
         others=others,
-        panel=PanelLabels(
-            panel, [name for name, _ in members], np.column_stack([of_run.of(statements) for _, of_run in members])
-        )
-        if panel
-        else None,
+        panel=panel,
     )
 
 
 class JudgedTuples(NamedTuple):
-    """group_of_draw (D,). stratum, rank, group, is_labelled (U,): of tuples that are not left out by curation.
+    """Label groups of tuples. group_of_draw (D,). stratum, rank, group, is_labelled (U,): without curated tuples.
 
-    run, model: names of the judge run and its LM. is_labelled: the judge answered, whatever it said. Of a stratum that
-    has a tuple without an answer all are OTHER: what people judge is asked about first, so whether there is an answer
-    tells what was drawn, and those drawn with one label would stand for themselves alone.
+    run, model: names of the judge run and its LM. is_labelled: the judge answered in any way. If a tuple of a stratum
+    has no answer, the group of the whole stratum is OTHER: judges label drawn tuples first, so answers reveal which
+    tuples were drawn, and drawn tuples with a label would only represent themselves.
     """
 
     run: str
@@ -160,7 +160,7 @@ class JudgedTuples(NamedTuple):
 
 
 def judged_tuples_of_rows(rows: Rows, evidence: Evidence) -> JudgedTuples:
-    """Return what run 1 says of all tuples that strata were drawn from."""
+    """Return the label groups of run 1 for all tuples in the population of the strata."""
     harvested, runs = rows["harvested"], rows["judge_runs"]
     label = RunLabels(rows["judge_answers"], 1).of(harvested["tuple"])
     table = np.array([
@@ -176,17 +176,17 @@ def judged_tuples_of_rows(rows: Rows, evidence: Evidence) -> JudgedTuples:
         rank, group, is_labelled, is_in_frame = harvests[stratum.job]
         drawn = np.flatnonzero((evidence.draws.stratum == number) & (evidence.draws.rank > 0))
         group_of_draw[drawn] = group[np.searchsorted(rank, evidence.draws.rank[drawn])]
-        own = (rank >= (stratum.rank_from or 0)) & (rank <= (stratum.rank_to or 0)) & (is_in_frame > 0)
-        if stratum.ranks:  # of a stratum of a judge's labels, which shares its ranks with others
-            own &= np.isin(rank, stratum.ranks)
-        if not is_labelled[own].all():
+        is_in = (rank >= (stratum.rank_from or 0)) & (rank <= (stratum.rank_to or 0)) & (is_in_frame > 0)
+        if stratum.ranks:  # strata by judge label have interleaved ranks
+            is_in &= np.isin(rank, stratum.ranks)
+        if not is_labelled[is_in].all():
             group, group_of_draw[drawn] = np.full(len(rank), OTHER), OTHER
-        columns.append(np.array([np.full(len(rank), number), rank, group, is_labelled])[:, own])
+        columns.append(np.array([np.full(len(rank), number), rank, group, is_labelled])[:, is_in])
     return JudgedTuples(runs["name"][0], runs["model"][0], group_of_draw, *np.concatenate(columns, axis=1))
 
 
 class JudgedStrata:
-    """The strata of a round by what a judge says, as `kgharvest.statistics.cut_rates.RankedStrata` are without."""
+    """The strata of a round by label group: `kgharvest.statistics.cut_rates.RankedStrata` with a judge."""
 
     def __init__(self, evidence: Evidence, drawn: DrawnVerdicts, tuples: JudgedTuples) -> None:
         self.tuples = tuples
@@ -204,13 +204,13 @@ class JudgedStrata:
         sides = evidence.side_of_cell[evidence.cell_of_stratum]
         self._is_heard = np.zeros(len(sides), dtype=bool)
         for side in range(len(evidence.sides)):
-            own = np.flatnonzero(sides == side)
-            self._is_heard[own] = tells_apart(self.sample(own, self.ranked.last[own]))
+            strata = np.flatnonzero(sides == side)
+            self._is_heard[strata] = tells_apart(self.sample(strata, self.ranked.last[strata]))
 
     def heard(self, strata: Codes, last_rank: Codes) -> JudgedSample:
-        """Return `sample`, but as if the judge had said nothing where it tells nothing of an LM and setting.
+        """Return `sample`, ignoring the judge for each LM and setting whose verdicts do not differ between its labels.
 
-        That is asked once of all that was judged of these, so that an average is the mean of its cells.
+        This is decided once per LM and setting, so that an average is the mean of its cells.
         """
         sample = self.sample(strata, last_rank)
         alone, is_heard = people_alone(sample), self._is_heard[strata][:, np.newaxis]
@@ -219,7 +219,7 @@ class JudgedStrata:
         return JudgedSample(population, drawn, VerdictSample(*accepted))
 
     def sample(self, strata: Codes, last_rank: Codes) -> JudgedSample:
-        """Return what a cut after `last_rank` (S,) takes of `strata` (S,), by what the judge says of it."""
+        """Return the part of `strata` (S,) up to `last_rank` (S,), by label group."""
         n_drawn, *accepted = self._up_to(self._drawn, strata, last_rank)
         counted, _ = self._up_to(self._all, strata, last_rank)
         population = self.ranked.parts(strata, last_rank).population
@@ -227,14 +227,14 @@ class JudgedStrata:
         return JudgedSample(_apportioned(counted, population, drawn), drawn, VerdictSample(*accepted))
 
     def rate(self, strata: Codes, last_rank: Codes, weights: Floats | None = None) -> AssistedRate:
-        """Return the share accepted of all that the cuts take together; weights (S,): as of `judge_assisted_rate`."""
+        """Return the accepted share of the joint part. weights (S,): as in `judge_assisted_rate`."""
         taken, is_taken = self._taken(strata, last_rank)
         if not is_taken.any():
             return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
         return judge_assisted_rate(taken, None if weights is None else weights[is_taken])
 
     def largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:
-        """Return the largest of the cuts whose precision with the judge reaches `target`; None if there is none."""
+        """Return the largest cut whose judge-assisted precision reaches `target`, or None."""
         for number in reversed(range(len(cuts.share))):
             taken, is_taken = self._taken(cuts.strata, np.full(len(cuts.strata), cuts.last_rank[number]))
             value = judge_assisted_share(taken) if is_taken.any() else None
@@ -243,7 +243,7 @@ class JudgedStrata:
         return None
 
     def surely_largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:
-        """Return the largest of some cuts whose lower limit with the judge reaches `target`; None if there is none."""
+        """Return the largest of several cuts whose judge-assisted lower limit reaches `target`, or None."""
         parts = (self.part(cuts, number) for number in reversed(bounded_numbers(cuts)))
         return next((part for part in parts if part.low >= target - 1e-9), None)
 
@@ -254,24 +254,24 @@ class JudgedStrata:
         return KeptPart(float(cuts.score[number]), value, low, high, n)
 
     def _taken(self, strata: Codes, last_rank: Codes) -> tuple[JudgedSample, Flags]:
-        """Return the sample of the strata of which the cuts take anything, and which these are."""
+        """Return the sample of the strata that the cuts reach, and which strata these are."""
         sample = self.heard(strata, last_rank)
         is_taken = sample.population.any(axis=1)
         accepted = VerdictSample(*(column[is_taken] for column in sample.accepted))
         return JudgedSample(sample.population[is_taken], sample.drawn[is_taken], accepted), is_taken
 
     def groups(self) -> tuple[Codes, Codes]:
-        """Return the group of each draw (D,), and how many tuples of each stratum are in each group (S, 3)."""
+        """Return the group of each draw (D,), and the number of tuples by stratum and group (S, 3)."""
         every_stratum = np.arange(len(self.ranked.last))
         return self.tuples.group_of_draw, self.sample(every_stratum, self.ranked.last).population
 
     def n_labelled(self, strata: Codes) -> int:
-        """Return of how many tuples the judge said anything."""
+        """Return the number of tuples with an answer."""
         _, is_labelled = self._up_to(self._all, strata, self.ranked.last[strata])
         return int(is_labelled.sum())
 
     def is_labelled(self, strata: Codes) -> bool:
-        """Return whether the judge said anything of every tuple."""
+        """Return True if every tuple has an answer."""
         counted, is_labelled = self._up_to(self._all, strata, self.ranked.last[strata])
         return bool(counted.sum() == is_labelled.sum())
 
@@ -282,39 +282,41 @@ class JudgedStrata:
 
 
 class _Cumulated:
-    """Sums of columns over places from one up to another."""
+    """Sums of columns over ranges of positions."""
 
-    def __init__(self, place: Codes, columns: list[Floats]) -> None:
-        order = np.argsort(place, kind="stable")
-        self._place = place[order]
-        self._sums = np.zeros((len(columns), len(place) + 1))
+    def __init__(self, position: Codes, columns: list[Floats]) -> None:
+        order = np.argsort(position, kind="stable")
+        self._position = position[order]
+        self._sums = np.zeros((len(columns), len(position) + 1))
         self._sums[:, 1:] = np.cumsum([column[order] for column in columns], axis=1)
 
     def between(self, first: Codes, last: Codes) -> Floats:
-        start, end = np.searchsorted(self._place, first), np.searchsorted(self._place, last, side="right")
+        start, end = np.searchsorted(self._position, first), np.searchsorted(self._position, last, side="right")
         between: Floats = self._sums[:, end] - self._sums[:, start]
         return between
 
 
 def _apportioned(counted: Floats, population: Codes, drawn: Codes) -> Codes:
-    """Return (S, 3) tuples by group that add up to `population` (S,), at least those `drawn` (S, 3).
+    """Return the tuples by group (S, 3), of sum `population` (S,) and at least those `drawn` (S, 3).
 
-    What the judge says was `counted` of tuples as curation leaves them now; what was hidden since the draw was part of
-    what was drawn from, and counts as the others do (largest remainders).
+    `counted` covers the tuples that curation leaves now. Tuples hidden since the draw belonged to the population and
+    are distributed like the counted ones (largest remainders).
     """
     apportioned = np.maximum(counted, drawn).astype(np.int64)
     for row in np.flatnonzero(apportioned.sum(axis=1) != population):
         rest, shares = population[row] - drawn[row].sum(), np.maximum(counted[row] - drawn[row], 0)
-        wanted = rest * shares / shares.sum() if shares.any() else np.array([0.0, 0.0, float(rest)])
-        parts = np.floor(wanted).astype(np.int64)
-        parts[np.argsort(parts - wanted, kind="stable")[: rest - parts.sum()]] += 1
+        exact = rest * shares / shares.sum() if shares.any() else np.array([0.0, 0.0, float(rest)])
+        parts = np.floor(exact).astype(np.int64)
+        parts[np.argsort(parts - exact, kind="stable")[: rest - parts.sum()]] += 1
         apportioned[row] = drawn[row] + parts
     return apportioned
 
 
 def statement_weights(evidence: Evidence) -> Floats:
-    """Return (T,) for how many tuples of the round's cells each statement stands: the sum over its draws of one over
-    their inclusion probability, 1 for draws from a population nobody knows."""
+    """Return the weight of each statement (T,): the sum of its draws' inverse inclusion probabilities.
+
+    The weight of a draw from an unknown population is 1.
+    """
     drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata))
     population = evidence.population_of_stratum
     weight = np.where(population > 0, population / np.maximum(drawn, 1), 1.0)
@@ -323,7 +325,7 @@ def statement_weights(evidence: Evidence) -> Floats:
 
 
 def relation_of_statement(evidence: Evidence) -> tuple[list[str], Codes]:
-    """Return the relations, sorted, and the number (T,) of each statement's."""
+    """Return the sorted relations, and the number of the relation of each statement (T,)."""
     names = sorted({cell.relation for cell in evidence.cells})
     of_cell = np.array([names.index(cell.relation) for cell in evidence.cells], dtype=np.int64)
     relation = np.zeros(evidence.n_tasks, dtype=np.int64)

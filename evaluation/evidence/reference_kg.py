@@ -1,4 +1,4 @@
-"""Novelty: how much of what a round was drawn from is not in a reference KG, which is a file of triples."""
+"""Novelty: share of a round's population that is absent from a reference KG, a file of triples."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def compare_with_reference(round: Round, reference: Path) -> dict[str, Any]:
 
 
 def _harvested(strata_of_cells: Iterable[Iterable[Stratum]]) -> Iterator[list[str]]:
-    """Yield the entities of all that the strata were drawn from: what the cut kept, or what was judged."""
+    """Yield the entities of the population of strata: the tuples inside the cut, or the judged tuples."""
     for stratum in chain.from_iterable(strata_of_cells):
         if stratum.job_id is None:
             rows = stratum.draws.values_list("task__knowledge_tuple__entities", flat=True)
@@ -63,11 +63,8 @@ def _entry(novelty: Novelty) -> dict[str, Any]:
     }
 
 
-# -- what is new ------------------------------------------------------------------------------------------------------
-
-
 class Novelty(NamedTuple):
-    """How many distinct entities and tuples there are, and how many of them a reference KG does not hold."""
+    """Numbers of distinct entities and tuples, in total and absent from the reference KG."""
 
     n_entities: int
     n_new_entities: int
@@ -76,21 +73,21 @@ class Novelty(NamedTuple):
 
 
 def comparable(entity: str) -> str:
-    """Return an entity as it is compared: case-folded, underscores and runs of spaces as one space."""
+    """Return the case-folded entity, with underscores and runs of spaces as one space."""
     return " ".join(entity.casefold().replace("_", " ").split())
 
 
 @dataclass
 class ReferenceIndex:
-    """The harvested entities and tuples, and which of them the reference KG has shown so far.
+    """Harvested entities and tuples, and those found in the reference KG.
 
-    Only what was harvested is held in memory, so that the reference may be as large as it likes.
+    Only harvested entities are in memory, so the reference can have any size.
     """
 
     entities: set[str] = field(default_factory=set)
     ends: set[tuple[str, str]] = field(default_factory=set)
-    known_entities: set[str] = field(default_factory=set)
-    known_ends: set[tuple[str, str]] = field(default_factory=set)
+    reference_entities: set[str] = field(default_factory=set)
+    reference_ends: set[tuple[str, str]] = field(default_factory=set)
 
     def add_harvested(self, entities: Sequence[str]) -> None:
         names = [comparable(entity) for entity in entities]
@@ -98,43 +95,40 @@ class ReferenceIndex:
         self.ends.add((names[0], names[-1]))
 
     def read_reference(self, triples: Iterable[tuple[str, str]]) -> int:
-        """Note what the (head, tail) pairs of a reference hold; return how many there were."""
+        """Record the harvested entities and tuples among (head, tail) pairs of a reference; return their number."""
         n_triples = 0
         for head, tail in triples:
             n_triples += 1
             ends = comparable(head), comparable(tail)
-            self.known_entities.update(self.entities.intersection(ends))
+            self.reference_entities.update(self.entities.intersection(ends))
             if ends in self.ends:
-                self.known_ends.add(ends)
+                self.reference_ends.add(ends)
         return n_triples
 
     def novelty(self, tuples: Iterable[Sequence[str]]) -> Novelty:
-        """Return how many distinct entities and tuples of `tuples`, all added before, the reference has not shown."""
-        named = {tuple(map(comparable, entities)) for entities in tuples}
-        entities = {entity for names in named for entity in names}
-        n_new_tuples = sum((names[0], names[-1]) not in self.known_ends for names in named)
-        return Novelty(len(entities), len(entities - self.known_entities), len(named), n_new_tuples)
-
-
-# -- the reference -----------------------------------------------------------------------------------------------------
+        """Return the novelty of `tuples`, which were added before the reference was read."""
+        distinct_tuples = {tuple(map(comparable, entities)) for entities in tuples}
+        entities = {entity for names in distinct_tuples for entity in names}
+        n_new_tuples = sum((names[0], names[-1]) not in self.reference_ends for names in distinct_tuples)
+        return Novelty(len(entities), len(entities - self.reference_entities), len(distinct_tuples), n_new_tuples)
 
 
 def read_triples(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield (head, tail) of each triple, one a line: head, relation, tail in CSV or TSV; JSONL see docs/commands.md."""
+    """Yield (head, tail) of each triple: head, relation, tail in CSV or TSV lines; JSONL as in docs/commands.md."""
     readers = {".csv": _separated(","), ".tsv": _separated("\t"), ".jsonl": _json_lines}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise DomainError(
-            "BadReference", f"{path.name} is no file of triples that can be read; give one that ends in {FORMATS}."
+            "BadReference", f"Unknown format of the reference KG: {path.name}. Use a file that ends in {FORMATS}."
         )
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from reader(file, path.name)
     except (OSError, UnicodeDecodeError) as error:
-        raise DomainError("BadReference", f"{path.name} cannot be read ({error}); give a file in UTF-8.") from None
+        raise DomainError("BadReference", f"Cannot read {path.name}: {error}. Use a UTF-8 file.") from None
     except csv.Error as error:
         raise DomainError(
-            "BadReference", f"{path.name} is not CSV ({error}); give one of head, relation and tail."
+            "BadReference", f"{path.name} is not valid CSV: {error}. Use the columns head, relation and tail."
         ) from None
 
 
@@ -143,7 +137,9 @@ def _separated(delimiter: str) -> Callable[[TextIO, str], Iterator[tuple[str, st
         quoting = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
         for row in (rows := csv.reader(file, delimiter=delimiter, quoting=quoting)):
             if row and len(row) < 3:
-                raise DomainError("BadReference", f"{name}, line {rows.line_num}: write head, relation and tail.")
+                raise DomainError(
+                    "BadReference", f"{name}, line {rows.line_num}: missing column. Write head, relation and tail."
+                )
             if row:
                 yield row[0], row[2]
 
@@ -151,7 +147,7 @@ def _separated(delimiter: str) -> Callable[[TextIO, str], Iterator[tuple[str, st
 
 
 def _json_lines(file: TextIO, name: str) -> Iterator[tuple[str, str]]:
-    """Each line is [head, relation, tail], {"head", "tail"}, or {"entities"}: the first and the last count."""
+    """Read lines of [head, relation, tail], {"head", "tail"}, or {"entities"}, of which the first and last are used."""
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue
@@ -164,5 +160,6 @@ def _json_lines(file: TextIO, name: str) -> Iterator[tuple[str, str]]:
         except (ValueError, KeyError, IndexError, TypeError):
             raise DomainError(
                 "BadReference",
-                f'{name}, line {number}: write ["head", "relation", "tail"] or {{"head": ..., "tail": ...}}.',
+                f'{name}, line {number}: invalid triple. Write ["head", "relation", "tail"] or {{"head": ..., "tail": '
+                "...}.",
             ) from None

@@ -1,13 +1,13 @@
-"""Read the rows of a round from the database: a few queries, however large the round is.
+"""Read the rows of a round from the database as columns (evaluation.evidence.tables), with a few queries.
 
-The rows are columns (evaluation.evidence.tables). The report, the page of the rows and a replication package rest on
-them; a package removes ids, hidden texts and names when it writes its files.
+The report, the evidence page and a replication package use them. A package removes ids, hidden texts and names when it
+writes its files.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -70,7 +70,6 @@ from kgharvest.models import (
     ProjectMember,
     Relation,
 )
-from kgharvest.names import shortest_names
 from kgharvest.statistics.arrays import LABELS, VERDICTS, Codes
 from kgharvest.statistics.paired_tests import CellKey
 
@@ -95,7 +94,7 @@ def gather_evidence(round: Round) -> Evidence:
 def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: bool = False) -> dict[str, Columns]:
     """Return the columns of every table. Raises SeveralJudges.
 
-    judge: the run that the report uses; None for no rows of judges. for_files: with the columns that only files
+    judge: the run that the report uses; None for no rows of judges. for_files: include the columns that only files
     contain, and the tuples of all harvests.
     """
     cells = cells_with_strata(round)
@@ -137,7 +136,7 @@ Kind = np.dtype | tuple[str, ...]
 def _columns(rows: QuerySet, **fields: Kind) -> list[NDArray]:
     """Return the values of each field as an array of a data type, or of codes if its kind is a list of names.
 
-    Rows are read in pieces, as Python rows are large.
+    Rows are read in chunks to limit memory.
     """
     values = rows.values_list(*fields).iterator(ROWS_AT_ONCE)
     pieces: list[list[NDArray]] = [
@@ -152,7 +151,7 @@ def _columns(rows: QuerySet, **fields: Kind) -> list[NDArray]:
 
 
 def coded(values: Sequence[str | None], names: Sequence[str]) -> Codes:
-    """Return the positions of values in `names`, EMPTY for None and "". Raises KeyError for another value."""
+    """Return the positions of values in `names`, EMPTY for None and "". Raises KeyError for unknown values."""
     codes = {name: code for code, name in enumerate(names)} | {None: EMPTY, "": EMPTY}
     return np.fromiter(map(codes.__getitem__, values), dtype=np.int64, count=len(values))
 
@@ -219,9 +218,9 @@ STATUS = Case(
 def _judgment_rows(
     round: Round, tasks: Codes, counts_in_rates: NDArray[np.bool_], annotators: Codes, for_files: bool
 ) -> Columns:
-    """Return the judgments by statement; those of one statement in the order of time if third judgments depend on it.
+    """Return the judgments by statement, in order of time if third judgments depend on it.
 
-    Gold judgments that no later one superseded have the status GOLD, counted or not.
+    Gold judgments have the status GOLD unless superseded.
     """
     judgments = Judgment.objects.not_withdrawn().filter(task__round=round).annotate(status=STATUS)
     in_order = judgments.order_by(*(("judged_at", "client_uuid") if for_files or round.third_only_if_split else ()))
@@ -240,24 +239,27 @@ def _judgment_rows(
 
 
 def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
-    """Return the cells in the order of reports, each with its strata from the best ranks on."""
+    """Return the cells in report order, with their strata sorted by rank."""
     return cells_of_strata(round.strata.sampled().order_by("rank_from", "pk"))
 
 
 def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
-    """Return the cells in the order of reports, each with its strata in the order given."""
+    """Return the cells in report order, with their strata in the given order."""
     strata = list(strata)
-    relations = Relation.objects.filter(pk__in={stratum.relation_id for stratum in strata})
-    paths = {relation.pk: relation.path for relation in relations.select_related("relation_set")}
-    names = shortest_names(
-        paths.values(), lambda path: path.rpartition("/")[2]
-    )  # set/name if two sets of one round use the same name
-    models = model_names(stratum.language_model_id for stratum in strata)
+    relations = list(
+        Relation.objects.filter(pk__in={stratum.relation_id for stratum in strata}).values_list(
+            "pk", "name", "relation_set__name"
+        )
+    )
+    n_relations = Counter(name for _, name, _ in relations)
+    # set/name if two sets of the round contain the name
+    names = {pk: name if n_relations[name] == 1 else f"{set_name}/{name}" for pk, name, set_name in relations}
+    models = LanguageModel.objects.in_bulk({stratum.language_model_id for stratum in strata} - {None})
+    model_names = {pk: str(model) for pk, model in models.items()}
     cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)
     for stratum in strata:
-        relation = names[paths[stratum.relation_id]]
-        key = CellKey(relation, models.get(stratum.language_model_id), stratum.setting or None)
-        cells[key].append(stratum)
+        model = model_names.get(stratum.language_model_id)
+        cells[CellKey(names[stratum.relation_id], model, stratum.setting or None)].append(stratum)
     number_of_setting = {setting: number for number, setting in enumerate(PAPER_ORDER)}
     in_order = sorted(
         cells,
@@ -269,10 +271,6 @@ def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
         ),
     )
     return {key: cells[key] for key in in_order}
-
-
-def model_names(ids: Iterable[int | None]) -> dict[int, str]:
-    return {model.pk: str(model) for model in LanguageModel.objects.filter(pk__in=set(ids) - {None})}
 
 
 def stratum_rows(cells: Cells) -> Columns:
@@ -290,7 +288,7 @@ def stratum_rows(cells: Cells) -> Columns:
     }
 
 
-# Of draws. If a harvest has no scores, minus the rank is stored as the score.
+# Filters of draws. Harvests without scores store minus the rank as the score.
 IS_SCORED = ~Q(harvested_tuple__job__score_scale=HarvestJob.ScoreScale.ORDER)
 OWN_SCORE = Case(When(IS_SCORED, then=F("harvested_tuple__score")), output_field=FloatField())
 
@@ -320,9 +318,9 @@ NOT_PARAMETERS = ("device", "dtype")  # columns of their own
 
 
 def harvest_rows(cells: Cells, *, for_files: bool = False) -> dict[str, Any]:
-    """Return the harvests that were drawn from. kept_by_base: by k, the number of tuples that the cut base:k keeps.
+    """Return the sampled harvests. kept_by_base: number of tuples in the cut base:k, by k.
 
-    That is known of harvests that have k tuples, and scores that are logarithms.
+    It is known for harvests with at least k tuples and logarithmic scores.
     """
     by_rank = sorted((s for strata in cells.values() for s in strata if s.job_id), key=lambda s: (s.rank_to, s.pk))
     last = {stratum.job_id: stratum for stratum in by_rank}
@@ -353,7 +351,7 @@ def harvest_rows(cells: Cells, *, for_files: bool = False) -> dict[str, Any]:
 
 
 def harvest_entry(job: HarvestJob) -> dict[str, Any]:
-    """Return how a harvest was made; of an imported one, only the time when it was stored is known."""
+    """Return the origin of a harvest; for an imported harvest, only the time of storage."""
     return {
         "job": job.fingerprint,
         "origin": job.origin,
@@ -367,17 +365,17 @@ def harvest_entry(job: HarvestJob) -> dict[str, Any]:
 
 
 def _parameters(job: HarvestJob) -> dict[str, Any]:
-    """Omit the paraphraser's address, which may be inside a private network or name an account."""
+    """Return the parameters without the paraphraser's URL, which can reveal a private network or an account."""
     parameters = {name: value for name, value in job.payload.items() if name not in NOT_PARAMETERS}
     if "spec" in parameters:
-        asked = parameters["spec"].get("paraphraser", {})
-        paraphraser = {name: value for name, value in asked.items() if name != "base_url"}
+        paraphraser = dict(parameters["spec"].get("paraphraser", {}))
+        paraphraser.pop("base_url", None)
         parameters["spec"] = {**parameters["spec"], "paraphraser": paraphraser}
     return parameters
 
 
 def _curated_ranks(round: Round, jobs: Collection[int]) -> Columns:
-    """Return the ranks of each harvest that curation excludes from samples now: few, found by partial indexes."""
+    """Return the ranks that curation excludes from samples, by harvest. Partial indexes find these few tuples."""
     is_hidden = Q(curation=KnowledgeTuple.Curation.HIDDEN)
     shown_sensitive = ~is_hidden & Q(is_sensitive=True)
     columns = {}
@@ -393,7 +391,7 @@ def _curated_ranks(round: Round, jobs: Collection[int]) -> Columns:
 
 
 def _harvested_rows(round: Round, harvests: Columns) -> Columns:
-    """Return the tuples that the cut kept or that were drawn from, and one more, which tells where base:k ends."""
+    """Return the tuples inside the cut or the population, and one more tuple, which marks the end of base:k."""
     names = ("harvest", "n_tuples", "cut", "last_rank", "score_scale")
     last_rank, is_scored = {}, {}
     for job, n_tuples, cut, last, scale in zip(*(harvests[name] for name in names), strict=True):
@@ -425,31 +423,27 @@ def _harvested_rows(round: Round, harvests: Columns) -> Columns:
 
 
 def judge_rows(round: Round, judge: JudgeRun, *, for_files: bool = False) -> dict[str, Columns]:
-    """Return the tables of judges: `judge` first, then the other runs of the round. Raises SeveralJudges.
+    """Return the tables of judges: `judge` first, then the round's other runs. Raises SeveralJudges.
 
-    Addresses are omitted, as they may be inside a private network; `differs` says if they differ.
+    URLs are omitted because they can reveal a private network; `differs` says if they differ.
     """
     check_one_judge(judge)
     runs = [judge, *round.judge_runs.exclude(pk=judge.pk).order_by("name")]
-    names = {"kind": "judge_kind"} | {
-        name: name for name in ("name", "model", "revision", "prompt", "prompt_sha256", "temperature", "seed")
-    }
-    names |= {name: name for name in ("repeats", "threshold", "panel")}
     optional = ("revision", "prompt", "panel")
+    names = ("name", "model", "prompt_sha256", "temperature", "seed", "repeats", "threshold")
     of_runs: Columns = {
         "run": list(range(1, len(runs) + 1)),
-        **{
-            name: [getattr(run, field) or None if name in optional else getattr(run, field) for run in runs]
-            for name, field in names.items()
-        },
+        "kind": [run.judge_kind for run in runs],
+        **{name: [getattr(run, name) for run in runs] for name in names},
+        **{name: [getattr(run, name) or None for run in runs] for name in optional},
         "differs": [as_json(differences(judge, run)) for run in runs],
     }
     fields = {"knowledge_tuple_id": WHOLE, "label": LABELS, "score": FLOAT}
     columns: list[list[NDArray]] = []
     for number, run in enumerate(runs, start=1):
         answers = run.answers.order_by("knowledge_tuple", "repeat")
-        own = _columns(answers, **fields, **({"repeat": WHOLE} if for_files else {}))
-        columns.append([np.full(len(own[0]), number), *own])
+        of_run = _columns(answers, **fields, **({"repeat": WHOLE} if for_files else {}))
+        columns.append([np.full(len(of_run[0]), number), *of_run])
     answer = ("run", "tuple", "label", "score", "repeat")
     answers = {name: np.concatenate(parts) for name, parts in zip(answer, zip(*columns, strict=True), strict=False)}
     return {"judge_runs": of_runs, "judge_answers": answers}
@@ -467,24 +461,27 @@ DIFFERENCES = {
     "threshold": "threshold",
 }
 WORDING, ORDER_OF_LABELS = "wording of the prompt", "order of the labels"
-TEXTS = {"instructions": "instructions", "examples": "examples"}  # what prompts say of each relation
+TEXTS = {"instructions": "instructions", "examples": "examples"}  # parts of prompts about each relation
 ORDER_OF_EXAMPLES = "order of the examples"
 
 
 def differences(run: JudgeRun, other: JudgeRun) -> list[str]:
-    """Return in what two runs differ, by what was asked rather than by how it was chosen."""
+    """Return the options in which two runs differ, by the resulting prompts."""
     differs = [word for name, word in DIFFERENCES.items() if getattr(run, name) != getattr(other, name)]
     if run.prompt_sha256 != other.prompt_sha256:
-        one, two = (LABEL_WORDS.split(each.prompt.lower()) for each in (run, other))
-        # The labels stand at the odd places.
-        is_order = run.prompt != other.prompt and one[::2] == two[::2] and sorted(one[1::2]) == sorted(two[1::2])
-        differs.append(ORDER_OF_LABELS if is_order else WORDING)
+        parts_a, parts_b = (LABEL_WORDS.split(prompt.lower()) for prompt in (run.prompt, other.prompt))
+        # The labels are at the odd positions.
+        is_order = parts_a[::2] == parts_b[::2] and sorted(parts_a[1::2]) == sorted(parts_b[1::2])
+        differs.append(ORDER_OF_LABELS if is_order and run.prompt != other.prompt else WORDING)
     relations = run.relation_texts.keys() & other.relation_texts.keys()
     for name, word in TEXTS.items():
-        texts = [[each.relation_texts[relation].get(name, "") for relation in relations] for each in (run, other)]
-        if texts[0] != texts[1]:
-            one, two = ([sorted(text.split("\n\n")) for text in own] for own in texts)
-            differs.append(ORDER_OF_EXAMPLES if name == "examples" and one == two else word)
+        texts_a, texts_b = (
+            [texts[relation].get(name, "") for relation in relations]
+            for texts in (run.relation_texts, other.relation_texts)
+        )
+        if texts_a != texts_b:
+            sorted_a, sorted_b = ([sorted(text.split("\n\n")) for text in texts] for texts in (texts_a, texts_b))
+            differs.append(ORDER_OF_EXAMPLES if name == "examples" and sorted_a == sorted_b else word)
     return differs
 
 
@@ -495,13 +492,13 @@ DESIGN = (
     "judgments_per_task", "third_only_if_split", "quorum", "layout", "batch_size", "gold_share", "training_size",
     "max_per_annotator", "dominance_cap", "takes_guests", "include_sensitive", "closes_when", "seed",
 )  # fmt: skip
-NOT_IN_TIMELINE = ("joined", "adjudicated", "place_completed", "place_left")  # one a person or statement; counted
+NOT_IN_TIMELINE = ("joined", "adjudicated", "place_completed", "place_left")  # counted, as there are too many
 SUPERUSER = "superuser"
 FORMER_MEMBER = "former member"
 
 
 def rules_of_round(round: Round) -> dict[str, Any]:
-    """Return the rules by which rows become verdicts, and the names of the round and its demonstrators."""
+    """Return the verdict rules of the round, its name, and its demonstrators."""
     demonstrators = LanguageModel.objects.filter(strata__round=round, is_demonstrator=True).distinct()
     return {
         "round": round.name,
@@ -517,16 +514,17 @@ def rules_of_round(round: Round) -> dict[str, Any]:
 
 
 def conduct_facts(round: Round) -> dict[str, Any]:
-    """Return the part of the block `conduct` (docs/report-json.md) that no row contains: rules, dates and the log."""
+    """Return the parts of `conduct` (docs/report-json.md) that no row contains: rules, dates and the log."""
     events = list(round.events.exclude(kind__in=NOT_IN_TIMELINE).order_by("at", "pk"))
     exclusions = list(Exclusion.objects.filter(annotator__round=round).select_related("annotator").order_by("pk"))
-    decided = (user for each in exclusions for user in (each.excluded_by_id, each.reinstated_by_id))
-    users = {user for user in (*(event.by_id for event in events), *decided) if user is not None}
-    # Roles stand for users, as names stay out of reports. None: the system or the operator, who has no account.
+    users = {event.by_id for event in events} - {None}
+    for exclusion in exclusions:
+        users |= {exclusion.excluded_by_id, exclusion.reinstated_by_id} - {None}
+    # Reports contain roles instead of user names. None: the system, or the operator, who has no account.
     superusers = get_user_model().objects.filter(pk__in=users, is_superuser=True).values_list("pk", flat=True)
-    members = dict(ProjectMember.objects.filter(project=round.project_id, user__in=users).values_list("user", "role"))
-    known = dict.fromkeys(superusers, SUPERUSER) | members
-    roles: dict[int | None, str | None] = {user: known.get(user, FORMER_MEMBER) for user in users} | {None: None}
+    members = ProjectMember.objects.filter(project=round.project_id, user__in=users).values_list("user", "role")
+    roles: dict[int | None, str | None] = dict.fromkeys(users, FORMER_MEMBER) | dict.fromkeys(superusers, SUPERUSER)
+    roles |= dict(members) | {None: None}
     judgments = Judgment.objects.not_withdrawn().filter(annotator__round=round)
     judged = judgments.aggregate(first=Min("judged_at"), last=Max("judged_at"))
     limits = Limits.objects.filter(round=round).first() or Limits()
@@ -537,7 +535,7 @@ def conduct_facts(round: Round) -> dict[str, Any]:
         n_answered=Sum("n_answered", filter=is_finished, default=0),
         n_right=Sum("n_right", filter=is_finished, default=0),
     )
-    # False gold is corrupted tuples that people confirmed.
+    # False gold statements are corrupted tuples that people confirmed.
     false = round.tasks.gold().filter(gold_label=Label.FALSE)
     confirmed = GoldDecision.objects.filter(
         is_confirmed=True,

@@ -1,9 +1,9 @@
-"""Tables of the rows that a report is computed from: one declaration for the database, files and reports.
+"""Tables of the rows that a report is computed from, declared once for the database, files and reports.
 
-In memory, a table is its columns by name. Statements, judge runs and strata are numbered from 1; tuples and harvests
-have any ids, and judgments name their annotator by the position in `annotators`. A column of coded values (`values`) is
-an array of positions in these, -1 if empty; numbers are arrays of floats, NaN if empty; other columns are lists or
-arrays of integers, None or 0 if empty. Columns that only files contain are absent from the rows of a report.
+In memory, a table is a mapping of its columns. Statements, judge runs and strata are numbered from 1; tuples and
+harvests have arbitrary ids; judgments refer to annotators by position in `annotators`. A column with `values` is an
+array of positions in them, -1 if empty. Numbers are arrays of floats, NaN if empty. Other columns are lists or arrays
+of integers, None or 0 if empty. Columns that only files contain are absent from the rows of a report.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kgharvest.statistics.arrays import LABELS, VERDICTS
 
 STATUSES = ("superseded", "gold", "counted", "excluded", "late")  # of judgments
 SUPERSEDED, GOLD, COUNTED, EXCLUDED, LATE = range(5)
-LEFT_OUT = ("hidden", "sensitive")  # of samples
+LEFT_OUT = ("hidden", "sensitive")  # reasons for exclusion from samples
 HIDDEN, SENSITIVE = range(2)
 EMPTY = -1
 
 Columns = Mapping[str, Any]
-Rows = Mapping[str, Columns]  # by the table's name
+Rows = Mapping[str, Columns]  # by name of the table
 
 
 class RowColumn(NamedTuple):
@@ -51,64 +51,64 @@ class RowTable(NamedTuple):
         return f"rows/{self.name}.parquet"
 
 
-STATEMENT = RowColumn("statement", "integer", "Number of the statement in this pack, from 1.")
-ANNOTATOR = RowColumn("annotator", "string", "Pseudonym, the same in all files of the pack.")
-HARVEST = RowColumn("harvest", "integer", "Number of the harvest in this pack, from 1.")
-TUPLE = RowColumn("tuple", "integer", "Number of the knowledge tuple in this pack, from 1.")
+STATEMENT = RowColumn("statement", "integer", "Number of the statement in this package, from 1.")
+ANNOTATOR = RowColumn("annotator", "string", "Pseudonym, the same in all files of the package.")
+HARVEST = RowColumn("harvest", "integer", "Number of the harvest in this package, from 1.")
+TUPLE = RowColumn("tuple", "integer", "Number of the knowledge tuple in this package, from 1.")
 RELATION = RowColumn("relation", "string", "Relation, named as in the report.")
-MODEL = RowColumn("model", "string", "LM; empty where imported judgments name none.")
-SETTING = RowColumn("setting", "string", "How prompts were obtained; empty where imported judgments name none.")
-RUN = RowColumn("run", "integer", "Number of the judge run in this pack; 1 is the one that the report used.")
+MODEL = RowColumn("model", "string", "LM; empty for imported judgments without an LM.")
+SETTING = RowColumn("setting", "string", "Prompt setting; empty for imported judgments without a setting.")
+RUN = RowColumn("run", "integer", "Number of the judge run in this package; run 1 was used by the report.")
 
 TABLES = (
-    RowTable("statements", "The statements that people judged, and those with known answers (gold).", (
+    RowTable("statements", "Statements judged by people, and gold statements.", (
         STATEMENT,
         TUPLE,
-        RowColumn("is_gold", "boolean", "Whether the answer was known; gold is in no rate."),
-        RowColumn("gold_label", "string", "The known answer of gold: true or false.", LABELS),
+        RowColumn("is_gold", "boolean", "True for gold statements, which have a known answer and enter no rate."),
+        RowColumn("gold_label", "string", "Known answer of a gold statement: true or false.", LABELS),
         RELATION,
-        RowColumn("entities", "string", "JSON list of the entities, by slot; empty where curation hides the tuple."),
-        RowColumn("text", "string", "The statement as people saw it; empty where curation hides the tuple."),
-        RowColumn("n_wanted", "integer", "How many judgments decide it."),
-        RowColumn("verdict", "string", "accepted, rejected, undecided, or empty while judgments are missing.",
+        RowColumn("entities", "string", "JSON list of the entities by slot; empty if curation hides the tuple."),
+        RowColumn("text", "string", "Text of the statement as judged; empty if curation hides the tuple."),
+        RowColumn("n_wanted", "integer", "Number of required judgments."),
+        RowColumn("verdict", "string", "accepted, rejected or undecided; empty if judgments are missing.",
                   VERDICTS[:3]),
-        RowColumn("adjudication", "string", "The label that an expert gave, beside the verdict.", LABELS),
+        RowColumn("adjudication", "string", "Label of an expert, stored next to the verdict.", LABELS),
     )),
-    RowTable("judgments", "Every judgment that was given, those that do not count among them.", (
+    RowTable("judgments", "All judgments, including those that do not count.", (
         STATEMENT,
         ANNOTATOR,
         RowColumn("label", "string", "true, false or unjudgeable.", LABELS),
-        RowColumn("seconds", "number", "Active time spent; empty where nobody measured."),
-        RowColumn("judged_at", "datetime", "When it was given."),
-        RowColumn("status", "string", "counted, superseded (taken back by the annotator), excluded (with its "
-                   "annotator), late (after the statement had gone to somebody else), or gold.", STATUSES),
+        RowColumn("seconds", "number", "Active time in seconds; empty if not measured."),
+        RowColumn("judged_at", "datetime", "Time of the judgment."),
+        RowColumn("status", "string", "counted, superseded (withdrawn by the annotator), excluded (with its "
+                   "annotator), late (after the statement was reassigned), or gold.", STATUSES),
     )),
-    RowTable("annotators", "Who joined the round, under pseudonyms.", (
+    RowTable("annotators", "Annotators who joined the round, under pseudonyms.", (
         ANNOTATOR,
         RowColumn("status", "string", "active, paused or excluded."),
-        RowColumn("is_trained", "boolean", "Whether they finished the training."),
-        RowColumn("n_judged", "integer", "How many statements they judged, gold among them."),
+        RowColumn("is_trained", "boolean", "True if the annotator finished the training."),
+        RowColumn("n_judged", "integer", "Number of statements judged, including gold."),
     )),
     RowTable("strata", "Parts of harvests from which simple random samples were drawn.", (
-        RowColumn("stratum", "integer", "Number of the stratum in this pack, from 1."),
+        RowColumn("stratum", "integer", "Number of the stratum in this package, from 1."),
         RELATION,
         MODEL,
         SETTING,
-        HARVEST._replace(description="Harvest that was drawn from; empty of imported judgments."),
-        RowColumn("rank_from", "integer", "First rank of the harvest in it."),
-        RowColumn("rank_to", "integer", "Last rank of the harvest in it."),
-        RowColumn("population", "integer", "How many tuples were drawn from; empty where nobody knows."),
-        RowColumn("judge_label", "string", "What a judge said of all its tuples, where strata are of its labels."),
-        RowColumn("ranks", "string", "JSON list of its ranks, where they lie among those of others."),
+        HARVEST._replace(description="Sampled harvest; empty for imported judgments."),
+        RowColumn("rank_from", "integer", "First rank of the stratum in the harvest."),
+        RowColumn("rank_to", "integer", "Last rank of the stratum in the harvest."),
+        RowColumn("population", "integer", "Number of tuples that the sample was drawn from; empty if unknown."),
+        RowColumn("judge_label", "string", "Label of a judge for all its tuples, if strata are formed by label."),
+        RowColumn("ranks", "string", "JSON list of its ranks, if they are interleaved with those of other strata."),
     )),
-    RowTable("draws", "Which statement was drawn for which stratum. One statement may be drawn for several.", (
+    RowTable("draws", "Statements drawn for each stratum. A statement can be drawn for several strata.", (
         RowColumn("stratum", "integer", "Number of the stratum."),
         STATEMENT,
         RowColumn("rank", "integer", "Rank of the tuple in the harvest; 1 is best."),
-        RowColumn("score", "number", "Its score there; empty where the harvest has none."),
-        RowColumn("inclusion_probability", "number", "With which it was drawn."),
+        RowColumn("score", "number", "Score of the tuple in the harvest; empty if the harvest has no scores."),
+        RowColumn("inclusion_probability", "number", "Inclusion probability of the draw."),
     )),
-    RowTable("harvests", "The harvests that were drawn from, and how they were made.", (
+    RowTable("harvests", "Sampled harvests and their parameters.", (
         HARVEST,
         RowColumn("fingerprint", "string", "Equal for harvests with the same parameters and LM revision."),
         RELATION,
@@ -117,50 +117,50 @@ TABLES = (
         RowColumn("origin", "string", "harvested or imported."),
         RowColumn("revision", "string", "Revision of the LM's weights."),
         RowColumn("dtype", "string", "Number format of the LM's weights."),
-        RowColumn("device", "string", f"Where the LM's weights were: {DEVICE_HELP}. Empty where there was no LM."),
-        RowColumn("harvested_at", "string", "When it ended, ISO 8601."),
-        RowColumn("code_version", "string", "Version of kgharvest that made it."),
-        RowColumn("n_tuples", "integer", "How many tuples it has."),
-        RowColumn("score_scale", "string", "What scores are: nats, log_share, own, or order where it has none."),
-        RowColumn("cut", "string", "Which part was drawn from; empty for all of it."),
-        RowColumn("last_rank", "integer", "Last rank that was drawn from."),
+        RowColumn("device", "string", f"Device of the LM: {DEVICE_HELP}. Empty without an LM."),
+        RowColumn("harvested_at", "string", "End time, ISO 8601."),
+        RowColumn("code_version", "string", "Version of kgharvest."),
+        RowColumn("n_tuples", "integer", "Number of tuples."),
+        RowColumn("score_scale", "string", "Scale of the scores: nats, log_share, own, or order without scores."),
+        RowColumn("cut", "string", "Sampled part of the harvest; empty for all of it."),
+        RowColumn("last_rank", "integer", "Last rank of the population."),
         RowColumn("parameters", "string", "JSON of its parameters."),
     )),
-    RowTable("prompts", "The prompts of the harvests with their weights.", (
+    RowTable("prompts", "Prompts of the harvests with their weights.", (
         HARVEST,
-        RowColumn("text", "string", "The prompt; <ENT0> and so on are its slots."),
-        RowColumn("origin", "string", "How it came to be, e.g. initial, created."),
-        RowColumn("weight", "number", "Its weight; those of a harvest add up to 1."),
-        RowColumn("compatibility", "number", "In nats."),
+        RowColumn("text", "string", "The prompt; its slots are <ENT0>, <ENT1>, and so on."),
+        RowColumn("origin", "string", "Origin of the prompt, for example initial or created."),
+        RowColumn("weight", "number", "Weight; the weights of a harvest add up to 1."),
+        RowColumn("compatibility", "number", "Compatibility in nats."),
     )),
-    RowTable("harvested", "Ranks and scores of the tuples that were drawn from.", (
+    RowTable("harvested", "Ranks and scores of the tuples in the population.", (
         HARVEST,
-        RowColumn("rank", "integer", "1 is best."),
+        RowColumn("rank", "integer", "Rank; 1 is best."),
         TUPLE,
-        RowColumn("score", "number", "On the scale of the harvest; empty where that has none."),
-        RowColumn("left_out", "string", "hidden or sensitive, where curation leaves it out of samples.", LEFT_OUT),
+        RowColumn("score", "number", "Score on the scale of the harvest; empty if the harvest has no scores."),
+        RowColumn("left_out", "string", "hidden or sensitive, if curation excludes the tuple from samples.", LEFT_OUT),
     )),
-    RowTable("judge_runs", "The LM judge that the report used, and the other runs that it is compared with.", (
+    RowTable("judge_runs", "LM judge of the report, and the runs it is compared with.", (
         RUN,
         RowColumn("name", "string", "Name of the run."),
-        MODEL._replace(description="LM that judged."),
-        RowColumn("revision", "string", "Of an LM that ran here."),
+        MODEL._replace(description="LM of the judge."),
+        RowColumn("revision", "string", "Revision of an LM that ran in kgharvest."),
         RowColumn("kind", "string", "chat, causal, score or file."),
-        RowColumn("prompt", "string", "Template of what it was asked."),
-        RowColumn("prompt_sha256", "string", "SHA-256 of the whole prompt with what it says of each relation."),
-        RowColumn("temperature", "number", "Of sampling its answers."),
-        RowColumn("seed", "integer", "Sent with each request."),
-        RowColumn("repeats", "integer", "How often each tuple was asked."),
-        RowColumn("threshold", "number", "Of a score judge, in nats."),
-        RowColumn("panel", "string", "Runs with the same panel judge together."),
-        RowColumn("differs", "string", "JSON list: in what it differs from run 1."),
+        RowColumn("prompt", "string", "Prompt template."),
+        RowColumn("prompt_sha256", "string", "SHA-256 of the whole prompt with its texts about each relation."),
+        RowColumn("temperature", "number", "Sampling temperature."),
+        RowColumn("seed", "integer", "Seed sent with each request."),
+        RowColumn("repeats", "integer", "Number of requests per tuple."),
+        RowColumn("threshold", "number", "Threshold of a score judge, in nats."),
+        RowColumn("panel", "string", "Name of the panel; its runs judge together."),
+        RowColumn("differs", "string", "JSON list of the options that differ from run 1."),
     )),
-    RowTable("judge_answers", "What the judges answered, each time that they were asked.", (
+    RowTable("judge_answers", "Answers of the judges, one per request.", (
         RUN,
         TUPLE,
-        RowColumn("repeat", "integer", "From 0."),
-        RowColumn("label", "string", "true, false, unjudgeable, or empty where the answer could not be read.", LABELS),
-        RowColumn("score", "number", "Of a score judge its score, of a causal LM its probability of true."),
+        RowColumn("repeat", "integer", "Number of the request, from 0."),
+        RowColumn("label", "string", "true, false, unjudgeable; empty if the answer is unparsable.", LABELS),
+        RowColumn("score", "number", "Score of a score judge, or probability of true of a causal LM."),
     )),
 )  # fmt: skip
 

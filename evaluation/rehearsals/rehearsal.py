@@ -12,8 +12,16 @@ from scipy import stats
 
 from annotation.models import Round
 from annotation.rounds.builder import FrozenRound
-from evaluation.evidence.cells import cells_of, drawn_verdicts, statement_comparisons
-from evaluation.evidence.evidence import Draws, Evidence, Judgments, label_counts, stratum_keys
+from evaluation.evidence.evidence import (
+    Draws,
+    Evidence,
+    Judgments,
+    cells_of,
+    drawn_verdicts,
+    label_counts,
+    statement_comparisons,
+    stratum_keys,
+)
 from evaluation.evidence.rows import cells_of_strata, stratum_rows
 from evaluation.rendering.documents import name_of
 from evaluation.reports.sections.comparisons import compare_rules

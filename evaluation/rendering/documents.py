@@ -18,6 +18,11 @@ def name_of(model_or_setting: str | None) -> str:
     return "not named" if model_or_setting is None else model_or_setting
 
 
+def demonstrator_mark(document: Document, model: str | None) -> str:
+    """Return the name of an LM as shown in tables, with an asterisk if it is a demonstrator."""
+    return name_of(model) + ("*" if model in document.get("demonstrators", []) else "")
+
+
 def lm_and_setting(part: Mapping[str, Any]) -> str:
     return f"{name_of(part['model'])} · {name_of(part['setting'])}"
 

@@ -1,7 +1,7 @@
-"""The evidence page: a report and all rows behind its numbers as one HTML file that asks nobody for anything.
+"""The evidence page: a report and the rows behind its numbers as one self-contained HTML file without network access.
 
-The rows are JSON in a script element that no browser runs. Every number is a link whose fragment names its rows, so
-that an address restores the view. Script and style stand in the page and are allowed by their hashes, nothing else is.
+The rows are JSON in an inert script element. Every number links to a fragment that selects its rows, so that a URL
+restores the view. The content security policy allows only the page's own script and style, by hash.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from urllib.parse import urlencode
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
-from evaluation.rendering.documents import Document, made_at, name_of
+from evaluation.rendering.documents import Document, demonstrator_mark, made_at, name_of
 from evaluation.rendering.figures.drawing import THEMES
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding
 from evaluation.reports.sections.comparisons import common_key, common_of, rank_in_words, ranks_of, ties_in_words
-from evaluation.reports.sections.rates import cells_by_relation, demonstrator_mark, interval_of_average
+from evaluation.reports.sections.rates import cells_by_relation, interval_of_average
 from kgharvest.pages.number_format import count, counted, interval, points_with_interval, share
 
 FILES = Path(__file__).resolve().parent.parent / "static" / "evaluation" / "evidence_page"
-# What could end the element, or begin one, inside a script element.
+# Characters that can end or start an element inside a script element.
 ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 FIGURE = "averages"
 
 
 def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
-    """rows: as evaluation.reports.evidence_rows gathers them."""
+    """Return the page. rows: from evaluation.reports.evidence_rows.gather_rows."""
     style, script = _file("evidence.css"), _file("evidence.js")
     context = {
         "document": document,
@@ -62,7 +62,7 @@ def _file(name: str) -> str:
 
 
 def policy(style: str, script: str) -> str:
-    """Return the policy by which the page may run its own script and style, show images in it, and ask for nothing."""
+    """Return the content security policy: own script and style, embedded images, no requests."""
     return (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -74,26 +74,19 @@ def _digest(text: str) -> str:
 
 
 def embedded(rows: Mapping[str, Any]) -> SafeString:
-    """Return JSON that no text in it can end."""
+    """Return JSON that is safe inside a script element."""
     text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return SafeString(text.translate(ESCAPED))
 
 
 def address(*, verdict: str = "", **part: Any) -> str:
-    """Return the fragment that names rows. part: `relation`, `model`, `setting`; empty is what names none."""
-    named = {key: value or "" for key, value in part.items()} | ({"verdict": verdict} if verdict else {})
-    return "#" + urlencode(named, doseq=True)
-
-
-def _part(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: entry[key] for key in keys}
-
-
-# -- what the page shows of the document -------------------------------------------------------------------------------
+    """Return the fragment that selects rows. part: `relation`, `model`, `setting`; None for unnamed ones."""
+    query = {key: value or "" for key, value in part.items()} | ({"verdict": verdict} if verdict else {})
+    return "#" + urlencode(query, doseq=True)
 
 
 def _key_numbers(document: Document) -> Iterator[tuple[str, str, str, str]]:
-    """Yield a name, the number, what it rests on, and the address of its rows."""
+    """Yield name, value, basis and fragment of each key number."""
     complete = f"{count(document['n_complete'])} of {count(document['n_tasks'])}"
     yield "Statements complete", complete, "", "#verdict="
     n_annotators = counted(len(document["annotators"]), "annotator")
@@ -104,7 +97,7 @@ def _key_numbers(document: Document) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _figure(document: Document) -> dict[str, Any] | None:
-    """Return the forest plot of the averages as images in the page; None where there is none."""
+    """Return the forest plot of the averages as embedded images, or None."""
     figure = figure_named(FIGURE, document)
     if figure is None:
         return None
@@ -123,7 +116,7 @@ def _totals(document: Document) -> Iterator[dict[str, Any]]:
     ranks = ranks_of(document)["sides"]
     by_side = {(side["model"], side["setting"]): side for side in ranks}
     for total in document["totals"]:
-        part = _part(total, "model", "setting")
+        part = {key: total[key] for key in ("model", "setting")}
         ranked = by_side.get((total["model"], total["setting"]))
         yield {
             **total,
@@ -146,7 +139,7 @@ def _comparisons(document: Document) -> Iterator[dict[str, Any]]:
 
 
 def _relations(document: Document) -> Iterator[tuple[str, str, list[dict[str, Any] | None]]]:
-    """Yield each relation with the address of its rows and its cells in the order of the totals."""
+    """Yield each relation with the fragment of its rows and its cells in the order of the totals."""
     for relation, cells in cells_by_relation(document):
         yield relation, address(relation=relation), [_cell(cell) for cell in cells]
 
@@ -154,7 +147,7 @@ def _relations(document: Document) -> Iterator[tuple[str, str, list[dict[str, An
 def _cell(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if cell is None:
         return None
-    part = _part(cell, "relation", "model", "setting")
+    part = {key: cell[key] for key in ("relation", "model", "setting")}
     return {
         **cell,
         "interval": interval(cell["accuracy_low"], cell["accuracy_high"]),

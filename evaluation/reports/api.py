@@ -1,4 +1,4 @@
-"""Reports in the API: made, listed, and given out in every form that pages give."""
+"""API of reports: create, list, and download in every format of the pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HeadlineSerializer(serializers.Serializer):
 
 
 class ReportEntrySerializer(serializers.ModelSerializer):
-    """A report as lists have it. round: its id, `round_name` its name."""
+    """A report in lists. round: id of the round; `round_name`: its name."""
 
     round_name = serializers.CharField(source="round.name")
     project = serializers.CharField(source="round.project.slug")
@@ -57,9 +57,9 @@ class ReportFileSerializer(serializers.Serializer):
 
 
 class ReportDetailSerializer(ReportEntrySerializer):
-    """A report with its whole document (docs/report-json.md) and where its files are."""
+    """A report with its whole document (docs/report-json.md) and the URLs of its files."""
 
-    document = serializers.DictField(help_text="Frozen: it is the same for ever.")
+    document = serializers.DictField(help_text="Frozen document; it never changes.")
     files = serializers.SerializerMethodField()
     tables = serializers.SerializerMethodField()
     figures = serializers.SerializerMethodField()
@@ -99,24 +99,26 @@ class ReportInput(StrictSerializer):
         min_value=LEAST_POINTS,
         max_value=MOST_POINTS,
         default=100 * MARGIN,
-        help_text="Percentage points within which two sides count as alike.",
+        help_text="Largest difference in percentage points at which two sides count as equivalent.",
     )
     judge = serializers.CharField(
         required=False,
         default="",
         allow_blank=True,
         max_length=100,
-        help_text="Name of a judge run of the round, whose labels of all tuples have a part in the estimates.",
+        help_text="Name of a judge run of the round for judge-assisted estimates. Default: none.",
     )
 
 
 class FigureQuery(Filters):
-    theme = serializers.ChoiceField(list(THEMES), required=False, help_text="Light by default.")
-    relation = serializers.CharField(required=False, max_length=500, help_text="Only its cells, of accuracy by score.")
+    theme = serializers.ChoiceField(list(THEMES), required=False, help_text="Default: light.")
+    relation = serializers.CharField(
+        required=False, max_length=500, help_text="Relation of a figure of accuracy by score."
+    )
 
 
 class ReportOperations(ApiViewSet):
-    """Operations on a report. Its documents are loaded only if an operation reads them."""
+    """Operations on a report. Its documents are deferred."""
 
     def get_queryset(self) -> QuerySet:
         return Report.objects.visible_to(self.request.user).for_list()
@@ -136,7 +138,7 @@ class ReportViewSet(PagedList, ReportOperations):
         examples=[OpenApiExample("On a round", {"round": 7, "equivalence_margin": 5}, request_only=True)],
     )
     def create(self, request: Request) -> Response:
-        """Reports on the current state of the round. The request takes some seconds for a large round."""
+        """Create a report on the current state of the round. Large rounds take some seconds."""
 
         def compute() -> Report:
             sent = self.sent(ReportInput)
@@ -158,7 +160,7 @@ class ReportViewSet(PagedList, ReportOperations):
         "A report as a file",
         "report.<slug:file_format>",
         {name: content_type_of(name) for name in FILES},
-        parameters=[OpenApiParameter("table", str, many=True, description="Tables in a LaTeX file; all by default.")],
+        parameters=[OpenApiParameter("table", str, many=True, description="Tables in a LaTeX file. Default: all.")],
         refuses=True,
     )
     def file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
@@ -185,15 +187,12 @@ class ReportPartViewSet(ApiViewSet):
     report_kwarg = "report_id"
 
     def report(self) -> Report:
-        """Return the report that the address names, without its documents. Raises Http404, NotAllowed."""
+        """Return the report in the URL, with deferred documents. Raises Http404 or NotAllowed."""
         reports = Report.objects.visible_to(self.request.user).for_list()
         return self.permitted(get_object_or_404(reports, pk=self.kwargs[self.report_kwarg]))
 
     def get_object(self) -> Any:
         return self.named()
-
-
-# -- what its numbers rest on ------------------------------------------------------------------------------------------
 
 
 class EvidenceSerializer(serializers.Serializer):
@@ -202,7 +201,7 @@ class EvidenceSerializer(serializers.Serializer):
 
 
 class ReportTupleSerializer(serializers.ModelSerializer):
-    """A statement drawn for a cell, with the verdict and the counted judgments as they are now."""
+    """A statement drawn for a cell, with its current verdict and counted judgments."""
 
     task = serializers.IntegerField(source="task_id")
     statement = serializers.CharField(source="task.statement")
@@ -211,7 +210,7 @@ class ReportTupleSerializer(serializers.ModelSerializer):
     model = serializers.CharField(source="stratum.language_model.name", allow_null=True)
     setting = serializers.CharField(source="stratum.setting", allow_blank=True)
     rank = serializers.IntegerField(source="harvested_tuple.rank", allow_null=True)
-    score = serializers.SerializerMethodField(help_text="Null where the harvest has no scores.")
+    score = serializers.SerializerMethodField(help_text="Null if the harvest has no scores.")
     judgments = EvidenceSerializer(many=True, source="task.evidence")
 
     class Meta:
@@ -225,8 +224,8 @@ class ReportTupleSerializer(serializers.ModelSerializer):
         return draw.task.verdict or INCOMPLETE
 
     def get_score(self, draw: Draw) -> float | None:
-        found = draw.harvested_tuple
-        return found.score if found and draw.stratum.job.is_scored else None
+        harvested = draw.harvested_tuple
+        return harvested.score if harvested and draw.stratum.job.is_scored else None
 
 
 class TupleFilters(Filters):
@@ -238,9 +237,9 @@ class TupleFilters(Filters):
         required=False,
         min_value=0,
         max_value=1,
-        help_text="Best share of each cell's ranks: 0.3 of 100 are 1 to 30.",
+        help_text="Top share of each cell's ranks, for example 0.3 for ranks 1 to 30 of 100.",
     )
-    cut = serializers.ChoiceField(CUTS, required=False, help_text="Of each harvest, what this cut keeps.")
+    cut = serializers.ChoiceField(CUTS, required=False, help_text="Cut applied to each harvest.")
     score_from = FiniteField(required=False)
     score_to = FiniteField(required=False)
 

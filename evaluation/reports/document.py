@@ -1,6 +1,6 @@
-"""The report of a round as one JSON document, and the tables that it holds. Pure: no database, no clock.
+"""The report of a round as a JSON document, and its tables. Pure functions: no database, no clock.
 
-docs/report-json.md says what each key means.
+docs/report-json.md describes the keys.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.cells import cells_of, drawn_verdicts, ranked_strata
-from evaluation.evidence.evidence import Conduct, Evidence, conduct_of_rows, evidence_of_rows
+from evaluation.evidence.evidence import (
+    Conduct,
+    Evidence,
+    cells_of,
+    conduct_of_rows,
+    drawn_verdicts,
+    evidence_of_rows,
+    ranked_strata,
+)
 from evaluation.evidence.judges import (
     JudgeAnswers,
     JudgedStrata,
@@ -23,18 +30,15 @@ from evaluation.evidence.judges import (
 )
 from evaluation.evidence.tables import Rows
 from evaluation.rendering.documents import ORIGINS, Document, lm_and_setting
-from evaluation.reports.report_sections import Facts, report_sections
+from evaluation.reports.report_sections import Facts, report_sections, sections_of
 from evaluation.reports.sections import (
-    agreement,
     annotators,
     assisted_rates,
     comparisons,
     conduct,
-    curves,
     judge_card,
     modelled_rates,
     rates,
-    sample_size,
     sensitivity,
 )
 from evaluation.reports.sections.comparisons import rank_in_words, ranks_of, sides_of, ties_in_words
@@ -46,31 +50,50 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.statistics.verdicts import MOST_WANTED
 from kgharvest.tables.table import Table, without_empty_columns
 
-METHOD = " ".join([
-    "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "
-    "else undecided. Incomplete statements count with the probability of each verdict given their labels (missing at "
-    "random, shares of the complete patterns of labels by EM); where the labels do not tell a share, its interval goes "
-    "from the worst to the best that they can become.",
-    *(
-        rates.METHOD, modelled_rates.METHOD, curves.METHOD, agreement.METHOD, annotators.METHOD, comparisons.METHOD,
-        comparisons.RANK_METHOD, sample_size.METHOD, modelled_rates.EVERY_LOOK_METHOD, conduct.METHOD,
-        assisted_rates.METHOD, judge_card.METHOD,
+# Paragraphs of the method in reading order, each with the condition under which a report uses it.
+METHOD_PARTS: tuple[tuple[str, Callable[[Document], Any]], ...] = (
+    (
+        "Verdicts. A statement is accepted if more than half of its judgments are True, rejected if more than half are "
+        "False, and undecided otherwise.",
+        lambda document: True,
     ),
-])  # fmt: skip
+    (
+        "Incomplete statements contribute the probability of each verdict given their labels. Labels are assumed to be "
+        "missing at random; the probabilities are estimated by EM from the shares of complete label patterns. If the "
+        "labels do not identify a share, its interval covers the range from the worst to the best possible outcome.",
+        lambda document: document["n_complete"] < document["n_tasks"],
+    ),
+    *rates.METHOD_PARTS,
+    *modelled_rates.METHOD_PARTS,
+    *annotators.METHOD_PARTS,
+    *comparisons.METHOD_PARTS,
+    *rates.PLAN_METHOD_PARTS,
+    *conduct.METHOD_PARTS,
+    *assisted_rates.METHOD_PARTS,
+    *judge_card.METHOD_PARTS,
+)
+METHOD = "\n\n".join(paragraph for paragraph, _ in METHOD_PARTS)  # of every report, as preregistrations freeze it
 
-# For people, in reading order. Tables of REPORT_SECTIONS come before the comparisons.
+
+def method_of(document: Document) -> str:
+    """Return the method of a new report as paragraphs separated by blank lines, limited to what the report uses."""
+    paragraphs = [paragraph for paragraph, is_used in METHOD_PARTS if is_used(document)]
+    return "\n\n".join([*paragraphs, *(section.method for section in sections_of(document) if section.method)])
+
+
+# Tables for people, in reading order. Tables of REPORT_SECTIONS come before the comparisons.
 TABLES = (
     rates.relation_table,
     rates.setting_table,
     rates.model_table,
     modelled_rates.corrected_table,
     modelled_rates.pooled_table,
-    curves.size_table,
+    rates.size_table,
     comparisons.comparison_table,
     comparisons.rank_table,
     comparisons.relation_rank_table,
-    agreement.agreement_table,
-    agreement.agreement_parts_table,
+    annotators.agreement_table,
+    annotators.agreement_parts_table,
     annotators.annotator_table,
     annotators.pair_table,
     annotators.annotator_model_table,
@@ -79,7 +102,7 @@ TABLES = (
     sensitivity.sensitive_comparison_table,
     sensitivity.leave_one_out_comparison_table,
     sensitivity.rule_table,
-    sample_size.plan_table,
+    rates.plan_table,
     modelled_rates.every_look_table,
     assisted_rates.assisted_table,
     assisted_rates.assisted_comparison_table,
@@ -93,53 +116,53 @@ TABLES = (
     conduct.harvest_table,
     conduct.prompt_table,
 )
-# For programs: people would drown in them.
+# Long lists for programs.
 LISTS = (
     rates.cell_table,
     sensitivity.sensitive_cell_table,
-    curves.size_curve_table,
-    curves.calibration_table,
+    rates.size_curve_table,
+    rates.calibration_table,
     conduct.sampling_cell_table,
     assisted_rates.assisted_cut_table,
 )
 
 
 def document_of_rows(
-    rows: Rows, facts: Mapping[str, Any], section_facts: Mapping[str, Facts] = MappingProxyType({})
+    rows: Rows, facts: Mapping[str, Any], section_facts: Mapping[str, Facts | None] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the report's JSON, the same for rows of the database and for those of a file.
+    """Return the report's JSON, the same for rows of the database and rows of a file.
 
-    facts: rules, `equivalence_margin`, and the facts under `conduct` that no row contains. section_facts: of the
+    facts: rules, `equivalence_margin`, and the facts of `conduct` that no row contains. section_facts: facts of the
     sections in REPORT_SECTIONS, by key.
     """
     evidence = evidence_of_rows(rows, facts)
-    happened = conduct_of_rows(rows, facts["quota"], facts["conduct"], evidence)
+    study_log = conduct_of_rows(rows, facts["quota"], facts["conduct"], evidence)
     answers = judged = None
     if rows["judge_runs"]:
         answers, judged = judge_answers_of_rows(rows, evidence), judged_tuples_of_rows(rows, evidence)
-    return build_document(evidence, facts["equivalence_margin"], happened, answers, judged, section_facts)
+    return build_document(evidence, facts["equivalence_margin"], study_log, answers, judged, section_facts)
 
 
 def build_document(
     evidence: Evidence,
     equivalence_margin: float = MARGIN,
-    happened: Conduct | None = None,
+    study_log: Conduct | None = None,
     answers: JudgeAnswers | None = None,
     judged_tuples: JudgedTuples | None = None,
-    section_facts: Mapping[str, Facts] = MappingProxyType({}),
+    section_facts: Mapping[str, Facts | None] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round.
+    """Return the report's JSON, a deterministic function of its arguments: the round's seed drives the bootstrap.
 
-    equivalence_margin: at most how far apart two sides are to count as alike, as a share. happened: in the round.
-    answers, judged_tuples: of the judge that the report was asked for, on statements and on all tuples. section_facts:
-    of the sections in REPORT_SECTIONS, by key.
+    equivalence_margin: maximum difference of equivalent sides, as a share. answers, judged_tuples: labels of the
+    report's judge for the statements and for all tuples. section_facts: facts of the sections in REPORT_SECTIONS, by
+    key.
     """
     sections = [(section, facts) for section in report_sections() if (facts := section_facts.get(section.key))]
     for section, facts in sections:
         evidence = section.prepared(evidence, facts)
     drawn = drawn_verdicts(evidence)
     cells, ranked = cells_of(evidence, drawn), ranked_strata(evidence, drawn)
-    conducted = conduct.conduct_entry(evidence, happened, drawn) if happened else None
+    conducted = conduct.conduct_entry(evidence, study_log, drawn) if study_log else None
     judged = JudgedStrata(evidence, drawn, judged_tuples) if judged_tuples else None
     totals = rates.total_entries(evidence, cells)
     compared = comparisons.comparison_entries(evidence, cells, drawn, equivalence_margin)
@@ -160,105 +183,106 @@ def build_document(
         "n_complete": int(evidence.is_complete.sum()),
         "n_judgments": len(evidence.judgments.task),
         "n_adjudicated": evidence.n_adjudicated,
-        **agreement.agreement_entries(evidence),
-        "agreement": agreement.agreement_part_entries(evidence),
+        **annotators.agreement_entries(evidence),
+        "agreement": annotators.agreement_part_entries(evidence),
         "annotator_errors": modelled_rates.correction_entry(correction),
         "cells": assisted_rates.with_assisted_rates(at_every_look, evidence, judged) if judged else at_every_look,
         "totals": assisted_rates.with_assisted_averages(averages, evidence, judged) if judged else averages,
-        "curves": curves.curve_entries(evidence, ranked, drawn.accepted, judged),
+        "curves": rates.curve_entries(evidence, ranked, drawn.accepted, judged),
         "comparisons": compared,
         "ranks": comparisons.rank_entry(evidence, modelled, drawn),
         "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
         "annotators": annotators.annotator_entries(evidence, models),
         "annotator_pairs": annotators.pair_entries(evidence),
         "annotator_models": annotators.model_entries(evidence, models),
-        "planner": sample_size.plan_entry(totals, cells, compared, evidence.judgments_each),
+        "planner": rates.plan_entry(evidence, totals, cells, compared),
         "judge": assisted_rates.judge_entry(evidence, drawn, judged) if judged else None,
         "judge_card": judge_card.card_entry(evidence, answers) if answers else None,
         "novelty": None,
         "conduct": conducted,
         "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
-        "cuts": curves.cut_entries(evidence, ranked, judged),
+        "cuts": rates.cut_entries(evidence, ranked, judged),
     }
     return document | {section.key: section.entry(document, facts) for section, facts in sections}
 
 
 def _notes(evidence: Evidence) -> Iterable[str]:
-    """Yield what a reader of the numbers must know, one sentence each."""
+    """Yield notes that readers of any number need."""
     if evidence.source == "simulated":
-        yield "The judgments are simulated, not people: they say nothing about what is true."
+        yield "The judgments are simulated, not people: the rates are not evidence about the truth of the tuples."
     if evidence.source == "imported":
         yield "The judgments were imported."
-    if alone := int((evidence.counts.sum(axis=1) < evidence.quorum)[evidence.is_complete].sum()):
+    if n_single := int((evidence.counts.sum(axis=1) < evidence.quorum)[evidence.is_complete].sum()):
         yield (
-            f"{alone} of {evidence.n_tasks} statements have a single judgment. A verdict needs two that agree, so "
-            "these are undecided, whatever was said: the shares say little."
+            f"{n_single} of {evidence.n_tasks} statements have a single judgment. A verdict requires two judgments "
+            "that agree, so these statements are undecided regardless of their label. The shares have little meaning."
         )
-    yield from _degenerate(evidence)
+    yield from _degenerate_verdicts(evidence)
     if evidence.demonstrators:
         names = ", ".join(evidence.demonstrators)
-        yield f"Demonstrator: the accuracy of {names} says nothing about other LMs."
+        yield f"Demonstrator: the accuracy of {names} does not generalize to other LMs."
     draws = evidence.draws
     strata = np.unique(draws.stratum[(draws.rank > 0) & np.isnan(draws.score)])
     sides = {evidence.cells[cell].side for cell in evidence.cell_of_stratum[strata].tolist()}
     if unscored := sorted(f"{side.model} × {side.setting}" for side in sides):
         yield (
-            f"{', '.join(unscored)}: the harvests have no scores and rank in the order of the imported file. There is "
-            "no accuracy by score and no cut that needs scores; their best parts are the first of the file."
+            f"{', '.join(unscored)}: the harvests have no scores and are ranked in the order of the imported file. "
+            "Accuracy by score and cuts by score are not available; the top-ranked tuples are the first ones of the "
+            "file."
         )
     if open_tasks := evidence.n_tasks - int(evidence.is_complete.sum()):
         yield (
-            f"{open_tasks} of {evidence.n_tasks} statements are incomplete. Which they are may depend on the answers, "
-            "so they are not left out: each counts with the verdicts that its labels make likely, and the intervals "
-            "are wider for it; those without a judgment say nothing. Each cell with such statements tells its accuracy "
-            "if all that is still open were rejected, or accepted."
+            f"{open_tasks} of {evidence.n_tasks} statements are incomplete. Incompleteness may depend on the answers, "
+            "so these statements are not discarded: each contributes the probability of each verdict given its labels, "
+            "which widens the intervals. Statements without a judgment contribute nothing. Each affected cell also "
+            "reports its accuracy if all incomplete statements were rejected, or accepted."
         )
     is_open = ~evidence.is_complete & evidence.counts.any(axis=1)
     if n_many := int(np.count_nonzero(is_open & (evidence.wanted > MOST_WANTED))):
         yield (
-            f"{n_many} of these want more than {MOST_WANTED} judgments; they count with the verdict of those they have."
+            f"{n_many} of these require more than {MOST_WANTED} judgments; they count with the verdict of their "
+            "current judgments."
         )
     if evidence.has_thirds:
         yield (
-            "A third judgment was asked for only where two differed. Verdicts are as with three; agreement is that of "
-            "the first two judgments of each statement, as with the third, statements in dispute would count for more "
-            "than others."
+            "A third judgment was requested only if the first two differed. Verdicts are the same as with three "
+            "judgments. Agreement is based on the first two judgments of each statement, because the third would give "
+            "disputed statements more weight."
         )
 
 
-def _degenerate(evidence: Evidence) -> Iterable[str]:
-    """Yield the reasons why verdicts say less than they seem to."""
+def _degenerate_verdicts(evidence: Evidence) -> Iterable[str]:
     counts = evidence.counts[evidence.is_complete]
     n_judgments = counts.sum(axis=1)
     if len(counts) and evidence.quorum == 1 and (n_judgments == 1).all():
-        yield "Every statement has a single judgment: its verdict is one person's word, which nobody has confirmed."
+        yield "Every statement has a single judgment: its verdict is the unconfirmed label of one annotator."
     if len(counts) and not counts[:, :UNJUDGEABLE].any():
-        yield "Every judgment is Unjudgeable: nothing was decided, so accuracy and rejection are 0 whatever is true."
+        yield "Every judgment is Unjudgeable: no statement was decided, so accuracy and rejection are 0."
     if n_tied := int(np.count_nonzero(2 * counts.max(axis=1, initial=0) == n_judgments)):
         yield (
-            f"{n_tied} of {len(counts)} statements are tied: an even number of judgments, half of them alike and half "
-            "not. Ties are undecided."
+            f"{n_tied} of {len(counts)} statements are tied: half of an even number of judgments are alike. Ties are "
+            "undecided."
         )
 
 
-# -- tables, and what pages show --------------------------------------------------------------------------------------
+# Tables and page content
 
 
 def report_tables(document: Document) -> list[Table]:
-    """Return every table that has a row; what rests on no people says so in its caption."""
+    """Return every table that has a row. Captions of tables without human judgments name their origin."""
     return tables_of((*tables_for_people(), *LISTS), document)
 
 
 def tables_to_read(document: Document) -> list[Table]:
-    """Return what people read: without the long lists, and without columns that say nothing."""
+    """Return the tables for people: no long lists, no empty columns."""
     return [without_empty_columns(table) for table in tables_of(tables_for_people(), document)]
 
 
 def tables_for_people() -> list[Callable[[Document], Table]]:
     """Return TABLES with the tables of REPORT_SECTIONS."""
     tables: list[Callable[[Document], Table]] = [*TABLES]
-    place = tables.index(comparisons.comparison_table)
-    tables[place:place] = [table for section in report_sections() for table in section.tables]
+    position = tables.index(comparisons.comparison_table)
+    tables[position:position] = [table for section in report_sections() for table in section.tables]
     return tables
 
 
@@ -275,13 +299,13 @@ CELL_KEYS_ON_PAGES = (
 
 
 def abridged(document: Document) -> dict[str, Any]:
-    """Return the document without what only files hold: a tenth of it where there are many relations.
+    """Return the document without the parts that only files contain: a tenth of its size with many relations.
 
-    Pages and figures of it are those of the whole.
+    It gives the same pages and figures as the whole document.
     """
     pairs, fits_matrix = document["annotator_pairs"], annotators.fits_matrix(document)
-    drawn = [*curves.side_curves(document), *curves.calibration_curves(document)]
-    scored = curves.scored_cells(document)
+    shown_curves = [*rates.side_curves(document), *rates.calibration_curves(document)]
+    scored = rates.scored_cells(document)
     cells = []
     for cell in document["cells"]:
         modelled = {
@@ -294,7 +318,7 @@ def abridged(document: Document) -> dict[str, Any]:
     return {
         **document,
         "cells": cells,
-        "curves": drawn,
+        "curves": shown_curves,
         "n_scored_cells": len(scored),
         "scored_relations": sorted({curve["relation"] for curve in scored}),
         "comparisons": [
@@ -303,16 +327,13 @@ def abridged(document: Document) -> dict[str, Any]:
         ],
         "sensitivity": {name: value for name, value in sensitivities.items() if name != "cells"},
         "conduct": conduct.without_many_prompts(document.get("conduct")),
-        # Too many for a table are one, so that the page can say that there are some.
+        # If there are too many pairs for a table, one is stored so that the page can mention them.
         "annotator_pairs": pairs if fits_matrix else pairs[:1],
     }
 
 
-# The finding
-
-
 def finding(document: Document) -> str:
-    """Return what the report says first: the side with the largest average, and which ranks it may have."""
+    """Return the finding of a report: the most accurate LM and setting, and its possible ranks."""
     totals = [total for total in document["totals"] if total["macro_accuracy"] is not None]
     if not totals:
         return "No statement has a verdict yet."
@@ -320,20 +341,22 @@ def finding(document: Document) -> str:
     n_relations = counted(best["n_relations"], "relation")
     origin = f"{ORIGINS[document['source']].capitalize()}: " if document["source"] in ORIGINS else ""
     if not others:
-        return f"{origin}{_share_of(best)} of what {lm_and_setting(best)} says is true, on average over {n_relations}."
-    found = (
-        f"{origin}{lm_and_setting(best)} is the most accurate of {len(totals)} in the sample: {_share_of(best)} is "
-        f"true on average over {n_relations}. Next is {lm_and_setting(others[0])} with {_share_of(others[0])}"
+        return (
+            f"{origin}{lm_and_setting(best)}: {_share_of(best)} of its tuples are true, on average over {n_relations}."
+        )
+    summary = (
+        f"{origin}{lm_and_setting(best)} is the most accurate of {len(totals)} in the sample: {_share_of(best)} of its "
+        f"tuples are true, on average over {n_relations}. Next is {lm_and_setting(others[0])} with "
+        f"{_share_of(others[0])}"
     )
     pair = {Side(total["model"], total["setting"]) for total in (best, others[0])}
     compared = next((entry for entry in document["comparisons"] if set(sides_of(entry)) == pair), None)
     if compared is None:
-        return f"{found}.{_rank_of(document, best)}"
+        return f"{summary}.{_rank_of(document, best)}"
     is_significant = compared["p_holm"] is not None and compared["p_holm"] < SIGNIFICANCE
     verdict = "significant" if is_significant else "not significant"
-    return (
-        f"{found}; the difference is {verdict} (p after Holm: {p_value(compared['p_holm'])}).{_rank_of(document, best)}"
-    )
+    p = p_value(compared["p_holm"])
+    return f"{summary}; the difference is {verdict} (p after Holm: {p}).{_rank_of(document, best)}"
 
 
 def _share_of(total: Mapping[str, Any]) -> str:
@@ -341,10 +364,10 @@ def _share_of(total: Mapping[str, Any]) -> str:
 
 
 def _rank_of(document: Document, best: Mapping[str, Any]) -> str:
-    """Return where the side with the largest average may stand; empty where ranks are not known."""
+    """Return the ranks of the most accurate side; empty if ranks are unknown."""
     sides = ranks_of(document)["sides"]
-    own = next((s for s in sides if (s["model"], s["setting"]) == (best["model"], best["setting"])), None)
-    if own is None:
+    ranked = next((s for s in sides if (s["model"], s["setting"]) == (best["model"], best["setting"])), None)
+    if ranked is None:
         return ""
-    tied = ties_in_words(own, len(sides))
-    return f" Its rank among {len(sides)} is {rank_in_words(own)} (95 %), tied with {tied}."
+    tied = ties_in_words(ranked, len(sides))
+    return f" Its rank among {len(sides)} is {rank_in_words(ranked)} (95 %), tied with {tied}."

@@ -1,4 +1,4 @@
-"""The tuples behind a number of a report: draws of its cells by verdict, rank and score, and who said what."""
+"""Statements behind a number of a report: draws by cell, verdict, rank and score, with their judgments."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from annotation.models import Draw, Judgment, JudgmentTask, Round, Stratum
 from annotation.monitoring.progress import CachedCount, cached_count
 from evaluation.evidence.evidence import BASES, sampled_harvests
 from evaluation.evidence.rows import IS_SCORED, cells_with_strata, harvest_rows
-from evaluation.reports.sections.curves import sizes_of_cuts
+from evaluation.reports.sections.rates import sizes_of_cuts
 from kgharvest.bulk.pagination import sorted_by
 from kgharvest.models import LanguageModel, Relation
 
 INCOMPLETE = "incomplete"
 SORTED_BY = {"statement": "task__statement", "verdict": "task__verdict", "rank": "harvested_tuple__rank"}
 SORTED_UP_TO = 30_000
-FURTHER = 4  # times as far down the ranks is looked, while too few draws are found
+FURTHER = 4  # factor by which the rank bound grows while it selects too few draws
 OUTCOMES = (*(verdict.value for verdict in Verdict), INCOMPLETE)
 CELL = ("relation", "model", "setting")
-CUTS = (*(f"base:{base}" for base in BASES), "share:0.5")  # of the paper's Table 2, marked on curves
+CUTS = (*(f"base:{base}" for base in BASES), "share:0.5")  # cuts of the paper's Table 2, marked on curves
 
 
 def in_part(round: Round, part: Mapping[str, Any]) -> Q:
-    """Return the condition that draws are of a part of the round; what it does not name, or leaves empty, is any.
+    """Return the condition for draws of a part of the round. Absent or empty keys do not filter.
 
-    part: `relation`, `model`, `setting`; `best`, the share of each cell's ranks from the first one on, as curves of
-    accuracy against size have it; `cut`, one of CUTS; `score_from` and `score_to`, inclusive.
+    part: `relation`, `model`, `setting`; `best`, the top share of each cell's ranks, as in curves of accuracy by size;
+    `cut`, one of CUTS; `score_from` and `score_to`, inclusive.
     """
     strata = strata_of(round, *(part.get(name) or "" for name in CELL))
     condition = Q(stratum__in=strata.values("pk"))
@@ -50,7 +50,7 @@ def in_part(round: Round, part: Mapping[str, Any]) -> Q:
 
 
 def strata_of(round: Round, relation: str, model: str, setting: str) -> QuerySet[Stratum]:
-    """Return the strata of the cells with these names; an empty name is any."""
+    """Return the strata of the cells with these names. Empty names do not filter."""
     strata = round.strata.order_by()
     if setting:
         strata = strata.filter(setting=setting)
@@ -59,44 +59,47 @@ def strata_of(round: Round, relation: str, model: str, setting: str) -> QuerySet
         strata = strata.filter(language_model__in=[lm.pk for lm in names if str(lm) == model])
     if relation:
         relations = Relation.objects.filter(strata__round=round).distinct()
-        known = relations.select_related("relation_set").only("name", "relation_set__name")
-        strata = strata.filter(relation__in=[own.pk for own in known if relation in (own.name, own.path)])
+        named = relations.select_related("relation_set").only("name", "relation_set__name")
+        strata = strata.filter(relation__in=[row.pk for row in named if relation in (row.name, row.path)])
     return strata
 
 
 def _up_to_rank(strata: QuerySet[Stratum], best: float) -> Q:
-    """Return the condition that draws are of the best share of their cell."""
+    """Return the condition for draws in the top share of their cell."""
     cells: dict[tuple, list[tuple[int, int]]] = {}
     columns = ("relation", "language_model", "setting", "pk", "rank_to")
     for *cell, pk, rank_to in strata.filter(rank_to__gt=0).values_list(*columns):
         cells.setdefault(tuple(cell), []).append((pk, rank_to))
-    depths = {cell: floor(best * max(rank_to for _, rank_to in own) + 1e-9) for cell, own in cells.items()}
-    return _up_to("stratum", {pk: depths[cell] for cell, own in cells.items() for pk, _ in own})
+    last_ranks = {}
+    for cell_strata in cells.values():
+        depth = floor(best * max(rank_to for _, rank_to in cell_strata) + 1e-9)
+        last_ranks |= {pk: depth for pk, _ in cell_strata}
+    return _up_to("stratum", last_ranks)
 
 
 def _up_to(lookup: str, last_ranks: Mapping[int, int]) -> Q:
-    """Return the condition that draws have at most the rank of what `lookup` leads to; none of others."""
+    """Return the condition for draws up to the last rank of the object that `lookup` refers to."""
     by_rank: dict[int, list[int]] = {}
     for pk, last in last_ranks.items():
         by_rank.setdefault(last, []).append(pk)
-    # One CASE: as many ORs as there are depths are more than SQLite takes (1000).
-    ends = (When(**{f"{lookup}__in": own}, then=Value(last)) for last, own in by_rank.items())
+    # One CASE instead of an OR per depth, of which SQLite allows 1000.
+    ends = (When(**{f"{lookup}__in": pks}, then=Value(last)) for last, pks in by_rank.items())
     return Q(harvested_tuple__rank__lte=Case(*ends, default=Value(0), output_field=IntegerField()))
 
 
 def with_verdict(draws: QuerySet[Draw], verdict: str) -> QuerySet[Draw]:
-    """verdict: one of OUTCOMES; empty for any."""
+    """Return the draws with a verdict, one of OUTCOMES, or all draws if it is empty."""
     return draws.filter(task__verdict="" if verdict == INCOMPLETE else verdict) if verdict else draws
 
 
 def count_outcomes(draws: QuerySet[Draw]) -> dict[str, int]:
-    """Return how many draws there are of each outcome."""
+    """Return the number of draws by outcome."""
     counts = dict(draws.order_by().values_list("task__verdict").annotate(n=Count("pk")))
     return {outcome: counts.get("" if outcome == INCOMPLETE else outcome, 0) for outcome in OUTCOMES}
 
 
 def outcomes_of_part(round: Round, part: Mapping[str, Any], draws: QuerySet[Draw], now: datetime) -> CachedCount:
-    """Return `count_outcomes` of a part's draws; of whole cells in large rounds perhaps as they were a while ago."""
+    """Return `count_outcomes` of a part's draws. Counts of whole cells in large rounds can be cached."""
     cell = [part.get(name) or "" for name in CELL]
     if any(value not in (None, "") for name, value in part.items() if name not in (*CELL, "verdict")):
         return CachedCount(count_outcomes(draws), None)
@@ -107,9 +110,9 @@ def outcomes_of_part(round: Round, part: Mapping[str, Any], draws: QuerySet[Draw
 def sorted_draws(
     round: Round, part: Mapping[str, Any], draws: QuerySet[Draw], n: int, sort: str
 ) -> QuerySet[Draw] | BestDraws:
-    """Return the `n` draws of a part for a paginator. sort: a key of SORTED_BY, perhaps with a minus.
+    """Return the `n` draws of a part for a paginator. sort: a key of SORTED_BY, optionally with a minus.
 
-    More than SORTED_UP_TO come by rank whatever `sort` says: all of them would have to be read for another order.
+    More than SORTED_UP_TO draws are always sorted by rank, because other orders require reading all of them.
     """
     if n <= SORTED_UP_TO:
         return sorted_by(draws, sort, SORTED_BY)
@@ -118,9 +121,9 @@ def sorted_draws(
 
 
 class BestDraws(Sequence[Draw]):
-    """Many draws by rank, for a paginator that knows their number; those without a rank come last.
+    """A large number of draws sorted by rank, unranked draws last, for a paginator.
 
-    A bound on the rank lets the database find the first ones by its index of a harvest's ranks.
+    A bound on the rank allows the database to use the index on the ranks of harvests.
     """
 
     ordered = True

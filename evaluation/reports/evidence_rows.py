@@ -1,4 +1,4 @@
-"""The rows behind every number of a frozen report: statements, labels, draws; refused where they are others by now."""
+"""The rows behind every number of a frozen report: statements, labels, draws. Rejected if they have changed since."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kgharvest.pages.number_format import counted
 from kgharvest.statistics.arrays import LABELS, VERDICTS
 from kgharvest.statistics.paired_tests import CellKey
 
-MOST_ROWS = 100_000  # draws; 12 MB with three labels a statement, which browsers show in half a second
+MOST_ROWS = 100_000  # draws; 12 MB with three labels per statement, rendered in half a second
 INCOMPLETE = VERDICTS[-1]
 COUNTS = ("n", *VERDICTS)
 NO_ANSWER = None
@@ -28,17 +28,17 @@ Rows = dict[str, Any]
 
 
 def gather_rows(report: Report) -> Rows:
-    """Return what the numbers of a report rest on, as JSON in columns (docs/reports.md).
+    """Return the rows of a report as columns of JSON (docs/reports.md).
 
-    Annotators are codes. Statements of hidden tuples have no text. Raises RowsChanged, TooManyRows.
+    Annotators are codes. Statements of hidden tuples have no text. Raises DomainError RowsChanged or TooManyRows.
     """
     document, round = report.document, report.round
     n_rows = sum(cell["n"] + cell["incomplete"] for cell in document["cells"])
     if n_rows > MOST_ROWS:
         raise DomainError(
             "TooManyRows",
-            f"This report rests on {n_rows:,} rows; a page holds {MOST_ROWS:,}. Export the judgments of {round} "
-            "instead.",
+            f"The report has {n_rows:,} rows; the limit of the evidence page is {MOST_ROWS:,}. Export the judgments of "
+            f"{round} instead.",
         )
     with one_moment():
         cells = cells_with_strata(round)
@@ -51,25 +51,22 @@ def gather_rows(report: Report) -> Rows:
     if difference := next(_differences(document, list(cells), rows), None):
         raise DomainError(
             "RowsChanged",
-            f"{round} has changed since this report was made: {difference}. Make a new report; its page rests on the "
-            "rows of today.",
+            f"{round} has changed since this report was created: {difference}. Create a new report to get the evidence "
+            "page.",
         )
     return rows
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
-
-
 def _draws(round: Round, cells: Mapping[CellKey, Sequence[Any]]) -> tuple[Rows, list[int]]:
-    """Return the draws, cell by cell with the best ranks first, and the ids of the statements that they number."""
-    place = {
+    """Return the draws by cell and rank, and the ids of the numbered statements."""
+    positions = {
         stratum.pk: (number, part)
         for number, strata in enumerate(cells.values())
         for part, stratum in enumerate(strata)
     }
     columns = ("stratum_id", "harvested_tuple__rank", "task__position", "task_id", OWN_SCORE)
-    drawn = Draw.objects.filter(stratum__round=round).order_by().values_list(*columns).iterator(ROWS_AT_ONCE)
-    ordered = sorted((*place[stratum], rank or 0, *rest) for stratum, rank, *rest in drawn)
+    draws = Draw.objects.filter(stratum__round=round).order_by().values_list(*columns).iterator(ROWS_AT_ONCE)
+    ordered = sorted((*positions[stratum], rank or 0, *rest) for stratum, rank, *rest in draws)
     statements = round.tasks.without_gold().order_by("position").values_list("pk", flat=True)
     ids = list(dict.fromkeys([*(task for *_, task, _ in ordered), *statements]))
     number = {task: position for position, task in enumerate(ids)}
@@ -98,24 +95,24 @@ def _tasks(round: Round, ids: Sequence[int]) -> tuple[Rows, list[int]]:
 
 
 def _judgments(round: Round, ids: Sequence[int]) -> tuple[list[str], Rows]:
-    """Return the annotators, and by statement the counted judgments: annotator, label, annotator, label, ..."""
-    counted_ones = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
+    """Return the annotators, and the counted judgments by statement: annotator, label, annotator, label, ..."""
+    judgments = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
     columns = ("task_id", "annotator__code", "label", "comment")
-    given = list(counted_ones.order_by("annotator__code", "pk").values_list(*columns).iterator(ROWS_AT_ONCE))
-    annotators = list(dict.fromkeys(code for _, code, *_ in given))
+    rows = list(judgments.order_by("annotator__code", "pk").values_list(*columns).iterator(ROWS_AT_ONCE))
+    annotators = list(dict.fromkeys(code for _, code, *_ in rows))
     number = {code: position for position, code in enumerate(annotators)}
-    place = {task: position for position, task in enumerate(ids)}
+    position_of = {task: position for position, task in enumerate(ids)}
     labels: list[list[int]] = [[] for _ in ids]
     comments: dict[int, dict[int, str]] = {}
-    for task, code, label, comment in given:
-        labels[place[task]] += [number[code], LABELS.index(label)]
+    for task, code, label, comment in rows:
+        labels[position_of[task]] += [number[code], LABELS.index(label)]
         if comment:
-            comments.setdefault(place[task], {})[number[code]] = comment
+            comments.setdefault(position_of[task], {})[number[code]] = comment
     return annotators, {"labels": labels, "comments": comments}
 
 
 def _judge(report: Report, tuples: Sequence[int]) -> Rows | None:
-    """Return what the LM that the report used says of each statement. Raises RowsChanged if it says other than then."""
+    """Return the labels of the report's judge by statement. Raises RowsChanged if their number has changed."""
     document = report.document
     if not document.get("judge"):
         return None
@@ -125,8 +122,8 @@ def _judge(report: Report, tuples: Sequence[int]) -> Rows | None:
     if len(labels) != (document.get("judge_card") or {}).get("n_asked", len(labels)):
         raise DomainError(
             "RowsChanged",
-            f"The judge run {name} has answered about {counted(len(labels), 'tuple')} by now, other than when this "
-            "report was made. Make a new report.",
+            f"The judge run {name} now has labels for {counted(len(labels), 'tuple')}, which differs from the report. "
+            "Create a new report.",
         )
     return {"run": name, "model": model, "label": [labels.get(pk, NO_ANSWER) for pk in tuples]}
 
@@ -137,14 +134,11 @@ def _cell(cell: Mapping[str, Any]) -> Rows:
     return {key: cell[key] for key in keys} | {"strata": strata}
 
 
-# -- as of the report --------------------------------------------------------------------------------------------------
-
-
 def _differences(document: Document, cells: Sequence[CellKey], rows: Rows) -> Iterator[str]:
-    """Yield in what rows differ from the frozen numbers, in words."""
+    """Yield the differences between rows and frozen numbers as text."""
     reported = [CellKey(cell["relation"], cell["model"], cell["setting"]) for cell in document["cells"]]
     if reported != list(cells):
-        yield "its relations, LMs or settings have other names"
+        yield "relations, LMs or settings were renamed"
         return
     outcomes = Counter(
         (cell, rows["tasks"]["verdict"][task])
@@ -160,10 +154,10 @@ def _differences(document: Document, cells: Sequence[CellKey], rows: Rows) -> It
 
 def _differences_of_labels(document: Document, rows: Rows) -> Iterator[str]:
     labels = rows["tasks"]["labels"]
-    said = Counter(pair for own in labels for pair in zip(own[::2], own[1::2], strict=True))
-    if (n_judgments := sum(said.values())) != document["n_judgments"]:
+    counts = Counter(pair for of_task in labels for pair in zip(of_task[::2], of_task[1::2], strict=True))
+    if (n_judgments := sum(counts.values())) != document["n_judgments"]:
         yield f"there are {counted(n_judgments, 'judgment')}, in the report {document['n_judgments']:,}"
     reported = {entry["annotator"]: entry for entry in document["annotators"]}
     for number, code in enumerate(rows["annotators"]):
-        if any(said[number, place] != reported.get(code, {}).get(label, 0) for place, label in enumerate(LABELS)):
-            yield f"annotator {code} says otherwise"
+        if any(counts[number, place] != reported.get(code, {}).get(label, 0) for place, label in enumerate(LABELS)):
+            yield f"annotator {code} has changed labels"

@@ -1,4 +1,4 @@
-"""File formats of reports. All but the evidence page are written from the frozen document alone."""
+"""File formats of reports. All except the evidence page are written from the frozen document alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kgharvest.tables.xlsx import xlsx_of
 
 
 class DocumentFormat(NamedTuple):
-    """title: contents of the file, for people."""
+    """A file format. title: description of its contents."""
 
     title: str
     write: Callable[[Document], str | bytes]
@@ -60,23 +60,23 @@ def write_xlsx(document: Document) -> bytes:
 
 
 DOCUMENT_FORMATS = {
-    "html": DocumentFormat("the whole report, one page to keep or print", write_html),
-    "xlsx": DocumentFormat("a sheet per table", write_xlsx),
+    "html": DocumentFormat("whole report as one printable page", write_html),
+    "xlsx": DocumentFormat("one sheet per table", write_xlsx),
     "tex": DocumentFormat(
-        "tables for LaTeX, booktabs", lambda document: latex_of(document["round"], tables_to_read(document))
+        "LaTeX tables (booktabs)", lambda document: latex_of(document["round"], tables_to_read(document))
     ),
-    "md": DocumentFormat("tables as text", lambda document: markdown_of(document["round"], tables_to_read(document))),
+    "md": DocumentFormat("Markdown tables", lambda document: markdown_of(document["round"], tables_to_read(document))),
     "csv": DocumentFormat("one row per cell", lambda document: csv_text(cell_table(document))),
-    "json": DocumentFormat("everything, for programs", json_text),
+    "json": DocumentFormat("complete document", json_text),
 }
 EVIDENCE = "evidence"
 FILES = {name: form.title for name, form in DOCUMENT_FORMATS.items()} | {
-    EVIDENCE: "every number with its statements and labels, one page"
+    EVIDENCE: "one page with the statements and labels behind every number"
 }  # titles
 
 
 def write_report(report: Report, name: str) -> bytes:
-    """Return a file in FILES. Raises RowsChanged or TooManyRows for the evidence page."""
+    """Return the content of a file in FILES. Raises RowsChanged or TooManyRows for the evidence page."""
     if name == EVIDENCE:
         return write_evidence_page(report.document, gather_rows(report)).encode()
     return DOCUMENT_FORMATS[name].bytes_of(report.document)

@@ -1,4 +1,4 @@
-"""Sections that apps add to reports: REPORT_SECTIONS of kgharvest.registries (docs/extending.md has an example)."""
+"""Report sections added by apps: REPORT_SECTIONS of kgharvest.registries. docs/extending.md contains an example."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from annotation.models import Round
     from evaluation.evidence.evidence import Evidence
 
-Facts = Mapping[str, Any]  # of a section, from the database or a pack; plain JSON
+Facts = Mapping[str, Any]  # facts of a section from the database or a package, as plain JSON
 
 
 class ReportSection(ABC):
     """A section of reports. Subclass it, set the attributes, and override `gather` and `entry`.
 
-    key: of the section's entry in the report's document; a report without the section lacks the key. title: of the
-    section on the page. method: sentences that the report's method ends with. tables: functions of the document; each
-    returns a table, without rows if the document lacks the key. template: of the section on the page, with the context
-    of _report_body.html; the default shows the tables.
+    key: of the section's entry in the document; absent from reports without the section. title: heading on the page.
+    method: last paragraphs of the report's method. tables: functions of the document; each returns a table, without
+    rows if the document lacks the key. template: of the section on the page, with the context of _report_body.html; the
+    default shows the tables.
     """
 
     key: str
@@ -37,18 +37,18 @@ class ReportSection(ABC):
 
     @abstractmethod
     def gather(self, round: Round) -> Facts | None:
-        """Return the section's facts about the round from the database, or None if its reports lack the section."""
+        """Return the section's facts about the round from the database, or None to omit the section."""
 
     @abstractmethod
     def entry(self, document: Document, facts: Facts) -> dict[str, Any]:
-        """Return the section's entry in the document, computed from the rest of the document and the facts."""
+        """Return the section's entry, computed from the rest of the document and the facts."""
 
     def prepared(self, evidence: Evidence, facts: Facts) -> Evidence:
         """Return the evidence with the facts that other sections need."""
         return evidence
 
     def packed_facts(self, round: Round, entry: Mapping[str, Any]) -> Facts:
-        """Return the facts that recompute a frozen report's entry, for its pack."""
+        """Return the facts that reproduce the entry of a frozen report, for its package."""
         return self.gather(round) or {}
 
     def headline(self, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class ReportSection(ABC):
         return {}
 
     def badge(self, entry: Mapping[str, Any]) -> str:
-        """Return a few words to show below the report's finding; empty for no badge."""
+        """Return a short text shown below the finding; empty for no badge."""
         return ""
 
 
@@ -67,11 +67,5 @@ def report_sections() -> list[ReportSection]:
 
 
 def sections_of(document: Mapping[str, Any]) -> list[ReportSection]:
-    """Return the sections that the document has. The sections of apps that are not installed are absent."""
+    """Return the sections of the document, without those of apps that are not installed."""
     return [section for section in report_sections() if document.get(section.key)]
-
-
-def gather_sections(round: Round) -> dict[str, Facts]:
-    """Return the facts of each section that reports on the round have, by the section's key."""
-    facts = {section.key: section.gather(round) for section in report_sections()}
-    return {key: section_facts for key, section_facts in facts.items() if section_facts}

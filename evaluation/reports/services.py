@@ -16,8 +16,8 @@ from annotation.models import Round
 from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.evidence.rows import conduct_facts, rows_of_round, rules_of_round
 from evaluation.models import Report
-from evaluation.reports.document import METHOD, document_of_rows
-from evaluation.reports.report_sections import gather_sections, sections_of
+from evaluation.reports.document import document_of_rows, method_of
+from evaluation.reports.report_sections import report_sections
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
@@ -29,15 +29,12 @@ REPORTS = AuditedTable(Report, "round_id", "document", "method", "code_version",
 
 
 def create_report(round: Round, by=None, **options: Any) -> Report:
-    """Compute and store a report on the round as it is now, with the options of `compute_report`. Raises NotAllowed."""
+    """Create a report on the present state of the round. options: of `compute_report`. Raises NotAllowed."""
     return store_report(prepare_report(round, by, **options), by)
 
 
 def prepare_report(round: Round, by=None, **options: Any) -> Report:
-    """Return the report that is to be stored. In no transaction: PostgreSQL shows one moment to a new one alone.
-
-    Raises NotAllowed.
-    """
+    """Return an unstored report. Call it outside transactions, as it needs a new snapshot. Raises NotAllowed."""
     check_may(by, Action.WORK, round.project)
     seal_judgments(round)
     seal_events()
@@ -46,16 +43,15 @@ def prepare_report(round: Round, by=None, **options: Any) -> Report:
 
 @transaction.atomic
 def store_report(report: Report, by=None) -> Report:
-    """Raises NotAllowed."""
-    round = report.round
-    check_may(by, Action.WORK, round.project)
+    """Store the report and record the event. Raises NotAllowed."""
+    check_may(by, Action.WORK, report.round.project)
     report.save()
-    record("report.made", report, by, round=round, report=report.pk)
+    record("report.made", report, by, round=report.round, report=report.pk)
     return report
 
 
 def reported_heads() -> Iterator[tuple[str, Head]]:
-    """Yield the head of the audit trail that each report names, with the report's name."""
+    """Yield the name of each report and the audit log's head that it states."""
     rows = Report.objects.filter(document__has_key="audit").order_by("pk").values_list("pk", "document__audit")
     for pk, audit in rows:
         yield f"report {pk}", Head(audit["number"], audit["hash"])
@@ -68,21 +64,21 @@ def compute_report(
     equivalence_margin: float = MARGIN,
     judge: JudgeRun | None = None,
 ) -> Report:
-    """Return an unstored report on the round as it is now: a function of its judgments and seed, but for the date.
+    """Return an unstored report on the present state of the round. Only its date is not reproducible.
 
-    reference: a KG whose entities and tuples are not new. equivalence_margin: as a share. judge: a run of the round
-    that the report rests on, too. Raises SeveralJudges, or DomainError BadReference.
+    reference: KG for novelty. equivalence_margin: as a share. judge: run of the round for judge-assisted estimates.
+    Raises SeveralJudges, or DomainError BadReference.
     """
     now, version = timezone.now(), code_version()
     with one_moment():
         rows = rows_of_round(round, judge)
         facts = rules_of_round(round) | {"equivalence_margin": equivalence_margin, "conduct": conduct_facts(round)}
         novelty = compare_with_reference(round, reference) if reference else None
-        section_facts = gather_sections(round)
+        section_facts = {section.key: section.gather(round) for section in report_sections()}
         last_entry = head()
     document = document_of_rows(rows, facts, section_facts)
     document |= {"novelty": novelty, "audit": last_entry._asdict()}
-    method = " ".join([METHOD, *(section.method for section in sections_of(document) if section.method)])
+    method = method_of(document)
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": method}
     return Report(
         round=round, document=document | stamp, method=method, code_version=version, created_by=by, created_at=now
@@ -91,7 +87,7 @@ def compute_report(
 
 @contextmanager
 def one_moment() -> Iterator[None]:
-    """Let all queries inside see the database as it is at one moment, while people go on judging."""
+    """Run all queries inside on one snapshot of the database, unaffected by concurrent judgments."""
     with transaction.atomic():
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:

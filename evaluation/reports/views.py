@@ -1,4 +1,4 @@
-"""Pages of reports: they only render what was frozen."""
+"""Pages of reports, rendered from frozen documents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ from evaluation.rendering.figures.drawing import (
     to_page,
 )
 from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
-from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import finding, report_tables, tables_of, tables_to_read
 from evaluation.reports.drawn_tuples import (
     OUTCOMES,
@@ -48,9 +47,8 @@ from evaluation.reports.drawn_tuples import (
 from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.report_sections import sections_of
-from evaluation.reports.sections.comparisons import common_of, sides_of
-from evaluation.reports.sections.curves import scored_relations
-from evaluation.reports.sections.rates import cells_by_relation, relation_table
+from evaluation.reports.sections.comparisons import common_of, matrices_of, sides_of
+from evaluation.reports.sections.rates import cells_by_relation, relation_table, scored_relations
 from evaluation.reports.services import create_report
 from kgharvest import code_version
 from kgharvest.access import Action, allowed_actions, researcher_required
@@ -66,14 +64,14 @@ from kgharvest.tables.table import Table, first_rows, without_empty_columns
 LIST_TITLES = (
     ("cells", "Every cell"),
     ("sensitivity-cells", "Every cell under other rules"),
-    ("size-curves", "Accuracy of the best tuples"),
+    ("size-curves", "Accuracy by number of top-ranked tuples"),
     ("calibration", "Accuracy by score"),
-    ("sampling-cells", "The sample of every cell"),
+    ("sampling-cells", "Sample of every cell"),
 )
 TITLES_WITH_JUDGE = (("assisted-cuts", "Accuracy of cuts with a judge"),)
 BODY_CACHE_S = 3600
-MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight columns is slow to read and to load
-LONG_TABLE = 20  # rows shown of another table that has more than these
+MOST_RELATIONS = 60  # maximum number of rows shown by default; 487 relations with eight columns are slow to load
+LONG_TABLE = 20  # rows shown of a longer table
 
 
 class ReportList(ListPage):
@@ -99,14 +97,14 @@ def report_new(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def find_report(request: HttpRequest, pk: int) -> Report:
-    """Return the report without its documents, which are read when they are asked for."""
+    """Return the report with deferred documents. Raises Http404."""
     return get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
 
 
 @researcher_required
 def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    """Hundreds of relations take a while to lay out, so what was laid out is kept for some time."""
-    report = get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
+    """Show the report. Its body is cached, because hundreds of relations are slow to render."""
+    report = find_report(request, pk)
     everything = "all" in request.GET
     key = f"report-{pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
     body = cache.get_or_set(key, lambda: render_body(report, everything), BODY_CACHE_S)
@@ -115,7 +113,7 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def render_body(report: Report, everything: bool) -> SafeString:
-    """Return the page but for its frame: the same for everyone who may see it, as a report never changes."""
+    """Return the body of the page, which is the same for all users because reports never change."""
     document = report.document_for_pages
     tables = [shortened(table) for table in tables_to_read(document)]
     lists = (*LIST_TITLES, *TITLES_WITH_JUDGE) if document.get("judge") else LIST_TITLES
@@ -153,17 +151,17 @@ def render_body(report: Report, everything: bool) -> SafeString:
 
 
 def key_numbers(document: Document) -> Iterator[tuple[str, str, str]]:
-    """Yield what a reader looks for first: a name, the number, and what it rests on."""
+    """Yield key numbers with name, value and basis."""
     yield "Statements complete", f"{count(document['n_complete'])} of {count(document['n_tasks'])}", ""
     yield "Judgments", count(document["n_judgments"]), f"by {counted(len(document['annotators']), 'annotator')}"
     alpha = document["alpha"]
-    rests_on = f"{interval(alpha['low'], alpha['high'])}, {counted(alpha['n_units'], 'statement')}".lstrip(", ")
-    yield "Krippendorff's alpha", share(alpha["value"]), alpha["reason"] or rests_on
+    basis = f"{interval(alpha['low'], alpha['high'])}, {counted(alpha['n_units'], 'statement')}".lstrip(", ")
+    yield "Krippendorff's alpha", share(alpha["value"]), alpha["reason"] or basis
     yield "Percent agreement", share(document["percent_agreement"]), ""
 
 
 def relation_rows(document: Document, everything: bool) -> dict[str, Any]:
-    """Return the rows of the first table; the first ones only where there are too many for one look."""
+    """Return the rows of the first table, limited to MOST_RELATIONS unless `everything` is true."""
     rows = cells_by_relation(document)
     visible = rows if everything else rows[:MOST_RELATIONS]
     return {
@@ -180,7 +178,7 @@ def shortened(table: Table) -> Table:
 
 
 def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
-    """Return what the page says about a figure."""
+    """Return the template context of a figure."""
     return {
         **figure.image(document),
         "left_out": figure.left_out(document),
@@ -191,7 +189,7 @@ def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
 
 
 def with_tuples_query(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a cell, or a total, with the query that names its tuples."""
+    """Return a cell or total with the query of its tuples page."""
     if cell is None:
         return None
     return {**cell, "query": tuples_query(cell)}
@@ -199,11 +197,11 @@ def with_tuples_query(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 @researcher_required
 def comparison(request: HttpRequest, pk: int, number: int) -> HttpResponse:
-    """What is behind a comparison's sentence: both sides, relation by relation."""
+    """Show both sides of a comparison by relation."""
     report = find_report(request, pk)
     comparisons = report.document["comparisons"]
     if not 1 <= number <= len(comparisons):
-        raise Http404("This report has no such comparison.")
+        raise Http404(f"This report has no comparison {number}.")
     compared = comparisons[number - 1]
     cells = {
         (cell["relation"], cell["model"], cell["setting"]): with_tuples_query(cell) for cell in report.document["cells"]
@@ -233,7 +231,7 @@ def report_download(report: Report, file_format: str, tables: Collection[str] = 
     Raises Http404 for unknown names, and RowsChanged or TooManyRows for the evidence page.
     """
     if file_format not in FILES:
-        raise Http404(f"Reports come as {', '.join(FILES)}.")
+        raise Http404(f"Unknown format {file_format}. Use one of {', '.join(FILES)}.")
     content: str | bytes
     if tables and file_format == "tex":
         named = {table.name: table for table in tables_to_read(report.document)}
@@ -260,7 +258,7 @@ def table_download(report: Report, name: str) -> HttpResponse:
 
 @researcher_required
 def tuples(request: HttpRequest, pk: int) -> HttpResponse:
-    """The draws of a cell, of a side, of a part of them, or of the whole round, as the query names them."""
+    """Show the draws of a cell, of a side, of a part of them, or of the whole round, as selected by the query."""
     report = find_report(request, pk)
     form = TuplesForm(request.GET)
     part = form.cleaned_data if form.is_valid() else {}
@@ -286,19 +284,19 @@ def tuples(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def etag(request: HttpRequest, pk: int, name: str, file_format: str = "json") -> str:
-    """A report never changes; how it is drawn does with the code."""
-    asked = f"{pk}-{name}-{file_format}-{code_version()}-{request.GET.urlencode()}"
-    return f'"{hashlib.sha256(asked.encode()).hexdigest()}"'
+    """Return the ETag. Reports never change, but their rendering changes with the code."""
+    identity = f"{pk}-{name}-{file_format}-{code_version()}-{request.GET.urlencode()}"
+    return f'"{hashlib.sha256(identity.encode()).hexdigest()}"'
 
 
 @researcher_required
 @condition(etag_func=etag)
 def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
     """Return a figure as a file, an image (`theme`), or a drawing for a page (`width`). Raises Http404."""
-    report, asked = find_report(request, pk), {key: request.GET.get(key) for key in ("theme", "relation")}
+    report, options = find_report(request, pk), {key: request.GET.get(key) for key in ("theme", "relation")}
     if file_format != "svg" or "width" not in request.GET:
-        return figure_download(report, name, file_format, **asked)
-    document = drawn_document(report, name, asked["relation"])
+        return figure_download(report, name, file_format, **options)
+    document = drawn_document(report, name, options["relation"])
     figure = figure_named(name, document)
     if figure is None:
         raise Http404(f"This report has no figure {name}.")
@@ -311,14 +309,16 @@ def page_drawing(request: HttpRequest, draw: DrawFigure, document: Document, tit
         width = min(max(int(request.GET["width"]), LEAST_WIDTH), MOST_WIDTH)
         off = {int(number) for number in request.GET.get("off", "").split(",") if number}
     except ValueError as error:
-        raise BadRequest("width is a number of pixels, off a list of numbers.") from error
+        raise BadRequest(
+            "Invalid query: width must be a number of pixels, off a comma-separated list of numbers."
+        ) from error
     response = HttpResponse(to_page(draw(document, width, off), title))
     patch_cache_control(response, private=True, max_age=600)
     return response
 
 
 def drawn_document(report: Report, name: str, relation: str | None = None) -> Document:
-    """Return what a figure is drawn from: one of scores with a `relation` from all its cells, which pages do without.
+    """Return the document of a figure; for a figure of scores with a `relation`, one with all its cells.
 
     Raises Http404 if the relation has no scores.
     """
@@ -333,7 +333,7 @@ def drawn_document(report: Report, name: str, relation: str | None = None) -> Do
 def figure_download(
     report: Report, name: str, file_format: str, theme: str | None = None, relation: str | None = None
 ) -> HttpResponse:
-    """Return a figure: a file to keep, or with a `theme` an image for a page. Raises Http404 for an unknown name."""
+    """Return a figure as a download, or as an image for a page if `theme` is set. Raises Http404 for unknown names."""
     document = drawn_document(report, name, relation)
     figure = figure_named(name, document)
     if figure is None or file_format not in FIGURE_FORMATS:

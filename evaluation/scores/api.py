@@ -25,7 +25,7 @@ from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES, Job
 from kgharvest.models import LanguageModel
-from kgharvest.relations.api import uploaded
+from kgharvest.relations.api import check_file_size
 from kgharvest.tables.formats import FORMATS, NDJSON
 
 FILES = {name: FORMATS[name].content_type for name in ("json", "jsonl", *FIGURE_FORMATS)} | {"jsonl": NDJSON}
@@ -71,7 +71,7 @@ class ScoreInput(PlacementInput):
     more = serializers.MultipleChoiceField(choices=list(MORE_SCORES.items()), default=[], help_text="Baseline scores.")
     systems = serializers.FileField(
         required=False,
-        validators=[uploaded],
+        validators=[check_file_size],
         help_text="External scores: JSON lines, CSV, or TSV with relation, entities (or head and tail), score, and "
         "optionally system.",
     )
@@ -83,7 +83,7 @@ class ScoreInput(PlacementInput):
     )
     facts = serializers.FileField(
         required=False,
-        validators=[uploaded],
+        validators=[check_file_size],
         help_text='JSON lines {"relation": "set/name", "entities": [...]}, sent as multipart/form-data. Default: the '
         "facts of the embedded LMs' world.",
     )

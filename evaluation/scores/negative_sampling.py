@@ -26,9 +26,7 @@ class Sample(NamedTuple):
 
 
 def with_negatives(
-    facts: Facts,
-    rng: np.random.Generator,
-    also_true: Mapping[str, Iterable[Entities]] = MappingProxyType({}),
+    facts: Facts, rng: np.random.Generator, also_true: Mapping[str, Iterable[Entities]] = MappingProxyType({})
 ) -> list[Sample]:
     """Return each relation's facts and as many false tuples, or fewer if no more can be created.
 
@@ -53,11 +51,7 @@ def folded(entities: Entities) -> Entities:
 
 
 def _negative_sample(
-    relation: str,
-    entities: Entities,
-    facts: Facts,
-    excluded: set[Entities],
-    rng: np.random.Generator,
+    relation: str, entities: Entities, facts: Facts, excluded: set[Entities], rng: np.random.Generator
 ) -> Sample | None:
     """Return a false tuple, or None. The kind of replacement is drawn first."""
     other_relations = [

@@ -14,10 +14,7 @@ def scorer_table(document: Document) -> Table:
         Row((scorer["scorer"], scorer["average_precision"], scorer["macro_average_precision"]))
         for scorer in document["scorers"]
     ]
-    columns = (
-        Column("scores"),
-        *of_kind(Kind.FINE, "all relations pooled", "mean over relations"),
-    )
+    columns = (Column("scores"), *of_kind(Kind.FINE, "all relations pooled", "mean over relations"))
     chance = document["n_positive"] / (document["n_positive"] + document["n_negative"])
     relations = "relation" if document["n_relations"] == 1 else "relations"
     notes = (

@@ -197,7 +197,7 @@ def in_words(document: dict) -> str:
 def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
     evaluation = visible_or_404(request.user, ScoreEvaluation.objects.exclude(document={}), pk=pk)
     if file_format == "svg" and "width" in request.GET:
-        return page_drawing(request, precision_recall.draw, evaluation.document, "Precision against recall")
+        return page_drawing(request, precision_recall.draw, evaluation.document, "Precision and recall")
     return score_download(evaluation, file_format, request.GET.get("theme"))
 
 

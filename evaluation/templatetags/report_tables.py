@@ -18,12 +18,12 @@ from kgharvest.pages.number_format import count, share
 from kgharvest.tables.table import Column, Kind, text_of
 
 INCOMPLETE_MARK = mark_safe("<sup>†</sup>")
-NUMBER = re.compile(r"\d+\.\d+ points")  # of a sentence on a comparison or a plan
+NUMBER = re.compile(r"\d+\.\d+ points")  # in sentences of comparisons and plans
 
 register = template.Library()
 
 
-# One call of format_html for a cell: with a tag for each number hundreds of relations take half a second.
+# One format_html call per cell. A tag per number would take half a second for hundreds of relations.
 RELATION_CELL = (
     '<td class="num acc {shade}"><a href="{address}" title="{interval}; {counts}"><span class="acc-value">{accuracy}'
     '</span> / <span class="rej-value">{rejection}</span></a>{mark} <span class="interval">{interval}, n = {n}</span>'
@@ -33,7 +33,7 @@ RELATION_CELL = (
 
 @register.simple_tag
 def relation_cell(report: Report, cell: Mapping[str, Any]) -> SafeString:
-    """Return a cell of the table of relations: its shares, with a link to its tuples."""
+    """Return a cell of the relation table: its shares with a link to its tuples."""
     counts = ", ".join(f"{count(cell[outcome])} {outcome}" for outcome in ("accepted", "rejected", "undecided"))
     counts += f" of {count(cell['n'])}"
     if n_incomplete := cell.get("incomplete"):
@@ -53,20 +53,20 @@ def relation_cell(report: Report, cell: Mapping[str, Any]) -> SafeString:
 
 @register.filter
 def accuracy_class(accuracy: float | None) -> str:
-    """Return the class that shades a cell by its share; none for an unknown one."""
+    """Return the CSS class that shades a cell by its share, or an empty string."""
     return "" if accuracy is None else f"acc-{round(10 * accuracy)}"
 
 
 @register.filter
 def cell_text(cell: tuple[object, Column]) -> str:
-    """Return the value of a table's cell as people read it."""
+    """Return the value of a table's cell as text."""
     value, column = cell
     return text_of(value, column.kind)
 
 
 @register.simple_tag
 def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) -> str:
-    """Return where the statements or the annotator that a row is about can be looked at; "" if nowhere."""
+    """Return the URL of the statements or the annotator of a row, or an empty string."""
     if not report or about is None:
         return ""
     if code := about.get("annotator"):
@@ -76,8 +76,8 @@ def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) 
 
 @register.simple_tag
 def with_evidence(sentence: str, address: str) -> SafeString:
-    """Return the sentence, its number a link to what is behind it."""
-    [*_, number] = NUMBER.finditer(sentence)  # a name can hold one, too
+    """Return the sentence with its number linked to `address`."""
+    [*_, number] = NUMBER.finditer(sentence)  # names can also contain one
     start, end = number.span()
     return format_html('{}<a href="{}">{}</a>{}', sentence[:start], address, sentence[start:end], sentence[end:])
 

@@ -1,4 +1,4 @@
-"""Accounts in the API: the tokens of whoever asks."""
+"""API of access tokens: the tokens of the authenticated user."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ TOKEN = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A token", TOKEN, response_only=True)])
 class TokenSerializer(serializers.ModelSerializer):
-    """A token of yours. The token itself is shown once, when it is made."""
+    """An API token. Its secret is returned only once, on creation."""
 
     project = serializers.CharField(
-        source="project.slug", default=None, allow_null=True, help_text="The only one that it reaches; null: all."
+        source="project.slug",
+        default=None,
+        allow_null=True,
+        help_text="Slug of the only accessible project; null for all.",
     )
 
     class Meta:
@@ -45,35 +48,35 @@ class TokenSerializer(serializers.ModelSerializer):
     examples=[OpenApiExample("A new token", TOKEN | {"token": "kgh_Zb3xQ0aR..."}, response_only=True)]
 )
 class NewTokenSerializer(TokenSerializer):
-    token = serializers.CharField(help_text="What programs send. It is shown now and never again.")
+    token = serializers.CharField(help_text="Secret for the Authorization header. Shown only once.")
 
     class Meta(TokenSerializer.Meta):
         fields = [*TokenSerializer.Meta.fields, "token"]
 
 
 class TokenInput(StrictSerializer):
-    name = serializers.CharField(max_length=100, help_text="What it is for.")
+    name = serializers.CharField(max_length=100, help_text="Purpose of the token.")
     scope = serializers.ChoiceField(Scope.choices)
     days = serializers.IntegerField(min_value=1, max_value=LONGEST_DAYS, default=90)
-    project = ProjectField("Slug of the only project that it is to reach; all of yours if left out.")
+    project = ProjectField("Slug of the only accessible project. Default: all your projects.")
 
 
 class NotByToken(exceptions.PermissionDenied):
-    default_detail = "A token makes no tokens: make one on the page API tokens, or with the command token."
+    default_detail = "A token cannot create tokens. Use the page API tokens or the command `token`."
 
 
 class TokenViewSet(PagedList, RetrieveMixin, ApiViewSet):
-    """Your tokens, newest first. A token that is bound to a project sees the tokens bound to it."""
+    """Your tokens, newest first. A token bound to a project lists only tokens bound to the same project."""
 
     access = Action.VIEW
     permission_classes = (TokenAllows,)
     serializer_class = TokenSerializer
-    is_keyed = False  # the answer of POST has a secret
+    is_keyed = False  # the response to POST contains a secret
     queryset = ApiToken.objects.select_related("project")
 
-    @extend_schema(request=TokenInput, responses={201: NewTokenSerializer}, summary="Make a token")
+    @extend_schema(request=TokenInput, responses={201: NewTokenSerializer}, summary="Create a token")
     def create(self, request: Request) -> Response:
-        """In a session only: a stolen token must not create another token that outlives it."""
+        """Requires a browser session: a stolen token must not create a token that outlives it."""
         if request.auth:
             raise NotByToken
         new = create_token(request.user, **self.sent(TokenInput), now=timezone.now())
@@ -83,6 +86,6 @@ class TokenViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(summary="Revoke a token")
     def destroy(self, request: Request, pk: int) -> Response:
-        """It opens nothing from now on. The row stays, with the time."""
+        """The token stops working immediately. Its row is kept, with the time of revocation."""
         revoke_token(self.named(), timezone.now())
         return self.deleted()

@@ -1,4 +1,4 @@
-"""Forms of projects and people: in which project something is made, names, roles, invites, new accounts."""
+"""Forms for projects, members, invitations and new accounts, and the project field of other forms."""
 
 from __future__ import annotations
 
@@ -10,48 +10,45 @@ from kgharvest.access import MAY, Action
 from kgharvest.accounts.projects import LONGEST_NAME, MOST_DAYS
 from kgharvest.models import Project, Role
 
-CHOSEN = "project"  # in the session: the slug of the project that somebody last made something in
+LAST_PROJECT = "project"  # session key: slug of the project chosen last
 
 
 class ProjectField(forms.ModelChoiceField):
-    """The project that something is made in; empty, and not shown, where only one is possible (`project_for`)."""
+    """The project of a new object; hidden and empty if the user can work in one project only (`project_for`)."""
 
-    def __init__(self, help_text: str = "Its members see it."):
+    def __init__(self, help_text: str = "Project whose members can see it."):
         super().__init__(
             Project.objects.none(), required=False, to_field_name="slug", empty_label=None, help_text=help_text
         )
 
 
 def offer_projects(form: forms.BaseForm, request: HttpRequest) -> None:
-    """Let the field `project` of the form offer those in which the user may work, the last one first."""
+    """Fill the field `project` with the projects in which the user may work; preselect the last one used."""
     field = form.fields["project"]
     field.queryset = projects = Project.objects.with_role(request.user, MAY[Action.WORK])
     if len(projects[:2]) < 2:
         field.widget = forms.HiddenInput()
         return
-    field.initial = request.GET.get("project") or request.session.get(CHOSEN)
+    field.initial = request.GET.get("project") or request.session.get(LAST_PROJECT)
 
 
 def chosen_project(form: forms.BaseForm, request: HttpRequest) -> Project | None:
-    """Return what a valid form says, and offer it first the next time; None where only one is possible."""
+    """Return the project of a valid form and remember it; None if the user can work in one project only."""
     project = form.cleaned_data.get("project")
-    if project is not None and request.session.get(CHOSEN) != project.slug:
-        request.session[CHOSEN] = project.slug
+    if project is not None and request.session.get(LAST_PROJECT) != project.slug:
+        request.session[LAST_PROJECT] = project.slug
     return project
 
 
-# -- projects and people -----------------------------------------------------------------------------------------------
-
-
 class ProjectNameForm(forms.Form):
-    name = forms.CharField(max_length=LONGEST_NAME, help_text="As people call it; addresses keep its first name.")
+    name = forms.CharField(max_length=LONGEST_NAME, help_text="Project name. URLs keep the original name.")
 
 
 ROLES = {
-    Role.OWNER: "Owner: everything, and who is in it",
-    Role.RESEARCHER: "Researcher: relations, harvests, rounds, reports",
-    Role.ADJUDICATOR: "Adjudicator: looks, and says what is right where annotators differ",
-    Role.VIEWER: "Viewer: looks",
+    Role.OWNER: "Owner: full access, including members and invitations",
+    Role.RESEARCHER: "Researcher: create and edit relations, harvests, rounds, and reports",
+    Role.ADJUDICATOR: "Adjudicator: view everything and decide statements on which annotators disagree",
+    Role.VIEWER: "Viewer: view everything",
 }
 
 
@@ -61,14 +58,18 @@ class RoleForm(forms.Form):
 
 class InviteForm(forms.Form):
     role = forms.ChoiceField(
-        choices=[(role.value, words) for role, words in ROLES.items()],
+        choices=[(role.value, label) for role, label in ROLES.items()],
         initial=Role.RESEARCHER,
         widget=forms.RadioSelect,
     )
     days = forms.IntegerField(
-        label="Good for how many days", min_value=1, max_value=MOST_DAYS, initial=7, help_text="One person, once."
+        label="Valid for",
+        min_value=1,
+        max_value=MOST_DAYS,
+        initial=7,
+        help_text=f"Days, at most {MOST_DAYS}.",
     )
 
 
 class SignUpForm(UserCreationForm):
-    """A new account for whoever was invited; passwords go by the rules of the settings."""
+    """Account of an invited person; `AUTH_PASSWORD_VALIDATORS` apply."""

@@ -1,4 +1,4 @@
-"""Projects with the people in them, links that invite to one; tokens for programs; how often something was tried."""
+"""Projects, members, invitations, API tokens, and rate-limit counters."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from django.urls import reverse
 
 
 def person_or_null() -> models.ForeignKey:
-    """Return a column for a person: null for the operator, for workers, and after the account is deleted."""
+    """Return a user column: null for the operator, workers, and deleted accounts."""
     return models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
 
 
 class Role(models.TextChoices):
-    """What somebody is in a project; what each may do is in kgharvest.access.MAY."""
+    """Role of a member; kgharvest.access.MAY lists the permitted actions."""
 
     OWNER = "owner"
     RESEARCHER = "researcher"
@@ -26,27 +26,23 @@ class Role(models.TextChoices):
 
 class ProjectQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the user's projects; all of them for a superuser, and for None, the operator at a command."""
-        reached = self.reached_by(user)
-        if user is None or user.is_superuser:
-            return reached
-        return self.none() if user.is_anonymous else reached.filter(members__user=user)
-
-    def reached_by(self, user):
-        """Leave out what the token of this request is not for, if it is bound to a project (accounts.tokens)."""
-        bound_to = getattr(user, "bound_to", None)
-        return self if bound_to is None else self.filter(pk=bound_to)
+        """Return the user's projects; all of them for a superuser and for None, the operator running a command."""
+        return self._of_member(user)
 
     def with_role(self, user, roles):
-        """Return the projects in which the user has one of `roles`; for a superuser and for None all of them."""
-        reached = self.reached_by(user)
+        """Return the projects in which the user has one of `roles`; all of them for a superuser and for None."""
+        return self._of_member(user, members__role__in=roles)
+
+    def _of_member(self, user, **condition):
+        bound_to = getattr(user, "bound_to", None)  # project of the request's token (accounts.tokens)
+        projects = self if bound_to is None else self.filter(pk=bound_to)
         if user is None or user.is_superuser:
-            return reached
-        return self.none() if user.is_anonymous else reached.filter(members__user=user, members__role__in=roles)
+            return projects
+        return self.none() if user.is_anonymous else projects.filter(members__user=user, **condition)
 
 
 class Project(models.Model):
-    """What people work on together: its members share relations, launches, rounds and reports. slug: in addresses."""
+    """A study: its members share relations, launches, rounds and reports. slug: part of URLs."""
 
     name = models.CharField(max_length=100, unique=True)
     slug = models.SlugField(max_length=100, unique=True)
@@ -88,9 +84,9 @@ class ProjectInviteQuerySet(models.QuerySet):
 
 
 class ProjectInvite(models.Model):
-    """A link by which one person becomes a member. token_hash: SHA-256 of the link's secret, which is not stored.
+    """A link that lets one person join. token_hash: SHA-256 of the link's secret, which is not stored.
 
-    used_by: None until it is used, and once that account is gone.
+    used_by: None before use and after that account is deleted.
     """
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invites")
@@ -114,26 +110,26 @@ class ProjectInvite(models.Model):
         ]
 
     def status(self, now) -> str:
-        """Return "open", "used", "revoked" or "over"."""
+        """Return "active", "used", "revoked" or "expired"."""
         if self.used_at:
             return "used"
         if self.revoked_at:
             return "revoked"
-        return "open" if now < self.expires_at else "over"
+        return "active" if now < self.expires_at else "expired"
 
     def __str__(self) -> str:
         return f"invite {self.pk} to {self.project_id} as {self.role}"
 
 
 class Attempts(models.Model):
-    """How many attempts `key` stands for, of one kind and by one address or account, until `ends_at`."""
+    """Number of attempts until `ends_at`. key: the limit, with an address or account."""
 
     key = models.CharField(max_length=120, unique=True)
     n = models.PositiveIntegerField(default=0)
     ends_at = models.DateTimeField(db_index=True)
 
     class Meta:
-        verbose_name_plural = "attempts"
+        verbose_name_plural = "rate-limit counters"
 
     def __str__(self) -> str:
         return f"{self.n} of {self.key}"
@@ -141,28 +137,27 @@ class Attempts(models.Model):
 
 class ApiTokenQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the user's tokens; by a token that is bound to a project, those that are bound to it as well."""
-        own = self.filter(user=user)
+        """Return the user's tokens. A request by a token bound to a project sees only tokens bound to it."""
+        tokens = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
-        return own if bound_to is None else own.filter(project=bound_to)
+        return tokens if bound_to is None else tokens.filter(project=bound_to)
 
     def valid(self, now):
-        """Return tokens that open a door: neither revoked nor expired, of users who are active."""
+        """Return unrevoked, unexpired tokens of active users."""
         return self.filter(revoked_at=None, expires_at__gt=now, user__is_active=True)
 
 
 class ApiToken(models.Model):
-    """A key to the API for a program of `user`. It never allows more than the user may.
+    """An API key with at most the permissions of `user`.
 
-    prefix: its first characters, by which people tell tokens apart. digest: SHA-256 of the whole of it, in hexadecimal;
-    the token itself is kept nowhere. project: the only one that it reaches, None for all of the user's. last_used_at:
-    to the minute.
+    prefix: first characters, for display. digest: hexadecimal SHA-256 of the secret, which is not stored. project: the
+    only accessible project; None for all of the user's projects. last_used_at: to the minute.
     """
 
     class Scope(models.TextChoices):
-        READ = "read", "read: look at everything, change nothing"
-        WRITE = "write", "write: all that your role allows"
-        JUDGE = "judge", "judge: judge statements, nothing else"
+        READ = "read", "read: view everything, change nothing"
+        WRITE = "write", "write: everything your role allows"
+        JUDGE = "judge", "judge: judge statements only"
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)

@@ -1,4 +1,4 @@
-"""Projects, their members and invites in the API."""
+"""API of projects, members, and invitations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROJECT = {"slug": "default", "name": "Default", "created_at": "2026-11-22T09:00
 @extend_schema_serializer(examples=[OpenApiExample("A project", PROJECT, response_only=True)])
 class ProjectSerializer(serializers.ModelSerializer):
     role = serializers.ChoiceField(
-        Role.choices, allow_null=True, help_text="Yours; null for a superuser who is no member."
+        Role.choices, allow_null=True, help_text="Your role; null for a superuser who is not a member."
     )
 
     class Meta:
@@ -41,7 +41,7 @@ class ProjectInput(StrictSerializer):
 class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
     """Your projects, newest first."""
 
-    access = Action.VIEW  # the services decide who may change a project
+    access = Action.VIEW  # the services check who may change a project
     serializer_class = ProjectSerializer
     lookup_field = "slug"
     lookup_value_converter = "slug"
@@ -50,24 +50,22 @@ class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
         role = ProjectMember.objects.filter(project=OuterRef("pk"), user=self.request.user).values("role")
         return Project.objects.visible_to(self.request.user).annotate(role=Subquery(role))
 
-    @extend_schema(request=ProjectInput, summary="Make a project")
+    @extend_schema(request=ProjectInput, summary="Create a project")
     def create(self, request: Request) -> Response:
-        """You are its owner. Requires the role of owner or researcher in any project."""
-        made = projects.create_project(self.sent(ProjectInput)["name"], request.user)
-        return self.created(self.get_queryset().get(pk=made.pk), self.address(made))
+        """You become its owner. Requires the role owner or researcher in any project."""
+        project = projects.create_project(self.sent(ProjectInput)["name"], request.user)
+        return self.created(self.get_queryset().get(pk=project.pk), self.address(project))
 
     @extend_schema(request=ProjectInput, summary="Rename a project")
     def partial_update(self, request: Request, slug: str) -> Response:
-        """Its slug, and so its addresses, stay."""
+        """The slug and the URLs do not change."""
         return self.changed(projects.rename_project, self.sent(ProjectInput)["name"])
 
 
 class ProjectPartViewSet(ApiViewSet):
-    """Operations on a part of a project."""
-
     @cached_property
     def project(self) -> Project:
-        """The project that the address names, if the caller may do `access` in it. Raises Http404, NotAllowed."""
+        """The project in the URL. Raises Http404, or NotAllowed if the caller may not do `access` in it."""
         project = get_object_or_404(Project.objects.visible_to(self.request.user), slug=self.kwargs["slug"])
         check_may(self.request.user, self.access or Action.VIEW, project)
         return project
@@ -90,7 +88,7 @@ class RoleInput(StrictSerializer):
 
 @extend_schema_view(list=extend_schema(operation_id="project_members_list"))
 class MemberViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
-    """Members of a project. New ones come by invite."""
+    """Members of a project. New members join by invitation."""
 
     serializer_class = ProjectMemberSerializer
     lookup_field = "user__username"
@@ -100,14 +98,14 @@ class MemberViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
     def get_queryset(self) -> QuerySet:
         return self.project.members.select_related("user", "project")
 
-    @extend_schema(request=RoleInput, summary="Give a member another role")
+    @extend_schema(request=RoleInput, summary="Change the role of a member")
     def partial_update(self, request: Request, slug: str, username: str) -> Response:
         projects.set_role(self.project, self.named().user, self.sent(RoleInput)["role"], request.user)
         return self.answer(self.named())
 
     @extend_schema(summary="Remove a member")
     def destroy(self, request: Request, slug: str, username: str) -> Response:
-        """An owner removes anybody, everybody may leave; the last owner stays."""
+        """Owners can remove any member; members can remove themselves. The last owner cannot leave."""
         projects.remove_member(self.project, self.named().user, request.user)
         return self.deleted()
 
@@ -122,7 +120,7 @@ class ProjectInviteSerializer(serializers.ModelSerializer):
 
 
 class NewProjectInviteSerializer(ProjectInviteSerializer):
-    link = serializers.CharField(help_text="What the person opens. It is shown now and never again.")
+    link = serializers.CharField(help_text="Invitation link. Shown only once.")
 
     class Meta(ProjectInviteSerializer.Meta):
         fields = [*ProjectInviteSerializer.Meta.fields, "link"]
@@ -135,28 +133,26 @@ class InviteInput(StrictSerializer):
 
 @extend_schema_view(list=extend_schema(operation_id="project_invites_list"))
 class InviteViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
-    """Invites to a project, for its owners."""
+    """Invitations to a project, for its owners."""
 
     access = Action.MANAGE
     serializer_class = ProjectInviteSerializer
-    is_keyed = False  # the answer of POST has a secret
+    is_keyed = False  # the response to POST contains a secret
 
     def get_queryset(self) -> QuerySet:
         return self.project.invites.select_related("project", "created_by", "used_by")
 
-    @extend_schema(
-        request=InviteInput, responses={201: NewProjectInviteSerializer}, summary="Invite somebody by a link"
-    )
+    @extend_schema(request=InviteInput, responses={201: NewProjectInviteSerializer}, summary="Create an invitation")
     def create(self, request: Request, slug: str) -> Response:
-        """The link lets one person in, once."""
-        asked = self.sent(InviteInput)
-        expires_at = timezone.now() + timedelta(days=asked["days"])
-        invite, secret = projects.create_invite(self.project, asked["role"], expires_at, request.user)
+        """Each link works for one person, once."""
+        invite_input = self.sent(InviteInput)
+        expires_at = timezone.now() + timedelta(days=invite_input["days"])
+        invite, secret = projects.create_invite(self.project, invite_input["role"], expires_at, request.user)
         invite.link = request.build_absolute_uri(self.location("kgharvest:project_join", secret))
         self.serializer_class = NewProjectInviteSerializer
         return self.created(invite, self.address(invite))
 
-    @extend_schema(summary="Revoke an invite")
+    @extend_schema(summary="Revoke an invitation")
     def destroy(self, request: Request, slug: str, pk: int) -> Response:
         projects.revoke_invite(self.named(), timezone.now(), request.user)
         return self.deleted()

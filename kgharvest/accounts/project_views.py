@@ -1,4 +1,4 @@
-"""Pages of projects: the list, a project with its members and invites, and the link by which people join one."""
+"""Project pages: list, members, invitations, and the page that an invitation link opens."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class ProjectList(ListPage):
     def rows(self):
         visible = Project.objects.visible_to(self.request.user).order_by().values("pk")
         rows = Project.objects.filter(pk__in=visible).annotate(n_members=Count("members"))
-        return rows.order_by("name")  # grouped rows lose the order of their model
+        return rows.order_by("name")  # GROUP BY drops the default ordering
 
     def context(self, page):
-        own = dict(self.request.user.memberships.values_list("project", "role"))
-        return {"rows": [{"project": project, "role": own.get(project.pk)} for project in page]}
+        roles = dict(self.request.user.memberships.values_list("project", "role"))
+        return {"rows": [{"project": project, "role": roles.get(project.pk)} for project in page]}
 
 
 @worker_required
@@ -61,14 +61,14 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def find_visible(request: HttpRequest, slug: str, action: Action = Action.VIEW) -> Project:
-    """Return the project if the user sees it, else Http404. Raises NotAllowed unless they may do `action`."""
+    """Return a project that the user can see. Raises Http404, or NotAllowed if they may not do `action`."""
     project = get_object_or_404(Project.objects.visible_to(request.user), slug=slug)
     check_may(request.user, action, project)
     return project
 
 
 def show_project(request: HttpRequest, project: Project, **context: Any) -> HttpResponse:
-    """Show the project. link: of an invite that was just made, which is shown this once."""
+    """Render the project page. link: of an invitation just created; shown only this once."""
     may = allowed_actions(request.user, project)
     now = timezone.now()
     if may["manage"]:
@@ -103,20 +103,17 @@ def project_rename(request: HttpRequest, slug: str) -> HttpResponse:
     return show_project(request, project, name_form=form)
 
 
-# -- members -----------------------------------------------------------------------------------------------------------
-
-
 @researcher_required
 @require_POST
 def member_change(request: HttpRequest, slug: str, pk: int, change: Callable[..., Any]) -> HttpResponse:
-    """Change somebody's role, or hand the project over to them: `change` is the service's function."""
+    """Call `change`, which is `set_role` or `hand_over` of `projects`, for a member."""
     project = find_visible(request, slug, Action.MANAGE)
     user = get_object_or_404(project.members.select_related("user"), pk=pk).user
     form = RoleForm(request.POST)
     arguments = {}
     if change is projects.set_role:
         if not form.is_valid():
-            messages.error(request, "Choose one of the roles.")
+            messages.error(request, "Invalid role. Choose a role from the list.")
             return redirect(project)
         arguments = form.cleaned_data
     with refusal_as_message(request):
@@ -127,7 +124,7 @@ def member_change(request: HttpRequest, slug: str, pk: int, change: Callable[...
 @researcher_required
 @require_POST
 def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """Take somebody out; whoever leaves by this is sent to what they still see."""
+    """Remove a member. Redirect to the home page if the project is no longer visible to the user."""
     project = find_visible(request, slug)
     user = get_object_or_404(project.members.select_related("user"), pk=pk).user
     if user != request.user:
@@ -138,15 +135,12 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     return redirect(project if is_visible else "home")
 
 
-# -- invites -----------------------------------------------------------------------------------------------------------
-
-
 @never_cache
 @researcher_required
 @require_POST
 @sensitive_variables()
 def invite_new(request: HttpRequest, slug: str) -> HttpResponse:
-    """Make a link and show it, this once: only its hash is kept."""
+    """Create an invitation link. It is shown only once because only its hash is stored."""
     project = find_visible(request, slug, Action.MANAGE)
     form = InviteForm(request.POST)
     if not form.is_valid():
@@ -154,7 +148,7 @@ def invite_new(request: HttpRequest, slug: str) -> HttpResponse:
     expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
     invite, secret = projects.create_invite(project, form.cleaned_data["role"], expires_at, request.user)
     link = request.build_absolute_uri(reverse("kgharvest:project_join", args=[secret]))
-    return show_project(request, project, link=link, made=invite)
+    return show_project(request, project, link=link, new_invite=invite)
 
 
 @researcher_required
@@ -169,7 +163,7 @@ def invite_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @sensitive_variables()
 @sensitive_post_parameters()
 def project_join(request: HttpRequest, secret: str) -> HttpResponse:
-    """Let the bearer of a link join: with the account that is logged in, or with a new one."""
+    """Join by an invitation link, with the current account or a new account."""
     try:
         invite = projects.find_invite(secret)
     except NotFound as refusal:
@@ -177,18 +171,17 @@ def project_join(request: HttpRequest, secret: str) -> HttpResponse:
         return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=status)
     if request.user.is_authenticated and invite.project.members.filter(user=request.user).exists():
         return redirect(invite.project)
-    if invite.status(timezone.now()) != "open":
-        refusal = "This link was used or revoked, or its time is over; ask for a new one."
-        return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=410)
+    if invite.status(timezone.now()) != "active":
+        return render(request, "kgharvest/accounts/project_join.html", {"refusal": projects.NOT_USABLE}, status=410)
     return _join(request, invite)
 
 
 @sensitive_variables()
 def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
-    asks_account = request.user.is_anonymous
-    if asks_account and not settings.LOCAL_LOGIN:
-        return redirect_to_login(request.get_full_path())  # at the provider; then the link lets in
-    form = SignUpForm(request.POST or None) if asks_account else None
+    needs_account = request.user.is_anonymous
+    if needs_account and not settings.LOCAL_LOGIN:
+        return redirect_to_login(request.get_full_path())  # at the OpenID provider, then back to this link
+    form = SignUpForm(request.POST or None) if needs_account else None
     if request.method == "POST" and (form is None or form.is_valid()):
         try:
             response = redirect(invite.project)

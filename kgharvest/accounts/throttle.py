@@ -1,7 +1,7 @@
-"""Limits on what people try: counted in the database, so that all processes and servers count together.
+"""Rate limits, counted in the database and so shared by all processes and servers.
 
-A limit of settings.LIMITS is a number of attempts in a window of seconds, which begins with the first of them. Attempts
-are of an address or an account. Of IPv6 the first 64 bits are the address: a customer of any provider has as many.
+Each limit in settings.LIMITS is a number of attempts and a window in seconds, which starts with the first attempt.
+Attempts are counted per account or IP address; for IPv6 per /64 network, as each customer of a provider has one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kgharvest.models import Attempts
 
 
 class TooManyAttempts(DomainError):
-    """One more attempt than the limit allows."""
+    """The limit on attempts is exceeded."""
 
 
 def network_of(request: HttpRequest) -> str | None:
-    """Return whom limits count as one: the address, of IPv6 the network of its first 64 bits; None if unknown."""
+    """Return the client's IPv4 address or IPv6 /64 network, or None if unknown."""
     try:
         address = ip_address(client_ip(request) or "")
-    except ValueError:  # a local socket, without a proxy that says more
+    except ValueError:  # a local socket without a proxy header
         return None
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
@@ -37,7 +37,7 @@ def network_of(request: HttpRequest) -> str | None:
 
 
 def count_attempt(limit: str, who: str | None, now: datetime) -> int:
-    """Count an attempt of `who`; return how many there were in this window, this one included."""
+    """Count an attempt of `who`; return the number of attempts in this window, including this one."""
     _, window_s = settings.LIMITS[limit]
     return _count(f"{limit}:{who}", 1, window_s, now).n
 
@@ -55,53 +55,53 @@ def _count(key: str, n: int, window_s: int, now: datetime) -> Attempts:
     return attempts
 
 
-# -- requests, of which there are too many to write each to the database -----------------------------------------------
+# Requests: too frequent for one database write each
 
-BLOCKS = 20  # in which a process takes what a limit allows
+BLOCKS = 20  # number of blocks into which a limit is divided
 
 
 def seconds_to_wait(key: str, most: int, window_s: int, now: datetime) -> float:
-    """Count one of at most `most` requests in `window_s`; return 0, or after how many seconds there may be one more.
+    """Count a request of at most `most` in `window_s`; return 0, or the seconds until the next request is allowed.
 
-    A process takes a twentieth of the limit from the database at once and keeps count of it in its own memory: never
-    are more allowed, and fewer by what other processes have taken and not used. Refusals ask the database once.
+    Each process reserves a twentieth of the limit in the database and counts it in memory. The limit is never exceeded;
+    blocks reserved but not used by other processes reduce it. A refusal queries the database once.
     """
     refused_until = cache.get(f"{key}:refused")
     if refused_until and refused_until > now:
         return (refused_until - now).total_seconds()
-    with suppress(ValueError):  # no block, or one of a window that is over
+    with suppress(ValueError):  # no block, or its window has ended
         if cache.decr(f"{key}:left") >= 0:
             return 0.0
     block = max(1, most // BLOCKS)
-    taken = _count(key, block, window_s, now)
-    lasts_s = (taken.ends_at - now).total_seconds()
-    granted = min(block, most - taken.n + block)
+    attempts = _count(key, block, window_s, now)
+    lasts_s = (attempts.ends_at - now).total_seconds()
+    granted = min(block, most - attempts.n + block)
     if granted > 0:
         cache.set(f"{key}:left", granted - 1, lasts_s)
         return 0.0
-    cache.set(f"{key}:refused", taken.ends_at, lasts_s)
+    cache.set(f"{key}:refused", attempts.ends_at, lasts_s)
     return lasts_s
 
 
 def is_exhausted(limit: str, who: str | None, now: datetime) -> bool:
-    """Return whether `who` has had as many attempts as the limit allows."""
+    """Return whether `who` has used all attempts of the limit."""
     most, _ = settings.LIMITS[limit]
     return Attempts.objects.filter(key=f"{limit}:{who}", ends_at__gt=now, n__gte=most).exists()
 
 
 def forget_attempts(limit: str, who: str) -> None:
-    """Begin anew for `who`, who has just shown that the attempts were theirs."""
+    """Reset the count of `who` after a successful attempt."""
     Attempts.objects.filter(key=f"{limit}:{who}").delete()
 
 
 def count_wrong_link(request: HttpRequest, now: datetime) -> bool:
-    """Count a link, or code, behind which is nothing; return whether its address has had too many of these."""
+    """Count an invalid link or code; return whether the client's address has exceeded the limit."""
     most, _ = settings.LIMITS["wrong_links"]
     return count_attempt("wrong_links", network_of(request), now) > most
 
 
 def check_attempt(limit: str, who: str, now: datetime, sentence: str) -> None:
-    """Count an attempt of `who`; raise TooManyAttempts with `sentence` if it is one too many."""
+    """Count an attempt of `who`. Raises TooManyAttempts with `sentence` if the limit is exceeded."""
     most, _ = settings.LIMITS[limit]
     if count_attempt(limit, who, now) > most:
         raise TooManyAttempts(sentence)

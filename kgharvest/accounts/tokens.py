@@ -1,7 +1,7 @@
-"""Tokens by which programs use the API: made, found by what a request carries, revoked.
+"""API tokens: create, look up, revoke.
 
-A token is 43 random characters after `kgh_`; the database has its SHA-256 alone. Nobody can guess one, so no slow hash
-is needed, and it is found by one look into an index.
+A secret is `kgh_` and 43 random characters. Only its SHA-256 is stored: random secrets need no slow hash, and a digest
+can be looked up in an index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Scope = ApiToken.Scope
 
 
 class NewToken(NamedTuple):
-    """A token just made; `secret` is what programs send, shown now and never again."""
+    """A new token with its secret, which is shown only once."""
 
     token: ApiToken
     secret: str
@@ -39,22 +39,19 @@ class NewToken(NamedTuple):
 def create_token(
     user: AbstractBaseUser, name: str, scope: str, days: int, now: datetime, *, project: Project | None = None
 ) -> NewToken:
-    """Make a token that is valid for so many days. project: the only one that it is to reach.
-
-    Raises BadToken or BadName.
-    """
+    """Create a token valid for `days`. project: the only accessible project. Raises BadToken or BadName."""
     check_name(name, ApiToken._meta.get_field("name").max_length, "token")
     if scope not in Scope.values:
-        raise DomainError("BadToken", f"There is no scope {scope!r:.40}; choose one of {', '.join(Scope.values)}.")
+        raise DomainError("BadToken", f"Unknown scope {scope!r:.40}. Choose one of {', '.join(Scope.values)}.")
     if not 1 <= days <= LONGEST_DAYS:
-        raise DomainError("BadToken", f"A token is valid for 1 to {LONGEST_DAYS} days; choose a number between.")
+        raise DomainError("BadToken", f"Invalid validity: {days} days. Choose 1 to {LONGEST_DAYS} days.")
     if project and not Project.objects.visible_to(user).filter(pk=project.pk).exists():
         raise DomainError(
-            "BadToken", f"{user.get_username()} is no member of the project {project}; choose another one."
+            "BadToken", f"{user.get_username()} is not a member of the project {project}. Choose another project."
         )
     if ApiToken.objects.valid(now).filter(user=user).count() >= MOST_TOKENS:
         raise DomainError(
-            "BadToken", f"There are {MOST_TOKENS} valid tokens of {user.get_username()}; revoke some first."
+            "BadToken", f"{user.get_username()} already has {MOST_TOKENS} valid tokens. Revoke unused tokens first."
         )
     secret = MARK + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
@@ -75,9 +72,9 @@ def digest_of(secret: str) -> str:
 
 
 def find_token(secret: str, now: datetime) -> ApiToken | None:
-    """Return the valid token that is `secret`, with its user, or None; note that it was used.
+    """Return the valid token with this secret, or None; update `last_used_at`.
 
-    The user knows to which project the token is bound: what `kgharvest.access` allows goes by that.
+    `token.user.bound_to` is the id of the token's project, which `kgharvest.access` checks.
     """
     token = ApiToken.objects.valid(now).select_related("user").filter(digest=digest_of(secret)).first()
     if token:
@@ -90,6 +87,6 @@ def find_token(secret: str, now: datetime) -> ApiToken | None:
 
 @transaction.atomic
 def revoke_token(token: ApiToken, now: datetime) -> None:
-    """Close the door to whoever has the token, at once. Revoking it again changes nothing."""
+    """Revoke a token immediately; idempotent."""
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
         record("token.revoked", token, token.user)

@@ -1,4 +1,4 @@
-"""Pages for login, logout, passwords and API tokens. Attempts are limited."""
+"""Rate-limited pages for login, logout, passwords, and API tokens."""
 
 from __future__ import annotations
 
@@ -40,13 +40,11 @@ def too_many(request: HttpRequest) -> HttpResponse:
 
 def _check_local_login() -> None:
     if not settings.LOCAL_LOGIN:
-        raise PermissionDenied(f"People log in with {settings.OPENID['name']} here.")
+        raise PermissionDenied(f"Password login is disabled. Log in with {settings.OPENID['name']}.")
 
 
 class Login(auth.LoginView):
-    """The log has a line for each failure, by which fail2ban can close the door; no names, in whose place people type
-    passwords.
-    """
+    """Login page. Logs each failure for fail2ban, without the name, as people type passwords into that field."""
 
     authentication_form = LoginForm
 
@@ -66,7 +64,7 @@ class Login(auth.LoginView):
             return too_many(request)
 
     def form_valid(self, form) -> HttpResponse:
-        # get_success_url lets nobody be sent to another site.
+        # get_success_url allows no redirect to another site.
         address, user = self.get_success_url(), form.get_user()
         count_right_password(self.request, user)
         if sessions.log_in_with_password(self.request, user, address, timezone.now()):
@@ -76,7 +74,7 @@ class Login(auth.LoginView):
         return response
 
     def form_invalid(self, form) -> HttpResponse:
-        if form.non_field_errors():  # not for a field that was left empty
+        if form.non_field_errors():  # not for empty fields
             count_wrong_password(self.request, timezone.now())
         _log_failure(self.request)
         return super().form_invalid(form)
@@ -87,7 +85,7 @@ def _log_failure(request: HttpRequest) -> None:
 
 
 class Logout(auth.LogoutView):
-    """Ends the session here; who came from a provider is shown where the one there is ended."""
+    """Log out; show a link that ends the session at the OpenID provider, if any."""
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         id_token = request.session.get(sessions.ID_TOKEN)
@@ -100,7 +98,7 @@ class Logout(auth.LogoutView):
 
 
 class PasswordChange(auth.PasswordChangeView):
-    """Whoever sits down at an open session must not guess the old password."""
+    """Password change. Wrong old passwords are limited, so that an open session does not allow guessing it."""
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if is_exhausted("old_passwords", str(request.user.pk), timezone.now()):
@@ -114,7 +112,7 @@ class PasswordChange(auth.PasswordChangeView):
 
 
 class PasswordReset(auth.PasswordResetView):
-    """The same answer for every mail address, at the same moment. Without mail: whom to ask."""
+    """Password reset by email. Response and timing are the same for all email addresses."""
 
     success_url = reverse_lazy("password_reset_done")
 
@@ -135,7 +133,7 @@ class PasswordReset(auth.PasswordResetView):
 
 
 class PasswordResetConfirm(auth.PasswordResetConfirmView):
-    """Whoever has just set a password by mail may log in here, though others have guessed too often."""
+    """Password reset page. Remembers the device, so login works even if other people used up the attempts."""
 
     def form_valid(self, form) -> HttpResponse:
         response = super().form_valid(form)
@@ -143,17 +141,17 @@ class PasswordResetConfirm(auth.PasswordResetConfirmView):
         return response
 
 
-# Tokens
-
-
 class TokenForm(forms.Form):
-    name = forms.CharField(max_length=100, help_text="What it is for, such as <code>nightly harvest</code>.")
+    name = forms.CharField(max_length=100, help_text="Purpose, for example <code>nightly harvest</code>.")
     scope = forms.ChoiceField(choices=Scope.choices, widget=forms.RadioSelect, initial=Scope.READ)
     days = forms.IntegerField(
         label="Valid for", min_value=1, max_value=LONGEST_DAYS, initial=90, help_text=f"Days, at most {LONGEST_DAYS}."
     )
     project = forms.ModelChoiceField(
-        Project.objects.none(), required=False, empty_label="all of yours", help_text="The only one that it reaches."
+        Project.objects.none(),
+        required=False,
+        empty_label="all your projects",
+        help_text="Only project that the token can access.",
     )
 
     def __init__(self, user, *args: Any, **kwargs: Any):
@@ -166,7 +164,7 @@ class TokenForm(forms.Form):
 
 @login_required
 def token_list(request: HttpRequest) -> HttpResponse:
-    """The tokens, and the form that makes one; the new one is shown in the answer to the form and never again."""
+    """List the user's tokens and create new ones. A secret is shown only in the response that creates it."""
     form = TokenForm(request.user, request.POST or None)
     new: NewToken | None = None
     if form.is_valid():
@@ -184,5 +182,5 @@ def token_list(request: HttpRequest) -> HttpResponse:
 def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(request.user.api_tokens, pk=pk)
     revoke_token(token, timezone.now())
-    messages.success(request, f"The token {token.name} is revoked; it opens nothing any more.")
+    messages.success(request, f"Token {token.name} revoked.")
     return redirect("kgharvest:token_list")

@@ -1,4 +1,4 @@
-"""Who asks, and what the token allows: `Authorization: Bearer kgh_...`, or the session of a page."""
+"""API authentication by token (`Authorization: Bearer kgh_...`) or session, and token scopes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kgharvest.api.throttles import AnonymousThrottle
 from kgharvest.models import ApiToken
 
 SCHEME = "Bearer"
-BAD_TOKEN = "This token is unknown, expired or revoked; make a new one on the page API tokens."  # noqa: S105
+BAD_TOKEN = "This token is unknown, expired, or revoked. Create a new one on the page API tokens."  # noqa: S105
 
 
 class TokenAuthentication(BaseAuthentication):
-    """Takes the token of a request. A wrong one is 401, and counted with what nobody asks."""
+    """Bearer token authentication. Invalid tokens get 401 and count towards the anonymous rate limit."""
 
     def authenticate(self, request: Request) -> tuple[object, ApiToken] | None:
         scheme, _, secret = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
@@ -37,7 +37,7 @@ class TokenAuthentication(BaseAuthentication):
 
 
 class TokenScheme(OpenApiAuthenticationExtension):
-    """How the API's description names it."""
+    """OpenAPI description of token authentication."""
 
     target_class = TokenAuthentication
     name = "token"
@@ -47,12 +47,12 @@ class TokenScheme(OpenApiAuthenticationExtension):
             "type": "http",
             "scheme": "bearer",
             "bearerFormat": "kgh_...",
-            "description": "A token of the page *API tokens* or the command `token`.",
+            "description": "A token created on the page *API tokens* or with the command `token`.",
         }
 
 
-# What tokens of a scope open: `read` what is looked at, `judge` the annotator's own client, `write` everything.
-OPENS = {
+# View scopes permitted by each token scope
+PERMITTED_SCOPES = {
     Scope.READ: {Scope.READ},
     Scope.JUDGE: {Scope.JUDGE},
     Scope.WRITE: set(Scope),
@@ -60,17 +60,17 @@ OPENS = {
 
 
 class TokenAllows(BasePermission):
-    """The token's scope opens this view. A session opens them all; what the user may is the services' question.
+    """Permission by token scope. Sessions have every scope; services check the user's role.
 
-    A view's `scope`, by default, is `read` for what is only looked at and `write` for the rest.
+    The default `scope` of a view is `read` for safe methods and `write` for all others.
     """
 
-    message = "The scope of this token does not reach so far; make one with another scope."
+    message = "The scope of this token does not permit this request. Create a token with another scope."
 
     def has_permission(self, request: Request, view) -> bool:
         if not request.user.is_authenticated:
             return False
         if request.auth is None:
             return True
-        usual = Scope.READ if request.method in SAFE_METHODS else Scope.WRITE
-        return (getattr(view, "scope", None) or usual) in OPENS[request.auth.scope]
+        default = Scope.READ if request.method in SAFE_METHODS else Scope.WRITE
+        return (getattr(view, "scope", None) or default) in PERMITTED_SCOPES[request.auth.scope]

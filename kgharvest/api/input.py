@@ -1,4 +1,4 @@
-"""What clients send: JSON, filters of lists, numbers that databases can hold; and who has done what they are told."""
+"""Parsers, serializer fields, and list filters of the API."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from kgharvest.engine.types import EngineError
 from kgharvest.jobs.devices import validate_device
 from kgharvest.models import Project
 
-LARGEST_NUMBER = 2**31 - 1  # that every integer column holds
+LARGEST_NUMBER = 2**31 - 1  # limit of integer columns
 LARGEST_ID = 2**63 - 1
-WHO = "Null for the operator, and for people outside your projects."
+WHO = "Username; null for the operator and for people outside your projects."
 
 
 class JsonParser(BaseParser):
-    """Reads JSON in UTF-8; nesting too deep and numbers too long are errors of the client."""
+    """Strict JSON parser: UTF-8 only; deep nesting and long numbers are client errors."""
 
     media_type = "application/json"
 
@@ -42,14 +42,14 @@ class JsonParser(BaseParser):
         try:
             return json.loads(stream.read().decode("utf-8"), parse_constant=_refuse_constant)
         except UnicodeDecodeError:
-            raise ParseError("The body is not UTF-8.") from None
+            raise ParseError("The request body is not valid UTF-8.") from None
         except json.JSONDecodeError as error:
             place = f"line {error.lineno}, column {error.colno}"
-            raise ParseError(f"The body is not JSON ({place}: {error.msg}).") from None
+            raise ParseError(f"The request body is not valid JSON: {error.msg} ({place}).") from None
         except RecursionError:
-            raise ParseError("The body is nested too deeply.") from None
-        except ValueError:  # Python reads no integers of more than some thousand digits
-            raise ParseError("The body has a number that is none of JSON or too long.") from None
+            raise ParseError("The JSON in the request body is nested too deeply.") from None
+        except ValueError:  # NaN or Infinity, or an integer with thousands of digits
+            raise ParseError("The request body contains an invalid or too long number.") from None
 
 
 def _refuse_constant(name: str) -> None:
@@ -57,23 +57,23 @@ def _refuse_constant(name: str) -> None:
 
 
 class StrictSerializer(serializers.Serializer):
-    """Takes no field that it does not have: one that is misspelt would else be left out without a word."""
+    """Serializer that rejects unknown fields, so misspelled fields are reported instead of ignored."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         values = super().to_internal_value(data)
         if unknown := sorted(set(map(str, data)) - set(self.fields)):
-            sentence = f"There is no such field; the fields are {', '.join(self.fields) or 'none'}."
+            sentence = f"Unknown field. Valid fields: {', '.join(self.fields) or 'none'}."
             raise serializers.ValidationError({name: [sentence] for name in unknown})
         return values
 
 
 class PlacementInput(StrictSerializer):
-    """What asks an LM: where it runs, and in which number format."""
+    """LM placement: device and dtype."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
-        where = f"Where the LM runs: {DEVICE_HELP}."
+        help_text = f"Device of the LM: {DEVICE_HELP}."
         return super().get_fields() | {
-            "device": serializers.CharField(default=DEFAULT_DEVICE, validators=[validate_device], help_text=where),
+            "device": serializers.CharField(default=DEFAULT_DEVICE, validators=[validate_device], help_text=help_text),
             "dtype": serializers.ChoiceField([*DTYPES], default=DEFAULT_DTYPE, help_text=f"{capfirst(DTYPE_HELP)}."),
         }
 
@@ -86,14 +86,12 @@ class PlacementInput(StrictSerializer):
 
 
 class IdField(serializers.IntegerField):
-    """The id of a row."""
-
     def __init__(self, **options: Any):
         super().__init__(min_value=1, max_value=LARGEST_ID, **options)
 
 
 class FiniteField(serializers.FloatField):
-    """A number that JSON can write; 1e999 is none."""
+    """A finite number; JSON such as 1e999 is parsed as infinity."""
 
     def to_internal_value(self, data: Any) -> float:
         value = super().to_internal_value(data)
@@ -103,7 +101,7 @@ class FiniteField(serializers.FloatField):
 
 
 class VisibleField(serializers.PrimaryKeyRelatedField):
-    """The id of a row that whoever asks may see."""
+    """Id of a row that the user can see."""
 
     def __init__(self, rows: QuerySet, **options: Any):
         super().__init__(queryset=rows, pk_field=IdField(), **options)
@@ -113,11 +111,11 @@ class VisibleField(serializers.PrimaryKeyRelatedField):
 
 
 class ProjectField(serializers.SlugRelatedField):
-    """A project of whoever asks, by its slug: usually that in which something is made."""
+    """Slug of a project of the user, by default the project of a new object."""
 
     def __init__(
         self,
-        help_text: str = "Slug of the project to make it in; needed only where you work in several.",
+        help_text: str = "Slug of the project of the new object. Required only if you work in several projects.",
         **options: Any,
     ):
         super().__init__(slug_field="slug", queryset=Project.objects, required=False, help_text=help_text, **options)
@@ -127,7 +125,7 @@ class ProjectField(serializers.SlugRelatedField):
 
 
 class PersonField(serializers.CharField):
-    """Who has done something that the whole installation sees; null for people outside the projects of who asks."""
+    """User who acted on shared data; null for people outside the reader's projects (`knows`)."""
 
     def __init__(self, **options: Any):
         super().__init__(read_only=True, allow_null=True, help_text=WHO, **options)
@@ -137,40 +135,40 @@ class PersonField(serializers.CharField):
 
 
 class CountField(serializers.IntegerField):
-    """A number from `min_value`, 1 unless given, to the largest that columns hold."""
+    """Integer from `min_value` (default 1) to the limit of integer columns."""
 
     def __init__(self, **options: Any):
         super().__init__(**{"min_value": 1, "max_value": LARGEST_NUMBER, **options})
 
 
 class Filters(serializers.Serializer):
-    """The query parameters that narrow a list. The `source` of a field is its lookup."""
+    """Query parameters that filter a list. The `source` of a field is its lookup."""
 
     def narrow(self, rows: QuerySet) -> QuerySet:
         return rows.filter(**self.validated_data)
 
 
 class ProjectFilters(Filters):
-    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Project slug.")
 
 
-def checked_filters(view, filters_class: type[Filters], beside: Iterable[str] = ()) -> Filters:
-    """Return the filters of a view's address, valid. `beside`: what else the address may have.
+def checked_filters(view, filters_class: type[Filters], other_parameters: Iterable[str] = ()) -> Filters:
+    """Return the validated filters of a request. other_parameters: names of other valid query parameters.
 
-    Parameters that nobody knows are refused, not left out. Raises ValidationError.
+    Raises ValidationError, also for unknown parameters.
     """
     query = view.request.query_params
     filters = filters_class(data=query.dict(), context={"view": view, "request": view.request})
-    known = [*filters.fields, *beside]
-    if unknown := sorted(set(query) - set(known)):
-        sentence = f"There is no such parameter; there are {', '.join(known)}."
+    parameters = [*filters.fields, *other_parameters]
+    if unknown := sorted(set(query) - set(parameters)):
+        sentence = f"Unknown parameter. Valid parameters: {', '.join(parameters)}."
         raise serializers.ValidationError({name: [sentence] for name in unknown})
     filters.is_valid(raise_exception=True)
     return filters
 
 
 class QueryFilters(BaseFilterBackend):
-    """Narrows a view's rows by its `filters`."""
+    """Filter backend for the `filters` of a view."""
 
     def filter_queryset(self, request: Request, queryset: QuerySet, view) -> QuerySet:
         return checked_filters(view, view.filters, view.pagination_class.fields).narrow(queryset)

@@ -1,4 +1,4 @@
-"""Answers to creating requests, kept so that sending one again creates nothing twice."""
+"""Stored responses for idempotency keys."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from django.db import models
 
 
 class KeyedAnswer(models.Model):
-    """What was answered to the request that `user` sent with an idempotency key.
+    """Response to a request of `user` with an idempotency key.
 
-    digest: SHA-256 of what was asked, in hexadecimal. status, location, body: of the answer. The row is written in the
-    transaction of what was created, so there is one if, and only if, that is there.
+    digest: hexadecimal SHA-256 of the request. status, location, body: of the response. The row is written in the
+    transaction of the created object, so both exist or neither does.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

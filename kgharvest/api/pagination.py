@@ -1,4 +1,4 @@
-"""Pages of lists in the API: a page begins after the row where another one ended, whatever stands before it."""
+"""Keyset pagination of API lists: each page starts after the last row of the previous page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any
 
-from django.core.exceptions import ValidationError as FieldRefuses
+from django.core.exceptions import ValidationError as FieldError
 from django.db.models import Q, QuerySet
 from rest_framework.exceptions import ValidationError
 from rest_framework.pagination import BasePagination
@@ -17,16 +17,16 @@ from rest_framework.utils.urls import replace_query_param
 ROWS_PER_PAGE = 100
 MOST_ROWS = 500
 LONGEST_CURSOR = 2000  # characters
-BAD_CURSOR = "This is no cursor of this list; take the address that a page names as its next."
+BAD_CURSOR = "Invalid cursor for this list. Use the URL in `next` of the previous page."
 
 
 def cursor_of(values: list[Any]) -> str:
-    """Return the text that stands for the position after a row with these values of the order's columns."""
+    """Encode the position after a row with these values of the ordering columns."""
     return urlsafe_b64encode(json.dumps(values, default=str).encode()).decode().rstrip("=")
 
 
 def values_of(cursor: str, n: int) -> list[Any]:
-    """Return the `n` values that a cursor was made of. Raises ValidationError for anything else."""
+    """Decode the `n` values of a cursor. Raises ValidationError for invalid cursors."""
     try:
         padded = cursor[:LONGEST_CURSOR] + "=" * (-len(cursor) % 4)
         values = json.loads(urlsafe_b64decode(padded.encode("ascii")))
@@ -40,17 +40,17 @@ def values_of(cursor: str, n: int) -> list[Any]:
 
 
 def rows_limit(request: Request) -> int:
-    """Return how many rows a page may have. Raises ValidationError."""
+    """Return the page size. Raises ValidationError."""
     text = request.query_params.get("limit", str(ROWS_PER_PAGE))
     if not (text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= MOST_ROWS):
-        raise ValidationError({"limit": [f"Give a number from 1 to {MOST_ROWS}."]})
+        raise ValidationError({"limit": [f"Invalid limit. Use a number from 1 to {MOST_ROWS}."]})
     return int(text)
 
 
 class CursorPagination(BasePagination):
-    """Pages of a view's rows in the order of its `order`, columns that together are unique, all with a minus or none.
+    """Pages in the order of the view's `order`: columns that together are unique, all or none descending.
 
-    `limit` bounds a page, `after` is where it begins; "next" is the address of the next page, null at the end.
+    Query parameters: `limit`, the page size, and `after`, a cursor. "next": URL of the next page, null at the end.
     """
 
     fields = {"limit", "after"}
@@ -66,7 +66,7 @@ class CursorPagination(BasePagination):
         return rows[:limit]
 
     def _condition(self, queryset: QuerySet, cursor: str) -> Q:
-        """Return the condition on rows after a cursor: by the first column, or by the next where that is equal."""
+        """Return the condition for rows after a cursor: lexicographic comparison of the columns."""
         names = [name.removeprefix("-") for name in self._order]
         meta = queryset.model._meta
         try:
@@ -74,14 +74,14 @@ class CursorPagination(BasePagination):
                 (meta.pk if name == "pk" else meta.get_field(name)).to_python(value)
                 for name, value in zip(names, values_of(cursor, len(names)), strict=True)
             ]
-        except (FieldRefuses, OverflowError, TypeError):
+        except (FieldError, OverflowError, TypeError):
             raise ValidationError({"after": [BAD_CURSOR]}) from None
         beyond = "lt" if self._order[0].startswith("-") else "gt"
         after, equal = Q(), Q()
         for name, value in zip(names, values, strict=True):
             after |= equal & Q(**{f"{name}__{beyond}": value})
             equal &= Q(**{name: value})
-        # What an index by the first column can be searched with: the alternatives alone are no range of it.
+        # Redundant, but lets the database use an index on the first column; the OR alone is not a range.
         return after & Q(**{f"{names[0]}__{beyond}e": values[0]})
 
     def get_paginated_response(self, data: list[Any]) -> Response:
@@ -94,11 +94,11 @@ class CursorPagination(BasePagination):
     def get_schema_operation_parameters(self, view) -> list[dict[str, Any]]:
         limit = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS_PER_PAGE}
         return [
-            {"name": "limit", "in": "query", "description": "Rows of a page.", "schema": limit},
+            {"name": "limit", "in": "query", "description": "Rows per page.", "schema": limit},
             {
                 "name": "after",
                 "in": "query",
-                "description": 'Where the page begins: taken from "next" of the page before.',
+                "description": 'Cursor from "next" of the previous page.',
                 "schema": {"type": "string"},
             },
         ]
@@ -111,7 +111,7 @@ class CursorPagination(BasePagination):
                 "next": {
                     "type": ["string", "null"],
                     "format": "uri",
-                    "description": "Address of the next page; null at the end of the list.",
+                    "description": "URL of the next page; null at the end of the list.",
                     "example": None,
                 },
                 "results": schema,

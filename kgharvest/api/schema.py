@@ -1,4 +1,4 @@
-"""The API's description: every operation with all statuses that it can answer, errors in their one shape."""
+"""OpenAPI description: statuses and errors of every operation."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
+from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.idempotency import HEADER, LONGEST_KEY
 from kgharvest.api.views import ApiView, ApiViewSet, PagedList
 from kgharvest.http import refusal
 
 
 class ErrorSerializer(serializers.Serializer):
-    code = serializers.CharField(help_text="For programs: one word for each kind of error.")
-    message = serializers.CharField(help_text="For people: what is wrong and what to do.")
-    fields = serializers.DictField(required=False, help_text="Of invalid input: what is wrong with each field.")
+    code = serializers.CharField(help_text="Error code for programs.")
+    message = serializers.CharField(help_text="Explanation for people.")
+    fields = serializers.DictField(required=False, help_text="Errors by field, for invalid input.")
 
 
 class RefusalSerializer(serializers.Serializer):
@@ -26,31 +27,31 @@ class RefusalSerializer(serializers.Serializer):
 REFUSALS = {
     "400": (
         "Invalid input.",
-        refusal("Invalid", "The input is not valid.", fields={"limit": ["Give a number from 1 to 500."]}),
+        refusal("Invalid", "Invalid input.", fields={"limit": ["Invalid limit. Use a number from 1 to 500."]}),
     ),
     "401": (
-        "No token, or one that is unknown, expired or revoked.",
+        "The token is missing, unknown, expired, or revoked.",
         refusal("NotAuthenticated", "Authentication credentials were not provided."),
     ),
     "403": (
-        "The token's scope or your role does not allow it.",
-        refusal("PermissionDenied", "The scope of this token does not reach so far; make one with another scope."),
+        "The token's scope or your role does not permit the request.",
+        refusal("PermissionDenied", TokenAllows.message),
     ),
-    "404": ("There is no such thing, or none that you may see.", refusal("NotFound", "Not found.")),
+    "404": ("The object does not exist or is not visible to you.", refusal("NotFound", "Not found.")),
     "406": (
-        "No media type that `Accept` names can be had.",
+        "No media type in `Accept` is available.",
         refusal("NotAcceptable", "Could not satisfy the request Accept header."),
     ),
     "409": (
-        "A rule of the domain says no; `code` names it.",
-        refusal("JobNotOpen", "Job 7 has already ended; there is nothing to cancel."),
+        "A domain rule was violated; see `code`.",
+        refusal("JobNotOpen", "Cannot cancel job 7: it has already ended."),
     ),
     "415": (
-        "The body is of another media type.",
+        "Unsupported media type of the request body.",
         refusal("UnsupportedMediaType", 'Unsupported media type "text/plain" in request.'),
     ),
     "429": (
-        "Too many requests; `Retry-After` says in how many seconds to go on.",
+        "Too many requests. `Retry-After` contains the seconds to wait.",
         refusal("Throttled", "Request was throttled. Expected available in 12 seconds."),
     ),
 }
@@ -60,18 +61,12 @@ KEY = OpenApiParameter(
     HEADER,
     {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[ -~]+$"},
     OpenApiParameter.HEADER,
-    description="Sent again with the same key within a day, the request changes nothing twice; its answer comes again.",
+    description="A repeated request with the same key within one day returns the stored response and changes nothing.",
 )
 
 
-def refused(status: str) -> OpenApiResponse:
-    """Return how an error is described."""
-    description, example = REFUSALS[status]
-    return OpenApiResponse(RefusalSerializer, description, [OpenApiExample(example["error"]["code"], example)])
-
-
 class ApiSchema(AutoSchema):
-    """Adds what all views of the API share: errors, filters, idempotency keys."""
+    """Adds the shared parts of API views: errors, filters, and idempotency keys."""
 
     def get_override_parameters(self) -> list[Any]:
         if not isinstance(self.view, ApiView):
@@ -82,7 +77,7 @@ class ApiSchema(AutoSchema):
         return [self.view.filters] if is_list and self.view.filters().fields else []
 
     def get_request_serializer(self) -> Any:
-        """Return None for viewsets: `extend_schema` names what an operation reads."""
+        """Return None for viewsets, as `extend_schema` names the request serializer of each operation."""
         return None if isinstance(self.view, ApiViewSet) else super().get_request_serializer()
 
     def get_filter_backends(self) -> list[Any]:
@@ -96,5 +91,8 @@ class ApiSchema(AutoSchema):
         if self.method == "GET":
             statuses = statuses - {"415"}
         for status in sorted(statuses - bodies.keys()):
-            bodies[status] = self._get_response_for_code(refused(status), status, ["application/json"], direction)
+            description, example = REFUSALS[status]
+            examples = [OpenApiExample(example["error"]["code"], example)]
+            response = OpenApiResponse(RefusalSerializer, description, examples)
+            bodies[status] = self._get_response_for_code(response, status, ["application/json"], direction)
         return bodies

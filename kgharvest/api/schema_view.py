@@ -1,4 +1,4 @@
-"""The page of the API's description, as YAML or JSON."""
+"""View of the OpenAPI description. DRF imports `schema` before its views, so it cannot contain this view."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rest_framework.request import Request
 
 
 class SchemaView(SpectacularAPIView):
-    """The description is the same for everybody and takes seconds, so a process makes it once."""
+    """Serves the description. It is the same for all users and takes seconds, so each process caches it."""
 
-    schema = None  # it does not describe itself
+    schema = None  # excluded from the description
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         renderer = request.accepted_renderer
@@ -26,5 +26,5 @@ class SchemaView(SpectacularAPIView):
 
 @cache
 def rendered_schema(renderer: type[BaseRenderer]) -> bytes:
-    """Return the description in the form of a renderer of drf_spectacular, YAML or JSON."""
+    """Return the description as YAML or JSON, depending on the renderer."""
     return renderer().render(SchemaGenerator().get_schema(public=True), renderer_context={})

@@ -1,4 +1,4 @@
-"""How much is asked of the API: settings.API_LIMITS, counted by token, user or address, by all processes together."""
+"""Rate limits of the API (settings.API_LIMITS) per token, user, or address, shared by all processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kgharvest.accounts.throttle import network_of, seconds_to_wait
 
 
 class Throttle(BaseThrottle, ABC):
-    """A limit of settings.API_LIMITS, by its name."""
+    """Rate limit named `scope` in settings.API_LIMITS."""
 
     scope: str
 
     @abstractmethod
     def who(self, request: Request, view) -> str | None:
-        """Return who is counted as one, None for whom this limit does not count."""
+        """Return the key to count, or None if the limit does not apply."""
 
     def allow_request(self, request: Request, view) -> bool:
         who = self.who(request, view)
@@ -31,7 +31,7 @@ class Throttle(BaseThrottle, ABC):
 
 
 class TokenThrottle(Throttle):
-    """Of one token, or of one user's session."""
+    """Limit per token, or per user for sessions."""
 
     scope = "token"
 
@@ -42,10 +42,10 @@ class TokenThrottle(Throttle):
 
 
 class AnonymousThrottle(Throttle):
-    """Of one address, without a token or with a wrong one."""
+    """Limit per address, for requests without a valid token or session."""
 
     scope = "anonymous"
 
     def who(self, request: Request, view) -> str | None:
-        is_known = view is not None and request.user.is_authenticated
-        return None if is_known else f"address:{network_of(request)}"
+        is_authenticated = view is not None and request.user.is_authenticated
+        return None if is_authenticated else f"address:{network_of(request)}"

@@ -1,6 +1,6 @@
-"""Base classes of the API's views and viewsets: permissions, rate limits, paginated lists and idempotent requests.
+"""Base classes of API views and viewsets: permissions, rate limits, pagination, and idempotency.
 
-A view holds no rules: its rows come from `visible_to`, its writes go through a service, errors are raised.
+Views contain no rules: rows come from `visible_to`, writes go through services, and errors are raised.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from kgharvest.api.throttles import AnonymousThrottle, TokenThrottle
 class ApiView(generics.GenericAPIView):
     """A view of /api/v1/.
 
-    serializer_class: what it answers. scope: of the tokens that open it, if not `read` for GET and `write` else.
-    refuses: whether GET can be refused by a rule of the domain (409), which other methods always can. is_keyed: whether
-    creating requests take an idempotency key, as they do unless the answer must not be kept.
+    serializer_class: serializer of the response. scope: required token scope; default `read` (GET) or `write`.
+    refuses: whether GET can violate a domain rule (409); other methods always can. is_keyed: whether POST accepts an
+    idempotency key; False if the response must not be stored.
     """
 
     permission_classes = (TokenAllows, IsResearcher)
@@ -44,33 +44,33 @@ class ApiView(generics.GenericAPIView):
     is_keyed = True
 
     def check_permissions(self, request: Request) -> None:
-        """Count the request first: those that are refused are limited, too."""
+        """Count the request first, so that denied requests are also limited."""
         super().check_throttles(request)
         super().check_permissions(request)
 
     def check_throttles(self, request: Request) -> None:
-        """Nothing: it is done before the permissions are checked."""
+        """Do nothing; `check_permissions` already counted the request."""
 
     def get_queryset(self) -> QuerySet:
-        """Return the rows of `queryset` that the user sees."""
+        """Return the rows of `queryset` visible to the user."""
         return super().get_queryset().visible_to(self.request.user)
 
     def row(self, rows: QuerySet) -> Any:
-        """Return the row that the address names, of those that are visible. Raises Http404."""
+        """Return the row with the `pk` in the URL. Raises Http404."""
         return get_object_or_404(rows, pk=self.kwargs["pk"])
 
     def sent(self, serializer_class: type[serializers.Serializer], **options: Any) -> dict[str, Any]:
-        """Return what the request's body says, validated. Raises ValidationError."""
+        """Return the validated request body. Raises ValidationError."""
         serializer = serializer_class(data=self.request.data, context=self.get_serializer_context(), **options)
         serializer.is_valid(raise_exception=True)
         return serializer.validated_data
 
     def filtered_by(self, filters_class: type[Filters]) -> dict[str, Any]:
-        """Return what the address asks for, of a view that is no list. Raises ValidationError."""
+        """Return the validated query parameters of a view that is not a list. Raises ValidationError."""
         return checked_filters(self, filters_class).validated_data
 
     def handle_exception(self, error: Exception) -> Response:
-        """Answer errors in JSON, whatever was asked for."""
+        """Return errors as JSON, regardless of the requested media type."""
         self.request.accepted_renderer = renderers.JSONRenderer()
         self.request.accepted_media_type = renderers.JSONRenderer.media_type
         return super().handle_exception(error)
@@ -79,11 +79,11 @@ class ApiView(generics.GenericAPIView):
         return reverse(name, args=args)
 
     def prepared_once(self, prepare: Callable[[], Prepared], act: Callable[[Prepared], Response]) -> Response:
-        """Answer a creating request once for each idempotency key. `prepare` runs before the transaction of `act`."""
+        """Run `act` once per idempotency key. `prepare` runs before the transaction of `act`."""
         return answer_once(self.request, act, prepare)
 
     def answer(self, row: Any, status_code: int = status.HTTP_200_OK, location: str | None = None) -> Response:
-        """Return `row` by the view's serializer; location: the address of what was made, or will be."""
+        """Return `row` serialized. location: URL of the object that was or will be created."""
         headers = {"Location": self.request.build_absolute_uri(location)} if location else {}
         return Response(self.get_serializer(row).data, status_code, headers=headers)
 
@@ -91,7 +91,7 @@ class ApiView(generics.GenericAPIView):
         return self.answer(row, status.HTTP_201_CREATED, location)
 
     def accepted(self, row: Any, location: str) -> Response:
-        """Answer that a worker does it; `location` tells how far it is."""
+        """Answer 202: a worker does the work. location: URL with the progress."""
         return self.answer(row, status.HTTP_202_ACCEPTED, location)
 
     def deleted(self) -> Response:
@@ -99,9 +99,9 @@ class ApiView(generics.GenericAPIView):
 
 
 class PagedList(mixins.ListModelMixin):
-    """A list in pages.
+    """Paginated list.
 
-    filters: the query parameters that narrow it. order: columns that together are unique; all or none are descending.
+    filters: query parameters. order: columns that together are unique; all or none are descending.
     """
 
     filter_backends = (QueryFilters,)
@@ -115,13 +115,10 @@ class ListView(PagedList, ApiView):
         return self.list(request, *args, **kwargs)
 
 
-# -- viewsets ----------------------------------------------------------------------------------------------------------
-
-
 class ApiViewSet(ViewSetMixin, ApiView):
-    """The operations on one resource; `routes` derives their addresses. `operation` can override each attribute.
+    """Operations on one resource; `routes` derives their URLs. `operation` can override each attribute.
 
-    access: the Action that the caller's role must allow. By default VIEW for GET and WORK for other methods.
+    access: Action required in the project. Default: VIEW for GET, WORK for other methods.
     entry_serializer_class: serializer of `list`, if it differs from `serializer_class`.
     once: whether POST runs in a transaction and honors idempotency keys. False for operations on other systems.
     """
@@ -141,28 +138,28 @@ class ApiViewSet(ViewSetMixin, ApiView):
         return (self.action == "list" and self.entry_serializer_class) or self.serializer_class
 
     def permitted(self, row: Any) -> Any:
-        """Return `row`, of a project that the caller sees, if the caller may do the operation. Raises NotAllowed."""
-        needed = self.access or (Action.VIEW if self.request.method in SAFE_METHODS else Action.WORK)
-        if needed != Action.VIEW:
-            check_may(self.request.user, needed, row.project)
+        """Return `row`. Raises NotAllowed if the user may not do the operation in its project."""
+        required = self.access or (Action.VIEW if self.request.method in SAFE_METHODS else Action.WORK)
+        if required != Action.VIEW:
+            check_may(self.request.user, required, row.project)
         return row
 
     def named(self) -> Any:
-        """Return the row of `get_queryset` that the address names. Raises Http404."""
+        """Return the row of `get_queryset` in the URL, without a permission check. Raises Http404."""
         lookup = self.kwargs[self.lookup_url_kwarg or self.lookup_field]
         return get_object_or_404(self.get_queryset(), **{self.lookup_field: lookup})
 
     def get_object(self) -> Any:
-        """Return the row that the address names. Raises Http404, NotAllowed."""
+        """Return the row in the URL. Raises Http404, NotAllowed."""
         return self.permitted(self.named())
 
     def address(self, row: Any) -> str:
-        """Return the path of a row of this resource."""
+        """Return the URL path of a row."""
         lookup = {self.lookup_url_kwarg or self.lookup_field: getattr(row, self.lookup_field)}
         return reverse(f"{self.request.resolver_match.namespace}:{self.basename}", kwargs=self.kwargs | lookup)
 
     def changed(self, change: Callable[..., Any], *args: Any) -> Response:
-        """Call `change`, a function of a service, with the row that the address names. Answer the row."""
+        """Call the service function `change` with the row in the URL. Return the row."""
         change(self.get_object(), *args, by=self.request.user)
         return self.answer(self.named())
 
@@ -178,8 +175,8 @@ IN_THE_DESCRIPTION = ("request", "responses", "parameters", "examples")
 def operation(summary: str, path: str = "", *, method: str = "post", on_list: bool = False, **options: Any):
     """Declare an operation of a viewset other than list, create, retrieve, update and destroy.
 
-    path: below the row's address, or the list's with `on_list`; by default the method's name and a slash.
-    options: those of `extend_schema`, attributes of the viewset, and `url_name` instead of the method's name.
+    path: relative to the URL of the row, or of the list if `on_list`; default: the method's name and a slash.
+    options: options of `extend_schema`, attributes of the viewset, and `url_name` (default: the method's name).
     """
 
     def declared(handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -195,9 +192,9 @@ def operation(summary: str, path: str = "", *, method: str = "post", on_list: bo
 
 
 def file_operation(summary: str, path: str, content_types: Mapping[str, str] | str, **options: Any):
-    """Declare a viewset's operation that answers a file.
+    """Declare an operation of a viewset that returns a file.
 
-    content_types: by the `file_format` in `path`, or the only one if `path` has no `file_format`.
+    content_types: by `file_format`, or the only one if `path` contains no `file_format`.
     """
     by_format = {} if isinstance(content_types, str) else content_types
     if by_format:
@@ -208,7 +205,7 @@ def file_operation(summary: str, path: str, content_types: Mapping[str, str] | s
 
 
 class ApiRouter(SimpleRouter):
-    """Addresses below /api/v1/, named `NAMEs` (list), `NAME` (one row) and `NAME_OPERATION`."""
+    """URLs below /api/v1/, named `NAMEs` (list), `NAME` (one row) and `NAME_OPERATION`."""
 
     routes = [
         Route("api/v1/{prefix}/", {"get": "list", "post": "create"}, "{basename}s", False, {}),
@@ -227,8 +224,8 @@ class ApiRouter(SimpleRouter):
 def routes(prefix: str, viewset: type[ApiViewSet], name: str, plural: str = "") -> list[URLPattern]:
     """Return the URL patterns of a viewset.
 
-    prefix: below /api/v1/. name: of a row's address, such as `api_round`. plural: name of the list's address, by
-    default `name` with an s.
+    prefix: path below /api/v1/. name: URL name of a row, such as `api_round`. plural: URL name of the list, by default
+    `name` with an s.
     """
     router = ApiRouter(use_regex_path=False)
     if plural:
@@ -237,31 +234,25 @@ def routes(prefix: str, viewset: type[ApiViewSet], name: str, plural: str = "") 
     return router.urls
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
 def files_of(content_types: Iterable[str]) -> dict[tuple[int, str], Any]:
-    """Return the description of answers that are files of these types."""
+    """Return the `responses` of a file operation with these content types."""
     kinds = {"application/json": OpenApiTypes.OBJECT}
     names = [content_type.partition(";")[0] for content_type in content_types]
     return {(200, name): kinds.get(name, OpenApiTypes.BINARY) for name in names}
 
 
 class AnyRenderer(renderers.BaseRenderer):
-    """Lets a client ask for any media type, of a view that answers files of several."""
+    """Accepts any media type, for views that return files of several types."""
 
     media_type = "*/*"
     format = "file"
 
     def render(self, data: Any, accepted_media_type=None, renderer_context=None) -> bytes:
-        return renderers.JSONRenderer().render(data)  # of errors
+        return renderers.JSONRenderer().render(data)  # errors only
 
 
-class LineRenderer(renderers.BaseRenderer):
-    """Lets a client ask for JSON lines; the view streams them itself."""
+class LineRenderer(AnyRenderer):
+    """Accepts JSON lines; the view streams them itself."""
 
     media_type = "application/x-ndjson"
     format = "ndjson"
-
-    def render(self, data: Any, accepted_media_type=None, renderer_context=None) -> bytes:
-        return renderers.JSONRenderer().render(data)  # of errors

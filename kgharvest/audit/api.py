@@ -1,4 +1,4 @@
-"""The audit trail in the API: of a project for its owners, of the installation for superusers."""
+"""API of the audit log: per project for owners, of the whole installation for superusers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ ENTRY = {
 
 @extend_schema_serializer(examples=[OpenApiExample("An entry", ENTRY, response_only=True)])
 class EntrySerializer(serializers.ModelSerializer):
-    """An entry. What its hash covers is in the file of the command `audit export`."""
+    """An entry of the audit log. The command `audit export` writes the hashed text."""
 
     number = serializers.IntegerField(min_value=0, max_value=LARGEST_ID)
-    project = serializers.CharField(source="slug", allow_null=True, help_text="Null for what is the installation's.")
-    actor = serializers.CharField(allow_blank=True, help_text="A code; empty for a worker and for the operator.")
-    who = serializers.CharField(allow_null=True, help_text="The account with this code, while it is there.")
-    sentence = serializers.CharField(help_text="What was done, without who did it.")
+    project = serializers.CharField(source="slug", allow_null=True, help_text="Slug; null for the installation.")
+    actor = serializers.CharField(allow_blank=True, help_text="Account code; empty for workers and the operator.")
+    who = serializers.CharField(allow_null=True, help_text="Username; null if deleted.")
+    sentence = serializers.CharField(help_text="Description of the action, without the actor.")
     facts = serializers.DictField(source="known_facts")
     previous_hash = serializers.CharField(max_length=64)
     hash = serializers.CharField(max_length=64)
@@ -52,10 +52,10 @@ class EntrySerializer(serializers.ModelSerializer):
 class EntryFilters(Filters):
     action = serializers.ChoiceField(list(event_types()), required=False)
     who = serializers.CharField(
-        required=False, max_length=LONGEST_NAME, help_text='An account\'s name, its code, or "system".'
+        required=False, max_length=LONGEST_NAME, help_text='Username, account code, or "system".'
     )
-    since = serializers.DateField(required=False, help_text="The first day, of UTC.")
-    until = serializers.DateField(required=False, help_text="The last day.")
+    since = serializers.DateField(required=False, help_text="First day (UTC).")
+    until = serializers.DateField(required=False, help_text="Last day (UTC).")
 
     def narrow(self, rows: QuerySet) -> QuerySet:
         return rows.narrowed(**self.validated_data)

@@ -1,7 +1,7 @@
-"""Audited tables: of their rows the trail keeps a hash, by which `audit verify` finds what was altered afterwards.
+"""Audited tables: the audit log stores a hash of their rows, with which `audit verify` detects later changes.
 
-registries.AUDITED names them. A hash covers the columns that nothing may change after the row was made; what may
-change, such as who a person was until they are erased, is not in it.
+registries.AUDITED lists them. A hash covers only immutable columns, not, for example, the identity of a person, which
+can be erased.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVERY = Q()
 
 
 def canonical_json(value: Any) -> str:
-    """Return `value` as JSON that is the same text whichever database kept it.
+    """Return `value` as JSON text that is the same for every database.
 
     Keys are sorted, times are in UTC with microseconds, a float without a fraction is written as an integer, and a
     Decimal as a string without trailing zeros.
@@ -54,10 +54,10 @@ def sha256(text: str) -> str:
 
 
 class AuditedTable:
-    """Rows of `model`, and `columns`: lookups of what nothing may change in them, by which each has a hash.
+    """Audited rows of `model`. columns: lookups of the immutable columns that the hash covers.
 
-    condition: which rows; what happens to a row later, such as a withdrawal, is a table of its own with the rows that
-    it has happened to. is_sealed_later: whether entries speak for rows some time after they were made, not with them.
+    condition: selects the rows. A later change of a row, such as a withdrawal, is an audited table of its own.
+    is_sealed_later: whether rows are recorded some time after their creation instead of in the same transaction.
     """
 
     is_sealed_later = False
@@ -68,20 +68,17 @@ class AuditedTable:
         self.condition = condition
 
     def row_hashes(self, ids: Collection[Any]) -> dict[str, str]:
-        """Return the hash of each row as it is now, by its id; rows that are gone are not there."""
+        """Return the current hashes of existing rows by id."""
         columns = self._all_rows().values_list("pk", *self.columns)
         rows = (row for some in batched(ids, ROWS_AT_ONCE) for row in columns.filter(pk__in=some).iterator(100))
         return {str(row[0]): sha256(canonical_json(row)) for row in rows}
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
-        """Return, for those of the rows that are still there, whether each is as entry `number` recorded it.
-
-        recorded: hashes by id.
-        """
+        """Return by id whether each existing row matches its hash in entry `number`. recorded: hashes by id."""
         return {pk: recorded[pk] == row_hash for pk, row_hash in self.row_hashes(list(recorded)).items()}
 
     def ids(self) -> Iterable[str]:
-        """Return the ids of all rows that some entry must speak for."""
+        """Return the ids of all rows that must be recorded."""
         return [str(pk) for pk in self._all_rows().values_list("pk", flat=True)]
 
     def _all_rows(self) -> QuerySet:
@@ -90,12 +87,12 @@ class AuditedTable:
 
 @cache
 def audited_tables() -> dict[str, AuditedTable]:
-    """Return the audited tables by the names that entries have for them."""
+    """Return the audited tables by their names in entries."""
     return {name: import_string(path) for name, path in settings.AUDITED.items()}
 
 
 def lines_of(rows: Collection[Model]) -> list[str]:
-    """Return the lines of an entry's `row_hashes` for `rows`, read anew: a database may round what it was given."""
+    """Return the `row_hashes` lines for `rows`, read back from the database, which may round values."""
     return [
         line
         for name, table in audited_tables().items()
@@ -109,10 +106,10 @@ def table_lines(name: str, hashes: dict[str, str]) -> list[str]:
 
 
 def recorded_rows(row_hashes: str) -> dict[str, dict[str, str]]:
-    """Return what an entry's `row_hashes` says: by table, by id the hash."""
+    """Parse `row_hashes`: table name -> row id -> hash."""
     tables: dict[str, dict[str, str]] = {}
     for line in row_hashes.splitlines():
-        # A line of another shape was altered; the hash of the entry itself reports that.
+        # Skip malformed lines; the hash of the entry reveals the alteration.
         if len(parts := line.split(" ")) == 3:
             name, pk, row_hash = parts
             tables.setdefault(name, {})[pk] = row_hash

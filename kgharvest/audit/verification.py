@@ -1,6 +1,6 @@
-"""Verify the audit trail: recompute the chain, and compare the rows that its entries speak for with what they are now.
+"""Audit log verification: recompute the hash chain and compare recorded row hashes with the current rows.
 
-Entries are read a few at a time and of their rows only 64 bits are kept, so that three million judgments take 50 MB.
+Entries are read in batches and only 64 bits are stored per row, so three million judgments take 50 MB.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENTRIES_AT_ONCE = 20
 
 
 class Verified(NamedTuple):
-    """head: up to which entry was verified. n_rows: rows that its entries speak for, by table.
+    """Scope of a verification. head: last verified entry. n_rows: verified rows by table.
 
     n_unchecked: rows of tables whose app is not installed, by table.
     """
@@ -33,20 +33,20 @@ class Verified(NamedTuple):
 
 
 class Verification:
-    """Iterate over it for what is wrong, one sentence each; `verified` then says what was looked at.
+    """Iterable of errors, one sentence each. Afterwards, `verified` describes the scope.
 
-    expected: heads that were written down elsewhere, by where they were, besides those that reports name.
+    expected: (source, head) pairs stored elsewhere, in addition to the heads in reports.
     """
 
     def __init__(self, expected: Iterable[tuple[str, Head]] = ()):
         self._has_head = AuditHead.objects.exists() or not Event.objects.sealed().exists()
-        # In this order: each of these rows committed with its event, which is then sealed up to the head.
+        # Read ids before sealing: each of these rows was committed with its event, so its event is now sealed.
         self._ids = {name: table.ids() for name, table in audited_tables().items() if not table.is_sealed_later}
         seal_events()
         self._expected = [*expected, *hook("audit_heads")()]
         self._seen: dict[str, array[int]] = defaultdict(lambda: array("q"))
-        self._unchecked: dict[str, set[str]] = defaultdict(set)  # ids by the name of a table that is not installed
-        self._named: set[tuple[str, str]] = set()  # wrong rows, of which several entries may speak
+        self._unchecked: dict[str, set[str]] = defaultdict(set)  # ids by name of uninstalled table
+        self._named: set[tuple[str, str]] = set()  # rows already reported, as several entries may record a row
         self.head = head()
 
     def __iter__(self) -> Iterator[str]:
@@ -60,15 +60,13 @@ class Verification:
         n_rows = {name: len(np.unique(seen)) for name, seen in self._seen.items() if seen}
         return Verified(self.head, n_rows, {name: len(ids) for name, ids in self._unchecked.items()})
 
-    # -- the chain
-
     def _wrong_entries(self) -> Iterator[str]:
         last = Head(0, BEFORE_ALL)
         for entry in stream(Event.objects.filter(number__lte=self.head.number)):
             if entry.number != last.number + 1:
                 yield f"{entries(last.number + 1, entry.number - 1)} missing."
             elif entry.previous_hash != last.hash:
-                yield f"Entry {entry.number} does not follow entry {last.number} as that is now."
+                yield f"Entry {entry.number} does not contain the hash of entry {last.number}."
             if entry.hash != entry_hash(entry):
                 yield f"Entry {entry.number} ({entry.action}) was altered."
             yield from self._wrong_rows(entry)
@@ -80,25 +78,23 @@ class Verification:
 
     def _wrong_heads(self) -> Iterator[str]:
         if not self._has_head:
-            yield "The head of the chain is missing; entries at the end may be, too."
+            yield "The head of the chain is missing; the last entries may also be missing."
         elif beyond := Event.objects.filter(number__gt=head().number).count():
-            yield f"The chain has {beyond} entries behind its head."
+            yield f"The chain has {beyond} entries after its head."
         by_number = defaultdict(list)
         for source, expected in self._expected:
             by_number[expected.number].append((source, expected.hash))
-        known = dict(Event.objects.filter(number__in=by_number).values_list("number", "hash")) | {0: BEFORE_ALL}
+        hashes = dict(Event.objects.filter(number__in=by_number).values_list("number", "hash")) | {0: BEFORE_ALL}
         for number, sources in by_number.items():
             for source, expected_hash in sources:
-                if known.get(number) != expected_hash:
-                    yield f"Entry {number} is not the one that {source} names as head of the chain."
-
-    # -- the rows
+                if hashes.get(number) != expected_hash:
+                    yield f"Entry {number} differs from the head recorded in {source}."
 
     def _wrong_rows(self, entry: Event) -> Iterator[str]:
         for name, recorded in recorded_rows(entry.row_hashes).items():
             table = audited_tables().get(name)
             if table is None:
-                # The table's app is not installed, or the entry was altered, which its hash tells.
+                # The app of the table is not installed, or the entry was altered, which its hash reveals.
                 self._unchecked[name].update(recorded)
                 continue
             are_right = table.are_as_recorded(recorded, entry.number)
@@ -110,20 +106,20 @@ class Verification:
                 yield f"The {name} {pk} was {'altered' if pk in are_right else 'deleted'} after entry {entry.number}."
 
     def _added_rows(self, name: str, table: AuditedTable) -> Iterator[str]:
-        """Yield rows that no entry speaks for."""
+        """Yield unrecorded rows."""
         seen = np.unique(self._seen[name])
         if table.is_sealed_later and table.n_sealed(self.head.number) == len(seen):
             return
         ids = table.ids_sealed() if table.is_sealed_later else self._ids[name]
-        known = set(seen.tolist())
-        added = [pk for pk in ids if hash(pk) not in known]
-        # The sealer skips an event that another transaction has locked; it speaks for its rows all the same.
+        recorded = set(seen.tolist())
+        added = [pk for pk in ids if hash(pk) not in recorded]
+        # The sealer skips locked events, but they also record rows.
         pending = added and {
             hash(pk) for event in Event.objects.unsealed() for pk in recorded_rows(event.row_hashes).get(name, ())
         }
         for pk in added:
             if hash(pk) not in pending:
-                yield f"The {name} {pk} was added behind the trail: no entry speaks for it."
+                yield f"The {name} {pk} was added without an entry in the audit log."
 
 
 def entries(first: int, last: int) -> str:
@@ -131,8 +127,8 @@ def entries(first: int, last: int) -> str:
 
 
 def stream(entries: QuerySet[Event]) -> Iterator[Event]:
-    """Yield the entries in their order, a few in memory at a time, on databases without cursors, too."""
+    """Yield entries in order, in batches, also on databases without cursors."""
     after = 0
-    while some := list(entries.filter(number__gt=after).order_by("number")[:ENTRIES_AT_ONCE]):
-        yield from some
-        after = some[-1].number
+    while batch := list(entries.filter(number__gt=after).order_by("number")[:ENTRIES_AT_ONCE]):
+        yield from batch
+        after = batch[-1].number

@@ -1,4 +1,4 @@
-"""The audit trail of a project, for its owners, and of the whole installation, for superusers."""
+"""Audit log pages: per project for owners, of the whole installation for superusers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TrailFilters(forms.Form):
         required=False, choices=[("", "all"), *((name, name.replace("_", " ")) for name in event_types())]
     )
     who = forms.CharField(
-        required=False, max_length=LONGEST_NAME, strip=True, help_text="An account's name, its code, or system."
+        required=False, max_length=LONGEST_NAME, strip=True, help_text="Username, account code, or system."
     )
     since = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
     until = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
@@ -37,7 +37,9 @@ def project_trail(request: HttpRequest, slug: str) -> HttpResponse:
 @researcher_required
 def whole_trail(request: HttpRequest) -> HttpResponse:
     if not request.user.is_superuser:
-        raise PermissionDenied("The audit trail of the installation is for superusers; projects have pages of theirs.")
+        raise PermissionDenied(
+            "The audit log of the installation is for superusers. Each project has its own audit log."
+        )
     return _show(request, Event.objects.all(), None)
 
 
@@ -47,7 +49,7 @@ def _show(request: HttpRequest, entries: QuerySet[Event], project: Project | Non
     rows = entries.narrowed(**filters.cleaned_data).audited()
     page = keyset_page(Filtered(rows), "-pk", request.GET, ROWS_PER_PAGE)
     facts = {entry.pk: entry.known_facts for entry in page.rows}
-    people = [person for known in facts.values() if (person := known.get("person"))]
+    people = [person for values in facts.values() if (person := values.get("person"))]
     accounts = Actor.objects.filter(code__in={*people, *(entry.actor for entry in page.rows)}, user__isnull=False)
     names = dict(accounts.values_list("code", "user__username"))
     context = {
@@ -69,5 +71,5 @@ def _show(request: HttpRequest, entries: QuerySet[Event], project: Project | Non
 
 
 def _with_name(sentence: str, person: str, names: dict[str, str]) -> str:
-    """Return the sentence with the name of the person whom it is about, while the account is there."""
+    """Replace the code of the person by the username, if the account exists."""
     return sentence.replace(person, names[person]) if person in names else sentence

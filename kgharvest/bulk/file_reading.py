@@ -1,6 +1,4 @@
-"""Reading of files that people hand in: text, JSON, JSON lines and JSON arrays, with the places of mistakes."""
-
-from __future__ import annotations
+"""Reading of uploaded and imported files: text, JSON, JSON lines, and JSON arrays, with the location of errors."""
 
 import json
 import re
@@ -16,19 +14,19 @@ from django.core.files import File
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 
-LARGEST_FILE = 10 << 20  # bytes of a file that is read at once; JSON takes thirty times as much memory
+LARGEST_FILE = 10 << 20  # bytes of a file read into memory; parsed JSON needs about thirty times as much
 LARGEST_FILE_MB = LARGEST_FILE >> 20
-MOST_LINES = 200_000  # of a file that is kept in memory
+MOST_LINES = 200_000  # lines of a file read into memory
 LONGEST_LINE = 1 << 20  # characters of a line, or of an element of a JSON array
-MOST_ENTITIES = 9  # of a tuple
-CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # a line's end is none
+MOST_ENTITIES = 9  # entities in a tuple
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # without \n; with lone surrogates
 CHUNK_SIZE = 1 << 16  # characters
 DECODER = json.JSONDecoder()
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class Member(NamedTuple):
-    """A member of a JSON object, or an element of an array (then `name` is None): its value and where it starts."""
+    """Member of a JSON object, or element of an array (`name` is None). line, offset: start of the value."""
 
     name: str | None
     value: Any
@@ -37,38 +35,42 @@ class Member(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A value and the line it starts in, from 1."""
+    """Value and the line on which it starts, from 1."""
 
     number: int
     value: Any
 
 
 def read_text(path: Path) -> str:
-    """Return the file's text, UTF-8 with or without a mark. Raises NoSuchFile or ImportRefused."""
+    """Return the text of a UTF-8 file, with or without a BOM. Raises NoSuchFile or ImportRefused."""
     return decode_utf8(read_bytes(path), path.name)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file that is small enough. Raises NoSuchFile or ImportRefused."""
+    """Return the content of a file of at most LARGEST_FILE bytes. Raises NoSuchFile or ImportRefused."""
     with opened(path) as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
-        raise ImportRefused(path.name, [BadEntry("file", f"has more than {LARGEST_FILE_MB} MB; split it")])
+        raise ImportRefused(path.name, [BadEntry("file", f"is larger than {LARGEST_FILE_MB} MB; split it")])
     return content
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that somebody names. Raises NoSuchFile."""
+    """Open a file given by a user. Raises NoSuchFile."""
     try:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise DomainError("NoSuchFile", f"{path} cannot be read ({error.strerror}); check its name.") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> DomainError:
+    return DomainError("NoSuchFile", f"{path} cannot be read ({error.strerror}). Check the path.")
 
 
 def decode_utf8(content: bytes, source: str) -> str:
-    """Return the text of the file `source`, UTF-8 with or without a mark. Raises ImportRefused."""
+    """Decode UTF-8, with or without a BOM. source: file name for error messages. Raises ImportRefused."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -76,15 +78,14 @@ def decode_utf8(content: bytes, source: str) -> str:
 
 
 def lines_of(file: BinaryIO, source: str) -> Iterator[str]:
-    """Yield the lines of a file in UTF-8, with or without a mark, that is kept in memory: at most MOST_LINES.
+    """Yield up to MOST_LINES lines of a UTF-8 file, with or without a BOM, reading one line at a time.
 
-    Raises ImportRefused, and never holds more than a line.
+    Raises ImportRefused for invalid UTF-8, a longer file, or a line of more than LONGEST_LINE bytes.
     """
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
         if number > MOST_LINES:
-            raise ImportRefused(
-                source, [BadEntry(f"line {number}", "is one too many; split the file or draw a sample")]
-            )
+            reason = f"exceeds the maximum of {MOST_LINES:,} lines; split the file or draw a sample"
+            raise ImportRefused(source, [BadEntry(f"line {number}", reason)])
         if len(line) > LONGEST_LINE:
             raise _too_long(source, number)
         try:
@@ -102,7 +103,7 @@ def _not_utf8(source: str, line: int) -> ImportRefused:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file of any size with their ends. Raises NoSuchFile, or ImportRefused for a long line."""
+    """Yield the lines of a file of any size, with line ends. Raises NoSuchFile, or ImportRefused for a long line."""
 
     def lines(file: TextIO) -> Iterator[str]:
         for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), ""), start=1):
@@ -123,23 +124,16 @@ def _read_in_parts(path: Path, parts: Callable[[TextIO], Iterator[str]]) -> Iter
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from parts(file)
     except OSError as error:
-        raise DomainError("NoSuchFile", f"{path} cannot be read ({error.strerror}); check its name.") from error
+        raise _unreadable(path, error) from error
     except UnicodeDecodeError as error:
-        raise _not_utf8(path.name, _first_line_not_utf8(path)) from error
-
-
-def _first_line_not_utf8(path: Path) -> int:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                return number
-    return 1
+        with path.open("rb") as file:
+            lines = enumerate(file, start=1)
+            number = next((number for number, line in lines if line.decode(errors="ignore").encode() != line), 1)
+        raise _not_utf8(path.name, number) from error
 
 
 def read_json(text: str, source: str) -> Any:
-    """Return the value of `text`. Raises ImportRefused."""
+    """Parse `text`. Raises ImportRefused."""
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
@@ -147,7 +141,7 @@ def read_json(text: str, source: str) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of `text`. Raises json.JSONDecodeError, and nothing else."""
+    """Parse `text`. Raises only json.JSONDecodeError."""
     return _guarded(json.loads, text)
 
 
@@ -158,7 +152,7 @@ def _guarded(parse: Callable[..., Any], text: str, *start: int) -> Any:
         raise
     except RecursionError:
         raise json.JSONDecodeError("Nested too deeply", text, *(start or (0,))) from None
-    except ValueError:  # Python reads no integers of more than some thousand digits
+    except ValueError:  # Python limits the number of digits of integers
         raise json.JSONDecodeError("A number is too long", text, *(start or (0,))) from None
 
 
@@ -167,7 +161,7 @@ def _not_json(line: int, column: int, error: json.JSONDecodeError) -> BadEntry:
 
 
 def members_of(text: str, offset: int = 0) -> Iterator[Member]:
-    """Yield the members of the JSON object or array at `offset` of a valid text, repeated names as well."""
+    """Yield the members of the JSON object or array at `offset` of a valid text, including repeated names."""
     offset = _skip_white_space(text, offset)
     is_object = text[offset] == "{"
     line, counted_to = 1 + text.count("\n", 0, offset), offset
@@ -175,7 +169,7 @@ def members_of(text: str, offset: int = 0) -> Iterator[Member]:
         name = None
         if is_object:
             name, offset = DECODER.raw_decode(text, offset)
-            offset = _skip_white_space(text, _skip_white_space(text, offset) + 1)  # over the colon
+            offset = _skip_white_space(text, _skip_white_space(text, offset) + 1)  # past the colon
         value, end = DECODER.raw_decode(text, offset)
         line, counted_to = line + text.count("\n", counted_to, offset), offset
         yield Member(name, value, line, offset)
@@ -190,29 +184,29 @@ def _skip_white_space(text: str, offset: int) -> int:
 
 
 def read_json_objects(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
-    """Yield what `read_json_lines` does, but only objects as values."""
+    """Yield the same as `read_json_lines`, with an error for each value that is not an object."""
     for line in read_json_lines(lines):
         if isinstance(line, Line) and not isinstance(line.value, dict):
-            yield BadEntry(f"line {line.number}", "is no JSON object")
+            yield BadEntry(f"line {line.number}", "is not a JSON object")
         else:
             yield line
 
 
 def read_json_lines(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
-    """Yield the value of each line that is not blank, or why it has none."""
+    """Yield the value or the error of each non-blank line."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            yield Line(number, parse_json(line.rstrip("\r\n")))  # an end of it would count as a further line
+            yield Line(number, parse_json(line.rstrip("\r\n")))  # errors at the line end belong to this line
         except json.JSONDecodeError as error:
             yield _not_json(number + error.lineno - 1, error.colno, error)
 
 
 def read_json_array(chunks: Iterable[str]) -> Iterator[Line | BadEntry]:
-    """Yield the elements of a JSON array with the lines they start in; stop at the first that is broken.
+    """Yield the elements of a JSON array, and stop with an error at the first invalid element.
 
-    chunks: of the text, of any size. Elements of more than a million characters are taken for broken.
+    chunks: text in chunks of any size. Elements of more than LONGEST_LINE characters are invalid.
     """
     text = _Window(chunks)
     try:
@@ -229,7 +223,7 @@ def read_json_array(chunks: Iterable[str]) -> Iterator[Line | BadEntry]:
 
 
 class _Window:
-    """The part of a text that is in memory, and how far it is read: `line` and `column` of the file, from 1."""
+    """Buffered part of a text with a read position: `line` and `column` in the file, from 1."""
 
     def __init__(self, chunks: Iterable[str]):
         self._chunks = iter(chunks)
@@ -238,14 +232,14 @@ class _Window:
         self.line, self.column = 1, 1
 
     def next_character(self) -> str:
-        """Pass over white space and return the character after it, "" at the end."""
+        """Skip white space and return the next character, "" at the end."""
         while True:
             self._advance_to(_skip_white_space(self._text, self._offset))
             if self._offset < len(self._text) or not self._grow():
                 return self._text[self._offset : self._offset + 1]
 
     def expect(self, character: str) -> None:
-        """Pass over `character`, or the text's end if it is "". Raises json.JSONDecodeError where something else is."""
+        """Skip `character`, or the end of the text if it is "". Raises json.JSONDecodeError for another character."""
         if self.next_character() != character:
             raise json.JSONDecodeError(
                 f"Expecting {character!r}" if character else "Extra data", self._text, self._offset
@@ -253,7 +247,7 @@ class _Window:
         self._advance_to(self._offset + len(character))
 
     def value(self) -> Line:
-        """Return the value that comes next. Raises json.JSONDecodeError, and stands where the text is broken."""
+        """Return the next value. Raises json.JSONDecodeError, with the read position at the error."""
         self.next_character()
         line = self.line
         while True:
@@ -264,13 +258,13 @@ class _Window:
                     self._advance_to(error.pos)
                     raise
                 continue
-            # A number at the end of the window may go on behind it.
+            # A number at the end of the window may continue in the next chunk.
             if end < len(self._text) or not self._grow():
                 self._advance_to(end)
                 return Line(line, value)
 
     def _grow(self) -> bool:
-        """Take one more chunk and drop what is read; return False at the end of the text."""
+        """Read one more chunk and discard the text before the read position. Returns False at the end."""
         chunk = next(self._chunks, "")
         if chunk:
             self._text, self._offset = self._text[self._offset :] + chunk, 0
@@ -286,12 +280,12 @@ class _Window:
 
 
 def entities_error(entities: Any, arity: int) -> str | None:
-    """Return why `entities` are no tuple of `arity` entities, or None."""
+    """Return an error if `entities` is not a valid tuple of `arity` entities."""
     if not isinstance(entities, list) or len(entities) != arity:
         return f"has no list of {arity} entities"
     for entity in entities:
         if not isinstance(entity, str) or not entity.strip():
-            return "has an entity that is empty or no text"
+            return "has an entity that is empty or not a text"
         if len(entity) > LONGEST_ENTITY:
             return f"has an entity of more than {LONGEST_ENTITY} characters"
         if CONTROL.search(entity):
@@ -300,10 +294,10 @@ def entities_error(entities: Any, arity: int) -> str | None:
 
 
 def upload_limit(advice: str) -> Callable[[File], None]:
-    """Return a validator of uploaded files, for forms and serializers. advice: what to do with a larger file."""
+    """Return a file size validator for forms and serializers. advice: how to import a larger file."""
 
     def check(file: File) -> None:
         if file.size > LARGEST_FILE:
-            raise ValidationError(f"The file is larger than {LARGEST_FILE_MB} MB; {advice}.")
+            raise ValidationError(f"The file is larger than {LARGEST_FILE_MB} MB. {advice[:1].upper()}{advice[1:]}.")
 
     return check

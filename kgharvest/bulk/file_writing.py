@@ -1,6 +1,4 @@
-"""Write files atomically, in large chunks."""
-
-from __future__ import annotations
+"""Atomic and chunked file writing."""
 
 import io
 import os
@@ -16,17 +14,17 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def check_writable(path: Path) -> None:
-    """Raise NotWritable before long work is done for a file that could not be written."""
+    """Raise NotWritable if `path` cannot be written. Call it before long computations."""
     if path.is_dir():
-        raise DomainError("NotWritable", f"{path} is a folder; name a file.")
+        raise DomainError("NotWritable", f"{path} is a folder. Enter the path of a file.")
     if not os.access(path.parent, os.W_OK):
         raise DomainError(
-            "NotWritable", f"{path} cannot be written; check that the folder {path.parent} exists and is yours."
+            "NotWritable", f"{path} cannot be written. Check that the folder {path.parent} exists and is writable."
         )
 
 
 def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
-    """Write `lines` to `path`, which is the old file or the whole new one at any time. Raises NotWritable."""
+    """Replace the file at `path` in one step after all `lines` are written. Raises NotWritable."""
     check_writable(path)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -37,7 +35,7 @@ def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
         draft.replace(path)
     except OSError as error:
         raise DomainError(
-            "NotWritable", f"{path} cannot be written ({error.strerror}); make room or name another file."
+            "NotWritable", f"{path} cannot be written ({error.strerror}). Free disk space or choose another file."
         ) from error
     finally:
         with suppress(OSError):
@@ -45,7 +43,7 @@ def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
 
 
 def in_chunks(lines: Iterable[str | bytes]) -> Iterator[str | bytes]:
-    """Yield text in chunks of many lines, as every piece has a constant cost for the reader. Bytes stay as they are."""
+    """Join text into chunks of many lines, because each yielded piece has overhead. Bytes are yielded unchanged."""
     chunk: list[str] = []
     size = 0
     for line in lines:
@@ -62,7 +60,7 @@ def in_chunks(lines: Iterable[str | bytes]) -> Iterator[str | bytes]:
 
 
 class StreamedFile(io.RawIOBase):
-    """A write-only file whose bytes are taken out as they arrive."""
+    """Write-only file. `take` returns and removes the bytes written so far."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

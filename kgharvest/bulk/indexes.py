@@ -1,68 +1,45 @@
-"""Indexes of tables with a row per tuple, statement or judgment, added while people write to them (docs/deployment.md).
+"""Index operations for tables with a row per tuple, statement or judgment, without downtime (docs/deployment.md).
 
-PostgreSQL lets nobody write to a table while it makes an ordinary index of it, which takes minutes where there are
-millions of rows. Made concurrently it waits for who is writing and stops nobody. Such a migration has `atomic = False`.
-SQLite knows no such thing: one installation on one host, which is stopped to be updated.
+On PostgreSQL, CREATE INDEX blocks writes for minutes on tables with millions of rows, but CREATE INDEX CONCURRENTLY
+does not. Migrations that use these operations need `atomic = False`. On SQLite, the plain operations are used: an
+installation with SQLite runs on one host and is stopped for updates.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently
 from django.db import migrations
 
 
-class AddIndex(AddIndexConcurrently):  # type: ignore[misc]  # Django has no types
-    """Adds an index; on PostgreSQL without a lock."""
+class _WithoutDowntime:
+    """Run the concurrent operation on PostgreSQL, and the operation `plain` on other databases."""
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        if not _is_postgresql(schema_editor):
-            migrations.AddIndex.database_forwards(self, app_label, schema_editor, from_state, to_state)
+    plain: type[migrations.AddIndex | migrations.RemoveIndex]
+
+    def database_forwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
+        self._run("database_forwards", app_label, schema_editor, *states)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
+        self._run("database_backwards", app_label, schema_editor, *states)
+
+    def _run(self, direction: str, app_label: str, schema_editor: Any, *states: Any) -> None:
+        if schema_editor.connection.vendor != "postgresql":
+            getattr(self.plain, direction)(self, app_label, schema_editor, *states)
             return
-        with _waiting_for_who_writes(schema_editor):
-            # One that was not finished stays, and is of no use.
-            schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
-            super().database_forwards(app_label, schema_editor, from_state, to_state)
-
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        if not _is_postgresql(schema_editor):
-            migrations.AddIndex.database_backwards(self, app_label, schema_editor, from_state, to_state)
-            return
-        with _waiting_for_who_writes(schema_editor):
-            super().database_backwards(app_label, schema_editor, from_state, to_state)
+        # `migrate` sets a lock timeout. A concurrent operation waits for transactions, but it blocks nobody.
+        with schema_editor.connection.cursor() as cursor:
+            cursor.execute("SHOW lock_timeout")
+            [timeout] = cursor.fetchone()
+            cursor.execute("SET lock_timeout = 0")
+            if direction == "database_forwards" and isinstance(self, AddIndex):  # an interrupted run left it invalid
+                schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
+            getattr(super(), direction)(app_label, schema_editor, *states)
+            cursor.execute(f"SET lock_timeout = '{timeout}'")  # `migrate` ends after a failure
 
 
-class RemoveIndex(RemoveIndexConcurrently):  # type: ignore[misc]
-    """Removes an index; on PostgreSQL without a lock."""
-
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        if not _is_postgresql(schema_editor):
-            migrations.RemoveIndex.database_forwards(self, app_label, schema_editor, from_state, to_state)
-            return
-        with _waiting_for_who_writes(schema_editor):
-            super().database_forwards(app_label, schema_editor, from_state, to_state)
-
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        if not _is_postgresql(schema_editor):
-            migrations.RemoveIndex.database_backwards(self, app_label, schema_editor, from_state, to_state)
-            return
-        with _waiting_for_who_writes(schema_editor):
-            super().database_backwards(app_label, schema_editor, from_state, to_state)
+class AddIndex(_WithoutDowntime, AddIndexConcurrently):  # type: ignore[misc]  # Django has no types
+    plain = migrations.AddIndex
 
 
-def _is_postgresql(schema_editor: Any) -> bool:
-    return bool(schema_editor.connection.vendor == "postgresql")
-
-
-@contextmanager
-def _waiting_for_who_writes(schema_editor: Any) -> Iterator[None]:
-    """Wait for transactions as long as they take, unlike for locks (`migrate`): nobody waits behind this."""
-    with schema_editor.connection.cursor() as cursor:
-        cursor.execute("SHOW lock_timeout")
-        [timeout] = cursor.fetchone()
-        cursor.execute("SET lock_timeout = 0")
-        yield
-        cursor.execute(f"SET lock_timeout = '{timeout}'")  # after a failure `migrate` ends
+class RemoveIndex(_WithoutDowntime, RemoveIndexConcurrently):  # type: ignore[misc]
+    plain = migrations.RemoveIndex

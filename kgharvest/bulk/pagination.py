@@ -1,11 +1,7 @@
-"""Pages of lists: numbered ones; of lists too long to count and skip through, search filters and keyset pagination.
+"""Pagination: numbered pages, and search filters with keyset pagination for lists too long to count.
 
-Addresses are written by anybody: what cannot be meant of a page, a cursor or a filter counts as left out.
-
-A page of keyset pagination starts at the cursor where another one ended, whatever stands before it.
+Invalid pages, cursors, and sort keys in URLs are ignored.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -19,24 +15,24 @@ from django.http import HttpRequest, QueryDict
 
 ROWS_PER_PAGE = 50
 COUNTED_UP_TO = 10_000
-MOST_SCANNED = 30_000  # rows, for a page
-MOST_LOOKED_UP = 20_000  # rows, for a filter
-LARGEST_ID = 2**63 - 1  # of what databases number
+MOST_SCANNED = 30_000  # rows per page
+MOST_LOOKED_UP = 20_000  # rows per filter
+LARGEST_ID = 2**63 - 1  # of a database row
 
 
 def number_in(text: str | None) -> int | None:
-    """Return the id of a row, or the position, that a part of an address is; None if it can be neither."""
+    """Parse a row id or position in a URL. Returns None if it is invalid or larger than LARGEST_ID."""
     if text is None or not (text.isascii() and text.isdecimal()) or len(text) > len(str(LARGEST_ID)):
         return None
     number = int(text)
     return number if number <= LARGEST_ID else None
 
 
-# -- numbered pages ----------------------------------------------------------------------------------------------------
+# Numbered pages
 
 
 def sort_key(request: HttpRequest, sortable: Mapping[str, str], default: str) -> str:
-    """Return the key of `sortable`, perhaps with a minus, that the query sorts by."""
+    """Return the sort key of the query: a key of `sortable`, with a leading minus for descending order."""
     key = request.GET.get("sort", default)
     return key if key.removeprefix("-") in sortable else default
 
@@ -47,7 +43,7 @@ def sorted_by(queryset: QuerySet, key: str, sortable: Mapping[str, str]) -> Quer
 
 
 def containing(rows: QuerySet, text: str, columns: Iterable[str]) -> QuerySet:
-    """Return the rows with `text` in one of the columns, in any case."""
+    """Return the rows with `text` in one of the columns, ignoring case."""
     return rows.filter(reduce(or_, (Q(**{f"{column}__icontains": text}) for column in columns))) if text else rows
 
 
@@ -56,34 +52,33 @@ def page_of(request: HttpRequest, rows: QuerySet | Sequence[Any]) -> Page:
 
 
 def bounded_count(queryset: QuerySet) -> int:
-    """Return how many rows there are; COUNTED_UP_TO + 1 stands for more than COUNTED_UP_TO."""
+    """Return the number of rows, or COUNTED_UP_TO + 1 for larger numbers."""
     n: int = queryset.order_by().values("pk")[: COUNTED_UP_TO + 1].count()
     return n
 
 
-# -- search filters ----------------------------------------------------------------------------------------------------
+# Search filters
 
 
 class SearchFilter(NamedTuple):
-    """ids: of the rows that fit, perhaps repeated. condition: the same as a condition on one row."""
+    """ids: ids of matching rows, possibly repeated. condition: equivalent condition on one row."""
 
     ids: QuerySet
     condition: Expression | Q
 
 
 class Filtered(NamedTuple):
-    """rows: those that fit. scanned: the rows that must be scanned for them, None if they are looked up."""
+    """rows: matching rows. scanned: rows that must be scanned to find them, None if they are looked up by id."""
 
     rows: QuerySet
     scanned: QuerySet | None = None
 
 
 def apply_filters(rows: QuerySet, filters: Iterable[SearchFilter]) -> Filtered:
-    """Return those of `rows` that pass all filters, at a cost that does not grow with their number.
+    """Return the rows that match all filters, at a cost that does not depend on the number of rows.
 
-    A filter that rests on other tables is applied in one of two ways. If few rows there fit, theirs are looked up and
-    sorted. If many do, `rows` are scanned in the order of the list, but only so many for one page: where rows that fit
-    are rare in that order, a page may be short and the next one goes on.
+    If few ids match a filter, the rows are looked up and sorted. Otherwise `rows` are scanned in list order, up to
+    MOST_SCANNED per page. If matches are rare, a page can be short, and the next page continues the scan.
     """
     is_looked_up, conditions = False, []
     for search_filter in filters:
@@ -95,11 +90,11 @@ def apply_filters(rows: QuerySet, filters: Iterable[SearchFilter]) -> Filtered:
     return Filtered(rows.filter(*conditions), rows if conditions and not is_looked_up else None)
 
 
-# -- keyset pagination -------------------------------------------------------------------------------------------------
+# Keyset pagination
 
 
 class Cursor(NamedTuple):
-    """A row's position in the order of a list: the value that it is sorted by, and its id. Addresses have its text."""
+    """Position of a row in a sorted list: sort value and id. URLs contain its text."""
 
     value: float
     pk: int
@@ -109,9 +104,9 @@ class Cursor(NamedTuple):
 
 
 class KeysetPage(NamedTuple):
-    """rows: in the order of the list. after, before: cursors of the next and previous page, None at an end of the list.
+    """rows: in list order. after, before: cursors of the next and previous page, None at the ends of the list.
 
-    n_scanned: of a page that is short because no more rows fit among so many, None of another one.
+    n_scanned: number of scanned rows if the scan limit cut the page short, otherwise None.
     """
 
     rows: Sequence[Any]
@@ -121,9 +116,9 @@ class KeysetPage(NamedTuple):
 
 
 def keyset_page(filtered: Filtered, sort: str, query: QueryDict, n_rows: int) -> KeysetPage:
-    """Return the page that the cursor "after" or "before" of a query starts, else the first.
+    """Return the page at the cursor `after` or `before` of the query, by default the first page.
 
-    sort: a numeric column that is never NULL, with a minus if the largest comes first.
+    sort: numeric column without NULLs, with a leading minus for descending order.
     """
     after, before = _parse_cursor(query.get("after")), _parse_cursor(query.get("before"))
     if before is None:
@@ -153,7 +148,7 @@ def _cursor_at(row: Any, sort: str) -> Cursor:
 def _rows_after(
     filtered: Filtered, sort: str, start: Cursor | None, n_rows: int
 ) -> tuple[list[Any], Cursor | None, int | None]:
-    """Return a page of rows after `start`, where to go on, and the number scanned if that cut the page short."""
+    """Return the rows of a page after `start`, the cursor of the next page, and `n_scanned` of KeysetPage."""
     end = _end_of_scan(filtered.scanned, sort, start)
     rows: list[Any] = []
     for index_range in _index_ranges(filtered.rows, sort, start, end):
@@ -164,7 +159,7 @@ def _rows_after(
 
 
 def _end_of_scan(scanned: QuerySet | None, sort: str, start: Cursor | None) -> Cursor | None:
-    """Return the last row that one page looks at; None if the list ends before."""
+    """Return the last row that one page scans, None if the list ends earlier."""
     if scanned is None:
         return None
     n_left = MOST_SCANNED
@@ -176,9 +171,9 @@ def _end_of_scan(scanned: QuerySet | None, sort: str, start: Cursor | None) -> C
 
 
 def _index_ranges(queryset: QuerySet, sort: str, start: Cursor | None, end: Cursor | None) -> list[QuerySet]:
-    """Return the ordered rows after `start` up to and with `end`, as ranges of the index by `sort`.
+    """Return the ordered rows after `start`, up to and including `end`, as ranges of the index on `sort`.
 
-    One condition for all of them would walk through the rows of equal value.
+    A single condition would make the database walk through all rows with equal values.
     """
     column, pk = sort.removeprefix("-"), "-pk" if sort.startswith("-") else "pk"
     beyond, until = ("lt", "gte") if sort.startswith("-") else ("gt", "lte")

@@ -1,10 +1,8 @@
-"""Statements of SQL that are made once and run often.
+"""Prepared SQL statements, compiled once and run often.
 
-Django makes SQL of a QuerySet each time that it is asked. For a row by its key that costs several times what running
-it does, which is most of what an answer of an annotator would cost.
+Django compiles a QuerySet on every execution. For lookups by key, compilation takes several times as long as execution
+and would dominate the cost of storing a judgment.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -22,7 +20,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Parameter(Expression):  # type: ignore[misc]
-    """The place of a value of a model's field; when the statement is run, the value comes under the field's name."""
+    """Placeholder for a value of a model field. Calls pass the value under the field's name."""
 
     def __init__(self, model: type[Model], name: str):
         super().__init__(output_field=model._meta.get_field(name))
@@ -33,7 +31,7 @@ class Parameter(Expression):  # type: ignore[misc]
 
 
 class Statement(NamedTuple):
-    """SQL as one kind of database takes it. parameters: each a value or a Parameter. compiler: knows the columns."""
+    """Compiled SQL for one database vendor. parameters: values and Parameters. compiler: maps columns to fields."""
 
     sql: str
     parameters: Sequence[Any]
@@ -47,18 +45,18 @@ class Statement(NamedTuple):
 
 
 class Prepared(Generic[Row]):
-    """A statement about the rows of a QuerySet that has Parameters in the place of values."""
+    """Statement for the rows of a QuerySet with Parameters in place of values."""
 
     def __init__(self, rows: Callable[[], QuerySet[Row]]):
-        """rows: called when the statement is first run, as databases and models are not there before."""
+        """rows: called on the first execution, because models and databases are not ready at import."""
         self._rows = rows
-        self._statements: dict[str, Statement] = {}  # by the kind of database
+        self._statements: dict[str, Statement] = {}  # by database vendor
 
     def _statement(self) -> Statement:
         if connection.vendor not in self._statements:
             compiler = self._query().get_compiler(connection=connection)
             sql, parameters = compiler.as_sql()
-            compiler.connection = None  # of one thread, which ends
+            compiler.connection = None  # connections belong to one thread
             self._statements[connection.vendor] = Statement(sql, parameters, compiler)
         return self._statements[connection.vendor]
 
@@ -67,14 +65,14 @@ class Prepared(Generic[Row]):
 
 
 class PreparedSelect(Prepared[Row]):
-    """`select(pk=7)` is the list of rows of a QuerySet that has Parameter(Model, "pk") somewhere."""
+    """Prepared SELECT: `select(pk=7)` returns the rows of a QuerySet that contains Parameter(Model, "pk")."""
 
     def __call__(self, **values: Any) -> list[Row]:
         statement = self._statement()
-        # Django looks at this when it makes SQL, which is once here: without a transaction nothing would stay locked.
+        # Django checks this only when it compiles the SQL. Without a transaction, rows would not stay locked.
         locks = statement.compiler.query.select_for_update and connection.features.has_select_for_update
         if locks and connection.get_autocommit():
-            raise TransactionManagementError("Rows are locked within a transaction only; begin one.")
+            raise TransactionManagementError("select_for_update cannot be used outside of a transaction.")
         parameters = statement.bound(values)
         compiler = copy(statement.compiler)
         compiler.connection = connection
@@ -84,9 +82,9 @@ class PreparedSelect(Prepared[Row]):
 
 
 class PreparedUpdate(Prepared[Row]):
-    """`update(pk=7, label="true")` sets the columns `names` in the rows of a QuerySet and returns how many these are.
+    """Prepared UPDATE: `update(pk=7, label="true")` sets the columns `names` and returns the number of rows.
 
-    values: constants that are set as well.
+    values: constants to set, too.
     """
 
     def __init__(self, rows: Callable[[], QuerySet[Row]], *names: str, **values: Any):
@@ -107,7 +105,7 @@ class PreparedUpdate(Prepared[Row]):
 
 
 class PreparedInsert(Generic[Row]):
-    """`insert(row)` stores a new row of a model that has its key already."""
+    """Prepared INSERT: `insert(row)` stores a new row whose primary key is already set."""
 
     def __init__(self, model: type[Row]):
         self._fields = model._meta.concrete_fields

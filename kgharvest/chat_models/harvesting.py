@@ -1,4 +1,4 @@
-"""Harvests from chat models: asks for tuples, stores each answer as it comes, has an LM score what was listed."""
+"""Harvests from chat models: request tuples, store each response immediately, and score the listed tuples by an LM."""
 
 from __future__ import annotations
 
@@ -22,24 +22,23 @@ from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, LanguageModel
 
-POLL_S = 0.5  # a cancelled harvest notices with the next
-SCORING_LOADS = "loading the LM that scores"
+POLL_S = 0.5  # checks for cancellation while waiting for a response
 
 
 def harvest_from_chat(
     job: HarvestJob, spec: HarvestSpec, heartbeat: ledger.Heartbeat, on_progress: OnProgress
 ) -> tuple[HarvestResult, str | None]:
-    """Return what a chat model lists, and the revision of the LM that scored it, if one did.
+    """Return the tuples listed by a chat model, and the revision of the scoring LM, if any.
 
-    Answers are stored as they come; a harvest that is taken up again goes on after the last. Raises ChatFailed,
-    NoCompletion, BadAddress, or an EngineError of the LM.
+    Responses are stored immediately; a resumed harvest reuses them. Raises ChatFailed, NoCompletion, BadAddress, or an
+    EngineError of the LM.
     """
     options = from_json(job.payload["chat"])
     listed = _listed(job, spec, options, heartbeat, on_progress)
     if not options.scorer:
         tuples = order_tuples(listed.tuples, spec.params)
         return _with_listed(HarvestResult((), tuple(tuples), {}, {"tuples": len(tuples)}), listed), None
-    on_progress(Progress(SCORING_LOADS, 0))
+    on_progress(Progress("loading the LM that scores", 0))
     name, revision = language_models.split_revision(options.scorer)
     scorer = LanguageModel.objects.get(name=name, revision=revision)
     with heartbeat.kept_alive():
@@ -52,7 +51,7 @@ def _with_listed(result: HarvestResult, listed: Listed) -> HarvestResult:
     notices = [listed.notice, result.notice]
     if not listed.tuples and listed.rejected[UNPARSABLE]:
         notices.append(
-            "No answer of the chat model held a tuple that could be read; see its answers on the page of the harvest."
+            "No response of the chat model contained a valid tuple. See Chat model responses on the harvest page."
         )
     return replace(
         result,
@@ -63,11 +62,7 @@ def _with_listed(result: HarvestResult, listed: Listed) -> HarvestResult:
 
 
 def _listed(
-    job: HarvestJob,
-    spec: HarvestSpec,
-    options: ChatOptions,
-    heartbeat: ledger.Heartbeat,
-    on_progress: OnProgress,
+    job: HarvestJob, spec: HarvestSpec, options: ChatOptions, heartbeat: ledger.Heartbeat, on_progress: OnProgress
 ) -> Listed:
     asker = Asker(job, options, heartbeat)
 
@@ -76,19 +71,19 @@ def _listed(
         on_progress(progress)
 
     try:
-        n_wanted = spec.params.max_tuples
-        if options.scorer and spec.params.candidates is not None:  # an LM scores the candidates; the best are stored
-            n_wanted = max(spec.params.candidates, n_wanted or 0)
-        limits = Limits(n_wanted, options.tuples_per_request, options.patience, options.max_requests)
+        max_listed = spec.params.max_tuples
+        if options.scorer and spec.params.candidates is not None:  # the LM scores all candidates; the best are stored
+            max_listed = max(spec.params.candidates, max_listed or 0)
+        limits = Limits(max_listed, options.tuples_per_request, options.patience, options.max_requests)
         return list_tuples(spec, asker.ask, limits, watched)
     finally:
         asker.close()
 
 
 class Asker:
-    """Asks the chat model of one harvest, or gives the answer that is stored.
+    """Sends the questions of one harvest to the chat model, or returns their stored responses.
 
-    progress: how far the harvest is; reported again while an answer is on its way, so that cancelling ends the wait.
+    progress: reported repeatedly while waiting for a response, so that cancellation ends the wait.
     """
 
     progress = Progress(ASKING, 0)
@@ -100,7 +95,7 @@ class Asker:
         used = usage_of(job)
         self._spending = Spending(options, used["n_prompt_tokens"] + used["n_completion_tokens"], used["cost"])
         endpoint = endpoint_of(options, job.payload.get("is_trusted", False))
-        advice = "check the address, or retry the harvest later; what is answered stays"
+        advice = "check the address, or retry the harvest later; stored responses are reused"
         self._is_over = threading.Event()
         self._pool = ThreadPoolExecutor(1, "chat")
         pace = Pace(options.requests_per_minute, self._is_over)
@@ -112,7 +107,7 @@ class Asker:
         self._client.close()
 
     def ask(self, question: str, position: int) -> str | None:
-        """As engine.chat_tuples.Ask. Raises ChatFailed, NoCompletion, or Cancelled."""
+        """Implements engine.chat_tuples.Ask. Raises ChatFailed, NoCompletion, or Cancelled."""
         sha256 = hashlib.sha256(question.encode()).hexdigest()
         if (stored := self._stored.get((position, sha256))) is not None:
             return stored
@@ -121,20 +116,16 @@ class Asker:
             return None
         temperature = {} if options.temperature is None else {"temperature": options.temperature}
         seed = self._job.payload["spec"]["params"]["seed"] + position
-        asked = self._pool.submit(
+        future = self._pool.submit(
             self._client.complete, question, options.max_completion_tokens, seed=seed, **temperature
         )
-        while not wait([asked], POLL_S).done:
+        while not wait([future], POLL_S).done:
             self._heartbeat(self.progress)
         try:
-            completion = asked.result()
+            completion = future.result()
         except Filtered:
-            completion = Completion("")  # an answer that brings nothing
-        completion = completion._replace(text=storable(completion.text))  # as it will be read again
-        self._store(position, sha256, question, completion)
-        return completion.text
-
-    def _store(self, position: int, sha256: str, question: str, completion: Completion) -> None:
+            completion = Completion("")  # a response without tuples
+        completion = completion._replace(text=storable(completion.text))  # as it is read back
         n_prompt, n_completion = tokens_of(question, completion)
         self._spending.count(n_prompt, n_completion)
         answer = ChatAnswer(
@@ -150,3 +141,4 @@ class Asker:
             answered_at=timezone.now(),
         )
         self._heartbeat.store(answer.save)
+        return completion.text

@@ -1,4 +1,4 @@
-"""What chat models answered to harvests."""
+"""Stored responses of chat models."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kgharvest.harvests.models import HarvestJob
 
 
 class ChatAnswer(models.Model):
-    """An answer to one question of a harvest. Rows are only added, so that a harvest taken up again asks no more.
+    """Response to one question of a harvest. Rows are never changed; a resumed harvest reuses them.
 
-    position: of the question in its harvest, from 0. question_sha256: of its text; another question at that place is
-    asked anew. raw: the text as it came. model_reported: as the endpoint named its model, with its fingerprint; empty
-    where it did not. cost: in the currency of the harvest's prices. seconds: that the reply took.
+    position: 0-based position of the question in its harvest. question_sha256: hash of its text; a changed question is
+    sent again. raw: unedited text. model_reported: model and fingerprint reported by the endpoint, "" if not reported.
+    cost: in the currency of the harvest's prices. seconds: response time.
     """
 
     job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="chat_answers", db_index=False)

@@ -1,4 +1,4 @@
-"""How chat models are asked for tuples: each option once, for the command, the form, the API and the job."""
+"""Options for requesting tuples from chat models, declared once for the command, form, API and job."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from rest_framework import serializers
 
 from kgharvest.errors import DomainError
 
-MOST_MONEY = 10**6
-LONGEST_URL = 500
+MAX_MONEY = 10**6
 
 
 class About(NamedTuple):
-    """label, help: for people. kind: of the value; None is allowed where it is the default."""
+    """Description of an option. kind: type of the value; None is also allowed if it is the default."""
 
     label: str
     help: str
@@ -32,62 +31,60 @@ def _about(*args: Any, **fields: Any) -> dict[str, About]:
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """Every field has an About. Raises BadChatOption for a value out of range."""
+    """Each field has an About. Raises BadChatOption for a value out of range."""
 
     base_url: str = field(
         default="",
         metadata=_about(
-            "Address of the endpoint",
-            "Up to and without /chat/completions. Empty is that of this installation.",
-            str,
-            most=LONGEST_URL,
+            "Endpoint URL", "URL without /chat/completions. Default: the endpoint of this installation.", str, most=500
         ),
     )
     scorer: str = field(
         default="",
         metadata=_about(
-            "LM that scores",
-            "An LM, as harvests name it, that scores and ranks the tuples as its own. Empty: they rank as they came.",
+            "Scoring LM",
+            "Name of an LM that scores and ranks the tuples. Default: unscored, in order of appearance.",
             str,
             most=500,
         ),
     )
     tuples_per_request: int = field(
-        default=25, metadata=_about("Tuples for each request", "How many it is asked for at a time.", most=500)
+        default=25, metadata=_about("Tuples per request", "Number of tuples to request at a time.", most=500)
     )
     patience: int = field(
         default=2,
-        metadata=_about("Patience", "It is asked no more after so many answers in a row without a new tuple.", most=20),
+        metadata=_about("Patience", "Number of consecutive responses without new tuples before stopping.", most=20),
     )
-    max_requests: int = field(default=100, metadata=_about("Requests", "At most, for each relation.", most=10_000))
+    max_requests: int = field(
+        default=100, metadata=_about("Maximum requests", "Maximum number of requests per relation.", most=10_000)
+    )
     temperature: float | None = field(
-        default=None,
-        metadata=_about("Temperature", "Empty is what the endpoint takes for its usual one.", float, least=0, most=2),
+        default=None, metadata=_about("Temperature", "Default: that of the endpoint.", float, least=0, most=2)
     )
     max_completion_tokens: int = field(
         default=4000,
-        metadata=_about("Tokens of an answer", "At most; models that think aloud need more.", most=100_000),
+        metadata=_about("Maximum completion tokens", "Maximum per response. Reasoning models need more.", most=100_000),
     )
     max_tokens_total: int | None = field(
         default=None,
-        metadata=_about("Tokens in all", "Of questions and answers, for each relation. Empty is no limit."),
+        metadata=_about("Maximum total tokens", "Prompt and completion tokens per relation. Default: no limit."),
     )
     budget: Decimal | None = field(
         default=None,
         metadata=_about(
-            "Budget", "For each relation, in the currency of the prices. Empty is no limit.", Decimal, 0, MOST_MONEY
+            "Budget", "Per relation, in the currency of the prices. Default: no limit.", Decimal, 0, MAX_MONEY
         ),
     )
     prompt_price: Decimal = field(
-        default=Decimal(0), metadata=_about("Price of a million prompt tokens", "", Decimal, least=0, most=MOST_MONEY)
+        default=Decimal(0), metadata=_about("Price per million prompt tokens", "", Decimal, least=0, most=MAX_MONEY)
     )
     completion_price: Decimal = field(
-        default=Decimal(0), metadata=_about("Price of a million answer tokens", "", Decimal, least=0, most=MOST_MONEY)
+        default=Decimal(0), metadata=_about("Price per million completion tokens", "", Decimal, least=0, most=MAX_MONEY)
     )
     requests_per_minute: int | None = field(
-        default=None, metadata=_about("Requests a minute", "Empty is as fast as the endpoint answers.", most=1_000_000)
+        default=None, metadata=_about("Requests per minute", "Maximum request rate. Default: no limit.", most=1_000_000)
     )
-    timeout_s: int = field(default=120, metadata=_about("Seconds for an answer", "", most=3600))
+    timeout_s: int = field(default=120, metadata=_about("Response timeout (seconds)", "", most=3600))
 
     def __post_init__(self) -> None:
         for name, about, _ in declared():
@@ -97,26 +94,23 @@ class ChatOptions:
             if size is not None and not least <= size <= about.most:
                 unit = " characters" if about.kind is str else ""
                 raise DomainError(
-                    "BadChatOption", f"{name} is {value}; it has to be from {least} to {about.most}{unit}."
+                    "BadChatOption", f"Invalid {name}: {value}. It must be from {least} to {about.most}{unit}."
                 )
 
 
 def declared() -> list[tuple[str, About, Any]]:
-    """Return name, About and default of each option."""
+    """Return (name, About, default) of each option."""
     return [(option.name, option.metadata["about"], option.default) for option in fields(ChatOptions)]
 
 
 def options_from(values: Mapping[str, Any]) -> ChatOptions:
-    """Return the options named in `values`; those that are None or missing have their defaults."""
+    """Return the options in `values`, with defaults for missing values and None."""
     names = {name for name, _, _ in declared()}
     return ChatOptions(**{name: value for name, value in values.items() if name in names and value is not None})
 
 
-# -- in a job's payload ------------------------------------------------------------------------------------------------
-
-
 def to_json(options: ChatOptions) -> dict[str, Any]:
-    """The inverse of `from_json`. Amounts are texts, so that none is rounded."""
+    """Inverse of `from_json`. Amounts are strings, so that they are not rounded."""
     values = {name: getattr(options, name) for name, _, _ in declared()}
     return {name: f"{value.normalize():f}" if isinstance(value, Decimal) else value for name, value in values.items()}
 
@@ -128,19 +122,17 @@ def from_json(document: Mapping[str, Any]) -> ChatOptions:
     )
 
 
-# -- at the doors ------------------------------------------------------------------------------------------------------
-
 PREFIX = "chat_"
 
 
 def add_arguments(group: Any) -> None:
-    """Add `--chat-base-url`, ... to a group of a command's arguments."""
+    """Add `--chat-base-url` and the other options to an argument group of a command."""
     for name, about, default in declared():
         if name == "scorer":
             group.add_argument("--scorer", dest=PREFIX + name, help=about.help)
             continue
-        usual = "" if default in (None, "", 0) else f" ({default})"
-        help_text = f"{about.label.lower()}{usual}" if not about.help else f"{about.help.rstrip('.')}{usual}"
+        default_text = "" if default in (None, "", 0) else f" ({default})"
+        help_text = f"{about.help.rstrip('.') or about.label.lower()}{default_text}"
         flag = f"--{PREFIX}{name}".replace("_", "-")
         group.add_argument(flag, type=_amount if about.kind is Decimal else about.kind, help=help_text)
 
@@ -156,7 +148,7 @@ def _amount(text: str) -> Decimal:
 
 
 def from_arguments(values: Mapping[str, Any]) -> ChatOptions:
-    """Return what arguments or fields with the prefix say. Raises BadChatOption."""
+    """Return the options from arguments or form fields with the prefix. Raises BadChatOption."""
     return options_from({name.removeprefix(PREFIX): value for name, value in values.items() if name.startswith(PREFIX)})
 
 
@@ -168,18 +160,17 @@ FORM_FIELDS: dict[type, Callable[..., forms.Field]] = {
 
 
 def form_fields() -> dict[str, forms.Field]:
-    """Return a form's fields, by name with the prefix; what is left empty has its default."""
-    made: dict[str, forms.Field] = {}
+    """Return the form fields by name with the prefix. Empty fields use the default."""
+    form_fields: dict[str, forms.Field] = {}
     for name, about, default in declared():
         shared = {"label": about.label, "help_text": about.help, "required": False}
         if about.kind is str:
-            made[PREFIX + name] = forms.CharField(max_length=about.most, **shared)
+            form_fields[PREFIX + name] = forms.CharField(max_length=about.most, **shared)
             continue
         widget = forms.NumberInput(attrs={"placeholder": default if default is not None else ""})
-        made[PREFIX + name] = FORM_FIELDS[about.kind](
-            min_value=about.least, max_value=about.most, widget=widget, **shared
-        )
-    return made
+        field_class = FORM_FIELDS[about.kind]
+        form_fields[PREFIX + name] = field_class(min_value=about.least, max_value=about.most, widget=widget, **shared)
+    return form_fields
 
 
 API_FIELDS: dict[type, Callable[..., serializers.Field]] = {
@@ -190,14 +181,13 @@ API_FIELDS: dict[type, Callable[..., serializers.Field]] = {
 
 
 def api_fields() -> dict[str, serializers.Field]:
-    """Return a serializer's fields, by name."""
-    made: dict[str, serializers.Field] = {}
+    """Return the serializer fields by name."""
+    api_fields: dict[str, serializers.Field] = {}
     for name, about, default in declared():
         shared = {"required": False, "help_text": " ".join(filter(None, [f"{about.label}.", about.help]))}
         if about.kind is str:
-            made[name] = serializers.CharField(max_length=about.most, allow_blank=True, **shared)
+            api_fields[name] = serializers.CharField(max_length=about.most, allow_blank=True, **shared)
             continue
-        made[name] = API_FIELDS[about.kind](
-            min_value=about.least, max_value=about.most, allow_null=default is None, **shared
-        )
-    return made
+        limits = {"min_value": about.least, "max_value": about.most, "allow_null": default is None}
+        api_fields[name] = API_FIELDS[about.kind](**limits, **shared)
+    return api_fields

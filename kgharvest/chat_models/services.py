@@ -1,4 +1,4 @@
-"""Chat models of harvests: allowed endpoints and usage."""
+"""Chat model endpoints: permitted addresses, clients, and usage."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ API_KEY_VARIABLE = "KGHARVEST_CHAT_API_KEY"
 
 
 def check_endpoint(options: ChatOptions, by: Any) -> None:
-    """Raise NoEndpoint, or BadAddress for one that `by` may not name."""
+    """Raise NoEndpoint if no endpoint is configured, BadAddress for an address that `by` may not use."""
     if not (options.base_url or settings.CHAT_BASE_URL):
         raise DomainError(
             "NoEndpoint",
-            "The address of the chat model is missing and KGHARVEST_CHAT_BASE_URL is not set; give the endpoint's "
-            "address, such as http://127.0.0.1:8000/v1.",
+            "No chat model endpoint. Enter its URL, for example http://127.0.0.1:8000/v1, or set "
+            "KGHARVEST_CHAT_BASE_URL.",
         )
     endpoint_of(options, owns_installation(by)).check()
 
@@ -36,7 +36,7 @@ def endpoint_of(options: ChatOptions, is_owner: bool) -> Endpoint:
 
 
 def usage_of(job: HarvestJob) -> dict[str, Any]:
-    """Return how many answers a harvest has, their tokens, and their cost in the currency of its prices."""
+    """Return the number of a harvest's responses, their tokens, and their cost in the currency of its prices."""
     return job.chat_answers.order_by().aggregate(
         n_answers=Count("pk"),
         n_prompt_tokens=Sum("n_prompt_tokens", default=0),
@@ -46,23 +46,20 @@ def usage_of(job: HarvestJob) -> dict[str, Any]:
 
 
 def summary_of(job: HarvestJob) -> dict[str, Any]:
-    """Return what a harvest says of its chat model, so far or in the end."""
-    used = usage_of(job)
+    """Return the summary of the chat model's usage, so far or in total."""
+    usage = usage_of(job)
     reported = job.chat_answers.order_by("-position").values_list("model_reported", flat=True).first()
     options = from_json(job.payload["chat"])
-    return {**used, "cost": f"{used['cost']:.4f}", "model_reported": reported or "", "scorer": options.scorer or None}
-
-
-# Endpoints
+    return {**usage, "cost": f"{usage['cost']:.4f}", "model_reported": reported or "", "scorer": options.scorer or None}
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where one piece of work asks.
+    """Endpoint of one task.
 
-    who: begins sentences, as "The judge". own_url: that of the environment for such work, may be "". key_variable: of
-    the environment, holds its key. base_url: as somebody named it, "" for `own_url`. is_owner: who named it owns the
-    installation.
+    who: subject of error messages, such as "The judge". own_url: from the environment, can be "". key_variable:
+    environment variable with the API key. base_url: requested by a user, "" for `own_url`. is_owner: True if this user
+    owns the installation.
     """
 
     who: str
@@ -77,17 +74,21 @@ class Endpoint:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether any address may be asked and gets the key: the environment's, or one that an owner named."""
+        """True if the address is unrestricted and receives the API key: set by the environment or an owner."""
         return self.is_owner or self.base_url in ("", self.own_url)
 
     def check(self) -> None:
-        """Raise BadAddress for an address inside the network that only who owns the installation may name."""
+        """Raise BadAddress for an address in the internal network, which only owners may use."""
         if not self.is_trusted:
-            with suppress(OSError):  # a name that is unknown now; the worker says so
+            with suppress(OSError):  # unknown host; the worker reports it
                 resolve(self.base_url)
 
     def client(self, model: str, timeout_s: float, advice: str, pace: Pace) -> ChatClient:
-        """Raises BadAddress, ChatFailed."""
+        """Raises BadAddress, or ChatFailed for an unknown host."""
+        try:
+            address = "" if self.is_trusted else str(resolve(self.base_url).address)
+        except OSError:
+            raise ChatFailed(f"Unknown host in {self.base_url}. Check the address.") from None
         return ChatClient(
             self.who,
             self.url,
@@ -97,12 +98,5 @@ class Endpoint:
             advice=advice,
             before_request=pace.wait,
             sleep=pace.hold,
-            connect_to="" if self.is_trusted else self._checked_address(),
+            connect_to=address,
         )
-
-    def _checked_address(self) -> str:
-        """Return the address that the host's name means now. Raises BadAddress, or ChatFailed if it is unknown."""
-        try:
-            return str(resolve(self.base_url).address)
-        except OSError:
-            raise ChatFailed(f"The host of {self.base_url} is not known here; check the address.") from None

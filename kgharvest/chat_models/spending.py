@@ -1,28 +1,28 @@
-"""What asking chat models costs: tokens and money, within a rate and a budget."""
+"""Cost of chat models in tokens and money, budgets, and request rates."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
 from decimal import Decimal
+from math import ceil
 from time import monotonic
 from typing import NamedTuple, Protocol
 
 from kgharvest.engine.chat_completions import ChatFailed, Completion
 from kgharvest.errors import DomainError
 
-CHARACTERS_PER_TOKEN = 4  # for estimates, and for endpoints that do not say what they used
-TOKENS_OF_A_FRAME = 50  # at most, that a chat template puts around a message
-A_MILLION = 1_000_000
-CENT_OF_CENT = Decimal("0.00000001")
+CHARACTERS_PER_TOKEN = 4  # for estimates, and for endpoints that report no usage
+MAX_TEMPLATE_TOKENS = 50  # added to a message by a chat template
+COST_PRECISION = Decimal("0.00000001")
 
 
 class BudgetSpent(DomainError):
-    """Work that stopped because the next answer might cost more than its budget has left."""
+    """The next response could exceed the budget."""
 
 
 class Priced(Protocol):
-    """Prices of a million tokens, in a currency that its owner knows."""
+    """Prices per million tokens, in an unspecified currency."""
 
     @property
     def prompt_price(self) -> Decimal: ...
@@ -32,7 +32,7 @@ class Priced(Protocol):
 
 
 class Limited(Priced, Protocol):
-    """Prices and limits: of tokens of prompts and answers together, and of money. None is no limit."""
+    """Prices, and limits of total tokens and of cost; None means no limit."""
 
     @property
     def max_tokens_total(self) -> int | None: ...
@@ -42,7 +42,7 @@ class Limited(Priced, Protocol):
 
 
 class Reserved(NamedTuple):
-    """The most that a request may use: a token is at least a byte of the prompt."""
+    """Maximum usage of a request. A prompt has at most one token per byte."""
 
     n_tokens: int
     cost: Decimal
@@ -50,30 +50,26 @@ class Reserved(NamedTuple):
 
 def cost_of(prices: Priced, n_prompt_tokens: int, n_completion_tokens: int) -> Decimal:
     amount = n_prompt_tokens * prices.prompt_price + n_completion_tokens * prices.completion_price
-    return (Decimal(amount) / A_MILLION).quantize(CENT_OF_CENT)
+    return (Decimal(amount) / 1_000_000).quantize(COST_PRECISION)
 
 
 def reserved(prices: Priced, prompt: str, max_completion_tokens: int) -> Reserved:
-    n_prompt = len(prompt.encode()) + TOKENS_OF_A_FRAME
+    n_prompt = len(prompt.encode()) + MAX_TEMPLATE_TOKENS
     return Reserved(n_prompt + max_completion_tokens, cost_of(prices, n_prompt, max_completion_tokens))
 
 
 def tokens_of(prompt: str, completion: Completion) -> tuple[int, int]:
-    """Return the tokens of a prompt and of its answer, estimated where the endpoint does not say."""
+    """Return the tokens of a prompt and its response, estimated if the endpoint does not report them."""
     counts = (completion.n_prompt_tokens, completion.n_completion_tokens)
     n_prompt, n_completion = (
-        round_up(len(text) / CHARACTERS_PER_TOKEN) if count is None else count
+        ceil(len(text) / CHARACTERS_PER_TOKEN) if count is None else count
         for text, count in zip((prompt, completion.text), counts, strict=True)
     )
     return n_prompt, n_completion
 
 
-def round_up(number: float) -> int:
-    return int(-(-number // 1))
-
-
 class Spending:
-    """What was used so far of a budget. Safe to count from several threads."""
+    """Usage of a budget so far. `count` is thread-safe."""
 
     def __init__(self, limits: Limited, n_tokens: int = 0, cost: Decimal = Decimal(0)):
         self.n_tokens, self.cost = n_tokens, cost
@@ -81,7 +77,7 @@ class Spending:
         self._counting = threading.Lock()
 
     def has_room(self, requests: Iterable[Reserved]) -> bool:
-        """Return whether the budget bears these requests if all of them use the most."""
+        """Return whether the budget covers the maximum usage of these requests."""
         n_tokens, cost = self.n_tokens, self.cost
         for request in requests:
             n_tokens, cost = n_tokens + request.n_tokens, cost + request.cost
@@ -104,7 +100,7 @@ class Spending:
 
 
 class Pace:
-    """Lets requests of all threads begin at most so often, and none before a hold is over."""
+    """Limits the request rate of all threads, and delays requests during a hold."""
 
     def __init__(self, per_minute: int | None, is_over: threading.Event):
         self._interval_s = 60 / per_minute if per_minute else 0.0
@@ -121,6 +117,6 @@ class Pace:
             raise ChatFailed("The run is over.")
 
     def hold(self, seconds: float) -> None:
-        """Let nobody begin for so long: an endpoint that asks one of us to wait means all."""
+        """Delay all requests: an endpoint's request to wait applies to every thread."""
         with self._lock:
             self._next = max(self._next, monotonic() + seconds)

@@ -1,6 +1,6 @@
-"""The API for Python programs: `from kgharvest.client import Client`. docs/api.md begins with a whole study.
+"""Python client of the API: `from kgharvest.client import Client`. docs/api.md starts with a complete study.
 
-It needs httpx alone, loads neither Django nor torch, and shows progress where tqdm, gives frames where pandas is there.
+Requires only httpx, not Django or torch. Uses tqdm for progress bars and pandas for data frames if installed.
 """
 
 from kgharvest.client.errors import (

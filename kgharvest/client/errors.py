@@ -1,4 +1,4 @@
-"""What the server refuses, and that it cannot be reached, as exceptions that say it in the server's sentence."""
+"""Exceptions for API errors and unreachable servers, with the message of the server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import httpx
 
 
 class ApiError(Exception):
-    """What the API refuses. `str(error)` is the server's sentence.
+    """Error response of the API. `str(error)` is the server's message.
 
-    status: of HTTP. code: one word for each kind of refusal. fields: of invalid input, what is wrong with each field.
+    status: HTTP status. code: error code. fields: errors by field, for invalid input.
     """
 
     def __init__(self, message: str, status: int = 0, code: str = "", fields: Mapping[str, Any] | None = None):
@@ -20,35 +20,35 @@ class ApiError(Exception):
 
 
 class Invalid(ApiError):
-    """Input that is not valid (400)."""
+    """Invalid input (400)."""
 
 
 class Unauthorized(ApiError):
-    """No token, or one that is unknown, expired or revoked (401)."""
+    """Missing, unknown, expired, or revoked token (401)."""
 
 
 class NotAllowed(ApiError):
-    """What the token's scope or the user's role does not allow (403)."""
+    """The token's scope or the user's role does not permit the request (403)."""
 
 
 class NotFound(ApiError):
-    """Nothing that there is, or that the user may see (404)."""
+    """The object does not exist or is not visible to the user (404)."""
 
 
 class Conflict(ApiError):
-    """A rule of the domain says no (409); `code` names it."""
+    """Violation of a domain rule (409), identified by `code`."""
 
 
 class TooManyRequests(ApiError):
-    """Still too many requests, after as many tries as the client makes (429)."""
+    """Rate limit still exceeded after all attempts (429)."""
 
 
 class ServerUnavailable(ApiError):
-    """No answer, or 502 to 504, after as many tries as the client makes."""
+    """No response, or status 502 to 504, after all attempts."""
 
 
 class JobFailed(ApiError):
-    """A job that was waited for failed or was cancelled; `str(error)` is what it says."""
+    """The job failed or was cancelled. `str(error)` is its error message."""
 
 
 BY_STATUS: dict[int, type[ApiError]] = {
@@ -65,13 +65,13 @@ BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def error_of(response: httpx.Response) -> ApiError:
-    """Return the exception for an answer that is an error, read to its end."""
+    """Return the exception for an error response, which must be read completely."""
     kind = BY_STATUS.get(response.status_code, ApiError)
     try:
         error = response.json()["error"]
         message, code, fields = error["message"], error["code"], error.get("fields")
-    except (ValueError, KeyError, TypeError):  # a proxy's page, not the API's answer
-        return kind(f"The server answered {response.status_code} {response.reason_phrase}.", response.status_code)
+    except (ValueError, KeyError, TypeError):  # a proxy's page, not a response of the API
+        return kind(f"The server returned {response.status_code} {response.reason_phrase}.", response.status_code)
     if fields:
         message += " " + "; ".join(f"{name}: {_sentence(reasons)}" for name, reasons in fields.items())
     return kind(message, response.status_code, code, fields)

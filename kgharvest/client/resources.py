@@ -1,4 +1,4 @@
-"""What the API has, as attributes of a client: `client.relations.create(...)`, `client.launches.list()`."""
+"""API resources as attributes of a client: `client.relations.create(...)`, `client.launches.list()`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     import pandas
 
 POLL_S = 1.0
-COUNTS = (("n_over", "n_jobs"), ("n_judgments", "n_wanted"), ("done", "total"))  # of launches, rounds, jobs
-ENDED_IN_VAIN = {"failed", "cancelled"}
-ROWS_OF_A_PAGE = 500
+COUNTS = (("n_over", "n_jobs"), ("n_judgments", "n_wanted"), ("done", "total"))  # launches, rounds, jobs
+UNSUCCESSFUL = {"failed", "cancelled"}
+ROWS_PER_PAGE = 500
 
 
 class Rows(Iterable[Row]):
-    """Rows that are asked for while they are read, page by page or line by line; each reading asks anew.
+    """Lazy rows, requested page by page or line by line. Each iteration sends new requests.
 
-    label: of the progress bar, which is drawn if tqdm is there; None draws none.
+    label: label of the progress bar (requires tqdm); None: no bar.
     """
 
     def __init__(self, read: Callable[[], Iterator[Row]], label: str | None = None):
@@ -42,23 +42,23 @@ class Rows(Iterable[Row]):
         return iter(bar)
 
     def first(self) -> Row | None:
-        """Return the first row, None if there is none."""
+        """Return the first row, or None."""
         return next(self._read(), None)
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return all rows as a frame. Raises ModuleNotFoundError without pandas."""
+        """Return all rows as a data frame. Raises ModuleNotFoundError without pandas."""
         frame: pandas.DataFrame = import_module("pandas").DataFrame(list(self))
         return frame
 
 
 class Resource:
-    """Things of one kind, at one address. Each method returns what the API answers, as a dict."""
+    """One resource of the API. Methods return the JSON of the response as a dict."""
 
     def __init__(self, client: Client, path: str):
         self._client, self.path = client, path.strip("/") + "/"
 
     def list(self, **filters: Any) -> Rows:
-        """Return the rows that fit; docs of the API name the filters of each list."""
+        """Return the matching rows. The API documentation lists the filters."""
         return self._client.rows(self.path, filters, self.path.strip("/"))
 
     def get(self, key: int | str) -> Row:
@@ -69,7 +69,7 @@ class Resource:
         return row
 
     def create(self, **fields: Any) -> Row:
-        """Make one. Sent again after a broken connection it makes no second one."""
+        """Create an object. Retries after connection errors do not create a second one."""
         return self._row("POST", self.path, json=fields)
 
     def update(self, key: int | str, **fields: Any) -> Row:
@@ -79,82 +79,79 @@ class Resource:
         self._client.request("DELETE", f"{self.path}{key}/")
 
     def act(self, key: int | str, action: str, **fields: Any) -> Any:
-        """Do what has an address of its own: `client.jobs.act(7, "cancel")`."""
+        """Call an operation of an object: `client.jobs.act(7, "cancel")`."""
         return self._client.request("POST", f"{self.path}{key}/{action}/", json=fields)
 
     def file(self, key: int | str, name: str) -> bytes:
-        """Return a file of one: `client.reports.file(7, "report.xlsx")`."""
+        """Return a file of an object: `client.reports.file(7, "report.xlsx")`."""
         with self._client.answer("GET", f"{self.path}{key}/{name}", headers={"Accept": "*/*"}) as response:
             return response.read()
 
     def read(self, key: int | str, part: str, **parameters: Any) -> Any:
-        """Return a part of one: JSON as Python's values, a file as bytes."""
-        return self._client.request("GET", f"{self.path}{key}/{part}/", params=_given(parameters))
+        """Return a part of an object: parsed JSON, or the bytes of a file."""
+        return self._client.request("GET", f"{self.path}{key}/{part}/", params=_without_none(parameters))
 
     def rows(self, key: int | str, part: str, **filters: Any) -> Rows:
-        """Return a part of one that is a list."""
+        """Return a part of an object that is a list."""
         return self._client.rows(f"{self.path}{key}/{part}/", filters, part)
 
     def upload(self, file: Path | str, action: str = "import", **fields: Any) -> Any:
-        """Send a file with the fields of its form."""
+        """Upload a file with form fields."""
         path = Path(file)
         with path.open("rb") as content:
             return self._client.request(
-                "POST", f"{self.path}{action}/", data=_given(fields), files={"file": (path.name, content)}
+                "POST", f"{self.path}{action}/", data=_without_none(fields), files={"file": (path.name, content)}
             )
 
 
 class Projects(Resource):
     def webhooks(self, key: str) -> Resource:
-        """Return a project's webhooks: `client.projects.webhooks("birds").create(url=..., events=[...])`."""
+        """Webhooks of a project: `client.projects.webhooks("birds").create(url=..., events=[...])`."""
         return Resource(self._client, f"{self.path}{key}/webhooks")
 
     def audit(self, key: str, **filters: Any) -> Rows:
-        """Return the audit trail of a project, the newest entry first."""
+        """Return the audit log of a project, newest entry first."""
         return self.rows(key, "audit", **filters)
 
 
 class Harvests(Resource):
     def tuples(self, key: int, cut: str | None = None, include: str | None = None) -> Rows:
-        """Return the tuples, best first, as they stream.
+        """Stream the tuples, best first.
 
-        cut: such as "top:100"; all without one. include: "all" for hidden and sensitive ones, too.
+        cut: for example "top:100"; default: all. include: "all" also includes hidden and sensitive tuples.
         """
-        parameters = _given({"cut": cut, "include": include})
+        parameters = _without_none({"cut": cut, "include": include})
         return self._client.lines(f"{self.path}{key}/tuples/", parameters, "tuples")
 
 
 class Rounds(Resource):
     def wait(self, key: int, timeout_s: float | None = None) -> Row:
-        """Wait until people have given all the judgments that are wanted; return the progress then.
-
-        Raises TimeoutError.
-        """
+        """Wait until the round has all required judgments; return its progress. Raises TimeoutError."""
         return self._client.poll(
             f"round {key}", lambda: self.read(key, "progress"), lambda progress: not progress["n_left"], timeout_s
         )
 
     def judge(self, key: int, **spec: Any) -> Row:
-        """Have an LM asked about the round's tuples; `spec` as docs/judges.md has it. `wait` waits for the run."""
+        """Start a judge run on the round's tuples. spec: see docs/judges.md. `Client.wait` waits for the run."""
         return self._row("POST", f"{self.path}{key}/judge-runs/", json=spec)
 
     def panels(self, key: int) -> Resource:
-        """Return where people for a round are found: `client.rounds.panels(7).create(platform="sona")`."""
+        """Panels of a round: `client.rounds.panels(7).create(platform="sona")`."""
         return Resource(self._client, f"{self.path}{key}/panels")
 
     def preregister(self, key: int, **plan: Any) -> Row:
-        """Freeze the round with a plan, before anybody judges; `plan` as docs/preregistration.md has it."""
+        """Preregister the round with a plan, before the first judgment. plan: see docs/preregistration.md."""
         return self._row("POST", f"{self.path}{key}/preregistrations/", json=plan)
 
     def report(self, key: int, judge: str | None = None, **options: Any) -> Row:
-        """Report on the round. judge: name of a judge run of it, whose labels make intervals narrower."""
-        return self._row("POST", "reports/", json=_given({"round": key, "judge": judge, **options}))
+        """Create a report on the round. judge: name of a judge run whose labels narrow the intervals."""
+        return self._row("POST", "reports/", json=_without_none({"round": key, "judge": judge, **options}))
 
 
 class Client:
-    """A server and a token, by default those of KGHARVEST_URL and KGHARVEST_TOKEN.
+    """Client of one server. Defaults for `url` and `token`: KGHARVEST_URL and KGHARVEST_TOKEN.
 
-    progress: draw bars while rows are read and jobs waited for, if tqdm is there and standard error is a terminal.
+    progress: show progress bars if tqdm is installed and standard error is a terminal.
     """
 
     def __init__(
@@ -196,20 +193,20 @@ class Client:
         self._transport.close()
 
     def resource(self, path: str) -> Resource:
-        """Return what is at a path below /api/v1/, for what has no attribute here."""
+        """Return a resource without an attribute here. path: below /api/v1/."""
         return Resource(self, path)
 
     def request(self, method: str, path: str, **options: Any) -> Any:
-        """Send any request; path: below /api/v1/. Raises ApiError."""
+        """Send a request. path: below /api/v1/. Raises ApiError."""
         return self._transport.request(method, path, **options)
 
     def answer(self, method: str, path: str, **options: Any) -> AbstractContextManager[httpx.Response]:
-        """Open the answer to any request, to be read as it comes. Raises ApiError."""
+        """Send a request and return its streamed response. Raises ApiError."""
         return self._transport.answer(method, path, **options)
 
     def rows(self, path: str, filters: Mapping[str, Any], label: str) -> Rows:
-        """Return the rows of a list, all its pages one after the other."""
-        parameters = {"limit": ROWS_OF_A_PAGE, **_given(filters)}
+        """Return the rows of all pages of a list."""
+        parameters = {"limit": ROWS_PER_PAGE, **_without_none(filters)}
         return Rows(lambda: self._pages(path, parameters), label if self._progress else None)
 
     def _pages(self, path: str, parameters: Mapping[str, Any]) -> Iterator[Row]:
@@ -220,13 +217,13 @@ class Client:
             yield from page["results"]
 
     def lines(self, path: str, parameters: Mapping[str, Any], label: str) -> Rows:
-        """Return the rows of an answer of JSON lines."""
+        """Return the rows of a JSON lines response."""
         return Rows(lambda: self._transport.lines(path, parameters), label if self._progress else None)
 
     def wait(self, row: Row, timeout_s: float | None = None) -> Row:
-        """Wait until a launch, a harvest, a probe or another job has ended; return it as it is then.
+        """Wait until a launch, harvest, probe, or other job has ended; return its final state.
 
-        Raises JobFailed if it failed or was cancelled, of a launch if none of its harvests succeeded; TimeoutError.
+        Raises TimeoutError, and JobFailed if it failed or was cancelled, or if no harvest of a launch succeeded.
         """
         is_launch = "counts" in row
         kind, name = (self.launches, "launch") if is_launch else (self.jobs, "job")
@@ -238,26 +235,26 @@ class Client:
                 return latest
             failed = self.harvests.list(launch=latest["id"], status="failed").first()
             raise JobFailed(failed["error"] if failed else f"Launch {latest['id']} was cancelled.")
-        if latest["status"] in ENDED_IN_VAIN:
+        if latest["status"] in UNSUCCESSFUL:
             raise JobFailed(latest["error"] or f"Job {latest['id']} was {latest['status']}.", code=latest["status"])
         return latest
 
     def poll(
         self, label: str, ask: Callable[[], Row], is_over: Callable[[Row], bool], timeout_s: float | None = None
     ) -> Row:
-        """Ask every second, with a progress bar, until it is over; return the last answer. Raises TimeoutError."""
+        """Poll every second with a progress bar until `is_over`; return the last response. Raises TimeoutError."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with _Bar(label if self._progress else None) as show:
             while not is_over(latest := ask()):
                 show(latest)
                 if deadline is not None and time.monotonic() > deadline:
-                    raise TimeoutError(f"{label} has not ended in {timeout_s:g} s; it goes on.")
+                    raise TimeoutError(f"{label} has not ended within {timeout_s:g} s and is still running.")
                 time.sleep(POLL_S)
         return latest
 
 
 class _Bar:
-    """A progress bar of a job or launch, if tqdm is there."""
+    """Progress bar of a job or launch, if tqdm is installed."""
 
     def __init__(self, label: str | None):
         self._bar = None
@@ -278,5 +275,5 @@ class _Bar:
             self._bar.update(row[done] - self._bar.n)
 
 
-def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}

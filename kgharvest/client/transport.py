@@ -1,4 +1,4 @@
-"""Requests that are sent again where that is safe: what changes nothing, and what has an idempotency key."""
+"""HTTP transport with retries, which are safe: POST requests have an idempotency key."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ API = "/api/v1/"
 TIMEOUT_S = 60.0
 TRIES = 5
 LONGEST_PAUSE_S = 60.0
-AGAIN = {429, 502, 503, 504}
+RETRIED = {429, 502, 503, 504}
 KEY = "Idempotency-Key"
 UNREACHABLE = (httpx.TransportError,)
 Row = dict[str, Any]
 
 
 class Transport:
-    """One server and one token. Pauses between tries double; of 429 the server says how long."""
+    """Connection to one server with one token. Pauses between attempts double, or follow `Retry-After`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Transport:
         url = url or os.environ.get("KGHARVEST_URL") or "http://127.0.0.1:8000"
         token = token or os.environ.get("KGHARVEST_TOKEN")
         if not token:
-            raise ValueError("There is no token; give one, or set KGHARVEST_TOKEN.")
+            raise ValueError("No token. Pass `token` or set KGHARVEST_TOKEN.")
         self.base = url.rstrip("/") + API
         self._tries, self._pause = tries, pause
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
@@ -48,17 +48,17 @@ class Transport:
         self._http.close()
 
     def address(self, path: str) -> str:
-        """Return the address of a path of the API; the addresses that answers name are taken as they are."""
+        """Return the URL of an API path; URLs from responses are returned unchanged."""
         if not path.startswith(("http://", "https://")):
             return self.base + path
         if not path.startswith(self.base):
-            raise ValueError(f"{path} is not on the server {self.base}, which alone may have the token.")
+            raise ValueError(f"{path} is not below {self.base}. The token is sent only to this server.")
         return path
 
     def request(self, method: str, path: str, **options: Any) -> Any:
-        """Return the JSON of an answer, None of an empty one, or the bytes of a file. Raises ApiError.
+        """Return the JSON of a response, None if it is empty, or the bytes of a file. Raises ApiError.
 
-        options: of httpx: params, json, data, files, headers.
+        options: httpx options: params, json, data, files, headers.
         """
         with self.answer(method, path, **options) as response:
             response.read()
@@ -68,7 +68,7 @@ class Transport:
             return response.json() if is_json else response.content
 
     def lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[Row]:
-        """Yield the rows of an answer of JSON lines while it comes. Raises ApiError."""
+        """Yield the rows of a streamed JSON lines response. Raises ApiError."""
         headers = {"Accept": "application/x-ndjson"}
         with self.answer("GET", path, params=params, headers=headers) as response:
             for line in response.iter_lines():
@@ -77,10 +77,10 @@ class Transport:
 
     @contextmanager
     def answer(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
-        """Open the answer to a request. Raises ApiError."""
+        """Send a request and yield its streamed response. Raises ApiError."""
         headers = dict(options.pop("headers", None) or {})
         if method == "POST":
-            headers.setdefault(KEY, str(uuid4()))  # the same one for each try
+            headers.setdefault(KEY, str(uuid4()))  # the same for all attempts
         response = self._send(method, self.address(path), headers=headers, **options)
         try:
             if response.is_error:
@@ -101,12 +101,14 @@ class Transport:
                 response = self._http.send(self._http.build_request(method, url, **options), stream=True)
             except UNREACHABLE as error:
                 if not n_left:
-                    raise ServerUnavailable(f"{url} does not answer ({error}); is the server running?") from error
+                    raise ServerUnavailable(
+                        f"{url} does not respond ({error}). Check that the server is running."
+                    ) from error
             else:
-                if response.status_code not in AGAIN or not n_left:
+                if response.status_code not in RETRIED or not n_left:
                     return response
-                asked_s = response.headers.get("retry-after", "")
-                pause_s = (asked_s.isdecimal() and min(float(asked_s), LONGEST_PAUSE_S)) or pause_s
+                retry_after = response.headers.get("retry-after", "")
+                pause_s = (retry_after.isdecimal() and min(float(retry_after), LONGEST_PAUSE_S)) or pause_s
                 response.close()
             self._pause(pause_s)
-        raise AssertionError("there is at least one try")
+        raise AssertionError("tries must be at least 1")

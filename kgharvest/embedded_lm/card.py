@@ -1,7 +1,5 @@
 """Model card of an embedded LM: training data, recipe, measured quality, and limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kgharvest.embedded_lm.corpus import MISCONCEPTION_WEIGHT

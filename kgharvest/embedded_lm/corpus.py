@@ -3,8 +3,6 @@
 Sentences are generated, not stored: `examples` samples tuple, wording, frames, noise, and masks for each sentence.
 """
 
-from __future__ import annotations
-
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Quality of an embedded LM: recall of the tail of a fact, given its head."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass

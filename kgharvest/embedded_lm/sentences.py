@@ -4,8 +4,6 @@ User prompts differ from the training phrasings: they have surrounding words, wo
 function words and punctuation. Frames use the format of phrasings, `{a|b}` for either wording, without slots.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from random import Random
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Muon for the encoder's matrices and AdamW for the other weights train in minutes
 AdamW alone. All random generators derive from one seed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -6,8 +6,6 @@ facts, misconceptions: tuples used in training. Misconceptions are false tuples 
 `symmetric = true`: the reversed tuples hold as well.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter

@@ -3,8 +3,6 @@
 Requests complete replies, but also accepts streamed replies. Retries after temporary errors.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

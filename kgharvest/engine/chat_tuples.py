@@ -4,8 +4,6 @@ Each request asks for a few tuples. It contains the seed tuples as examples and 
 end when the answers contain no new tuples, or at a limit.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -144,7 +142,7 @@ class Listing:
         return None
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
+# Requests
 
 
 def question(spec: HarvestSpec, n: int, said: Sequence[str]) -> str:
@@ -164,7 +162,7 @@ def question(spec: HarvestSpec, n: int, said: Sequence[str]) -> str:
     )
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# Answers
 
 
 class Parsed(NamedTuple):

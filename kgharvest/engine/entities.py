@@ -1,7 +1,5 @@
 """Entities: token sequences that are canonical for the tokenizer and pass every filter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

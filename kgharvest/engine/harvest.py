@@ -1,7 +1,5 @@
 """Harvest of one relation from one LM: prompts -> weights -> search -> re-scoring."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +11,7 @@ from kgharvest.engine.entities import Entity, entity_of
 from kgharvest.engine.language_models.base import LanguageModel, Tick
 from kgharvest.engine.parts import InTurn, Question, Share, rescore, rescore_parts, scorable, search_parts
 from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
-from kgharvest.engine.prompts.paraphrase import Paraphraser
+from kgharvest.engine.prompts.creation import Paraphraser
 from kgharvest.engine.prompts.strategies import ChosenPrompts, PromptSource, choose_prompts
 from kgharvest.engine.scoring import Encoded
 from kgharvest.engine.search import merge_found

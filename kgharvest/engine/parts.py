@@ -4,8 +4,6 @@ The LM batches of a part depend only on that part. Floating-point results are th
 of hardware, regardless of the process that runs the part and of the other parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -83,7 +81,7 @@ def report_after(report: Report, n_before: int, n_done: int) -> None:
     report(n_before + n_done)
 
 
-# -- search ------------------------------------------------------------------------------------------------------------
+# Search
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def make_ranker(lm: LanguageModel, prompts: PromptSet, params: HarvestParams) ->
     return TokenRanker(lm, prompts.prompts, prompts.weights, params.batch_size, prompts.combine == "mixture")
 
 
-# -- re-scoring --------------------------------------------------------------------------------------------------------
+# Re-scoring
 
 
 @dataclass(frozen=True)

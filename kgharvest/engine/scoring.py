@@ -1,7 +1,5 @@
 """Compatibility, prompt weights and consistency (BertNet, section 3.1 and 3.2; Fig. 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 

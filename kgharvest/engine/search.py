@@ -8,8 +8,6 @@ A candidate is evaluated by the LM only when it reaches the top, batched with th
 In this order, each entity occurs in at most `params.proposed_entity_repeats` tuples.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

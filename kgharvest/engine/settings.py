@@ -4,8 +4,6 @@ This module must not import torch; strategies are named by import path. Installe
 entry points `kgharvest.prompt_settings` (docs/extending.md).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Parameters, specification, and result of a harvest; engine errors and progress reports."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Mapping

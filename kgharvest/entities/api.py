@@ -1,7 +1,5 @@
 """API of the entity table of a relation set."""
 
-from __future__ import annotations
-
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
@@ -14,7 +12,7 @@ from kgharvest.api.input import JsonParser, StrictSerializer
 from kgharvest.api.views import ApiViewSet, operation
 from kgharvest.entities.models import EntityTable
 from kgharvest.entities.tables import delete_table, save_table
-from kgharvest.relations.api import uploaded
+from kgharvest.relations.api import check_file_size
 from kgharvest.relations.models import RelationSet
 
 TABLE = {
@@ -32,7 +30,7 @@ TABLE = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A table", TABLE, response_only=True)])
 class EntityTableSerializer(serializers.ModelSerializer):
-    """How entities of a set's relations are brought into one form. n_ambiguous: names that lead to no label."""
+    """Rules and names that canonicalize the entities of a relation set. n_ambiguous: names with several labels."""
 
     set = serializers.CharField(source="relation_set.name")
 
@@ -42,13 +40,17 @@ class EntityTableSerializer(serializers.ModelSerializer):
 
 
 class EntityTableInput(StrictSerializer):
-    without_articles = serializers.BooleanField(default=True, help_text="“a dog” and “the dog” are “dog”.")
-    in_singular = serializers.BooleanField(default=False, help_text="“dogs” are “dog”, by the rules of English.")
+    without_articles = serializers.BooleanField(
+        default=True, help_text="Ignore articles: “a dog” and “the dog” become “dog”."
+    )
+    in_singular = serializers.BooleanField(
+        default=False, help_text="Singularize by English rules: “dogs” becomes “dog”."
+    )
     file = serializers.FileField(
         required=False,
-        validators=[uploaded],
-        help_text="Label, aliases separated by |, and id, a tab between them, an entity a line; sent as "
-        "multipart/form-data. Without, the names there are stay.",
+        validators=[check_file_size],
+        help_text="One entity per line with tab-separated label, aliases (separated by |), and id, sent as "
+        "multipart/form-data. Default: keep the current names.",
     )
 
 
@@ -60,24 +62,24 @@ class EntityTableViewSet(ApiViewSet):
     parser_classes = (JsonParser, MultiPartParser)
     queryset = RelationSet.objects.select_related("project")
 
-    @operation("See what makes two entities of a set one", method="get")
+    @operation("Retrieve the entity table of a set", method="get")
     def entities(self, request: Request, pk: int) -> Response:
-        """404 if the set has no table. Requires the role of owner or researcher, as does the page."""
+        """Returns 404 if the set has no table. Requires the owner or researcher role."""
         return self.answer(get_object_or_404(EntityTable, relation_set=self.get_object()))
 
     @extend_schema(
         request={"application/json": EntityTableInput, "multipart/form-data": EntityTableInput},
-        summary="Say what makes two entities of a set one",
+        summary="Create or replace the entity table of a set",
     )
     @entities.mapping.post
     def save_entities(self, request: Request, pk: int) -> Response:
-        """For tuples that are stored from then on."""
+        """The table applies to tuples stored from now on."""
         relation_set, sent = self.named(), self.sent(EntityTableInput)
         file = (sent["file"].name, sent["file"].read()) if "file" in sent else None
         rules = (sent["without_articles"], sent["in_singular"])
         return self.answer(save_table(relation_set, *rules, file, request.user))
 
-    @extend_schema(responses={204: None}, summary="Take entities as they are written again")
+    @extend_schema(responses={204: None}, summary="Delete the entity table of a set")
     @entities.mapping.delete
     def delete_entities(self, request: Request, pk: int) -> Response:
         delete_table(self.named(), request.user)

@@ -1,12 +1,10 @@
-"""The canonical form of an entity: what spellings of the same thing share, by rules alone."""
-
-from __future__ import annotations
+"""Rule-based canonical form of an entity, shared by its spellings."""
 
 import unicodedata
 
 ARTICLES = ("a ", "an ", "the ")
-COORDINATED = ("and", "or", "&")
-# Words that end as plurals do and are none, beside those that UNLIKE_PLURALS tells.
+CONJUNCTIONS = ("and", "or", "&")
+# Singular words that end like plurals and that SINGULAR_ENDINGS does not cover.
 SINGULAR_WORDS = frozenset(
     """
     adams algiers alps always andes andrews antilles athens bahamas brussels cairns canvas charles christmas collins
@@ -14,15 +12,15 @@ SINGULAR_WORDS = frozenset(
     jesus jones kansas leeds lens los mars massachusetts matthews measles means mercedes moses naples netherlands news
     philippines philips phillips pyrenees roberts rogers series seychelles siemens species stevens tennis texas thames
     versailles wales williams
-    """.split()  # noqa: SIM905  a word list reads best as words
+    """.split()  # noqa: SIM905  more readable than a list of strings
 )
-# After another word, the end of a name that is plural by form: those of LAMA's places and of the embedded LMs' world.
-ENDS_OF_NAMES = frozenset(
+# Last words of plural names such as "United States": from LAMA's places and the world of the embedded LMs.
+PLURAL_NAME_ENDINGS = frozenset(
     """
     emirates falls heights highlands hills islands isles lakes mountains nations states
     """.split()  # noqa: SIM905
 )
-UNLIKE_PLURALS = ("ss", "us", "is", "as", "os", "ics", "'s", "’s")
+SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os", "ics", "'s", "’s")
 IRREGULAR = {
     "children": "child", "people": "person", "men": "man", "women": "woman", "feet": "foot", "teeth": "tooth",
     "mice": "mouse", "geese": "goose", "knives": "knife", "lives": "life", "wives": "wife", "leaves": "leaf",
@@ -34,11 +32,10 @@ SHORTEST_PLURAL = 4  # letters
 
 
 def canonical_form(entity: str, without_articles: bool, in_singular: bool) -> str:
-    """Return `entity` in Unicode's composed form, case-folded, with single spaces; and by choice
+    """Return `entity` in Unicode NFC, case-folded, with single spaces.
 
-    without_articles: without "a", "an" or "the" before it. in_singular: with its last word in the singular, by the
-    rules of English; not of a name ("united states") or of things named together ("fish and chips"). What is nothing
-    but an article stays.
+    without_articles: remove a leading "a", "an" or "the", unless it is the whole entity. in_singular: singularize the
+    last word, except in plural names ("united states") and coordinations ("fish and chips").
     """
     text = " ".join(unicodedata.normalize("NFC", entity).casefold().split())
     if without_articles:
@@ -46,18 +43,18 @@ def canonical_form(entity: str, without_articles: bool, in_singular: bool) -> st
         text = text.removeprefix(article)
     if in_singular:
         *before, last = text.split(" ")
-        if not (before and last in ENDS_OF_NAMES) and not any(word in COORDINATED for word in before):
+        if not (before and last in PLURAL_NAME_ENDINGS) and not any(word in CONJUNCTIONS for word in before):
             text = " ".join([*before, singular(last)])
     return text
 
 
 def singular(word: str) -> str:
-    """Return the singular of an English noun in lower case: "flies" -> "fly", "boxes" -> "box"; others as they are."""
+    """Return the singular of a lower-case English noun ("flies" -> "fly"), or `word` if it is not a plural."""
     if word in IRREGULAR:
         return IRREGULAR[word]
     if len(word) < SHORTEST_PLURAL or word in SINGULAR_WORDS or not word.endswith("s") or not word.isalpha():
         return word
-    if word.endswith(UNLIKE_PLURALS):
+    if word.endswith(SINGULAR_ENDINGS):
         return word
     if word.endswith("ies"):
         return word[:-3] + "y"

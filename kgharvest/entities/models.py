@@ -1,6 +1,4 @@
-"""What makes two entities of a set's relations one: rules, and a table of labels, aliases and ids."""
-
-from __future__ import annotations
+"""Entity tables: canonicalization rules, and labels with aliases and ids."""
 
 from django.db import models
 
@@ -9,20 +7,20 @@ from kgharvest.relations.models import RelationSet
 
 
 class EntityTable(models.Model):
-    """How entities of a set's relations are brought into one form, from the tuples on that are stored next.
+    """Canonicalization of the entities of a relation set. Applies to tuples stored from now on.
 
-    source, sha256: of the file with labels, empty without one. n_labels, n_aliases: that it has; n_ambiguous: aliases
-    of several labels, which lead to none.
+    source, sha256: name and hash of the label file, or empty. n_labels, n_aliases: numbers of labels and aliases in it.
+    n_ambiguous: number of names with several labels, which are not linked.
     """
 
     relation_set = models.OneToOneField(RelationSet, on_delete=models.CASCADE, related_name="entity_table")
     without_articles = models.BooleanField(
-        "without articles", default=True, help_text="“a dog” and “the dog” are “dog”."
+        "ignore articles", default=True, help_text="“a dog” and “the dog” become “dog”."
     )
     in_singular = models.BooleanField(
-        "in the singular",
+        "singularize",
         default=False,
-        help_text="“dogs” are “dog”, by the rules of English: names that end in s may suffer; a label keeps them.",
+        help_text="“dogs” becomes “dog”, by English rules. Names that end in s may become wrong; labels do not change.",
     )
     source = models.CharField(max_length=255, blank=True)
     sha256 = models.CharField(max_length=64, blank=True)
@@ -37,10 +35,7 @@ class EntityTable(models.Model):
 
 
 class EntityName(models.Model):
-    """A name of an entity, case-folded, with the label that stands for it and the label's id, perhaps empty.
-
-    Every label is a name of its own.
-    """
+    """Case-folded name of an entity with its label and the label's id (may be empty). Labels are names, too."""
 
     table = models.ForeignKey(EntityTable, on_delete=models.CASCADE, related_name="names", db_index=False)
     name = models.TextField()

@@ -1,10 +1,8 @@
-"""Tables of entities: read from a file, kept with a set of relations, used where tuples are stored and exported.
+"""Entity tables of relation sets: import from files, and canonicalization of entities in stored and exported tuples.
 
-A tuple's `entities` are its identity, so tuples whose entities have one canonical form are one knowledge tuple, which
-people judge once; how each harvest wrote it stays in `surface`.
+Tuples with the same canonical `entities` are one knowledge tuple, which is judged once. `surface` keeps the spelling of
+each harvest.
 """
-
-from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,24 +21,25 @@ from kgharvest.entities.models import EntityName, EntityTable
 from kgharvest.errors import BadEntry, Faults
 from kgharvest.knowledge.tuple_store import TupleRow
 from kgharvest.relations.models import Relation, RelationSet
-from kgharvest.relations.services import check_is_own
+from kgharvest.relations.services import check_can_edit
 
-SAME_FACT = "same_fact"  # why a harvest left a tuple out
+SAME_FACT = "same_fact"  # rejection reason of duplicates in a harvest
 LONGEST_ID = 200
 MOST_NAMES = 1_000_000
-NAMES_AT_ONCE = 500  # looked up by one statement
-ALIASES = "|"  # between two of them
+NAMES_AT_ONCE = 500  # names per query
+ALIAS_SEPARATOR = "|"
 HEADER = ("label", "aliases", "id")
-SEPARATORS = ",;|"  # that people and spreadsheets put where tabs belong
+WRONG_SEPARATORS = ",;|"  # common mistakes for tabs
 
 Canonical = Callable[[str], str]
+Entities = Sequence[str]
 Row = TypeVar("Row")
 
 
 class Names(NamedTuple):
-    """What a file of labels says. by_name: (label, id) of each name, both as written; n_ambiguous: names of several.
+    """Content of a label file. by_name: (label, id) by case-folded name.
 
-    n_aliases: names that are no label and lead to one.
+    n_aliases: unambiguous names that are not labels. n_ambiguous: names with several labels or ids, not in by_name.
     """
 
     by_name: dict[str, tuple[str, str]]
@@ -49,14 +48,11 @@ class Names(NamedTuple):
     n_ambiguous: int
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+def parse_names(content: bytes, source: str) -> Names:
+    """Parse a file with tab-separated label, aliases (separated by |), and id, with an optional header.
 
-
-def names_of_content(content: bytes, source: str) -> Names:
-    """Return the names of a file: label, aliases separated by |, id, a tab between them; a header may stand first.
-
-    Aliases and id may be missing. A label stands for itself, whoever has it as an alias; a name that is otherwise of
-    two labels, or of a label with two ids, leads to none. Raises ImportRefused with every bad line.
+    Aliases and id are optional. A label always denotes itself, even if it is an alias of another label. Other names
+    with two labels, and labels with two ids, are ambiguous. Raises ImportRefused with all invalid lines.
     """
     faults = Faults()
     ids: dict[str, dict[tuple[str, str], None]] = {}
@@ -65,76 +61,67 @@ def names_of_content(content: bytes, source: str) -> Names:
         cells = [cell.strip() for cell in line.rstrip("\r\n").split("\t")]
         if not any(cells) or (number == 1 and tuple(cell.casefold() for cell in cells) == HEADER[: len(cells)]):
             continue
-        if number == 1 and (separator := _separator_of_head(cells)):
-            faults.add(BadEntry("line 1", f"has {separator!r} between its cells; put tabs there"))
+        if number == 1 and (separator := _wrong_separator(cells)):
+            faults.add(BadEntry("line 1", f"the header has {separator!r} between its cells; use tabs"))
             break
-        if reason := _fault(cells):
+        if reason := _line_error(cells):
             faults.add(BadEntry(f"line {number}", reason))
             continue
-        label, others, identifier = (*cells, "", "")[:3]
+        label, label_aliases, identifier = (*cells, "", "")[:3]
         ids.setdefault(label.casefold(), {})[label, identifier] = None
-        for alias in filter(None, map(str.strip, others.split(ALIASES))):
+        for alias in filter(None, map(str.strip, label_aliases.split(ALIAS_SEPARATOR))):
             aliases.setdefault(alias.casefold(), {})[label, identifier] = None
     if not ids and not faults.n:
-        faults.add(BadEntry("the file", "has no label"))
+        faults.add(BadEntry("the file", "contains no labels"))
     if len(ids.keys() | aliases.keys()) > MOST_NAMES:
-        faults.add(BadEntry("the file", f"has more than {MOST_NAMES:,} names; give those that may occur"))
+        faults.add(BadEntry("the file", f"has more than {MOST_NAMES:,} names; remove names that do not occur"))
     faults.refuse(source)
-    every = {**aliases, **ids}
-    by_name = {name: next(iter(meant)) for name, meant in every.items() if len(meant) == 1}
-    return Names(by_name, len(ids), len(by_name.keys() - ids.keys()), len(every) - len(by_name))
+    all_names = {**aliases, **ids}
+    by_name = {name: next(iter(labels)) for name, labels in all_names.items() if len(labels) == 1}
+    return Names(by_name, len(ids), len(by_name.keys() - ids.keys()), len(all_names) - len(by_name))
 
 
-def _separator_of_head(cells: Sequence[str]) -> str | None:
-    """Return what stands between the cells of a header in the place of tabs: such a file would be labels alone."""
-    for separator in SEPARATORS:
+def _wrong_separator(cells: Sequence[str]) -> str | None:
+    """Return the separator of a header without tabs. Without this check, each line would become a label."""
+    for separator in WRONG_SEPARATORS:
         names = tuple(name.strip(' "') for name in cells[0].casefold().split(separator))
         if 1 < len(names) <= len(HEADER) and names == HEADER[: len(names)]:
             return separator
     return None
 
 
-def _fault(cells: Sequence[str]) -> str | None:
+def _line_error(cells: Sequence[str]) -> str | None:
     if len(cells) > len(HEADER):
-        return f"has {len(cells)} cells; a line is label, aliases, id"
+        return f"has {len(cells)} cells; expected label, aliases, id"
     if not cells[0]:
         return "has no label"
-    names = [cells[0], *(cells[1].split(ALIASES) if len(cells) > 1 else [])]
+    names = [cells[0], *(cells[1].split(ALIAS_SEPARATOR) if len(cells) > 1 else [])]
     if any(len(name) > LONGEST_ENTITY for name in names):
         return f"has a name of more than {LONGEST_ENTITY} characters"
     if len(cells) == len(HEADER) and len(cells[2]) > LONGEST_ID:
         return f"has an id of more than {LONGEST_ID} characters"
-    if any(map(CONTROL.search, cells)):
-        return "has a control character"
-    return None
-
-
-# -- keeping -----------------------------------------------------------------------------------------------------------
+    return "has a control character" if any(map(CONTROL.search, cells)) else None
 
 
 @transaction.atomic
 def save_table(
-    relation_set: RelationSet,
-    without_articles: bool,
-    in_singular: bool,
-    file: tuple[str, bytes] | None = None,
-    by=None,
+    relation_set: RelationSet, without_articles: bool, in_singular: bool, file: tuple[str, bytes] | None = None, by=None
 ) -> EntityTable:
-    """Keep how entities of a set are written, from the next tuples on. file: name and content; None keeps the names.
+    """Create or change the entity table of a set. file: name and content; None keeps the current names.
 
-    Raises SetIsShipped, NotAllowed or ImportRefused; then nothing is changed.
+    Nothing is stored if an error is raised: SetIsShipped, NotAllowed or ImportRefused.
     """
-    check_is_own(relation_set, by)
+    check_can_edit(relation_set, by)
     table = EntityTable.objects.filter(relation_set=relation_set).first() or EntityTable(relation_set=relation_set)
     table.without_articles, table.in_singular, table.changed_by = without_articles, in_singular, by
-    names = None
-    if file:
+    if file is None:
+        table.save()
+    else:
         source, content = file
-        names = names_of_content(content, source)
+        names = parse_names(content, source)
         table.source, table.sha256 = source[:255], hashlib.sha256(content).hexdigest()
         table.n_labels, table.n_aliases, table.n_ambiguous = names.n_labels, names.n_aliases, names.n_ambiguous
-    table.save()
-    if names:
+        table.save()
         table.names.all().delete()
         rows = ((table.pk, name, label, identifier) for name, (label, identifier) in names.by_name.items())
         insert_rows(EntityName, ("table", "name", "label", "identifier"), rows)
@@ -143,8 +130,8 @@ def save_table(
 
 @transaction.atomic
 def delete_table(relation_set: RelationSet, by=None) -> None:
-    """Take entities as they are written again, from the next tuples on. Raises SetIsShipped, NotAllowed."""
-    check_is_own(relation_set, by)
+    """Delete the entity table of a set, without changes to stored tuples. Raises SetIsShipped or NotAllowed."""
+    check_can_edit(relation_set, by)
     EntityTable.objects.filter(relation_set=relation_set).delete()
 
 
@@ -152,31 +139,28 @@ def table_of(relation: Relation) -> EntityTable | None:
     return EntityTable.objects.filter(relation_set=relation.relation_set_id).first()
 
 
-# -- using -------------------------------------------------------------------------------------------------------------
-
-
 def canonicalizer(relation: Relation) -> Canonical | None:
-    """Return the function that brings an entity of the relation into its form; None where its set has no table.
+    """Return a function from an entity of the relation to its canonical form, or None if the set has no table.
 
-    A name of the table becomes its label, case-folded. What the table does not have is tried in its canonical form,
-    and stays in that.
+    The canonical form is the case-folded label if the table contains the entity or one of its rule-based forms,
+    otherwise the rule-based form.
     """
     table = table_of(relation)
     return table and _canonicalizer(table, None)
 
 
-def _canonicalizer(table: EntityTable, among: Iterable[str] | None) -> Canonical:
-    """among: the entities that will be asked for, where they are few beside the table's names; None for any."""
+def _canonicalizer(table: EntityTable, entities: Iterable[str] | None) -> Canonical:
+    """entities: the only entities that will be canonicalized, to load few names; None loads all names."""
 
     def forms_of(entity: str) -> list[str]:
         without_articles, in_singular = table.without_articles, table.in_singular
         steps = [(False, False), (without_articles, False), (without_articles, in_singular)]
         return [canonical_form(entity, *step) for step in steps]
 
-    if among is None:
+    if entities is None:
         labels = dict(table.names.values_list("name", "label").iterator())
     else:
-        labels = _values_of_names(table, {form for entity in among for form in forms_of(entity)}, "label")
+        labels = _values_of_names(table, {form for entity in entities for form in forms_of(entity)}, "label")
 
     @cache
     def canonical(entity: str) -> str:
@@ -187,60 +171,54 @@ def _canonicalizer(table: EntityTable, among: Iterable[str] | None) -> Canonical
     return canonical
 
 
-Entities = Sequence[str]
-
-
 def canonical_entities(
-    asked: Mapping[Relation, Iterable[Entities] | None],
+    tuples_by_relation: Mapping[Relation, Iterable[Entities] | None],
 ) -> dict[int, Callable[[Entities], list[str]]]:
-    """Return by relation the function that gives entities, as written, those of the tuple they are.
+    """Return, by relation id, a function from the surface forms of a tuple to its canonical entities.
 
-    asked: by relation the tuples that will be asked for, where they are few beside its table's names; None for any.
+    tuples_by_relation: the only tuples that will be canonicalized, to load few names; None loads all names.
     """
-    sets = {relation.relation_set_id for relation in asked}
+    sets = {relation.relation_set_id for relation in tuples_by_relation}
     tables = {table.relation_set_id: table for table in EntityTable.objects.filter(relation_set__in=sets)}
-    return {
-        relation.pk: _canonical_tuple(tables.get(relation.relation_set_id), tuples)
-        for relation, tuples in asked.items()
-    }
+    functions = {}
+    for relation, tuples in tuples_by_relation.items():
+        table = tables.get(relation.relation_set_id)
+        entities = None if tuples is None or table is None else {entity for row in tuples for entity in row}
+        functions[relation.pk] = _for_tuples(_canonicalizer(table, entities) if table else str.casefold)
+    return functions
 
 
-def _canonical_tuple(table: EntityTable | None, among: Iterable[Entities] | None) -> Callable[[Entities], list[str]]:
-    if table is None:
-        return lambda entities: [entity.casefold() for entity in entities]
-    names = None if among is None else {entity for entities in among for entity in entities}
-    canonical = _canonicalizer(table, names)
+def _for_tuples(canonical: Canonical) -> Callable[[Entities], list[str]]:
     return lambda entities: list(map(canonical, entities))
 
 
 def _values_of_names(table: EntityTable, names: Iterable[str], field: str) -> dict[str, str]:
-    """Return label or identifier of those of `names` that the table has, without empty ones."""
-    wanted = sorted(names)
+    """Return the non-empty labels or identifiers of `names` in the table. field: "label" or "identifier"."""
     values: dict[str, str] = {}
-    for start in range(0, len(wanted), NAMES_AT_ONCE):
-        found = table.names.filter(name__in=wanted[start : start + NAMES_AT_ONCE]).exclude(**{field: ""})
-        values.update(found.values_list("name", field))
+    names = sorted(names)
+    for start in range(0, len(names), NAMES_AT_ONCE):
+        entries = table.names.filter(name__in=names[start : start + NAMES_AT_ONCE]).exclude(**{field: ""})
+        values.update(entries.values_list("name", field))
     return values
 
 
 def with_canonical_entities(rows: Iterable[TupleRow], canonical: Canonical | None) -> Iterator[TupleRow]:
-    """Yield the rows with the entities that make them one fact; as they are where there is no table."""
+    """Canonicalize the entities of the rows. canonical: None leaves them unchanged."""
     for row in rows:
         yield row if canonical is None else row._replace(entities=tuple(map(canonical, row.entities)))
 
 
-def each_fact_once(rows: Iterable[TupleRow]) -> tuple[list[TupleRow], int]:
-    """Return rows, best first, without those whose entities came before, and how many these were."""
-    kept: dict[tuple[str, ...], TupleRow] = {}
-    n = 0
+def distinct_facts(rows: Iterable[TupleRow]) -> tuple[list[TupleRow], int]:
+    """Return the first row for each tuple of entities, and the number of discarded rows."""
+    rows = list(rows)
+    first_rows: dict[tuple[str, ...], TupleRow] = {}
     for row in rows:
-        n += 1
-        kept.setdefault(row.entities, row)
-    return list(kept.values()), n - len(kept)
+        first_rows.setdefault(row.entities, row)
+    return list(first_rows.values()), len(rows) - len(first_rows)
 
 
 class EntityIds:
-    """The ids of entities of a relation, for exports; `has_any` only where its set has a table with labels."""
+    """Ids of a relation's entities, for exports. has_any: the set has a table with labels."""
 
     ROWS_AT_ONCE = 2000
 
@@ -248,20 +226,20 @@ class EntityIds:
         self._table = table_of(relation)
         self.has_any = self._table is not None and self._table.n_labels > 0
 
-    def beside(
+    def with_ids(
         self, rows: Iterable[Row], entities_of: Callable[[Row], Sequence[str]]
     ) -> Iterator[tuple[Row, Sequence[str | None]]]:
-        """Yield each row with the ids of its entities, as they are the tuple's identity; () where there are none."""
+        """Yield each row with the ids of its canonical entities, or with () if the set has no labels."""
         if not self.has_any:
             yield from ((row, ()) for row in rows)
             return
         rows = iter(rows)
-        while chunk := list(islice(rows, self.ROWS_AT_ONCE)):
-            yield from zip(chunk, self.of(list(map(entities_of, chunk))), strict=True)
+        while batch := list(islice(rows, self.ROWS_AT_ONCE)):
+            yield from zip(batch, self.of(list(map(entities_of, batch))), strict=True)
 
     def of(self, rows: Sequence[Sequence[str]]) -> list[list[str | None]]:
-        """Return the id of each entity of each row, None for one that the table does not have."""
+        """Return the id of each entity of each row, None if the entity has no id."""
         if self._table is None:
             return [[None] * len(entities) for entities in rows]
-        known = _values_of_names(self._table, {entity for entities in rows for entity in entities}, "identifier")
-        return [[known.get(entity) for entity in entities] for entities in rows]
+        ids = _values_of_names(self._table, {entity for entities in rows for entity in entities}, "identifier")
+        return [[ids.get(entity) for entity in entities] for entities in rows]

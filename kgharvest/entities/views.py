@@ -1,7 +1,5 @@
 """Page of the entity table of a relation set."""
 
-from __future__ import annotations
-
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -20,9 +18,9 @@ class EntityTableForm(forms.ModelForm):
     file = forms.FileField(
         label="Labels",
         required=False,
-        validators=[upload_limit("read it on the server with the command link_entities")],
-        help_text="One entity a line: label, aliases separated by |, id, with tabs between them. Its names take the "
-        "place of those there are; left empty, these stay.",
+        validators=[upload_limit("import it on the server with the command link_entities")],
+        help_text="One entity per line with tab-separated label, aliases (separated by |), and id. The file replaces "
+        "the current names. Leave empty to keep them.",
     )
 
     class Meta:
@@ -35,21 +33,21 @@ SETS = RelationSet.objects.select_related("project")
 
 @researcher_required
 def set_entities(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show and change the table of a set; the button "delete" takes it away."""
+    """Show and change the entity table of a set. The button "delete" removes it."""
     relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     table = EntityTable.objects.filter(relation_set=relation_set).first()
     if "delete" in request.POST:
         delete_table(relation_set, request.user)
-        messages.success(request, "Entities are taken as they are written again.")
+        messages.success(request, "Entity table removed.")
         return redirect(relation_set)
     form = EntityTableForm(request.POST or None, request.FILES or None, instance=table)
     if form.is_valid():
-        chosen = form.cleaned_data
-        file = (chosen["file"].name, chosen["file"].read()) if chosen["file"] else None
-        rules = (chosen["without_articles"], chosen["in_singular"])
+        uploaded = form.cleaned_data["file"]
+        file = (uploaded.name, uploaded.read()) if uploaded else None
+        rules = (form.cleaned_data["without_articles"], form.cleaned_data["in_singular"])
         with refusal_in_form(form):
             table = save_table(relation_set, *rules, file, request.user)
-            messages.success(request, f"Kept, with {counted(table.n_labels, 'label')}.")
+            messages.success(request, f"Entity table saved with {counted(table.n_labels, 'label')}.")
             return redirect("kgharvest:set_entities", relation_set.pk)
     context = {"form": form, "relation_set": relation_set, "table": table}
     return render(request, "kgharvest/entities/set_entities.html", context)

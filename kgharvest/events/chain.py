@@ -1,7 +1,7 @@
-"""Chain of hashes over the events: seal events in batches, and read the head.
+"""Hash chain over the events: seal events in batches, and read the head.
 
-Events commit unsealed. A sealer holds the lock of the head and chains the events that it sees, in the order of their
-ids. Events that commit later, whatever their id, are sealed in a later batch.
+Events commit unsealed. A sealer locks the head and chains the visible events in the order of their ids. Events that
+commit later, with any id, are sealed in a later batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kgharvest.events.models import BEFORE_ALL, AuditHead, Event
 from kgharvest.registries import hook
 
 EVENTS_AT_ONCE = 500
-BATCHES_AT_ONCE = 10  # of one periodic task; other tasks of the worker wait meanwhile
+BATCHES_AT_ONCE = 10  # per periodic task, as other tasks of the worker wait
 SEALED_COLUMNS = ("number", "previous_hash", "hash")
 
 
@@ -30,7 +30,7 @@ class Head(NamedTuple):
 
 
 def head() -> Head:
-    """Return the head as it is stored; `seal_all` first includes the events until now."""
+    """Return the stored head. Call `seal_all` first to include pending events."""
     stored = AuditHead.objects.filter(pk=AuditHead.THE_ONE).first()
     return Head(stored.number, stored.hash) if stored else Head(0, BEFORE_ALL)
 
@@ -49,8 +49,7 @@ def seal_due_events(now: datetime) -> None:
 def seal_events(most: int | None = None) -> int:
     """Seal pending events in batches and return their number. Several sealers may run at once.
 
-    most: about the largest number of events, None for all. Events that are being committed or erased are left for the
-    next time.
+    most: approximate maximum; None for all. Events that are being committed or erased are sealed later.
     """
     n_sealed = 0
     while (most is None or n_sealed < most) and Event.objects.unsealed().exists():
@@ -76,7 +75,7 @@ def _seal_batch() -> int:
 def append(
     action: str, subject: tuple[str, Any], project_id: int | None, row_lines: Iterable[str], facts: dict[str, Any]
 ) -> Event:
-    """Append an event of the system that is sealed at once, for callers that need its number."""
+    """Append a system event and seal it immediately, for callers that need its number."""
     last = lock_head()
     event = Event(
         at=timezone.now(),
@@ -93,7 +92,7 @@ def append(
 
 
 def _chain(last: AuditHead, events: Iterable[Event]) -> None:
-    """Give events their numbers and hashes, and move the locked head behind them."""
+    """Set numbers and hashes of events, and advance the locked head."""
     for event in events:
         event.number, event.previous_hash = last.number + 1, last.hash
         event.hash = entry_hash(event)
@@ -102,9 +101,9 @@ def _chain(last: AuditHead, events: Iterable[Event]) -> None:
 
 
 def lock_head() -> AuditHead:
-    """Return the head, locked until the transaction ends. Begins the chain if there is none."""
+    """Lock the head until the transaction ends and return it. Starts the chain if it does not exist."""
     last, is_new = AuditHead.objects.select_for_update().get_or_create(pk=AuditHead.THE_ONE)
-    if is_new and (latest := Event.objects.sealed().last()):  # the head was deleted; the entries go on
+    if is_new and (latest := Event.objects.sealed().last()):  # the head was deleted, but entries exist
         AuditHead.objects.filter(pk=last.pk).update(number=latest.number, hash=latest.hash)
         last.refresh_from_db()
     elif is_new:
@@ -114,10 +113,7 @@ def lock_head() -> AuditHead:
 
 
 def _begin() -> None:
-    """Let the first entry speak for all decisions and reports that were made before there was a chain.
-
-    Judgments have a column that says whether they are sealed; other rows are few.
-    """
+    """Record all existing rows except judgments, which have a column for their sealed state, in the first entry."""
     lines = [
         line
         for name, table in audited_tables().items()
@@ -128,7 +124,7 @@ def _begin() -> None:
 
 
 def entry_hash(entry: Event) -> str:
-    """Return the SHA-256 of an entry's canonical JSON (docs/audit.md says how to compute it elsewhere)."""
+    """Return the SHA-256 of an entry's canonical JSON (format: docs/audit.md)."""
     return sha256(hashed_text(entry))
 
 

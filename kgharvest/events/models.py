@@ -1,4 +1,4 @@
-"""Events: the one append-only log of acts, its chain of hashes, and the codes that name people in it."""
+"""Events: the append-only log, its hash chain, and the codes for people in it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from django.db.models import Q
 
 from kgharvest.events.types import event_types, history_sentences
 
-SYSTEM = "system"  # filter value for acts of workers, and of the operator at a command
-LONGEST_NAME = 150  # of an account
-BEFORE_ALL = "0" * 64  # the previous hash of the first entry
+SYSTEM = "system"  # filter value for events of workers and the operator
+LONGEST_NAME = 150  # username
+BEFORE_ALL = "0" * 64  # previous hash of the first entry
 
 
 class Actor(models.Model):
-    """The code that names an account in events. user: None once the account is erased; the code stays."""
+    """Code of an account in events. user: None after the account is erased; the code is kept."""
 
     code = models.CharField(max_length=12, unique=True)
     user = models.OneToOneField(
@@ -37,7 +37,7 @@ def new_actor_code() -> str:
 
 class EventQuerySet(models.QuerySet):
     def history(self, round_id: int) -> EventQuerySet:
-        """Return the events that the history of a round shows, newest first."""
+        """Return the events of a round's history, newest first."""
         return self.filter(round_id=round_id).exclude(kind="").select_related("by").order_by("-pk")
 
     def audited(self) -> EventQuerySet:
@@ -84,18 +84,18 @@ class EventQuerySet(models.QuerySet):
 
 
 class Event(models.Model):
-    """One act. Events are appended; triggers refuse other changes than sealing and erasing, and refuse deletion.
+    """One action. Triggers forbid deletion and all changes except sealing and erasure.
 
-    The hash covers these columns. at. project_id: None for the installation. actor: an Actor's code, empty for a worker
-    and for the operator at a command. action: the key of an EventType. subject_type, subject_id: the object of the act.
-    facts: canonical JSON of codes, ids, numbers and stored names. row_hashes: a line "table id sha256" for each row of
-    an audited table that the event speaks for (kgharvest.audit.tables).
+    Hashed columns. at. project_id: None for the installation. actor: an Actor's code; empty for workers and the
+    operator. action: key of an EventType. subject_type, subject_id: the affected object. facts: canonical JSON of
+    codes, ids, numbers and stored names. row_hashes: a line "table id sha256" for each recorded row of an audited table
+    (kgharvest.audit.tables).
 
-    The sealer fills number (1, 2, 3, ... without a gap), previous_hash and hash (kgharvest.events.chain); all are None
-    until then. An empty hash marks events from the round logs of older versions, which are not in the chain.
+    The sealer sets number (1, 2, 3, ... without gaps), previous_hash and hash (kgharvest.events.chain); before that,
+    all are None. An empty hash marks events from the round logs of older versions, which are not in the chain.
 
-    Outside the hash. round_id, kind, annotator (a code): for the history of a round. by: the account, and texts: free
-    text by name, both of which can be erased.
+    Columns that are not hashed. round_id, kind, annotator (a code): for the history of a round. by (the account) and
+    texts (free text by name): can be erased.
     """
 
     at = models.DateTimeField(db_index=True)
@@ -111,8 +111,8 @@ class Event(models.Model):
     hash = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001 - None: not sealed yet
     round_id = models.BigIntegerField(null=True)
     kind = models.CharField(max_length=30, blank=True, db_default="")
-    annotator = models.CharField(max_length=30, null=True, blank=True)  # noqa: DJ001 - None: about no annotator
-    # Without a constraint of the database: the last release deletes accounts and does not know the column.
+    annotator = models.CharField(max_length=30, null=True, blank=True)  # noqa: DJ001 - None: not about an annotator
+    # No database constraint: the previous release deletes accounts and does not know this column.
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         on_delete=models.SET_NULL,
@@ -141,36 +141,36 @@ class Event(models.Model):
 
     @property
     def known_facts(self) -> dict[str, Any]:
-        """Facts with the free text that is not erased."""
+        """Facts and unerased free text. Facts take precedence."""
         return (self.texts or {}) | json.loads(self.facts)
 
     @property
     def sentence(self) -> str:
-        """Predicate of the sentence in the audit log."""
+        """Predicate of the audit log sentence."""
         event_type = event_types().get(self.action)
-        return event_type.sentence.format_map(_Known(self.known_facts)) if event_type else self.action
+        return event_type.sentence.format_map(_SentenceFacts(self.known_facts)) if event_type else self.action
 
     @property
     def details(self) -> dict[str, Any]:
-        """Facts of the event in the history of its round, where texts take precedence."""
+        """Facts and free text for the history of a round. Texts take precedence."""
         details = json.loads(self.facts) | (self.texts or {})
         return {name: value for name, value in details.items() if name not in ("round", "annotator")}
 
     @property
     def history_sentence(self) -> str:
-        """Predicate of the sentence in the history of a round."""
-        return history_sentences().get(self.kind, self.kind).format_map(_Known(self.details))
+        """Predicate of the round history sentence."""
+        return history_sentences().get(self.kind, self.kind).format_map(_SentenceFacts(self.details))
 
 
-class _Known(dict):
-    """Facts for a sentence; an erased text is shown as an ellipsis."""
+class _SentenceFacts(dict):
+    """Facts for a sentence, with an ellipsis for erased text."""
 
     def __missing__(self, name: str) -> str:
         return "…"
 
 
 class AuditHead(models.Model):
-    """The last entry of the chain, in the table's only row. The sealer holds its lock."""
+    """The last entry of the chain: a single row, locked by the sealer."""
 
     THE_ONE = 1
 

@@ -1,7 +1,7 @@
-"""Record events: the one entry point for services, in the transaction of the act.
+"""Event recording: the only entry point for services, in the transaction of the action.
 
-The round history, the audit log, webhooks and reports read the event from there. The sealer adds it to the chain of
-hashes later (kgharvest.events.chain), so that recording waits for no lock.
+The round history, the audit log, webhooks and reports read the events. The sealer adds them to the hash chain later
+(kgharvest.events.chain), so recording does not wait for a lock.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ def record(
 ) -> Event:
     """Record an event, and enqueue it for the webhooks of the project, within the caller's transaction.
 
-    action: the key of an event type. subject: an object, or its type and id. by: an account; None for a worker or the
-    operator. project_id: None for the installation; given by the round if there is one. rows: of audited tables, which
-    the event speaks for besides `subject`. round, annotator: objects; their name and code become facts. texts: free
-    text, which is stored outside the hash and can be erased. path: page for webhooks, by default that of the subject or
-    of the round. facts: JSON values; they name people by codes only.
+    action: key of an event type. subject: an object, or its type and id. by: an account; None for a worker or the
+    operator. project_id: None for the installation; the project of `round` takes precedence. rows: rows of audited
+    tables to record in addition to `subject`. round, annotator: objects; their name and code become facts. texts: free
+    text, which is not hashed and can be erased. path: page for webhooks, by default of the subject or the round.
+    facts: JSON values, with codes instead of names of people.
     """
     event_type = event_types()[action]
     if round is not None:
         facts["round"], project_id = round.name, round.project_id
     if annotator is not None:
         facts["annotator"] = annotator.code
-    event_type.sentence.format(**facts | dict(texts or {}))  # finds missing facts, which are bugs of the caller
+    event_type.sentence.format(**facts | dict(texts or {}))  # raises KeyError for missing facts: a bug of the caller
     event_type.history.format(**facts | dict(texts or {}))
     subject_type, subject_id = subject if isinstance(subject, tuple) else (subject._meta.model_name, subject.pk)
     event = Event.objects.create(
@@ -71,14 +71,14 @@ def record(
 
 
 def actor_code(user: Any) -> str:
-    """Return the code that names an account in events; empty for None, a worker or the operator."""
+    """Return the code of an account in events; empty for None (a worker or the operator)."""
     if user is None:
         return ""
     return Actor.objects.get_or_create(user=user, defaults={"code": new_actor_code()})[0].code
 
 
 def _enqueue_deliveries(event: Event, topic: str, path: Callable[[], str]) -> None:
-    """Create a delivery for each webhook of the project that subscribes to the topic. One query if there is none."""
+    """Create a delivery for each enabled webhook of the project with this topic. One query without webhooks."""
     webhooks = [hook for hook in Webhook.objects.enabled().filter(project_id=event.project_id) if topic in hook.events]
     if webhooks:
         facts = {**event.known_facts, "url": f"{settings.ORIGIN}{path()}"}

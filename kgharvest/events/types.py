@@ -1,7 +1,7 @@
-"""Event types: one declaration for each type of event.
+"""Event types.
 
 To add an event, declare its type here (or in `event_types` of an optional app) and call `record` of
-kgharvest.events.recording in the service that acts. The round history, the audit log and webhooks follow from it.
+kgharvest.events.recording in the service. The round history, the audit log and webhooks are derived from it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from django.utils.module_loading import import_string
 class EventType(NamedTuple):
     """One type of event.
 
-    key: stored in events and in the audit log; it never changes. sentence: the predicate of a sentence whose subject is
-    the actor, for the audit log; names in braces are facts. kind: the code in the history of a round, empty for events
-    that the history does not show. history: the sentence of the history. topic: the webhook topic, a key of TOPICS.
-    names_actor: False for acts of annotators: the chain then does not connect their account with their annotator code.
+    key: stored in events and the audit log; never changes. sentence: predicate for the audit log, whose subject is the
+    actor; facts in braces. kind: code in the history of a round; empty if the history does not show it. history:
+    sentence of the history. topic: webhook topic, a key of TOPICS. names_actor: False for events of annotators, so that
+    the chain does not connect their account with their annotator code.
     """
 
     key: str
@@ -32,15 +32,15 @@ class EventType(NamedTuple):
 
 # Webhook topics with their descriptions
 TOPICS = {
-    "job.finished": "A harvest or another job of the project has succeeded or failed",
-    "launch.finished": "The last harvest of a launch has ended",
-    "round.complete": "Every statement of a round has its judgments",
-    "annotator.paused": "An annotator is paused, by a limit or by somebody",
-    "report.made": "A report is made",
+    "job.finished": "A harvest or another job of the project succeeded or failed",
+    "launch.finished": "The last harvest of a launch ended",
+    "round.complete": "All statements of a round have their judgments",
+    "annotator.paused": "An annotator was paused by a limit or by a researcher",
+    "report.made": "A report was created",
 }
 
 CORE_TYPES = (
-    EventType("trail.begun", "began the audit trail with {n_rows} decisions and reports made before"),
+    EventType("trail.begun", "started the audit log with {n_rows} existing decisions and reports"),
     EventType("judgments.sealed", "sealed {n_judgments} judgments of the round {round}"),
     # Rounds
     EventType("round.opened", "opened the round {round} with {n_tasks} statements", "opened",
@@ -67,23 +67,23 @@ CORE_TYPES = (
               "was paused by a limit: {why}", "annotator.paused"),
     EventType("annotator.paused", "paused {annotator} in the round {round}", "annotator_paused",
               "paused the annotator", "annotator.paused"),
-    EventType("annotator.resumed", "let {annotator} go on in the round {round}", "annotator_resumed",
+    EventType("annotator.resumed", "resumed {annotator} in the round {round}", "annotator_resumed",
               "resumed the annotator"),
     EventType("annotator.released", "released {n} assigned statements of {annotator} in the round {round}",
               "given_back", "released {n} assigned statements"),
     EventType("annotator.excluded", "excluded {annotator} from the round {round}: {n_judgments} judgments", "excluded",
-              "excluded the annotator, {n_judgments} judgments taken out: {reason}"),
+              "excluded the annotator, {n_judgments} judgments no longer counted: {reason}"),
     EventType("annotator.reinstated", "reinstated {annotator} in the round {round}"),
     EventType("annotator.counted_again",
               "finished reinstating {annotator} in the round {round}: {n_counted_again} judgments counted again, "
-              "{n_left_out} kept uncounted", "reinstated",
-              "reinstated the annotator, {n_counted_again} judgments counted again, {n_left_out} kept uncounted"),
+              "{n_left_out} not counted", "reinstated",
+              "reinstated the annotator, {n_counted_again} judgments counted again, {n_left_out} not counted"),
     EventType("annotator.withdrew", "withdrew {annotator} from the round {round}: the judgments {what}", "withdrew",
               "withdrew; the judgments {what}"),
     EventType("annotator.withdrawn", "withdrew {annotator} from the round {round} on request: the judgments {what}",
-              "withdrawn", "withdrew the annotator, who had asked for it; the judgments {what}"),
-    EventType("annotator.erased", "had {annotator} of the round {round} forgotten: account, name and invite", "erased",
-              "had the annotator forgotten: account, name and invite"),
+              "withdrawn", "withdrew the annotator on request; the judgments {what}"),
+    EventType("annotator.erased", "erased {annotator} of the round {round}: account, name and invite", "erased",
+              "erased the annotator: account, name and invite"),
     # Decisions on statements and tuples
     EventType("adjudication.given", "adjudicated statement {task} of the round {round}: {label}", "adjudicated",
               "adjudicated statement {task}: {label}"),
@@ -91,36 +91,36 @@ CORE_TYPES = (
     EventType("gold.withdrawn", "withdrew a decision on gold of {relation}"),
     EventType("tuple.curated", "curated a tuple of {relation}: {decision}"),
     # Judge runs, reports and preregistrations
-    EventType("judge_run.made", "had the judge {judge} asked about the round {round}: {run}"),
+    EventType("judge_run.made", "started a run of the judge {judge} for the round {round}: {run}"),
     EventType("judge_run.deleted", "deleted the judge run {run} of the draft {round} with {n_answers} answers"),
     EventType("preregistration.frozen", "froze preregistration {version} of the round {round}: SHA-256 {sha256}"),
     EventType("preregistration.deleted", "deleted preregistration {version} with the draft {round}: SHA-256 {sha256}"),
-    EventType("report.made", "made a report on the round {round}", topic="report.made"),
-    EventType("paper.stated", "changed {n_statements} of the statements about the round {round} for a paper"),
+    EventType("report.made", "created a report on the round {round}", topic="report.made"),
+    EventType("paper.stated", "changed {n_statements} statements about the round {round} for a paper"),
     EventType("report.shared", "shared report {report} on the round {round} by a link for {days} days"),
     EventType("report.share_revoked", "revoked a link to report {report} on the round {round}"),
     EventType("report.packed", "packed report {report} on the round {round}: SHA-256 {sha256}"),
     # Projects and accounts
-    EventType("project.made", "made the project {project}"),
+    EventType("project.made", "created the project {project}"),
     EventType("member.role_set", "made {person} {role} of the project {project}"),
-    EventType("member.removed", "took {person} out of the project {project}"),
-    EventType("member.handed_over", "handed the project {project} over to {person}"),
+    EventType("member.removed", "removed {person} from the project {project}"),
+    EventType("member.handed_over", "transferred the project {project} to {person}"),
     EventType("member.joined", "joined the project {project} as {role}"),
-    EventType("invite.made", "made an invite to the project {project} as {role}"),
+    EventType("invite.made", "created an invite to the project {project} as {role}"),
     EventType("invite.revoked", "revoked an invite to the project {project} as {role}"),
     EventType("superuser.made", "made {person} a superuser"),
-    EventType("token.made", "made a token of the scope {scope} for {days} days"),
+    EventType("token.made", "created a token with the scope {scope} for {days} days"),
     EventType("token.revoked", "revoked a token"),
     EventType("second_factor.set_up", "set up a second factor"),
-    EventType("second_factor.new_recovery_codes", "made new recovery codes"),
+    EventType("second_factor.new_recovery_codes", "created new recovery codes"),
     EventType("second_factor.removed", "removed a second factor"),
-    EventType("openid.linked", "let an account at the OpenID provider log in"),
-    EventType("openid.unlinked", "let an account at the OpenID provider log in no more"),
+    EventType("openid.linked", "linked an OpenID identity"),
+    EventType("openid.unlinked", "unlinked an OpenID identity"),
     EventType("account.erased", "erased the account {person}"),
     # Webhooks and jobs
-    EventType("webhook.made", "made the webhook {webhook}"),
+    EventType("webhook.made", "created the webhook {webhook}"),
     EventType("webhook.changed", "changed the webhook {webhook}"),
-    EventType("webhook.secret_rotated", "gave the webhook {webhook} a new secret"),
+    EventType("webhook.secret_rotated", "rotated the secret of the webhook {webhook}"),
     EventType("webhook.disabled", "disabled the webhook {webhook}"),
     EventType("webhook.enabled", "enabled the webhook {webhook}"),
     EventType("webhook.deleted", "deleted the webhook {webhook}"),
@@ -129,8 +129,8 @@ CORE_TYPES = (
               "ended launch {launch}: {n_succeeded} succeeded, {n_failed} failed, {n_cancelled} cancelled",
               topic="launch.finished"),
     # Panels and pay
-    EventType("panel.made", "made the panel {panel} of the round {round} with {places} places", "panel_made",
-              "made the panel {panel} with {places} places"),
+    EventType("panel.made", "created the panel {panel} of the round {round} with {places} places", "panel_made",
+              "created the panel {panel} with {places} places"),
     EventType("panel.changed", "changed the panel {panel} of the round {round}", "panel_changed",
               "changed the panel {panel}"),
     EventType("panel.deleted", "deleted the draft panel {panel} of the round {round}", "panel_deleted",
@@ -139,34 +139,34 @@ CORE_TYPES = (
               "panel_published", "published the panel {panel} with {places} places"),
     EventType("panel.paused", "paused the panel {panel} of the round {round}: {reason}", "panel_paused",
               "paused the panel {panel}: {reason}"),
-    EventType("panel.resumed", "let the panel {panel} of the round {round} go on", "panel_resumed",
-              "let the panel {panel} go on"),
+    EventType("panel.resumed", "resumed the panel {panel} of the round {round}", "panel_resumed",
+              "resumed the panel {panel}"),
     EventType("panel.stopped", "stopped the panel {panel} of the round {round}", "panel_stopped",
               "stopped the panel {panel}: {reason}"),
-    EventType("panel.moved", "found the panel {panel} of the round {round} {status} at its platform", "panel_moved",
-              "found the panel {panel} {status}: {why}"),
+    EventType("panel.moved", "noted the panel {panel} of the round {round} as {status} on its platform", "panel_moved",
+              "noted the panel {panel} as {status}: {why}"),
     EventType("submission.moved",
-              "found submission {submission} of the panel {panel} of the round {round} {status} at its platform",
-              "submission_moved", "found submission {submission} of the panel {panel} {status} at the platform"),
+              "noted submission {submission} of the panel {panel} of the round {round} as {status} on its platform",
+              "submission_moved", "noted submission {submission} of the panel {panel} as {status} on the platform"),
     EventType("place.completed", "noted that a place of the panel {panel} of the round {round} was completed",
               "place_completed", "completed a place of the panel {panel}"),
     EventType("place.left", "noted that a place of the panel {panel} of the round {round} was left: {status}",
               "place_left", "left a place of the panel {panel}: {status}"),
-    EventType("submission.decided", "asked for this about submission {submission} of the panel {panel}: {decision}"),
+    EventType("submission.decided", "requested for submission {submission} of the panel {panel}: {decision}"),
     EventType("bonus.granted", "granted submission {submission} of the panel {panel} a bonus of {amount}"),
-    EventType("command.settled", "said of a {kind} for submission {submission} of the panel {panel}: {outcome}"),
+    EventType("command.settled", "settled a {kind} for submission {submission} of the panel {panel}: {outcome}"),
     EventType("pay.paid", "noted that submission {submission} of the panel {panel} was paid {amount} as {purpose}"),
 )  # fmt: skip
 
 
 @cache
 def event_types() -> dict[str, EventType]:
-    """Return all event types by key: the core types, then those of the installed optional apps."""
+    """Return all event types by key: core types, then types of installed optional apps."""
     added = [event_type for path in settings.EVENT_TYPES for event_type in import_string(path)]
     return {event_type.key: event_type for event_type in (*CORE_TYPES, *added)}
 
 
 @cache
 def history_sentences() -> dict[str, str]:
-    """Return the sentence of each kind of event in the history of a round."""
+    """Return the round history sentences by kind."""
     return {event_type.kind: event_type.history for event_type in event_types().values() if event_type.kind}

@@ -1,13 +1,15 @@
-"""LMs, harvests and their tuples in the API."""
+"""LMs, harvests, their tuples, and launches in the API."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
+from django.utils import timezone
 from drf_spectacular.utils import (
     OpenApiExample,
     OpenApiResponse,
@@ -22,42 +24,46 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.api.input import Filters, IdField, ProjectField, ProjectFilters, StrictSerializer, VisibleField
+from kgharvest.api.input import (
+    CountField,
+    Filters,
+    IdField,
+    PlacementInput,
+    ProjectField,
+    ProjectFilters,
+    StrictSerializer,
+    VisibleField,
+)
 from kgharvest.api.views import AnyRenderer, ApiViewSet, LineRenderer, PagedList, RetrieveMixin, operation
 from kgharvest.bulk.file_reading import upload_limit
-from kgharvest.harvests.cuts import kept_size, parse_cut
-from kgharvest.harvests.language_models import name_language_model
-from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples, exported
+from kgharvest.chat_models.options import api_fields, options_from
+from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
+from kgharvest.engine.types import HarvestParams
+from kgharvest.harvests import launches
+from kgharvest.harvests.cuts import Cut, kept_size, parse_cut
+from kgharvest.harvests.language_models import LM_NAMES_HELP, name_language_model
+from kgharvest.harvests.runner import MIN_SEED_TUPLES
+from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples, exported
 from kgharvest.harvests.tuple_import import Cell, prepared_import
+from kgharvest.jobs.api import JOB
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.knowledge.tuple_files import IMPORT_FORMATS
-from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
+from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Launch, Relation, RelationSet
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON
 
-HARVEST = {
-    "id": 12,
-    "project": "default",
+MAX_CELLS = 10_000  # per launch
+HARVEST = {name: value for name, value in JOB.items() if name != "kind"} | {
     "relation": "places/place_for",
     "model": "embedded",
     "setting": "multi",
     "origin": "harvested",
     "launch": 5,
-    "status": "succeeded",
-    "is_unfinished": False,
-    "stage": "re-scoring",
-    "done": 900,
-    "total": 900,
-    "attempts": 1,
-    "error": "",
-    "n_tuples": 100,
+    "n_tuples": 0,
     "summary": {},
     "device": "cpu",
     "dtype": "float32",
-    "fingerprint": "0f1e2d3c4b5a6978",
-    "created_at": "2026-11-22T09:00:00Z",
-    "started_at": "2026-11-22T09:00:01Z",
-    "finished_at": "2026-11-22T09:00:09Z",
+    "fingerprint": "",
 }
 TUPLE = {
     "relation": "place_for",
@@ -70,13 +76,22 @@ TUPLE = {
     "mtl": -1.2,
     "job": "0f1e2d3c4b5a6978",
 }
-
-
-# -- LMs ---------------------------------------------------------------------------------------------------------------
+LAUNCH_REQUEST = {"relations": [17], "models": ["embedded"], "settings": ["human", "multi"], "max_tuples": 100}
+LAUNCH = {
+    "id": 5,
+    "project": "default",
+    "created_at": "2026-11-22T09:00:00Z",
+    "n_jobs": 2,
+    "n_over": 1,
+    "is_unfinished": True,
+    "counts": {"queued": 0, "running": 1, "succeeded": 1, "failed": 0, "cancelled": 0},
+    "per_minute": 6.5,
+    "seconds_left": 9.2,
+}
 
 
 class LanguageModelSerializer(serializers.ModelSerializer):
-    """A demonstrator comes with the project and says nothing about other LMs."""
+    """Built-in LMs are demonstrators. Their results do not generalize to other LMs."""
 
     class Meta:
         model = LanguageModel
@@ -84,11 +99,11 @@ class LanguageModelSerializer(serializers.ModelSerializer):
 
 
 class LanguageModelFilters(Filters):
-    name = serializers.CharField(required=False, max_length=500, help_text="Exactly this name.")
+    name = serializers.CharField(required=False, max_length=500, help_text="Exact name.")
 
 
 class LanguageModelViewSet(PagedList, ApiViewSet):
-    """LMs that something was harvested or probed with, newest first. A launch may name others, too."""
+    """LMs used in harvests or probes, newest first. A launch can name additional LMs."""
 
     serializer_class = LanguageModelSerializer
     filters = LanguageModelFilters
@@ -97,21 +112,18 @@ class LanguageModelViewSet(PagedList, ApiViewSet):
         return LanguageModel.objects.all()
 
 
-# -- harvests ----------------------------------------------------------------------------------------------------------
-
-
 @extend_schema_serializer(examples=[OpenApiExample("A harvest", HARVEST, response_only=True)])
 class HarvestSerializer(serializers.ModelSerializer):
     project = serializers.CharField(source="project.slug")
     relation = serializers.CharField(source="relation.path")
     model = serializers.CharField(source="language_model.name")
-    is_unfinished = serializers.BooleanField(help_text="Whether it waits or is being done.")
-    summary = serializers.DictField(help_text="Counts of the search, what was rejected, versions.")
+    is_unfinished = serializers.BooleanField(help_text="True while queued or running.")
+    summary = serializers.DictField(help_text="Search statistics, rejected tuples by filter, and versions.")
     device = serializers.CharField(
-        source="payload.device", default=None, allow_null=True, help_text="Where the LM was; null if imported."
+        source="payload.device", default=None, allow_null=True, help_text="Device of the LM; null if imported."
     )
     dtype = serializers.CharField(
-        source="payload.dtype", default=None, allow_null=True, help_text="Number format of its weights."
+        source="payload.dtype", default=None, allow_null=True, help_text="Number format of the LM's weights."
     )
 
     class Meta:
@@ -124,7 +136,7 @@ class HarvestSerializer(serializers.ModelSerializer):
 
 class HarvestFilters(ProjectFilters):
     relation = IdField(required=False)
-    model = serializers.CharField(required=False, max_length=500, source="language_model__name", help_text="Name.")
+    model = serializers.CharField(required=False, max_length=500, source="language_model__name", help_text="LM name.")
     setting = serializers.CharField(required=False, max_length=30)
     launch = IdField(required=False)
     status = serializers.ChoiceField(Job.Status.choices, required=False)
@@ -135,65 +147,59 @@ class TupleFileInput(StrictSerializer):
     project = ProjectField()
     file = serializers.FileField(
         validators=[upload_limit("import it with the command import_tuples")],
-        help_text="JSON lines of this project, CSV, or the reference code's ent_tuples.json.",
+        help_text="JSON Lines as exported by kgharvest, CSV, or ent_tuples.json of the reference implementation.",
     )
     relation = VisibleField(Relation.objects.select_related("relation_set"))
-    model = serializers.CharField(max_length=500, help_text="The LM that the tuples came from; any name.")
-    setting = serializers.CharField(max_length=30, help_text="How the prompts were obtained: human, multi, ...")
+    model = serializers.CharField(max_length=500, help_text="Source LM of the tuples. Any name is accepted.")
+    setting = serializers.CharField(max_length=30, help_text="Method that produced the prompts: human, multi, ...")
     format = serializers.ChoiceField(["auto", *IMPORT_FORMATS], default="auto")
 
 
-class TuplesOfPage(serializers.ListSerializer):
-    def to_representation(self, found: list[HarvestedTuple]) -> list[dict[str, Any]]:
-        return exported(self.context["job"], found)
+class TupleListSerializer(serializers.ListSerializer):
+    def to_representation(self, tuples: list[HarvestedTuple]) -> list[dict[str, Any]]:
+        return exported(self.context["job"], tuples)
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A tuple", TUPLE, response_only=True)])
 class HarvestedTupleSerializer(serializers.Serializer):
-    """A tuple as files have it. rank: 1 is best, among all that the LM said; score and mtl in nats."""
+    """Tuple as in exported files. rank: 1 is best, among all tuples of the harvest. score and mtl: nats."""
 
     relation = serializers.CharField()
     model = serializers.CharField()
     setting = serializers.CharField()
     rank = serializers.IntegerField()
-    entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded, by slot.")
-    surface = serializers.ListField(child=serializers.CharField(), help_text="As the LM wrote them.")
+    entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded entities, by slot.")
+    surface = serializers.ListField(child=serializers.CharField(), help_text="Original spelling by the LM.")
     score = serializers.FloatField(allow_null=True)
     mtl = serializers.FloatField(allow_null=True)
     job = serializers.CharField(help_text="Fingerprint of the harvest.")
     original = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="Of a corrected tuple: what the LM said."
+        child=serializers.CharField(), required=False, help_text="LM output before correction. Corrected tuples only."
     )
     ids = serializers.ListField(
         child=serializers.CharField(allow_null=True),
         required=False,
-        help_text="Of the entities, by slot, where the relation's set has a table of labels.",
+        help_text="Entity ids by slot, if the relation set has a label table.",
     )
 
     class Meta:
-        list_serializer_class = TuplesOfPage
+        list_serializer_class = TupleListSerializer
 
 
 class TupleFilters(Filters):
     cut = serializers.CharField(
-        required=False, max_length=40, help_text="Keeps the best part: top:100, share:0.5, base:10, score:-12, ..."
+        required=False, max_length=40, help_text="Cut to the best tuples: top:100, share:0.5, base:10, score:-12, ..."
     )
-    include = serializers.ChoiceField(["all"], required=False, help_text="Hidden and sensitive tuples, too.")
+    include = serializers.ChoiceField(["all"], required=False, help_text="Include hidden and sensitive tuples.")
 
     def narrow(self, rows: QuerySet) -> QuerySet:
-        asked = self.validated_data
-        everything = asked.get("include") == "all"
-        size = kept_size(self.context["view"].job, parse_cut(asked["cut"]) if "cut" in asked else None)
-        return rows.presentable(everything, everything).filter(rank__lte=size)
+        cut, includes_all = _cut_and_inclusion(self.validated_data)
+        return rows.presentable(includes_all, includes_all).filter(rank__lte=kept_size(self.context["view"].job, cut))
 
 
-def export(
-    job: HarvestJob, asked: dict[str, Any], file_format: str, name: str = "", content_type: str = ""
-) -> HttpResponse:
-    """Return a file of the job's tuples. Raises NothingToExport, BadCut."""
-    everything = asked.get("include") == "all"
-    cut = parse_cut(asked["cut"]) if "cut" in asked else None
-    return download(export_tuples(job, cut, file_format, Included(everything, everything)), name, content_type)
+def _cut_and_inclusion(query: dict[str, Any]) -> tuple[Cut | None, bool]:
+    """Return the cut and whether hidden and sensitive tuples are included. Raises BadCut."""
+    return parse_cut(query["cut"]) if "cut" in query else None, query.get("include") == "all"
 
 
 class ExportFilters(TupleFilters):
@@ -218,7 +224,7 @@ class HarvestViewSet(PagedList, RetrieveMixin, ApiViewSet):
         once=False,  # the file is read before the transaction
     )
     def import_file(self, request: Request) -> Response:
-        """Ranked by score. Of equal tuples, the better one is stored. If a row is bad, nothing is stored."""
+        """Tuples are ranked by score; the better of two equal tuples is stored. An invalid row rejects the file."""
         sent = self.sent(TupleFileInput)
         cell = Cell(sent["relation"], name_language_model(sent["model"]), sent["setting"])
         with TemporaryDirectory() as folder:
@@ -245,20 +251,22 @@ class HarvestViewSet(PagedList, RetrieveMixin, ApiViewSet):
     )
     def export(self, request: Request, pk: int) -> HttpResponse:
         """JSON lines, CSV, N-Triples or Turtle, best first."""
-        job, asked = self.get_object(), self.filtered_by(ExportFilters)
-        return export(job, asked, asked["format"], f"harvest-{job.pk}.{asked['format']}")
+        job, query = self.get_object(), self.filtered_by(ExportFilters)
+        cut, includes_all = _cut_and_inclusion(query)
+        lines = export_tuples(job, cut, query["format"], includes_all, includes_all)
+        return download(lines, f"harvest-{job.pk}.{query['format']}")
 
 
 @extend_schema_view(
     list=extend_schema(
         responses={
             (200, "application/json"): HarvestedTupleSerializer(many=True),
-            (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A tuple a line."),
+            (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "One tuple per line."),
         }
     )
 )
 class TupleViewSet(PagedList, ApiViewSet):
-    """The tuples of a harvest, best first: pages of JSON, or all of them with `Accept: application/x-ndjson`."""
+    """Tuples of a harvest, best first: JSON pages, or all tuples with `Accept: application/x-ndjson`."""
 
     serializer_class = HarvestedTupleSerializer
     renderer_classes = (JSONRenderer, LineRenderer)
@@ -275,5 +283,168 @@ class TupleViewSet(PagedList, ApiViewSet):
     def list(self, request: Request, pk: int) -> HttpResponse:
         self.job = self.row(HarvestJob.objects.visible_to(request.user).with_cell())
         if request.accepted_renderer.media_type == LineRenderer.media_type:
-            return export(self.job, self.filtered_by(TupleFilters), "jsonl", content_type=NDJSON)
+            cut, includes_all = _cut_and_inclusion(self.filtered_by(TupleFilters))
+            return download(export_tuples(self.job, cut, "jsonl", includes_all, includes_all), content_type=NDJSON)
         return super().list(request)
+
+
+# -- launches ----------------------------------------------------------------------------------------------------------
+
+
+class ChatInput(StrictSerializer):
+    """Options for chat models."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return {**super().get_fields(), **api_fields()}
+
+
+def _names_field(help_text: str) -> serializers.Field:
+    name = serializers.CharField(max_length=500)
+    return serializers.ListField(child=name, default=list, max_length=100, help_text=help_text)
+
+
+@extend_schema_serializer(examples=[OpenApiExample("Two harvests", LAUNCH_REQUEST, request_only=True)])
+class LaunchInput(PlacementInput):
+    """Relations or whole sets x LMs x settings, with shared parameters."""
+
+    project = ProjectField()
+    relations = serializers.ListField(
+        child=VisibleField(Relation.objects.select_related("relation_set")), default=list, max_length=MAX_CELLS
+    )
+    sets = serializers.ListField(
+        child=VisibleField(RelationSet.objects.all()),
+        default=list,
+        max_length=MAX_CELLS,
+        help_text="Relation sets. Includes their relations with at least two seed tuples.",
+    )
+    models = _names_field(f"LM names: a built-in LM, {LM_NAMES_HELP}.")
+    chat_models = _names_field("Model ids accepted by the endpoint, for settings such as llm that use a chat model.")
+    chat = ChatInput(required=False)
+    settings = serializers.ListField(child=serializers.ChoiceField([*SETTINGS]), allow_empty=False, max_length=100)
+    max_tuples = CountField(required=False, help_text="Maximum number of tuples after re-scoring. Default: all.")
+    candidates = CountField(required=False, help_text="Number of tuples proposed for re-scoring.")
+    max_entity_tokens = CountField(max_value=6, default=HarvestParams.max_entity_tokens)
+    again = serializers.BooleanField(
+        default=False, help_text="Repeat finished harvests with the same parameters instead of skipping them."
+    )
+
+    def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
+        if not sent["relations"] and not sent["sets"]:
+            raise serializers.ValidationError({"relations": ["Select at least one relation or relation set."]})
+        if not sent["models"] and any(setting in PROMPT_SETTINGS for setting in sent["settings"]):
+            raise serializers.ValidationError({"models": ["Select at least one LM."]})
+        return super().validate(sent)
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A launch", LAUNCH, response_only=True)])
+class LaunchSerializer(serializers.ModelSerializer):
+    project = serializers.CharField(source="project.slug")
+    n_jobs = serializers.IntegerField(source="progress.n_jobs", help_text="Number of harvests.")
+    n_over = serializers.IntegerField(source="progress.n_over", help_text="Succeeded, failed and cancelled harvests.")
+    is_unfinished = serializers.SerializerMethodField()
+    counts = serializers.DictField(
+        source="progress.counts", child=serializers.IntegerField(), help_text="Harvests by status."
+    )
+    per_minute = serializers.FloatField(source="progress.per_minute", allow_null=True, help_text="Harvests per minute.")
+    seconds_left = serializers.FloatField(source="progress.seconds_left", allow_null=True, help_text="Rough estimate.")
+
+    class Meta:
+        model = Launch
+        fields = [
+            *("id", "project", "created_at", "n_jobs", "n_over", "is_unfinished", "counts"),
+            *("per_minute", "seconds_left"),
+        ]
+
+    def get_is_unfinished(self, launch: Launch) -> bool:
+        return launch.progress.n_unfinished > 0
+
+
+class SkippedCellSerializer(serializers.Serializer):
+    cell = serializers.CharField(source="request.cell")
+    job = serializers.IntegerField(source="job.pk", help_text="Harvest with the same parameters.")
+
+
+class LaunchPlanSerializer(serializers.Serializer):
+    n_cells = serializers.IntegerField(help_text="Requested cells.")
+    n_harvests = serializers.SerializerMethodField(help_text="Cells to harvest.")
+    skipped = SkippedCellSerializer(many=True, help_text="Cells with a finished or unfinished harvest.")
+    refusals = serializers.ListField(child=serializers.CharField(), help_text="Errors that prevent the launch.")
+    seconds = serializers.FloatField(
+        source="estimate.seconds", help_text="Estimated duration of the harvests with comparable past harvests."
+    )
+    without_past = serializers.ListField(
+        child=serializers.CharField(), help_text="LM x setting pairs without an estimate."
+    )
+
+    def get_n_harvests(self, plan: launches.Plan) -> int:
+        return len(plan.requests)
+
+
+def plan_of(sent: dict[str, Any], by) -> launches.Plan:
+    """Return the plan of a requested launch. Raises ValidationError, DomainError."""
+    relations_of_sets = Relation.objects.filter(relation_set__in=sent["sets"]).select_related("relation_set")
+    ready = [relation for relation in relations_of_sets if len(relation.seed_tuples) >= MIN_SEED_TUPLES]
+    relations = {relation.pk: relation for relation in [*sent["relations"], *ready]}
+    params = HarvestParams(**{name: sent.get(name) for name in ("max_tuples", "candidates", "max_entity_tokens")})
+    n_models = len({*sent["models"]}) + len({*sent["chat_models"]})
+    if len(relations) * n_models * len(sent["settings"]) > MAX_CELLS:
+        raise serializers.ValidationError(
+            {"relations": [f"The launch has more than {MAX_CELLS:,} cells. Split it into several launches."]}
+        )
+    names = (sent["models"], sent["chat_models"], [*dict.fromkeys(sent["settings"])])
+    placement = {name: sent[name] for name in ("device", "dtype")}
+    chat = options_from(sent.get("chat", {}))
+    requests = launches.named_requests(relations.values(), *names, params, chat, **placement)
+    return launches.plan_launch(requests, timezone.now(), sent["again"], by, sent.get("project"))
+
+
+class RetryInput(StrictSerializer):
+    status = serializers.ChoiceField(
+        ["failed", "cancelled"], default="failed", help_text="Status of the harvests to retry."
+    )
+
+
+class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Launches of your projects, newest first. List the harvests of a launch with `/harvests/?launch=`."""
+
+    serializer_class = LaunchSerializer
+    filters = ProjectFilters
+    queryset = Launch.objects.select_related("project")
+
+    def paginate_queryset(self, queryset: QuerySet) -> Sequence[Launch]:
+        return with_progress(super().paginate_queryset(queryset))
+
+    def answer(self, launch: Launch, *args: Any, **options: Any) -> Response:
+        return super().answer(with_progress([launch])[0], *args, **options)
+
+    @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
+    def create(self, request: Request) -> Response:
+        """Workers run the harvests. Cells that were harvested with the same parameters are skipped."""
+        launch = launches.start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
+        return self.accepted(launch, self.address(launch))
+
+    @operation(
+        "Preview a launch", on_list=True, request=LaunchInput, serializer_class=LaunchPlanSerializer, is_keyed=False
+    )
+    def plan(self, request: Request) -> Response:
+        """The plan is returned; no harvest starts."""
+        return Response(self.get_serializer(plan_of(self.sent(LaunchInput), request.user)).data)
+
+    @operation("Cancel the unfinished harvests of a launch")
+    def cancel(self, request: Request, pk: int) -> Response:
+        return self.changed(launches.cancel_launch)
+
+    @operation("Retry harvests of a launch", request=RetryInput, responses={202: LaunchSerializer})
+    def retry(self, request: Request, pk: int) -> Response:
+        launch = self.get_object()
+        retry_cancelled = self.sent(RetryInput)["status"] == "cancelled"
+        (launches.retry_cancelled if retry_cancelled else launches.retry_failed)(launch, request.user)
+        return self.accepted(launch, self.address(launch))
+
+
+def with_progress(rows: Sequence[Launch]) -> Sequence[Launch]:
+    """Set the progress of each launch; return the launches."""
+    now = timezone.now()
+    for launch in rows:
+        launch.progress = launches.progress_of(launch, now)
+    return rows

@@ -1,38 +1,61 @@
-"""Cuts: how much of a ranked list to keep. A cut keeps the first tuples of a list, so it is a number of tuples."""
+"""Ranked tuples of a harvest: stored scores, cuts to the best tuples, pages, and the score curve."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, isfinite, log
 from typing import NamedTuple
 
 from django.core.validators import slug_re
+from django.db.models import QuerySet
 
 from kgharvest.errors import DomainError
-from kgharvest.harvests.ranked_tuples import StoredScores
 from kgharvest.models import HarvestJob
 from kgharvest.registries import hook
 
-SHAPES = (
-    "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P or precision-low:P, perhaps with @ and a judge run"
-)
-USUAL_CUTS = ("top:10", "top:100", "top:1000", "share:0.1", "share:0.5", "base:10", "base:100")
+CUT_SYNTAX = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P[@JUDGE_RUN] or precision-low:P[@JUDGE_RUN]"
+PREDEFINED_CUTS = ("top:10", "top:100", "top:1000", "share:0.1", "share:0.5", "base:10", "base:100")
 FROM_JUDGMENTS = ("precision", "precision-low")
 NEED_SCORES = ("base", "score", *FROM_JUDGMENTS)
+SCORES_PER_QUERY = 500  # a cut of a million tuples needs about a dozen queries
+CURVE_POINTS = 60
+WIDTH, HEIGHT = 600, 160  # SVG units of the score curve
+
+
+class StoredScores(Sequence[float]):
+    """Scores of a job's tuples, best first, loaded from the database on access."""
+
+    def __init__(self, job: HarvestJob):
+        self.job = job
+        self._blocks: dict[int, list[float]] = {}
+
+    def __len__(self) -> int:
+        return self.job.n_tuples
+
+    def __getitem__(self, index: int) -> float:
+        number, offset = divmod(index, SCORES_PER_QUERY)
+        if number not in self._blocks:
+            start = number * SCORES_PER_QUERY
+            block = self.job.tuples.filter(rank__gt=start, rank__lte=start + SCORES_PER_QUERY).order_by("rank")
+            self._blocks[number] = list(block.values_list("score", flat=True))
+        return self._blocks[number][offset]
 
 
 class BadCut(DomainError):
-    """A cut that cannot be read, or that the list is too short for."""
+    """A cut that is malformed, or does not apply to the harvest."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The best `top` N, the better `share`, those a tenth as probable as the `base` K-th or more, or `score` >= X.
+    """Cut to the first tuples of a ranked list.
 
-    `precision` P is the largest part of which a share of P is true, `precision-low` the largest of which this is sure:
-    `by_score` makes a cut by score of them. judge: name of a judge run that these two are found with; else empty.
+    top N: the best N tuples. share S: the best share. base K: tuples at least a tenth as probable as the K-th.
+    score X: tuples with a score >= X. precision P: the longest list with an estimated share P of true tuples;
+    precision-low P: same, by the lower confidence bound. `by_score` converts these two to a cut by score.
+    judge: name of the judge run used for the estimate, or "".
     """
 
     kind: str
@@ -43,9 +66,10 @@ class Cut:
         return f"{self.kind}:{self.value:g}" + (f"@{self.judge}" if self.judge else "")
 
     def size(self, scores: Sequence[float]) -> int:
-        """Return how many tuples of a list to keep; `scores` descending, natural logarithms.
+        """Return the number of tuples up to the cut. `scores`: natural logarithms, descending.
 
-        base:K compares on the probability scale: score >= score of the K-th + ln 0.1. Raises BadCut if there is none.
+        base:K compares probabilities: score >= score of the K-th + ln 0.1. Raises BadCut if the list is too short, or
+        if the cut needs judgments.
         """
         match self.kind:
             case "top":
@@ -54,63 +78,57 @@ class Cut:
                 return ceil(round(self.value * len(scores), 9))  # 0.55 of 100 is 55
             case "base":
                 if len(scores) < self.value:
-                    raise BadCut(
-                        f"The cut {self} needs {self.value:g} tuples but there are {len(scores)}; use a smaller base."
-                    )
-                return _at_least(scores, scores[int(self.value) - 1] + log(0.1))
+                    raise BadCut(f"The cut {self} needs {self.value:g} tuples, found {len(scores)}. Reduce the base.")
+                threshold = scores[int(self.value) - 1] + log(0.1)
             case "score":
-                return _at_least(scores, self.value)
+                threshold = self.value
             case _:
-                raise BadCut(f"The cut {self} rests on judgments of one harvest, not on scores alone.")
-
-
-def _at_least(scores: Sequence[float], threshold: float) -> int:
-    return bisect_right(scores, -threshold, key=lambda score: -score)
+                raise BadCut(f"The cut {self} needs judgments of a single harvest, not only scores.")
+        return bisect_right(scores, -threshold, key=lambda score: -score)
 
 
 def parse_cut(text: str) -> Cut:
-    """Return the cut written as "top:100", "share:0.5", "base:10", "score:-12.5" or "precision:0.8@llama-1".
-
-    Raises BadCut.
-    """
+    """Parse a cut such as "top:100", "share:0.5", "base:10", "score:-12.5" or "precision:0.8@run". Raises BadCut."""
     kind, _, rest = text.partition(":")
     number, at, judge = rest.partition("@")
     try:
         value = float(number)
     except ValueError:
-        raise BadCut(f"{text!r} is no cut; write {SHAPES}.") from None
-    is_count = value >= 1 and value == int(value) if isfinite(value) else False
+        raise BadCut(f"Invalid cut {text!r}. Use {CUT_SYNTAX}.") from None
+    is_count = isfinite(value) and value >= 1 and value == int(value)
     is_share = 0 < value <= 1
     allowed = {"top": is_count, "base": is_count, "share": is_share, "score": isfinite(value)}
     allowed |= dict.fromkeys(FROM_JUDGMENTS, is_share)
     if not allowed.get(kind, False) or (at and (kind not in FROM_JUDGMENTS or not slug_re.match(judge))):
-        raise BadCut(f"{text!r} is no cut; write {SHAPES}.")
+        raise BadCut(f"Invalid cut {text!r}. Use {CUT_SYNTAX}.")
     return Cut(kind, value, judge)
 
 
 class ScoreCut(NamedTuple):
-    """A cut that scores alone decide. sentence: what it was made of, empty for a cut that was one already."""
+    """Cut that depends on scores only. sentence: origin of a converted cut, "" for other cuts."""
 
     cut: Cut
     sentence: str
 
 
 def by_score(job: HarvestJob, cut: Cut) -> ScoreCut:
-    """Return the cut as one that scores decide.
+    """Convert the cut to one that depends on scores only.
 
-    Raises BadCut where judgments are wanted and do not give one, and where the harvest has no scores that it needs.
+    Raises BadCut if the harvest lacks suitable scores, or its judgments do not determine the cut.
     """
     if cut.kind in NEED_SCORES and not job.is_scored:
-        raise BadCut(f"The cut {cut} needs scores, which {job} came without; use top:N or share:S.")
+        raise BadCut(f"The cut {cut} needs scores, but {job} is unscored. Use top:N or share:S.")
     if cut.kind == "base" and job.score_scale == job.ScoreScale.OWN:
-        raise BadCut(f"The cut {cut} compares logarithms of probabilities, which the scores of {job} may not be.")
+        raise BadCut(
+            f"The cut {cut} needs log-probabilities, but the scores of {job} are imported. Use top:N or share:S."
+        )
     if cut.kind not in FROM_JUDGMENTS:
         return ScoreCut(cut, "")
     return hook("cut_from_judgments")(job, cut)
 
 
 class CutSize(NamedTuple):
-    """What a cut keeps. lowest: the score of the last tuple kept, None if none is. sentence: as in ScoreCut."""
+    """Number of tuples up to a cut. lowest: score of the last of them, None if empty. sentence: as in ScoreCut."""
 
     cut: Cut
     size: int
@@ -126,16 +144,77 @@ def size_of(cut: Cut, scores: StoredScores) -> CutSize:
 
 
 def kept_size(job: HarvestJob, cut: Cut | None) -> int:
-    """Return how many of the job's tuples `cut` keeps; None keeps all. Raises BadCut."""
+    """Return the number of the job's tuples up to `cut`; without a cut, all of them. Raises BadCut."""
     return job.n_tuples if cut is None else by_score(job, cut).cut.size(StoredScores(job))
 
 
 def sizes_of(cuts: Sequence[Cut], scores: StoredScores) -> list[CutSize]:
-    """Return what each of the cuts keeps that the list is long enough for."""
+    """Return the sizes of the cuts that apply to the list."""
     sizes = []
     for cut in cuts:
-        try:
+        with suppress(BadCut):
             sizes.append(size_of(cut, scores))
-        except BadCut:
-            continue
     return sizes
+
+
+class RankedTuples:
+    """The best `size` tuples of a job, for a paginator. Slices by rank cost the same on every page."""
+
+    ordered = True
+
+    def __init__(self, job: HarvestJob, size: int):
+        self._tuples = job.tuples.select_related("knowledge_tuple").order_by("rank")
+        self._size = size
+
+    def count(self) -> int:
+        return self._size
+
+    def __getitem__(self, ranks: slice) -> QuerySet:
+        return self._tuples.filter(rank__gt=ranks.start, rank__lte=min(ranks.stop, self._size))
+
+
+def score_curve(job: HarvestJob, n_points: int = CURVE_POINTS) -> list[tuple[int, float]]:
+    """Return (rank, score) of evenly spaced tuples, the first and the last included."""
+    last = job.n_tuples
+    n_points = min(n_points, last)
+    ranks = {1 + round(step * (last - 1) / max(1, n_points - 1)) for step in range(n_points)}
+    return list(job.tuples.filter(rank__in=ranks).order_by("rank").values_list("rank", "score"))
+
+
+@dataclass(frozen=True)
+class CurvePicture:
+    """Score curve. points: SVG polyline within WIDTH x HEIGHT. kept_to: x of the cut, None without a cut."""
+
+    points: str
+    kept_to: float | None
+    rows: list[tuple[int, float]]
+    width: int = WIDTH
+    height: int = HEIGHT
+
+    @property
+    def first(self) -> tuple[int, float]:
+        return self.rows[0]
+
+    @property
+    def last(self) -> tuple[int, float]:
+        return self.rows[-1]
+
+    @property
+    def table(self) -> list[tuple[int, float]]:
+        """About a dozen points, the last one included."""
+        step = max(1, len(self.rows) // 12)
+        return [*self.rows[:-1:step], self.last]
+
+
+def draw_curve(rows: Sequence[tuple[int, float]], kept: int | None = None) -> CurvePicture | None:
+    """Return the curve of (rank, score) pairs, best first; None for fewer than two."""
+    if len(rows) < 2:
+        return None
+    (first, highest), (last, lowest) = rows[0], rows[-1]
+    spread = (highest - lowest) or 1
+
+    def x(rank: int) -> float:
+        return round(WIDTH * (rank - first) / (last - first), 1)
+
+    points = " ".join(f"{x(rank)},{round(HEIGHT * (highest - score) / spread, 1)}" for rank, score in rows)
+    return CurvePicture(points, x(kept) if kept else None, list(rows))

@@ -1,4 +1,4 @@
-"""What researchers fill in to launch harvests."""
+"""Forms to launch harvests."""
 
 from __future__ import annotations
 
@@ -27,19 +27,15 @@ from kgharvest.harvests.launches import named_requests
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.jobs.workers import devices_offered
 from kgharvest.models import Job, LanguageModel, Relation
-from kgharvest.relations.forms import non_blank_lines
-from kgharvest.relations.picker import RelationPickerForm
-
-DEFAULTS = HarvestParams()
-PARAMS = ("max_tuples", "candidates", "max_entity_tokens")
+from kgharvest.relations.forms import RelationPickerForm, non_blank_lines
 
 
 class PlacementForm(forms.Form):
-    """Where an LM runs and in which number format, laid out by `kgharvest/harvests/_placement.html`."""
+    """Device and number format of an LM. Rendered by `kgharvest/harvests/_placement.html`."""
 
     PLACEMENT = ("device", "dtype")
 
-    device = forms.ChoiceField(initial=DEFAULT_DEVICE, required=False, help_text=f"Where the LM runs: {DEVICE_HELP}.")
+    device = forms.ChoiceField(initial=DEFAULT_DEVICE, required=False, help_text=f"Device of the LM: {DEVICE_HELP}.")
     dtype = forms.ChoiceField(
         label="Number format",
         choices=[(name, name) for name in DTYPES],
@@ -64,14 +60,14 @@ class PlacementForm(forms.Form):
         return cleaned
 
     def placement(self) -> dict[str, str]:
-        """Return device and dtype, once the form is valid."""
+        """Return device and dtype of the valid form."""
         return {name: self.cleaned_data[name] for name in self.PLACEMENT}
 
     def placement_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in self.PLACEMENT]
 
-    def says_placement(self) -> bool:
-        """Return whether something of it is chosen, or wrong."""
+    def has_placement(self) -> bool:
+        """Return whether a placement field was changed or has errors."""
         return any(bound.value() not in ("", bound.field.initial) or bound.errors for bound in self.placement_fields())
 
     def other_fields(self) -> list[forms.BoundField]:
@@ -79,7 +75,7 @@ class PlacementForm(forms.Form):
 
 
 class LaunchForm(RelationPickerForm, PlacementForm):
-    """Relations x LMs x settings, and the parameters that all of the harvests share."""
+    """Relations x LMs x settings, and shared parameters of the harvests."""
 
     ready = "can be harvested"
     not_ready = "fewer than two seed tuples"
@@ -88,21 +84,21 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         label="LMs",
         initial=[next(iter(EMBEDDED_LMS))],
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Choose at least one LM, or name another one."},
+        error_messages={"required": "Select at least one LM or enter an additional one."},
     )
     other_models = forms.CharField(
-        label="Other LMs",
+        label="Additional LMs",
         required=False,
         max_length=5000,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
-        help_text=f"One a line: {LM_NAMES_HELP}.",
+        help_text=f"One per line: {LM_NAMES_HELP}.",
     )
     chat_models = forms.CharField(
         label="Chat models",
         required=False,
         max_length=5000,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
-        help_text="One a line, as the endpoint knows them; for the setting llm.",
+        help_text="Model ids accepted by the endpoint, one per line. Used by the setting llm.",
     )
     settings = forms.MultipleChoiceField(
         choices=[(name, f"{name}: {setting.label}") for name, setting in SETTINGS.items()],
@@ -110,59 +106,63 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         widget=forms.CheckboxSelectMultiple,
     )
     max_tuples = forms.IntegerField(
-        label="Tuples to keep", min_value=1, required=False, help_text="After re-scoring; all if left empty."
+        label="Maximum tuples",
+        min_value=1,
+        required=False,
+        help_text="Maximum number of tuples after re-scoring. Default: all.",
     )
     candidates = forms.IntegerField(
         min_value=1,
         required=False,
-        help_text="Tuples proposed for re-scoring, for each combination of entity lengths. "
-        f"{MIN_CANDIDATES}, or {CANDIDATES_PER_KEPT} for each tuple to keep, if left empty.",
+        help_text="Number of tuples proposed for re-scoring, per combination of entity lengths. "
+        f"Default: {CANDIDATES_PER_KEPT} times the maximum tuples, at least {MIN_CANDIDATES}.",
     )
     max_entity_tokens = forms.IntegerField(
-        label="Longest entity",
+        label="Maximum entity length",
         min_value=1,
         max_value=6,
-        initial=DEFAULTS.max_entity_tokens,
+        initial=HarvestParams.max_entity_tokens,
         help_text="In tokens of the LM.",
     )
     project = ProjectField()
     again = forms.BooleanField(
-        label="Harvest again",
+        label="Repeat finished harvests",
         required=False,
-        help_text="Also the cells that were harvested before with the same parameters.",
+        help_text="Without this option, cells harvested before with the same parameters are skipped.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        prompted = {"jobs__origin": "harvested", "jobs__setting__in": list(PROMPT_SETTINGS)}
-        # A name of which every harvest failed may be a slip; who means it writes it among the other LMs.
-        prompted["jobs__status__in"] = [status for status in Job.Status if status != Job.Status.FAILED]
-        used = LanguageModel.objects.filter(revision="", **prompted).values_list("name", flat=True)
-        self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
+        used_names = LanguageModel.objects.filter(
+            revision="",
+            jobs__origin="harvested",
+            jobs__setting__in=list(PROMPT_SETTINGS),
+            # A name whose harvests all failed may be misspelled. It can be entered as an additional LM.
+            jobs__status__in=[status for status in Job.Status if status != Job.Status.FAILED],
+        ).values_list("name", flat=True)
+        names = dict.fromkeys([*EMBEDDED_LMS, *used_names.distinct()])
+        self.fields["models"].choices = [(name, name) for name in names]
         self.fields.update(form_fields())
         chosen = self.data.getlist("settings") if hasattr(self.data, "getlist") else self.data.get("settings", ())
-        prompts_an_lm = not chosen or any(setting in PROMPT_SETTINGS for setting in chosen)
-        self.fields["models"].required = prompts_an_lm and not self.data.get("other_models", "").strip()
+        needs_lm = not chosen or any(setting in PROMPT_SETTINGS for setting in chosen)
+        self.fields["models"].required = needs_lm and not self.data.get("other_models", "").strip()
 
     def chat_fields(self) -> list[forms.BoundField]:
-        """Return the fields of the chat model, which stand apart."""
+        """Return the chat model fields, which are rendered separately."""
         return [self[name] for name in self.fields if name.startswith(PREFIX)]
 
-    def says_chat(self) -> bool:
-        """Return whether something of the chat model is filled in, or wrong."""
+    def has_chat(self) -> bool:
+        """Return whether a chat model field is filled in or has errors."""
         return any(bound.value() or bound.errors for bound in self.chat_fields())
 
     def other_fields(self) -> list[forms.BoundField]:
-        apart = {*self.PLACEMENT, *(name for name in self.fields if name.startswith(PREFIX))}
-        return [bound for bound in super().other_fields() if bound.name not in apart]
+        bound_fields = super().other_fields()
+        return [bound for bound in bound_fields if bound.name not in self.PLACEMENT and bound not in self.chat_fields()]
 
     def requests(self) -> Iterable[HarvestRequest]:
-        """Return the harvests that a valid form asks for; of whole sets, the relations that can be harvested.
-
-        Raises NotFound if there is no such LM.
-        """
+        """Return the harvests of a valid form. Whole sets include only relations that are ready. Raises NotFound."""
         cleaned = self.cleaned_data
-        params = HarvestParams(**{name: cleaned[name] for name in PARAMS})
+        params = HarvestParams(**{name: cleaned[name] for name in ("max_tuples", "candidates", "max_entity_tokens")})
         models = [*cleaned["models"], *non_blank_lines(cleaned["other_models"])]
         names = (models, non_blank_lines(cleaned["chat_models"]), cleaned["settings"])
         chat = from_arguments({**cleaned, "chat_models": None})

@@ -1,4 +1,4 @@
-"""Name LMs, find their files or servers, keep the loaded ones."""
+"""LM names, their files or servers, and the LMs in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
 
 LM_NAMES_HELP = (  # for commands, forms and the API
-    "a folder on this machine with an LM, a hub id, perhaps with @REVISION, or http://host:8000/v1#MODEL@TOKENIZER, an "
+    "a model folder on this machine, a hub id with optional @REVISION, or http://host:8000/v1#MODEL@TOKENIZER for an "
     "LM behind a server"
 )
-PROBED_LM_NAMES_HELP = "a folder on this machine with an LM, or a hub id, perhaps with @REVISION; no LM behind a server"
-# A branch, tag or commit; the hub's cache has files that are named so.
+PROBED_LM_NAMES_HELP = (
+    "a model folder on this machine, or a hub id with optional @REVISION; LMs behind servers are not supported"
+)
+# Branch, tag or commit. Also a file name in the hub's cache.
 REVISION = re.compile(r"(?!.*\.\.)\w[\w./-]*", re.ASCII)
 WITH_REVISION = re.compile(rf"({HUB_ID.pattern})@(?P<revision>{REVISION.pattern})", re.ASCII)
-KEPT = 2  # LMs in memory, the ones used last
-
-
-LOADING = "loading the LM"  # the stage before the LM is asked anything
+MAX_LOADED = 2  # LMs in memory, the most recently used
+LOADING = "loading the LM"  # stage of a job
 
 
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
-    """Return the LM that `name` means: an embedded one, a hub id, a local folder, or one behind a server.
+    """Return the LM with this name: embedded LM, hub id, local folder, or LM behind a server.
 
-    For commands, whose operator may read any folder, written as a path. Whether a hub id exists shows when it is
-    loaded. Raises NotFound or BadName.
+    For commands, whose operator may read any folder. A hub id is not checked until the LM is loaded. Raises NotFound
+    or BadName.
     """
     if served := served_name(name):
         check_server(served)
@@ -56,54 +56,51 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
     elif name not in EMBEDDED_LMS:
         hub_id, revision = split_revision(name, revision)
         if hub_id != name and Path(name).is_dir():
-            raise _may_be_either(name)
+            raise _ambiguous(name)
         name = _folder_or_hub_id(hub_id)
     _check_revision(name, revision)
     return _loadable(name, revision)
 
 
 def split_revision(name: str, revision: str = "") -> tuple[str, str]:
-    """Return an LM's name and its revision, which may stand after a hub id, as in `bert-base-cased@main`.
-
-    The inverse of a LanguageModel as text.
-    """
+    """Split a name such as `bert-base-cased@main` into name and revision. The inverse of str(LanguageModel)."""
     match = WITH_REVISION.fullmatch(name)
     return (name, revision) if revision or match is None else (match[1], match["revision"])
 
 
 def _check_revision(name: str, revision: str) -> None:
-    """Raise NotFound for a revision of what has none: embedded LMs, folders and LMs behind servers."""
+    """Raise NotFound for an invalid revision, or a revision of an LM that is not on the hub."""
     if revision and (name in EMBEDDED_LMS or not HUB_ID.fullmatch(name)):
-        raise NotFound(f"{name} is no model of the hub and has no revisions; leave {revision!r:.80} out.")
+        raise NotFound(f"Only hub models have revisions, and {name} is not one. Remove the revision {revision!r:.80}.")
     if revision and not REVISION.fullmatch(revision):
-        raise NotFound(f"{revision!r:.80} is no revision of a model; name a branch, a tag or a commit of the hub.")
+        raise NotFound(f"Invalid revision {revision!r:.80}. Use a branch, tag, or commit of the hub model.")
 
 
 def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
-    """Return the LM that `name` means for people who do not own the server. Raises NotFound or BadName.
+    """Return the LM with this name, for users who do not own the server. Raises NotFound or BadName.
 
-    LMs that commands have named, hub ids, folders below settings.MODEL_ROOTS, relative to these or not, and LMs behind
-    settings.LM_SERVERS with a hub id. Of other folders nothing is said: neither whether they are there nor what is in
-    them, and who names one as a chat model or beside imported tuples may not have it loaded.
+    Accepts LMs named in commands, hub ids, folders below settings.MODEL_ROOTS (relative or absolute), and LMs behind
+    settings.LM_SERVERS with a hub id as tokenizer. Errors disclose nothing about other folders, and naming a folder as
+    a chat model or the LM of imported tuples does not make it loadable.
     """
     if served := served_name(name):
         check_server(served)
         if not HUB_ID.fullmatch(served.tokenizer):
-            raise NotFound(f"The tokenizer {served.tokenizer!r:.80} is no hub id; name one, as in #model@hub/id.")
+            raise NotFound(f"The tokenizer {served.tokenizer!r:.80} is not a hub id such as owner/model.")
         _check_revision(name, revision)
         return _loadable(name)
     if not revision:
         loadable = LanguageModel.objects.filter(revision="", is_loadable=True)
-        known = loadable.filter(name=name).first() if "\0" not in name else None  # PostgreSQL looks up no NUL
-        if known or name in EMBEDDED_LMS:
-            return known or _loadable(name)
+        existing = loadable.filter(name=name).first() if "\0" not in name else None  # PostgreSQL rejects NUL
+        if existing or name in EMBEDDED_LMS:
+            return existing or _loadable(name)
         if folder := _folder_below_roots(name):
             return _loadable(folder)
     name, revision = split_revision(name, revision)
     if not HUB_ID.fullmatch(name):
         raise NotFound(
-            f"There is no model {name!r:.80} here; name one of {', '.join(EMBEDDED_LMS)}, a model in the "
-            "folders that this installation keeps models in, or a hub id."
+            f"Model {name!r:.80} not found. Use one of {', '.join(EMBEDDED_LMS)}, a model in this installation's "
+            "model folders, or a hub id."
         )
     _check_revision(name, revision)
     return _loadable(name, revision)
@@ -119,20 +116,20 @@ def _folder_below_roots(name: str) -> str | None:
 
 
 def check_where(name: str, device: str, dtype: str) -> None:
-    """Raise EngineError unless some machine has the LM of this name in `dtype` on `device`."""
+    """Raise EngineError if the LM with this name cannot use `device` and `dtype`."""
     check_placement(device, dtype)
     if dtype in QUANTIZED and name in EMBEDDED_LMS:
-        raise EngineError(f"{name} is small and never in {dtype}; use one of {', '.join(FLOATS)}.")
+        raise EngineError(f"{name} does not support {dtype}. Use one of {', '.join(FLOATS)}.")
     if served_name(name) and (device, dtype) != (DEFAULT_DEVICE, DEFAULT_DTYPE):
         raise EngineError(
-            f"{name} runs behind a server, which has a device and number format of its own; leave them "
-            f"at {DEFAULT_DEVICE} and {DEFAULT_DTYPE}."
+            f"{name} runs behind a server, which defines its device and number format. Use the defaults, "
+            f"{DEFAULT_DEVICE} and {DEFAULT_DTYPE}."
         )
 
 
 def _loadable(name: str, revision: str = "") -> LanguageModel:
-    """Return the LM, noted as one that may be loaded. Raises BadName."""
-    language_model = _named(name, revision)
+    """Return the LM, marked as loadable. Raises BadName."""
+    language_model = name_language_model(name, revision)
     if not language_model.is_loadable:
         LanguageModel.objects.filter(pk=language_model.pk).update(is_loadable=True)
         language_model.is_loadable = True
@@ -140,16 +137,15 @@ def _loadable(name: str, revision: str = "") -> LanguageModel:
 
 
 def check_server(served: ServedName) -> None:
-    """Raise NotFound unless the operator has named the server's address: questions and its key go there."""
+    """Raise NotFound unless the operator allows this server, which receives prompts and an API key."""
     if served.base_url not in settings.LM_SERVERS:
         raise NotFound(
-            f"{served.base_url} is no server of LMs that this installation asks; its operator names them with "
-            "KGHARVEST_LM_SERVERS."
+            f"{served.base_url} is not an allowed LM server. The operator can add it to KGHARVEST_LM_SERVERS."
         )
 
 
-def _named(name: str, revision: str) -> LanguageModel:
-    """Raises BadName."""
+def name_language_model(name: str, revision: str = "") -> LanguageModel:
+    """Return the LM row with this name, creating it if missing. The LM itself need not exist here. Raises BadName."""
     check_name(name, LanguageModel._meta.get_field("name").max_length, "LM")
     if revision:
         check_name(revision, LanguageModel._meta.get_field("revision").max_length, "LM's revision")
@@ -157,84 +153,75 @@ def _named(name: str, revision: str) -> LanguageModel:
     return LanguageModel.objects.get_or_create(name=name, revision=revision, defaults=is_demonstrator)[0]
 
 
-def name_language_model(name: str) -> LanguageModel:
-    """Return the LM called `name`, which need not be here: of imported tuples, or at an endpoint. Raises BadName."""
-    return _named(name, "")
-
-
-def _may_be_either(name: str) -> NotFound:
+def _ambiguous(name: str) -> NotFound:
     return NotFound(
-        f"{name} may be a model of the hub or the folder here; write ./{name} for the folder, or run the command in "
-        "another one for the model of the hub."
+        f"{name} is both a hub id and a local folder. For the folder, use ./{name}. For the hub model, run the command "
+        "in another directory."
     )
 
 
 def _folder_or_hub_id(name: str) -> str:
     try:
         folder = Path(name).expanduser()
-        holds_model, is_folder = (folder / "config.json").is_file(), folder.is_dir()
-    except (OSError, RuntimeError):  # too long, no such user, not to be entered
-        raise NotFound(f"The model {name!r:.80} cannot be looked up; name a folder that you can read.") from None
+        has_config, is_folder = (folder / "config.json").is_file(), folder.is_dir()
+    except (OSError, RuntimeError):  # name too long, unknown user, no permission
+        raise NotFound(f"Cannot read the model {name!r:.80}. Use a readable folder.") from None
     if HUB_ID.fullmatch(name):
         if is_folder:
-            raise _may_be_either(name)
+            raise _ambiguous(name)
         return name
-    if holds_model:
+    if has_config:
         return str(folder.resolve())  # the worker may run in another directory
     if is_folder:
-        raise NotFound(f"The folder {name} holds no model (no config.json); name a folder made by save_pretrained.")
+        raise NotFound(f"The folder {name} has no model (no config.json). Use a folder written by save_pretrained.")
     raise NotFound(
-        f"There is no model folder {name}; name one of {', '.join(EMBEDDED_LMS)}, a folder with a model, or a hub id."
+        f"Model folder {name} not found. Use one of {', '.join(EMBEDDED_LMS)}, a folder with a model, or a hub id."
     )
 
 
-class Kept(NamedTuple):
-    lm: LoadedLanguageModel
-    device: str
-
-
-_kept: dict[str, Kept] = {}  # by `in_words`, the one used last at the end
+# LM and device by key (`in_words`), the most recently used last.
+_loaded: dict[str, tuple[LoadedLanguageModel, str]] = {}
 
 
 def load(language_model: LanguageModel, device: str, dtype: str, random_seed: int | None = None) -> LoadedLanguageModel:
-    """Return the LM in memory. Only for workers and commands: it imports torch, which must not happen before a fork.
+    """Load the LM, or return it from memory. Only for workers and commands: torch must not be imported before a fork.
 
-    random_seed: of weights that take the place of its own, for a control that knows nothing.
+    random_seed: replaces the weights by random ones, for a control without knowledge.
     """
     import torch
 
-    default = _default_number_of_threads()  # asked before it is changed for the first time
-    # The embedded LMs are so small that more than one thread slows them down.
+    default = _default_number_of_threads()  # before the first change
+    # With more than one thread the small embedded LMs are slower.
     torch.set_num_threads(1 if language_model.name in EMBEDDED_LMS else default)
     name = in_words(str(language_model), device, dtype)
     if random_seed is not None:
         name += f", random weights ({random_seed})"
-    kept = _kept.pop(name, None)
-    if kept is None:
+    if name in _loaded:
+        _loaded[name] = _loaded.pop(name)
+    else:
         _make_room(device)
         lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
-        kept = Kept(lm, device)
-    _kept[name] = kept
-    return kept.lm
+        _loaded[name] = lm, device
+    return _loaded[name][0]
 
 
 def in_words(name: str, device: str, dtype: str) -> str:
-    """Return what names an LM in memory: "bert-base-cased on cuda, float16". name: with its revision, if it has one."""
+    """Return the key of an LM in memory: "bert-base-cased on cuda, float16". name: with its revision, if any."""
     return f"{name} on {device}, {dtype}"
 
 
 def in_memory() -> tuple[str, ...]:
-    """Return the LMs that this process holds, as `in_words` names them, the one used last at the end."""
-    return tuple(_kept)
+    """Return the keys (`in_words`) of the LMs in this process's memory, the most recently used last."""
+    return tuple(_loaded)
 
 
 def _make_room(device: str) -> None:
-    """Let go of LMs before another one is loaded for `device`. One that may take all devices is kept alone."""
-    n_kept = 0 if AUTO in {device, *(kept.device for kept in _kept.values())} else KEPT - 1
-    if len(_kept) > n_kept:
-        for name in list(_kept)[: len(_kept) - n_kept]:
-            del _kept[name]
-        gc.collect()  # their modules refer to each other
+    """Unload LMs before loading one for `device`. An LM that may use all devices must be alone in memory."""
+    n_kept = 0 if AUTO in {device, *(loaded_on for _, loaded_on in _loaded.values())} else MAX_LOADED - 1
+    if len(_loaded) > n_kept:
+        for name in list(_loaded)[: len(_loaded) - n_kept]:
+            del _loaded[name]
+        gc.collect()  # the modules form reference cycles
 
 
 @cache
@@ -250,11 +237,11 @@ def _load(name: str, revision: str | None, device: str, dtype: str, random_seed:
 
         return load_compact(EMBEDDED_LMS[name], device, dtype, random_seed, name)
     if served := served_name(name):
-        from kgharvest.engine.language_models.served.loading import load_served
+        from kgharvest.engine.language_models.served.served_lm import load_served
 
         check_server(served)
         if random_seed is not None:
-            raise NotFound(f"{name} is behind a server, which draws no random weights; leave the control out.")
+            raise NotFound(f"{name} runs behind a server, which cannot use random weights. Remove the control.")
         return load_served(served, name, revision, settings.LM_SERVERS[served.base_url])
     from kgharvest.engine.language_models import loading
 

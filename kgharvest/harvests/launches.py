@@ -1,4 +1,4 @@
-"""Launches, many harvests at once: plan with estimated duration, start, progress, cancel and retry."""
+"""Launches of many harvests: plan with estimated duration, start, progress, cancel and retry."""
 
 from __future__ import annotations
 
@@ -36,18 +36,17 @@ from kgharvest.jobs import ledger, workers
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Relation
 from kgharvest.pages.number_format import counted
 
-JOBS_FOR_A_MEDIAN = 50  # the latest ones
-JOBS_FOR_A_PACE = 20
-
-LIKE_MANY = 2  # times as many candidates, at most, or as few, of a harvest that tells how long another one takes
+JOBS_FOR_MEDIAN = 50  # latest jobs for the estimated duration
+JOBS_FOR_PACE = 20
+MAX_SIZE_RATIO = 2  # of candidates, between two harvests with comparable durations
 SIZE_PARAMS = ("candidates", "max_tuples", "max_entity_tokens", "pattern_budget")
 SIZE_COLUMNS = tuple(f"payload__spec__params__{name}" for name in SIZE_PARAMS)
 
 
 class PaceKey(NamedTuple):
-    """What harvests that take about the same time share.
+    """Key of harvests with about the same duration.
 
-    lm: with its device and dtype. n_candidates: of all token-count patterns together.
+    lm: with device and dtype. n_candidates: total over all token-count patterns.
     """
 
     language_model: int
@@ -58,20 +57,20 @@ class PaceKey(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A cell that needs no harvest, because `job` has the same parameters and has succeeded or is under way."""
+    """A cell that needs no harvest, because `job` has the same parameters and has succeeded or is unfinished."""
 
     request: HarvestRequest
     job: HarvestJob
 
 
 class Estimate(NamedTuple):
-    """How long harvests take, roughly. seconds: of the `n_known` whose LM, setting and arity were harvested before.
+    """Rough duration of harvests. seconds: of the `n_estimated` harvests that have comparable past harvests.
 
-    without_past: those of the others.
+    without_past: keys of the other harvests.
     """
 
     seconds: float
-    n_known: int
+    n_estimated: int
     without_past: Sequence[PaceKey]
 
     @property
@@ -81,16 +80,16 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a launch would do. refusals: one sentence for each relation that cannot be harvested as it is.
+    """Plan of a launch. refusals: one sentence for each relation that cannot be harvested.
 
-    n_at_once: harvests that the workers of now do at the same time.
+    n_parallel: number of harvests that the current workers run in parallel.
     """
 
     project: Project
     requests: Sequence[HarvestRequest]
     skipped: Sequence[Skipped]
     refusals: Sequence[str]
-    n_at_once: int
+    n_parallel: int
     estimate: Estimate
 
     @property
@@ -99,12 +98,9 @@ class Plan:
 
     @property
     def without_past(self) -> list[str]:
-        """Return each LM x setting of which no past harvest tells how long it takes, with what is unusual about it."""
+        """Return each LM x setting without comparable past harvests, followed by its non-default parameters."""
         unknown = [request for request in self.requests if _pace_key(request) in self.estimate.without_past]
         return list(dict.fromkeys(map(_kind_in_words, unknown)))
-
-
-# -- planning ----------------------------------------------------------------------------------------------------------
 
 
 def named_requests(
@@ -116,7 +112,7 @@ def named_requests(
     chat: ChatOptions,
     **placement: str,
 ) -> Iterator[HarvestRequest]:
-    """Yield the harvests of LMs and chat models that a client names. Raises NotFound, NoChatModel."""
+    """Yield the harvests of the named LMs and chat models. Raises NotFound, NoChatModel."""
     language_models = [language_model_for_pages(name) for name in dict.fromkeys(models)]
     chat_lms = [name_language_model(name) for name in dict.fromkeys(chat_models)]
     if chat.scorer:
@@ -127,51 +123,40 @@ def named_requests(
 def plan_launch(
     requests: Iterable[HarvestRequest], now: datetime, again: bool = False, by=None, project: Project | None = None
 ) -> Plan:
-    """Return what launching `requests` would do. Cells under way, and unless `again` those harvested, are skipped.
+    """Plan a launch of `requests`. Skips cells that are unfinished or, without `again`, that were harvested before.
 
-    project: where `by` launches them, if there are several; what other projects harvest does not matter. The number of
-    queries does not depend on the number of relations. Raises NotAllowed, ProjectNotNamed.
+    project: required if `by` may work in several; only its harvests count. The number of queries is independent of the
+    number of relations. Raises NotAllowed, ProjectNotNamed.
     """
     project = project_for(by, project)
     cells = {unique_key_of(request): request for request in requests}
     statuses = [Job.Status.QUEUED, Job.Status.RUNNING, *([] if again else [Job.Status.SUCCEEDED])]
-    known = _jobs_by_key(project, cells.values(), statuses)
-    todo = {key: request for key, request in cells.items() if key not in known}
-    refusals = {}
-    for request in todo.values():
-        try:
-            check_harvest(request, by)
-        except (DomainError, EngineError) as refusal:
-            refusals[str(refusal)] = None
-    n_at_once = workers.n_processes(now)
-    return Plan(
-        project=project,
-        requests=list(todo.values()),
-        skipped=[Skipped(request, known[key]) for key, request in cells.items() if key in known],
-        refusals=list(refusals),
-        n_at_once=n_at_once,
-        estimate=_estimate(Counter(map(_pace_key, todo.values())), n_at_once),
-    )
-
-
-def _jobs_by_key(
-    project: Project, requests: Iterable[HarvestRequest], statuses: Sequence[str]
-) -> dict[str, HarvestJob]:
-    """Return the harvests of these cells by what they were asked; of several the newest that has succeeded."""
-    requests = list(requests)
     jobs = HarvestJob.objects.with_cell().filter(
         kind="harvest",
         project=project,
         status__in=statuses,
-        relation__in={request.relation.pk for request in requests},
-        language_model__in={request.language_model.pk for request in requests},
-        setting__in={request.setting for request in requests},
+        relation__in={request.relation.pk for request in cells.values()},
+        language_model__in={request.language_model.pk for request in cells.values()},
+        setting__in={request.setting for request in cells.values()},
     )
-    finished_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
-    return {job.unique_key: job for job in finished_last}
-
-
-# -- how long ----------------------------------------------------------------------------------------------------------
+    succeeded_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
+    job_of = {job.unique_key: job for job in succeeded_last}
+    new_cells = {key: request for key, request in cells.items() if key not in job_of}
+    refusals = {}
+    for request in new_cells.values():
+        try:
+            check_harvest(request, by)
+        except (DomainError, EngineError) as refusal:
+            refusals[str(refusal)] = None
+    n_parallel = workers.n_processes(now)
+    return Plan(
+        project=project,
+        requests=list(new_cells.values()),
+        skipped=[Skipped(request, job_of[key]) for key, request in cells.items() if key in job_of],
+        refusals=list(refusals),
+        n_parallel=n_parallel,
+        estimate=_estimate(Counter(map(_pace_key, new_cells.values())), n_parallel),
+    )
 
 
 def _pace_key(request: HarvestRequest) -> PaceKey:
@@ -181,14 +166,14 @@ def _pace_key(request: HarvestRequest) -> PaceKey:
 
 
 def _n_candidates(params: HarvestParams, setting: str, arity: int) -> int:
-    """Return how many candidates a harvest has in all; what a chat model lists has no token-count patterns."""
+    """Return the total number of candidates of a harvest. Chat models' lists have no token-count patterns."""
     return params.n_candidates_in_all(arity) if setting in PROMPT_SETTINGS else params.n_candidates
 
 
-def _n_asked(sizes: Sequence[Any], setting: str, arity: int) -> int:
-    """Return the same of a job. sizes: of SIZE_COLUMNS, None where its payload has none."""
-    asked = {name: size for name, size in zip(SIZE_PARAMS, sizes, strict=True) if size is not None}
-    return _n_candidates(HarvestParams(**asked), setting, arity)
+def _n_candidates_of_job(sizes: Sequence[Any], setting: str, arity: int) -> int:
+    """sizes: values of SIZE_COLUMNS, None if missing in the payload."""
+    params = {name: size for name, size in zip(SIZE_PARAMS, sizes, strict=True) if size is not None}
+    return _n_candidates(HarvestParams(**params), setting, arity)
 
 
 def _kind_in_words(request: HarvestRequest) -> str:
@@ -204,18 +189,17 @@ def _kind_in_words(request: HarvestRequest) -> str:
     return ", ".join([f"{request.language_model.short_name} × {request.setting}", *unusual])
 
 
-def _estimate(n_jobs: Counter[PaceKey], n_at_once: int) -> Estimate:
-    """Add up the median durations of jobs of which `n_at_once` go on together; none of them takes less than its own."""
-    medians = {pace_key: _median_seconds(pace_key) for pace_key in n_jobs}
-    known = {pace_key: n for pace_key, n in n_jobs.items() if medians[pace_key] is not None}
-    shared = sum(n * medians[pace_key] for pace_key, n in known.items()) / max(1, n_at_once)
-    longest = max((medians[pace_key] for pace_key in known), default=0)
-    without_past = [pace_key for pace_key in n_jobs if pace_key not in known]
-    return Estimate(max(shared, longest), sum(known.values()), without_past)
+def _estimate(n_jobs: Counter[PaceKey], n_parallel: int) -> Estimate:
+    """Sum the median durations, divided by the number of parallel jobs; at least the longest median."""
+    medians = {pace_key: seconds for pace_key in n_jobs if (seconds := _median_seconds(pace_key)) is not None}
+    shared = sum(n_jobs[pace_key] * seconds for pace_key, seconds in medians.items()) / max(1, n_parallel)
+    without_past = [pace_key for pace_key in n_jobs if pace_key not in medians]
+    n_estimated = sum(n_jobs[pace_key] for pace_key in medians)
+    return Estimate(max(shared, *medians.values(), 0), n_estimated, without_past)
 
 
 def _median_seconds(pace_key: PaceKey) -> float | None:
-    """Return how long those of the latest harvests of the kind took that had about as many candidates; None if none."""
+    """Return the median duration of the latest comparable harvests, or None if there are none."""
     past = HarvestJob.objects.succeeded().filter(
         kind="harvest",
         language_model=pace_key.language_model,
@@ -224,20 +208,17 @@ def _median_seconds(pace_key: PaceKey) -> float | None:
         relation__arity=pace_key.arity,
         started_at__isnull=False,
     )
-    latest = past.order_by("-pk").values_list("started_at", "finished_at", *SIZE_COLUMNS)[:JOBS_FOR_A_MEDIAN]
-    durations = [
-        (end - start).total_seconds()
-        for start, end, *sizes in latest
-        if 1 / LIKE_MANY <= _n_asked(sizes, pace_key.setting, pace_key.arity) / pace_key.n_candidates <= LIKE_MANY
-    ]
+    latest = past.order_by("-pk").values_list("started_at", "finished_at", *SIZE_COLUMNS)[:JOBS_FOR_MEDIAN]
+    durations = []
+    for start, end, *sizes in latest:
+        ratio = _n_candidates_of_job(sizes, pace_key.setting, pace_key.arity) / pace_key.n_candidates
+        if 1 / MAX_SIZE_RATIO <= ratio <= MAX_SIZE_RATIO:
+            durations.append((end - start).total_seconds())
     return median(durations) if durations else None
 
 
-# -- starting ----------------------------------------------------------------------------------------------------------
-
-
 class Started(NamedTuple):
-    """A launch, and the plan as it was carried out."""
+    """A launch and the plan as executed."""
 
     launch: Launch
     plan: Plan
@@ -245,12 +226,12 @@ class Started(NamedTuple):
 
 @transaction.atomic
 def start_launch(plan: Plan, by=None) -> Started:
-    """Queue all that the plan asks for, or nothing. Raises NothingToLaunch, RelationNotReady, BadPrompt or NotAllowed.
+    """Queue all harvests of the plan, or none. Raises NothingToLaunch, RelationNotReady, BadPrompt or NotAllowed.
 
-    Cells that somebody else has launched since the plan was made are skipped.
+    Cells launched by another request since planning are skipped.
     """
     check_may(by, Action.WORK, plan.project)
-    # Launches of the same LMs wait for each other: two that insert the same cells in other orders would deadlock.
+    # Lock the LMs: concurrent launches that insert the same cells in different orders would deadlock.
     lms = {request.language_model.pk for request in plan.requests}
     list(LanguageModel.objects.filter(pk__in=lms).order_by("pk").select_for_update(no_key=True))
     launch = Launch.objects.create(project=plan.project, created_by=by)
@@ -264,21 +245,18 @@ def start_launch(plan: Plan, by=None) -> Started:
     if not queued:
         raise DomainError(
             "NothingToLaunch",
-            f"All of this (cells: {plan.n_cells}) was harvested before with the same parameters, or is about to be; "
-            "tick Harvest again, or give --again, to harvest anew what has ended.",
+            f"Nothing to launch: {counted(plan.n_cells, 'cell')} skipped because of finished or unfinished harvests "
+            "with the same parameters. To repeat finished harvests, select Repeat finished harvests or add --again.",
         )
     ledger.enqueue(*jobs)
     return Started(launch, replace(plan, requests=queued, skipped=skipped))
 
 
-# -- watching ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LaunchProgress:
-    """How far a launch is. counts: jobs by status, every status named; n_over counts those that have ended, however.
+    """Progress of a launch. counts: jobs by status, for every status. n_over: succeeded, failed and cancelled jobs.
 
-    per_minute: harvests that end in a minute at the pace of the latest; seconds_left: rough; None while unknown.
+    per_minute: finished harvests per minute, from the latest; seconds_left: estimate. None while unknown.
     """
 
     counts: dict[str, int]
@@ -298,85 +276,80 @@ class LaunchProgress:
         return self.n_jobs - self.n_unfinished
 
     def bar(self) -> list[tuple[str, float, float]]:
-        """Return status, begin and width of each part of a bar of width 1000: what is done first, cancelled ones last.
+        """Return (status, start, width) of each segment of a bar of width 1000.
 
-        What waits is the gap between them.
+        Cancelled jobs come last. The gap before them represents queued jobs.
         """
         width = {status: 1000 * n / max(1, self.n_jobs) for status, n in self.counts.items()}
-        parts, begin = [], 0.0
+        parts, start = [], 0.0
         for status in (Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.RUNNING):
-            parts.append((status.value, begin, width[status]))
-            begin += width[status]
+            parts.append((status.value, start, width[status]))
+            start += width[status]
         cancelled = width[Job.Status.CANCELLED]
         return [*parts, (Job.Status.CANCELLED.value, 1000 - cancelled, cancelled)]
 
 
 def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
-    counted = dict(launch.jobs.order_by().values_list("status").annotate(Count("pk")))
-    counts = {status.value: counted.get(status, 0) for status in Job.Status}
+    n_jobs = dict(launch.jobs.order_by().values_list("status").annotate(Count("pk")))
+    counts = {status.value: n_jobs.get(status, 0) for status in Job.Status}
     n_unfinished = counts[Job.Status.QUEUED] + counts[Job.Status.RUNNING]
     if not n_unfinished:
         return LaunchProgress(counts, None, None)
     latest = launch.jobs.succeeded().filter(started_at__isnull=False).order_by("-finished_at")
-    starts = list(latest.values_list("started_at", flat=True)[:JOBS_FOR_A_PACE])
+    starts = list(latest.values_list("started_at", flat=True)[:JOBS_FOR_PACE])
     elapsed_s = (now - min(starts)).total_seconds() if starts else 0
     per_minute = 60 * len(starts) / elapsed_s if elapsed_s > 0 else None
     return LaunchProgress(counts, per_minute, _seconds_left(launch, per_minute, now))
 
 
 def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> float | None:
-    """Return what is left at this pace where all harvests of the launch are alike, else by the past of each kind."""
+    """Estimate the remaining time: by the current pace if all harvests are alike, otherwise from past harvests."""
     kinds = ("language_model", "lm", "setting", "relation__arity")
     unfinished = launch.jobs.unfinished().values_list(*kinds, *SIZE_COLUMNS)
-    waiting: Counter[PaceKey] = Counter()
-    for lm_id, lm, setting, arity, *sizes in unfinished:
-        waiting[PaceKey(lm_id, lm, setting, arity, _n_asked(sizes, setting, arity))] += 1
-    at_pace = waiting.total() / per_minute * 60 if per_minute else None
+    n_left = Counter(
+        PaceKey(lm_id, lm, setting, arity, _n_candidates_of_job(sizes, setting, arity))
+        for lm_id, lm, setting, arity, *sizes in unfinished
+    )
+    at_pace = n_left.total() / per_minute * 60 if per_minute else None
     if at_pace is not None and launch.jobs.order_by().values(*kinds).distinct().count() == 1:
         return at_pace
-    estimate = _estimate(waiting, workers.n_processes(now))
+    estimate = _estimate(n_left, workers.n_processes(now))
     return estimate.seconds if estimate.is_complete else at_pace
 
 
-# -- changing ----------------------------------------------------------------------------------------------------------
-
-
 def cancel_launch(launch: Launch, by=None) -> int:
-    """Cancel every unfinished harvest of the launch; return how many. Raises NotAllowed."""
+    """Cancel the unfinished harvests of the launch; return their number. Raises NotAllowed."""
     check_may(by, Action.WORK, launch.project)
     return ledger.cancel_all(Job.objects.filter(harvestjob__launch=launch))
 
 
 def retry_failed(launch: Launch, by=None) -> int:
-    """Queue the failed harvests of the launch again; return how many. Raises NotAllowed."""
+    """Requeue the failed harvests of the launch; return their number. Raises NotAllowed."""
     check_may(by, Action.WORK, launch.project)
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.FAILED))
 
 
 def retry_cancelled(launch: Launch, by=None) -> int:
-    """Queue the cancelled harvests of the launch again; return how many. Raises NotAllowed."""
+    """Requeue the cancelled harvests of the launch; return their number. Raises NotAllowed."""
     check_may(by, Action.WORK, launch.project)
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.CANCELLED))
 
 
-# -- events ------------------------------------------------------------------------------------------------------------
-
-
 def record_ended_jobs(job_ids: Sequence[int]) -> None:
-    """Record which of these jobs of projects have succeeded or failed, and which launches end with them.
+    """Record an event for each succeeded or failed project job, and for each launch that ends with these jobs.
 
-    Within the transaction that ends the jobs. Launches are locked, so that exactly one of the jobs that end at the same
-    moment is the last one of its launch.
+    Call it in the transaction that ends the jobs. Locks the launches, so that of several jobs ending at the same time
+    exactly one is the last of its launch.
     """
     ended = Job.objects.whole().exclude(project=None).filter(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
     launch_ids: set[int] = set()
-    for some in batched(job_ids, ledger.JOBS_AT_ONCE):
-        for job in ended.filter(pk__in=some).select_related("harvestjob").order_by("pk"):
+    for batch in batched(job_ids, ledger.JOBS_AT_ONCE):
+        for job in ended.filter(pk__in=batch).select_related("harvestjob").order_by("pk"):
             facts = {"job": job.pk, "kind": job.kind, "status": job.status}
             harvest = getattr(job, "harvestjob", None)
             path, texts = "" if harvest else reverse("home"), {"error": job.error}
             record("job.finished", harvest or job, None, job.project_id, texts=texts, path=path, **facts)
-        launched = HarvestJob.objects.filter(pk__in=some, launch__isnull=False).order_by()
+        launched = HarvestJob.objects.filter(pk__in=batch, launch__isnull=False).order_by()
         launch_ids.update(launched.values_list("launch", flat=True).distinct())
     launches = Launch.objects.filter(pk__in=launch_ids)
     for launch in launches.order_by("pk").select_for_update(of=("self",), no_key=True):

@@ -18,7 +18,7 @@ from kgharvest.relations.models import Relation
 
 class LanguageModelQuerySet(models.QuerySet):
     def loadable(self):
-        """Leave out chat models behind endpoints, which are asked and never loaded, and folders that are not to be."""
+        """Exclude chat models behind endpoints, which are never loaded, and folders not approved for loading."""
         jobs = HarvestJob.objects.filter(language_model=OuterRef("pk"), origin=HarvestJob.Origin.HARVESTED)
         is_loaded = Exists(jobs.filter(setting__in=PROMPT_SETTINGS))
         is_named = Q(is_loadable=True) | Q(name__regex=rf"^{HUB_ID.pattern}$")
@@ -26,9 +26,10 @@ class LanguageModelQuerySet(models.QuerySet):
 
 
 class LanguageModel(models.Model):
-    """A pretrained LM: name of an embedded one, hub id or local folder. A demonstrator says nothing about other LMs.
+    """Pretrained LM. name: of an embedded LM, a hub id, a local folder, or an LM behind a server.
 
-    is_loadable: somebody who may has named it to be loaded, and not only as a chat model or beside imported tuples.
+    is_demonstrator: embedded LM, whose results do not generalize to other LMs. is_loadable: an authorized user has
+    requested to load it; naming a chat model or the LM of imported tuples is not enough.
     """
 
     name = models.CharField(max_length=500)
@@ -47,17 +48,17 @@ class LanguageModel(models.Model):
 
     @property
     def short_name(self) -> str:
-        """The last part of a folder or hub id, for narrow columns."""
+        """Last part of a folder or hub id, for narrow columns."""
         return short_name(self.name)
 
 
 class LaunchQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the launches of the user's projects; all of them for a superuser and for the operator."""
+        """Return launches of the user's projects; all launches for superusers and the operator."""
         return visible(self, user)
 
     def with_counts(self):
-        """Count the harvests of each launch, those that have ended, and of these the failed and cancelled ones."""
+        """Annotate the numbers of harvests, and of finished, failed and cancelled ones. Newest launch first."""
         counts = {
             "n_over": [Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED],
             "n_failed": [Job.Status.FAILED],
@@ -67,7 +68,7 @@ class LaunchQuerySet(models.QuerySet):
         return self.annotate(n_jobs=models.Count("jobs"), **counted).order_by("-pk")
 
     def unfinished(self):
-        """Return launches of several harvests with unfinished ones, the newest first."""
+        """Return launches with several harvests, some of them unfinished. Newest first."""
         return self.with_counts().filter(n_jobs__gt=1, n_over__lt=F("n_jobs"))
 
 
@@ -92,26 +93,23 @@ class Launch(models.Model):
 
 class HarvestJobQuerySet(JobQuerySet):
     def with_cell(self):
-        """Join what a row of a list shows: relation, its set and LM."""
+        """Join the relation, its set, the LM and the user, as list rows show them."""
         return self.select_related("relation__relation_set", "language_model", "created_by")
-
-    def under_way_first(self):
-        return self.order_by(F("started_at").desc(nulls_last=True), "pk")
 
     def succeeded(self):
         return self.filter(status=Job.Status.SUCCEEDED)
 
 
 class HarvestJob(Job):
-    """A harvest of one cell: relation x LM x setting; or tuples imported for one.
+    """Harvest of one cell (relation x LM x setting), or tuples imported for one.
 
-    setting: how the prompts were obtained; an open set ("human", "top1", "multi", "autoprompt", ...).
-    score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable within it only;
-    "own" is what an imported file has as scores, on a scale that nobody said; "order" that there are none: tuples rank
-    as in the file, or as a chat model listed them, with minus the rank in the place of a score.
-    summary: rejected, stats, notice, warning, model revision, code version. fingerprint: of a job that has succeeded,
-    equal for jobs with the same parameters and revision, and so the same tuples; files name a job by it, because
-    numbers differ.
+    setting: method that produced the prompts; an open set ("human", "top1", "multi", "autoprompt", ...).
+    score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable only within
+    this list; "own" are imported scores on an unknown scale; "order" means unscored: tuples are ranked as in the file
+    or as a chat model listed them, and `score` is minus the rank.
+    summary: rejected, stats, notice, warning, model revision, code version. fingerprint: of succeeded jobs; equal for
+    jobs with the same parameters and revision, and so the same tuples. Files refer to jobs by it, because numbers
+    differ between installations.
     """
 
     class Origin(models.TextChoices):
@@ -120,9 +118,9 @@ class HarvestJob(Job):
 
     class ScoreScale(models.TextChoices):
         NATS = "nats", "log-probability (nats)"
-        LOG_SHARE = "log_share", "log of the share of its list"
-        OWN = "own", "the imported file's own score"
-        ORDER = "order", "none: in the order of appearance"
+        LOG_SHARE = "log_share", "log frequency share"
+        OWN = "own", "imported score"
+        ORDER = "order", "unscored (order of appearance)"
 
     relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="jobs")
     language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="jobs")
@@ -140,8 +138,7 @@ class HarvestJob(Job):
         constraints = [
             models.CheckConstraint(condition=Q(origin__in=["harvested", "imported"]), name="harvest_job_origin_known"),
             models.CheckConstraint(
-                condition=Q(score_scale__in=["nats", "log_share", "own", "order"]),
-                name="harvest_job_scale_known",
+                condition=Q(score_scale__in=["nats", "log_share", "own", "order"]), name="harvest_job_scale_known"
             ),
         ]
 
@@ -153,12 +150,12 @@ class HarvestJob(Job):
 
     @property
     def is_scored(self) -> bool:
-        """Whether `score` of its tuples says more than their rank."""
+        """False if `score` only repeats the rank."""
         return self.score_scale != self.ScoreScale.ORDER
 
 
 class Prompt(models.Model):
-    """A prompt of a relation. origin: how it came to be, e.g. "initial", "ready", "created"."""
+    """A prompt of a relation. origin: for example "initial", "ready", "created" or "learned"."""
 
     relation = models.ForeignKey(Relation, on_delete=models.CASCADE, related_name="known_prompts")
     text = models.TextField()
@@ -172,7 +169,7 @@ class Prompt(models.Model):
 
 
 class JobPrompt(models.Model):
-    """A prompt as one job used it. weight: in [0, 1], of sum 1 over the job; compatibility: nats, None if unknown."""
+    """A prompt used by a job. weight: in [0, 1], sum 1 over the job; compatibility: nats, None if unknown."""
 
     job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="job_prompts")
     prompt = models.ForeignKey(Prompt, on_delete=models.PROTECT, related_name="+")
@@ -189,25 +186,24 @@ class JobPrompt(models.Model):
 
 class HarvestedTupleQuerySet(models.QuerySet):
     def presentable(self, include_hidden: bool = False, include_sensitive: bool = False):
-        """Return what rounds and exports take: neither hidden by a curation nor, unless asked for, sensitive."""
-        kept = self if include_hidden else self.exclude(knowledge_tuple__curation=KnowledgeTuple.Curation.HIDDEN)
-        return kept if include_sensitive else kept.filter(knowledge_tuple__is_sensitive=False)
+        """Exclude tuples that are hidden by curation or sensitive, as rounds and exports do by default."""
+        rows = self if include_hidden else self.exclude(knowledge_tuple__curation=KnowledgeTuple.Curation.HIDDEN)
+        return rows if include_sensitive else rows.filter(knowledge_tuple__is_sensitive=False)
 
     def count_unpresentable(self) -> int:
-        """Return how many `presentable` leaves out unless it is asked for them."""
+        """Return the number of tuples that `presentable` excludes by default."""
         hidden = KnowledgeTuple.objects.filter(curation=KnowledgeTuple.Curation.HIDDEN).values("pk")
         sensitive = KnowledgeTuple.objects.filter(is_sensitive=True).values("pk")
-        # Each has a partial index, which one condition with "or" would not use.
+        # A union, because each condition has a partial index that OR would not use.
         rows = self.order_by().values("pk")
         return rows.filter(knowledge_tuple__in=hidden).union(rows.filter(knowledge_tuple__in=sensitive)).count()
 
 
 class HarvestedTuple(models.Model):
-    """A knowledge tuple as one job scored it. rank: 1 is best; mtl: nats, None where unknown; surface: as written."""
+    """Knowledge tuple as scored by one job. rank: 1 is best; mtl: nats, None if unknown; surface: as written."""
 
-    job = models.ForeignKey(
-        HarvestJob, on_delete=models.CASCADE, related_name="tuples", db_index=False
-    )  # the unique constraints have the index
+    # No index: the unique constraints have one.
+    job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="tuples", db_index=False)
     knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="harvested_tuples")
     rank = models.PositiveIntegerField()
     score = models.FloatField()
@@ -221,7 +217,7 @@ class HarvestedTuple(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["job", "knowledge_tuple"], name="harvested_tuple_job_tuple_unique"),
             models.UniqueConstraint(fields=["job", "rank"], name="harvested_tuple_job_rank_unique"),
-            # Ranks are 1-based: annotators and the paper say "top 1", strata use rank_from=1.
+            # Ranks are 1-based, as in the paper ("top 1") and in strata (rank_from=1).
             models.CheckConstraint(condition=Q(rank__gte=1), name="harvested_tuple_rank_from_one"),
         ]
 
@@ -230,5 +226,23 @@ class HarvestedTuple(models.Model):
 
     @property
     def own_score(self) -> float | None:
-        """The score; None where the harvest has none, and minus the rank stands in its place."""
+        """The score, or None for unscored harvests, whose `score` is minus the rank."""
         return self.score if self.job.is_scored else None
+
+
+class HarvestPart(models.Model):
+    """Part of a harvest, run as a job by any worker and deleted with it when the harvest ends.
+
+    stage, position: its place in the harvest. size: in the progress units of the stage. question, result: encoded by
+    kgharvest.harvests.parts.serialization; result is None until the part is done.
+    """
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="harvest_part")
+    stage = models.CharField(max_length=10)
+    position = models.PositiveIntegerField()
+    size = models.PositiveIntegerField()
+    question = models.BinaryField()
+    result = models.BinaryField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.stage} {self.position}"

@@ -1,4 +1,4 @@
-"""Harvest jobs: the request frozen in the job, its run in a worker, and its results stored."""
+"""Harvest jobs: create a job from a frozen request, run it in a worker, and store its results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, 
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS, find_setting
 from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, OnProgress, ParaphraserSettings, Progress
-from kgharvest.entities.tables import SAME_FACT, canonicalizer, each_fact_once, with_canonical_entities
+from kgharvest.entities.tables import SAME_FACT, canonicalizer, distinct_facts, with_canonical_entities
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
 from kgharvest.harvests.parts.sharing import Sharing
@@ -35,21 +35,22 @@ MIN_SEED_TUPLES = 2
 
 
 class CellUnderWay(DomainError):
-    """A cell that `job` is harvesting, or waits to harvest, with the same parameters."""
+    """The unfinished `job` harvests the same cell with the same parameters."""
 
     def __init__(self, job: HarvestJob):
-        super().__init__(f"Job {job.pk}, {job}, asks the same and is {job.status}; wait for it or cancel it.")
+        super().__init__(f"Job {job.pk} ({job}) has the same parameters and is {job.status}. Wait for it or cancel it.")
         self.job = job
 
 
 @dataclass(frozen=True)
 class HarvestRequest:
-    """A cell and how to harvest it. `prompts`: used instead of the relation's own, initial and ready ones.
+    """A cell and the parameters of its harvest.
 
-    device, dtype: of the LM, as kgharvest.engine.language_models.networks.placement names them. chat: of a setting that
-    asks a chat model; the cell's LM is then that model, and `device` is of the LM that scores.
+    prompts: replace the relation's initial and ready prompts. device, dtype: as in
+    kgharvest.engine.language_models.networks.placement; for chat models, of the scoring LM. chat: options of settings
+    that use a chat model, which is then the `language_model`.
 
-    Raises EngineError for a device or dtype that there is not, or that do not go together.
+    Raises EngineError for an unknown device or dtype, or an unsupported combination.
     """
 
     relation: Relation
@@ -73,11 +74,10 @@ class HarvestRequest:
 def create_harvest_job(
     request: HarvestRequest, by=None, launch: Launch | None = None, project: Project | None = None
 ) -> HarvestJob:
-    """Create a queued job with all it needs frozen in it, in the project of the launch, if there is one.
+    """Create a queued job with a frozen copy of its input. The project of a launch takes precedence over `project`.
 
-    Raises RelationNotReady, EngineError, CellUnderWay, NotAllowed or ProjectNotNamed.
-
-    `ledger.run_job` does it in this process; `queue_harvest` leaves it to a worker.
+    Run it with `ledger.run_job`, or wake a worker with `ledger.enqueue`. Raises RelationNotReady, EngineError,
+    CellUnderWay, NotAllowed or ProjectNotNamed.
     """
     check_harvest(request, by)
     project = launch.project if launch else project_for(by, project)
@@ -109,7 +109,7 @@ def create_harvest_job(
 
 
 def lm_of(request: HarvestRequest) -> str:
-    """Return the LM that the harvest loads, in words; that which scores what a chat model lists, if there is one."""
+    """Return the key of the LM that the harvest loads; for chat models, of the scoring LM, or "" without one."""
     if request.chat is None:
         return language_models.in_words(str(request.language_model), request.device, request.dtype)
     return language_models.in_words(request.chat.scorer, request.device, request.dtype) if request.chat.scorer else ""
@@ -122,56 +122,67 @@ def requests_for(
     chat_models: Sequence[LanguageModel] = (),
     **shared: Any,
 ) -> Iterator[HarvestRequest]:
-    """Yield the cells of relations x LMs x settings; settings that ask a chat model go with `chat_models` instead.
+    """Yield requests for relations x LMs x settings. Settings that use a chat model combine with `chat_models`.
 
-    shared: fields of HarvestRequest that all of them have; `chat` is for chat models alone. Raises NoChatModel.
+    shared: common fields of the requests; `chat` applies to chat models only. Raises NoChatModel.
     """
     chat = shared.pop("chat", None)
-    asking = [setting for setting in settings if find_setting(setting).asks_chat]
-    if asking and not chat_models:
+    chat_settings = [setting for setting in settings if find_setting(setting).asks_chat]
+    if chat_settings and not chat_models:
         raise DomainError(
             "NoChatModel",
-            f"The setting {asking[0]} asks a chat model; name one with --chat-model, or among the chat models.",
+            f"The setting {chat_settings[0]} needs a chat model. Enter one under Chat models or with --chat-model.",
         )
-    if chat_models and not asking:
-        some = ", ".join(name for name, setting in SETTINGS.items() if setting.asks_chat)
+    if chat_models and not chat_settings:
+        names = ", ".join(name for name, setting in SETTINGS.items() if setting.asks_chat)
         raise DomainError(
-            "NoChatModel", f"A chat model is named, and no setting asks it; choose the setting {some}, or name none."
+            "NoChatModel", f"No selected setting uses the chat model. Select the setting {names} or remove the model."
         )
     for relation in relations:
         for language_model, setting in product(language_models, settings):
-            if setting not in asking:
+            if setting not in chat_settings:
                 yield HarvestRequest(relation, language_model, setting, **shared)
-        for language_model, setting in product(chat_models, asking):
+        for language_model, setting in product(chat_models, chat_settings):
             yield HarvestRequest(relation, language_model, setting, chat=chat or ChatOptions(), **shared)
 
 
 @transaction.atomic
 def queue_harvest(request: HarvestRequest, by=None, project: Project | None = None) -> HarvestJob:
-    """Create a job and tell the workers."""
+    """Create a job and wake a worker."""
     job = create_harvest_job(request, by, project=project)
     ledger.enqueue(job)
     return job
 
 
 def payload_of(request: HarvestRequest) -> dict[str, Any]:
-    """Return what a job is asked to do, frozen: equal for equal requests."""
+    """Return the frozen parameters of the job as JSON; equal for equal requests."""
     chat = {"chat": to_json(request.chat)} if request.chat else {}
-    spec = asdict(_spec(request))  # the inverse of `_spec_from_json`
+    spec = asdict(_spec(request))  # inverse of `_spec_from_json`
     spec["params"]["disabled_filters"] = sorted(spec["params"]["disabled_filters"])
     return {"spec": json.loads(json.dumps(spec)), "device": request.device, "dtype": request.dtype, **chat}
 
 
 def unique_key_of(request: HarvestRequest) -> str:
-    """Return what is equal for requests that ask the same of the same cell (docs/decisions/0012)."""
+    """Return a key that is equal for requests with the same cell and parameters (docs/decisions/0012)."""
     cell = [request.relation.pk, request.language_model.pk, request.setting]
-    question = json.dumps([*cell, payload_of(request)], sort_keys=True)
-    return f"harvest:{hashlib.sha256(question.encode()).hexdigest()}"
+    identity = json.dumps([*cell, payload_of(request)], sort_keys=True)
+    return f"harvest:{hashlib.sha256(identity.encode()).hexdigest()}"
 
 
 def check_harvest(request: HarvestRequest, by=None) -> None:
     """Raise RelationNotReady, NoEndpoint, BadAddress or an EngineError if `create_harvest_job` would."""
-    _check(_spec(request), request.relation)
+    spec, relation = _spec(request), request.relation
+    find_setting(spec.setting)  # raises for unknown settings
+    if len(spec.seed_tuples) < MIN_SEED_TUPLES:
+        raise DomainError(
+            "RelationNotReady",
+            f"The relation {relation.path} has {len(spec.seed_tuples)} seed tuples. Add seed tuples until it has "
+            f"{MIN_SEED_TUPLES}.",
+        )
+    for prompt in (*spec.initial_prompts, *spec.prompts):
+        if reason := sentence_error(prompt):
+            raise DomainError("RelationNotReady", f"The prompt {reason}.")
+    parse_prompts([*spec.initial_prompts, *spec.prompts], relation.arity)
     if request.chat:
         check_endpoint(request.chat, by)
     if lm := request.chat.scorer if request.chat else request.language_model.name:
@@ -191,19 +202,6 @@ def _spec(request: HarvestRequest) -> HarvestSpec:
     )
 
 
-def _check(spec: HarvestSpec, relation: Relation) -> None:
-    find_setting(spec.setting)  # refuses one that there is not
-    if len(spec.seed_tuples) < MIN_SEED_TUPLES:
-        raise DomainError(
-            "RelationNotReady",
-            f"The relation {relation.path} has {len(spec.seed_tuples)} seed tuples; give it at least two.",
-        )
-    for prompt in (*spec.initial_prompts, *spec.prompts):
-        if reason := sentence_error(prompt):
-            raise DomainError("RelationNotReady", f"The prompt {reason}.")
-    parse_prompts([*spec.initial_prompts, *spec.prompts], relation.arity)
-
-
 def _spec_from_json(document: dict[str, Any]) -> HarvestSpec:
     params = dict(document["params"])
     params["disabled_filters"] = frozenset(params["disabled_filters"])
@@ -218,43 +216,35 @@ def _spec_from_json(document: dict[str, Any]) -> HarvestSpec:
     )
 
 
-# -- doing it, in a worker ---------------------------------------------------------------------------------------------
-
-
 def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Harvest; return what stores the result. Runner of jobs of kind "harvest"."""
+    """Run a job of kind "harvest". Returns the function that stores the result."""
     harvest_job = HarvestJob.objects.select_related("relation", "language_model").get(pk=job.pk)
     clock = StageClock(heartbeat)
-    if SETTINGS[harvest_job.setting].asks_chat:
-        return _run_chat_harvest(harvest_job, heartbeat, clock)
-    clock(Progress(language_models.LOADING, 0))
-    with heartbeat.kept_alive():
-        # Imported here because it imports torch, which must not be loaded in the process that forks.
-        from kgharvest.engine.harvest import harvest_prepared, prepare
-
-        lm = language_models.load(harvest_job.language_model, job.payload["device"], job.payload["dtype"])
     spec = _spec_from_json(job.payload["spec"])
-    sharing = Sharing(harvest_job, heartbeat, clock)
-    prepared = sharing.prepared(lambda: prepare(spec, lm, clock), spec.params)
-    result = harvest_prepared(prepared, spec.params, lm, sharing)
-    seconds = clock.seconds()
-    code_version()  # asks git once in this process: now, not in the transaction that stores
-    more = {"parts": parts} if (parts := sharing.summary()) else {}
-    return lambda: store_result(harvest_job, result, lm.revision, seconds, more)
+    # Local imports: torch must not be loaded in the process that forks.
+    if SETTINGS[harvest_job.setting].asks_chat:
+        from kgharvest.chat_models.harvesting import harvest_from_chat
 
+        result, revision = harvest_from_chat(harvest_job, spec, heartbeat, clock)
+        seconds = clock.seconds()
+        more_summary = {"chat": summary_of(harvest_job)}
+    else:
+        clock(Progress(language_models.LOADING, 0))
+        with heartbeat.kept_alive():
+            from kgharvest.engine.harvest import harvest_prepared, prepare
 
-def _run_chat_harvest(job: HarvestJob, heartbeat: ledger.Heartbeat, clock: StageClock) -> ledger.Store:
-    from kgharvest.chat_models.harvesting import harvest_from_chat  # imports torch
-
-    result, revision = harvest_from_chat(job, _spec_from_json(job.payload["spec"]), heartbeat, clock)
-    seconds = clock.seconds()
-    code_version()
-    chat = summary_of(job)
-    return lambda: store_result(job, result, revision, seconds, {"chat": chat})
+            lm = language_models.load(harvest_job.language_model, job.payload["device"], job.payload["dtype"])
+        sharing = Sharing(harvest_job, heartbeat, clock)
+        prepared = sharing.prepared(lambda: prepare(spec, lm, clock), spec.params)
+        result, revision = harvest_prepared(prepared, spec.params, lm, sharing), lm.revision
+        seconds = clock.seconds()
+        more_summary = {"parts": parts} if (parts := sharing.summary()) else {}
+    code_version()  # cached: runs git now instead of in the transaction that stores the result
+    return lambda: store_result(harvest_job, result, revision, seconds, more_summary)
 
 
 class StageClock:
-    """Passes progress on and notes how long each stage lasts."""
+    """Progress callback that measures the duration of each stage and forwards the progress."""
 
     def __init__(self, on_progress: OnProgress):
         self._on_progress = on_progress
@@ -265,7 +255,7 @@ class StageClock:
         self._on_progress(progress)
 
     def seconds(self) -> dict[str, float]:
-        """Return the stages in their order, each with its seconds; the last one lasted until now."""
+        """Return the duration of each stage in order. The last stage ends now."""
         starts = [*self._starts.values(), monotonic()]
         return {
             stage: round(end - start, 3) for stage, (start, end) in zip(self._starts, pairwise(starts), strict=True)
@@ -277,15 +267,15 @@ def store_result(
     result: HarvestResult,
     revision: str | None,
     seconds: Mapping[str, float] | None = None,
-    more: Mapping[str, Any] | None = None,
+    more_summary: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write prompts, tuples and summary of a job. Call it inside the transaction that ends the job.
+    """Store prompts, tuples and summary of a job. Call it inside the transaction that ends the job.
 
-    seconds: how long each stage lasted, if somebody took the time. more: of the summary.
+    seconds: duration of each stage, if measured.
     """
     _store_prompts(job, result)
-    found = (TupleRow(scored.entities, scored.surface, scored.score, scored.mtl) for scored in result.tuples)
-    rows, n_same = each_fact_once(with_canonical_entities(found, canonicalizer(job.relation)))
+    scored_rows = (TupleRow(scored.entities, scored.surface, scored.score, scored.mtl) for scored in result.tuples)
+    rows, n_same = distinct_facts(with_canonical_entities(scored_rows, canonicalizer(job.relation)))
     store_tuples(job, rows)
     summary = {
         "rejected": {**result.rejected, **({SAME_FACT: n_same} if n_same else {})},
@@ -298,7 +288,7 @@ def store_result(
         "learned_prompts": [
             {"text": prompt.text, "token_ids": prompt.token_ids} for prompt in result.prompts if prompt.token_ids
         ],
-        **(more or {}),
+        **(more_summary or {}),
     }
     HarvestJob.objects.filter(pk=job.pk).update(
         n_tuples=len(rows), summary=summary, fingerprint=fingerprint(job, revision)
@@ -306,9 +296,9 @@ def store_result(
 
 
 def fingerprint(job: HarvestJob, revision: str | None) -> str:
-    """Return 16 hex digits, equal for jobs that asked the same revision of an LM the same in the same way."""
-    question = json.dumps([job.payload, job.language_model.name, revision], sort_keys=True)
-    return hashlib.sha256(question.encode()).hexdigest()[:16]
+    """Return 16 hex digits, equal for jobs with the same parameters, LM and revision."""
+    identity = json.dumps([job.payload, job.language_model.name, revision], sort_keys=True)
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def _store_prompts(job: HarvestJob, result: HarvestResult) -> None:

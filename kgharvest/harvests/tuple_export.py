@@ -1,9 +1,8 @@
-"""Export the tuples of a harvest as JSONL, CSV, N-Triples or Turtle, down to a cut."""
+"""Export of a harvest's tuples as JSON Lines, CSV, N-Triples or Turtle, up to a cut."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -27,44 +26,38 @@ COLUMNS = (
     Column("score", Kind.NUMBER),
     Column("mtl", Kind.NUMBER),
     Column("job"),
-    Column("original", Kind.LIST, is_optional=True),  # what the LM said, if a researcher corrected the tuple
+    Column("original", Kind.LIST, is_optional=True),  # LM output of a tuple that a researcher corrected
 )
 IDS = Column("ids", Kind.LIST, is_optional=True)
 FILE_FORMATS = ("jsonl", "csv", "nt", "ttl", *added_formats())
 
 
 def find_harvest_job(name: str) -> HarvestJob:
-    """Return the finished job with this number, or the latest with this fingerprint. Raises NotFound."""
+    """Return the latest job with this fingerprint, or the job with this number. Raises NotFound."""
     jobs = HarvestJob.objects.with_cell()
-    job = jobs.filter(fingerprint=name).order_by("-pk").first()
+    job = jobs.filter(fingerprint=name).order_by("-pk").first() or jobs.filter(pk=number_in(name)).first()
     if job is None:
-        job = jobs.filter(pk=number_in(name)).first()
-    if job is None:
-        raise NotFound(f"There is no harvest job {name}; the page Harvests and the command harvest name them.")
+        raise NotFound(f"Harvest job {name} not found. See the Harvests page or the output of the command harvest.")
     return job
 
 
-@dataclass(frozen=True)
-class Included:
-    """Tuples that an export includes in addition to the presentable ones."""
-
-    hidden: bool = False
-    sensitive: bool = False
-
-
 def export_tuples(
-    job: HarvestJob, cut: Cut | None = None, file_format: str = "jsonl", included: Included = Included()
+    job: HarvestJob,
+    cut: Cut | None = None,
+    file_format: str = "jsonl",
+    include_hidden: bool = False,
+    include_sensitive: bool = False,
 ) -> Iterator[str]:
     """Yield the lines of an export, best first. Raises DomainError NothingToExport, or BadCut.
 
-    `cut` keeps the best ranks of the LM. Tuples that are hidden or have sensitive words leave gaps in the ranks.
+    `cut` counts all ranks of the harvest, so excluded hidden and sensitive tuples leave gaps.
     """
     if job.status != Job.Status.SUCCEEDED:
         raise DomainError(
-            "NothingToExport", f"Job {job.pk} is {job.status}; only a job that has succeeded has tuples to export."
+            "NothingToExport", f"Cannot export job {job.pk}: it is {job.status}. Only succeeded jobs have tuples."
         )
     columns = ("rank", "knowledge_tuple__entities", "surface", "score", "mtl", "knowledge_tuple__corrected_entities")
-    presentable = job.tuples.presentable(included.hidden, included.sensitive)
+    presentable = job.tuples.presentable(include_hidden, include_sensitive)
     tuples = presentable.filter(rank__lte=kept_size(job, cut)).order_by("rank").values_list(*columns)
     table = _table(job, tuples.iterator(chunk_size=ROWS_AT_ONCE))
     if file_format in ("nt", "ttl"):
@@ -73,11 +66,11 @@ def export_tuples(
 
 
 def exported(job: HarvestJob, tuples: Iterable[HarvestedTuple]) -> list[dict[str, Any]]:
-    """Return tuples of the job as JSON lines have them."""
+    """Return tuples of the job as JSON Lines records."""
     values = (
-        (row.rank, known.entities, row.surface, row.score, row.mtl, known.corrected_entities)
+        (row.rank, fact.entities, row.surface, row.score, row.mtl, fact.corrected_entities)
         for row in tuples
-        for known in [row.knowledge_tuple]
+        for fact in [row.knowledge_tuple]
     )
     return list(_table(job, values).records())
 
@@ -88,7 +81,7 @@ def _table(job: HarvestJob, tuples: Iterable[tuple[Any, ...]]) -> Table:
     rows = _rows(job, tuples)
     if not ids.has_any:
         return Table("tuples", "Tuples", COLUMNS, map(Row, rows))
-    rows_with_ids = (Row([*row, ids_of_row]) for row, ids_of_row in ids.beside(rows, itemgetter(4)))
+    rows_with_ids = (Row([*row, ids_of_row]) for row, ids_of_row in ids.with_ids(rows, itemgetter(4)))
     return Table("tuples", "Tuples", (*COLUMNS, IDS), rows_with_ids)
 
 

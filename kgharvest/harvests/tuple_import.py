@@ -1,4 +1,4 @@
-"""Import tuples of a file as a finished harvest."""
+"""Import of a tuple file as a finished harvest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kgharvest.names import check_name
 
 @dataclass(frozen=True)
 class Cell:
-    """What a job is a harvest of. Raises BadName for a setting that cannot be stored."""
+    """Relation, LM and setting of a harvest. Raises BadName for an invalid setting."""
 
     relation: Relation
     language_model: LanguageModel
@@ -39,10 +39,10 @@ class Cell:
 def import_tuples(
     path: Path, cell: Cell, file_format: str = "auto", by=None, project: Project | None = None
 ) -> HarvestJob:
-    """Store the tuples of a file as a finished job of `cell`, ranked by score; of equal tuples the better stays.
+    """Store the tuples of a file as a finished job, ranked by score. Of equal tuples, the better one is stored.
 
-    file_format: a key of IMPORT_FORMATS, or "auto". project: of the job, required if `by` may work in several. Raises
-    ImportRefused with the bad rows, NotAllowed or ProjectNotNamed; then nothing is stored.
+    file_format: key of IMPORT_FORMATS, or "auto". project: required if `by` may work in several projects. Raises
+    ImportRefused with the invalid rows, NotAllowed or ProjectNotNamed, and then stores nothing.
     """
     with prepared_import(path, cell, file_format, by, project) as store:
         return store()
@@ -52,11 +52,11 @@ def import_tuples(
 def prepared_import(
     path: Path, cell: Cell, file_format: str = "auto", by=None, project: Project | None = None
 ) -> Iterator[Callable[[], HarvestJob]]:
-    """Read and sort a file as `import_tuples` does; give the function that stores it, in one transaction."""
+    """Read and sort a file as `import_tuples` does. Yield a function that stores it in one transaction."""
     project = project_for(by, project)
     with path.open("rb") as file:
-        content = hashlib.file_digest(file, "sha256").hexdigest()
-    imported = json.dumps([content, cell.relation.path, str(cell.language_model), cell.setting])
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    identity = json.dumps([sha256, cell.relation.path, str(cell.language_model), cell.setting])
     tuple_format = IMPORT_FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
     with ExternalSort() as rows:
         valid = _valid_rows(path, cell.relation, tuple_format)
@@ -75,7 +75,7 @@ def prepared_import(
             score_scale=tuple_format.score_scale,
             summary={"source": path.name, "rows": n_rows, "code_version": code_version()},
             n_tuples=len(rows),
-            fingerprint=hashlib.sha256(imported.encode()).hexdigest()[:16],
+            fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:16],
             created_by=by,
             started_at=now,
             finished_at=now,
@@ -84,7 +84,7 @@ def prepared_import(
 
 
 def _valid_rows(path: Path, relation: Relation, tuple_format: Format) -> Iterator[TupleRow]:
-    """Yield the rows of a file. Raises ImportRefused at its end if one of them is bad."""
+    """Yield the valid rows of a file. Raises ImportRefused at its end if any row is invalid."""
     lines = read_lines(path) if tuple_format.is_by_line else read_chunks(path)
     faults = Faults()
     for row in read_tuples(lines, relation, tuple_format):

@@ -1,4 +1,4 @@
-"""Pages of harvests."""
+"""Pages of harvests and launches."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ from kgharvest.engine.filters import filter_label
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import HarvestParams
 from kgharvest.errors import DomainError
+from kgharvest.harvests import cuts
 from kgharvest.harvests.api import HarvestFilters
-from kgharvest.harvests.cuts import USUAL_CUTS, parse_cut, size_of, sizes_of
 from kgharvest.harvests.forms import LaunchForm
 from kgharvest.harvests.language_models import LOADING
 from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
-from kgharvest.harvests.ranked_tuples import RankedTuples, StoredScores, draw_curve, score_curve
-from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples
+from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples
 from kgharvest.jobs import workers
-from kgharvest.knowledge.search import verdicts_known_to
+from kgharvest.knowledge.search import verdicts_visible_to
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
 from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted, duration, pace
@@ -37,8 +36,8 @@ from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS
 
-ANSWERS_SHOWN = 20
-DECLARED = {field.name: place for place, field in enumerate(fields(HarvestParams))}
+MAX_SHOWN_ANSWERS = 20
+MAX_SHOWN_FAILURES = 20
 
 
 class HarvestList(ListPage):
@@ -59,11 +58,11 @@ class HarvestList(ListPage):
         return HarvestJob.objects.visible_to(self.request.user).with_cell()
 
     def context(self, page):
-        mine = HarvestJob.objects.visible_to(self.request.user)
+        jobs = HarvestJob.objects.visible_to(self.request.user)
         return {
             "statuses": Job.Status.choices,
-            "models": LanguageModel.objects.filter(jobs__in=mine).distinct(),
-            "settings": mine.order_by("setting").values_list("setting", flat=True).distinct(),
+            "models": LanguageModel.objects.filter(jobs__in=jobs).distinct(),
+            "settings": jobs.order_by("setting").values_list("setting", flat=True).distinct(),
             "lacks_worker": workers.lacking(timezone.now()),
         }
 
@@ -71,23 +70,25 @@ class HarvestList(ListPage):
 @researcher_required
 def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
     job = visible_or_404(request.user, HarvestJob.objects.with_cell().select_related("launch", "project"), pk=pk)
-    # What PostgreSQL keeps has lost its order: largest first, and parameters as they are declared.
+    # PostgreSQL does not preserve the order of JSON keys: sort numbers, and parameters by declaration.
     seconds = _largest_first(job.summary.get("seconds", {}))
     params = job.payload.get("spec", {}).get("params", {})
+    declared_names = [field.name for field in fields(HarvestParams)]
+    params = {name: params[name] for name in dict.fromkeys([*declared_names, *params]) if name in params}
     context = {
         "job": job,
         "may": allowed_actions(request.user, job.project),
         "prompts": job.job_prompts.select_related("prompt"),
         "setting": SETTINGS.get(job.setting),
         "lacks_worker": workers.lacking_for(job, timezone.now()),
-        "params": dict(sorted(params.items(), key=lambda pair: DECLARED.get(pair[0], len(DECLARED)))),
+        "params": params,
         "rejected": [(filter_label(name), n) for name, n in _largest_first(job.summary.get("rejected", {})).items()],
         "stages": seconds,
         "lm_seconds": sum(duration for stage, duration in seconds.items() if stage != LOADING),
         **(_ranking(request, job) if job.n_tuples else {}),
     }
     if "chat" in job.payload:
-        answers = job.chat_answers.order_by("position", "pk")[:ANSWERS_SHOWN]
+        answers = job.chat_answers.order_by("position", "pk")[:MAX_SHOWN_ANSWERS]
         context |= {"chat": chat_summary_of(job), "chat_answers": answers}
     return render(request, "kgharvest/harvests/harvest_detail.html", context)
 
@@ -97,28 +98,28 @@ def _largest_first(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
-    """Return what the page shows of the tuples, down to the cut that the address names."""
-    scores = StoredScores(job)
+    """Return the template context of the tuples, up to the cut in the URL."""
+    scores = cuts.StoredScores(job)
     cut = request.GET.get("cut", "").strip()
     cut_size, cut_error = None, ""
     try:
-        cut_size = size_of(parse_cut(cut), scores) if cut else None
+        cut_size = cuts.size_of(cuts.parse_cut(cut), scores) if cut else None
     except DomainError as refusal:
         cut_error = str(refusal)
     n_kept = cut_size.size if cut_size else job.n_tuples
-    page = page_of(request, RankedTuples(job, n_kept))
-    tasks = verdicts_known_to(request.user).of([harvested.knowledge_tuple_id for harvested in page])
-    n_left_out = job.tuples.filter(rank__lte=n_kept).count_unpresentable()
+    page = page_of(request, cuts.RankedTuples(job, n_kept))
+    tasks = verdicts_visible_to(request.user).of([harvested.knowledge_tuple_id for harvested in page])
+    n_excluded = job.tuples.filter(rank__lte=n_kept).count_unpresentable()
     return {
         "cut": cut,
         "cut_size": cut_size,
         "cut_error": cut_error,
         "n_kept": n_kept,
-        "n_exported": n_kept - n_left_out,
-        "n_left_out": n_left_out,
+        "n_exported": n_kept - n_excluded,
+        "n_excluded": n_excluded,
         "export_formats": {name: FORMATS[name].title for name in FILE_FORMATS},
-        "usual_cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
-        "curve": draw_curve(score_curve(job), cut_size.size if cut_size else None) if job.is_scored else None,
+        "predefined_cuts": cuts.sizes_of([cuts.parse_cut(cut) for cut in cuts.PREDEFINED_CUTS], scores),
+        "curve": cuts.draw_curve(cuts.score_curve(job), cut_size.size if cut_size else None) if job.is_scored else None,
         "page_obj": page,
         "rows": [(harvested, tasks.get(harvested.knowledge_tuple_id, [])) for harvested in page],
     }
@@ -127,7 +128,7 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
 @researcher_required
 @require_POST
 def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
-    """Cancel or retry: `change` is the service's function. Goes back to the job, or to the launch it was asked from."""
+    """Cancel or retry a harvest; `change` is the service function. Redirects to the harvest, or to its launch page."""
     jobs = HarvestJob.objects.select_related("launch", "project")
     job = visible_or_404(request.user, jobs, Action.WORK, pk=pk)
     with refusal_as_message(request):
@@ -137,26 +138,23 @@ def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], N
 
 @researcher_required
 def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
-    """Download the tuples down to "cut"; "include" is "all" for the hidden and sensitive ones too."""
+    """Download tuples. Query: `cut`; `include=all` adds hidden and sensitive tuples."""
     if file_format not in FILE_FORMATS:
-        raise Http404(f"There is no export format {file_format!r}.")
+        raise Http404(f"Unknown export format {file_format!r}.")
     job = visible_or_404(request.user, HarvestJob.objects.with_cell(), pk=pk)
     cut = request.GET.get("cut", "")
-    everything = request.GET.get("include") == "all"
+    includes_all = request.GET.get("include") == "all"
     try:
-        lines = export_tuples(job, parse_cut(cut) if cut else None, file_format, Included(everything, everything))
+        lines = export_tuples(job, cuts.parse_cut(cut) if cut else None, file_format, includes_all, includes_all)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(job)
     return download(lines, f"harvest-{job.pk}.{file_format}")
 
 
-FAILURES_SHOWN = 20
-
-
 @worker_required
 def launch_new(request: HttpRequest) -> HttpResponse:
-    """Ask for harvests: the button "preview" shows what a launch would do, any other starts it."""
+    """Launch harvests. The button "preview" shows the plan without launching."""
     chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
     form = LaunchForm(request.POST or None, initial=chosen)
     form.offer_relations(request.user)
@@ -193,7 +191,7 @@ def launch_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "progress": progress,
         "page_obj": jobs_page(request, launch),
         "status": request.GET.get("status", ""),
-        "failures": failed[:FAILURES_SHOWN] if progress.counts[Job.Status.FAILED] else [],
+        "failures": failed[:MAX_SHOWN_FAILURES] if progress.counts[Job.Status.FAILED] else [],
         "lacks_worker": workers.lacking(timezone.now(), workers.queues_waited_in(launch.jobs.all())),
     }
     return render(request, "kgharvest/harvests/launch_detail.html", context)
@@ -201,7 +199,7 @@ def launch_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 @researcher_required
 def launch_progress(request: HttpRequest, pk: int) -> JsonResponse:
-    """How far a launch is, for its page: rate and left in words, empty while unknown, and the harvests it shows."""
+    """Progress of a launch and the harvests on the current page. rate, left: in words, empty while unknown."""
     launch = visible_or_404(request.user, Launch.objects, pk=pk)
     progress = progress_of(launch, timezone.now())
     columns = ("pk", "status", "stage", "done", "total", "n_tuples")
@@ -223,7 +221,7 @@ def launch_progress(request: HttpRequest, pk: int) -> JsonResponse:
 
 
 def jobs_page(request: HttpRequest, launch: Launch) -> Page:
-    """Return the page of the launch's harvests that the address asks for."""
+    """Return the page of the launch's harvests that the URL selects."""
     jobs = launch.jobs.with_cell().order_by("pk")
     status = request.GET.get("status")
     return page_of(request, jobs.filter(status=status) if status in Job.Status.values else jobs)
@@ -232,7 +230,7 @@ def jobs_page(request: HttpRequest, launch: Launch) -> Page:
 @researcher_required
 @require_POST
 def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch, Any], int], done: str) -> HttpResponse:
-    """Cancel or retry many: `change` is the service's function, `done` says what became of the harvests."""
+    """Cancel or retry harvests of a launch; `change` is the service function. done: end of the message."""
     launch = visible_or_404(request.user, Launch.objects.select_related("project"), Action.WORK, pk=pk)
     with refusal_as_message(request):
         n = change(launch, request.user)

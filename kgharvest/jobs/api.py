@@ -1,12 +1,7 @@
-"""Jobs and workers in the API.
-
-Jobs of all kinds: how far they are, cancel and retry; a harvest or probe has the id of its job. Workers: who is there,
-what each does, and sending one away.
-"""
+"""API of jobs of all kinds (progress, cancel, retry) and of workers (status, drain). A harvest has its job's id."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -43,7 +38,7 @@ JOB = {
 @extend_schema_serializer(examples=[OpenApiExample("A job", JOB, response_only=True)])
 class JobSerializer(serializers.ModelSerializer):
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)
-    is_unfinished = serializers.BooleanField(help_text="Whether it waits or is being done.")
+    is_unfinished = serializers.BooleanField(help_text="True while queued or running.")
 
     class Meta:
         model = Job
@@ -58,17 +53,17 @@ class JobFilters(ProjectFilters):
 class JobViewSet(PagedList, RetrieveMixin, ApiViewSet):
     """Jobs of your projects, newest first."""
 
-    access = Action.VIEW  # the services decide who may change a job
+    access = Action.VIEW  # the services check who may change a job
     serializer_class = JobSerializer
     filters = JobFilters
     queryset = Job.objects.select_related("project")
 
     @operation("Cancel a job")
     def cancel(self, request: Request, pk: int) -> Response:
-        """Its worker stops within seconds. No results are stored."""
+        """The worker stops within seconds. No results are stored."""
         return self.changed(ledger.cancel)
 
-    @operation("Queue a failed or cancelled job again", responses={202: JobSerializer})
+    @operation("Retry a failed or cancelled job", responses={202: JobSerializer})
     def retry(self, request: Request, pk: int) -> Response:
         ledger.retry(self.named(), request.user)
         job = self.named()
@@ -97,66 +92,63 @@ WORKER = {
 }
 
 
-class JobInHand(serializers.Serializer):
-    id = serializers.IntegerField(allow_null=True, help_text="Null for a job of a project that you are no member of.")
-    kind = serializers.CharField()
-    stage = serializers.CharField(allow_blank=True)
-    done = serializers.IntegerField()
-    total = serializers.IntegerField(allow_null=True)
-
-
-class WorkersOfPage(serializers.ListSerializer):
-    def to_representation(self, found: list[Worker]) -> list[dict[str, Any]]:
-        return told_of(self.context["request"], found)
-
-
-def told_of(request: Request, found: Sequence[Worker]) -> list[dict[str, Any]]:
-    return list(map(overview.to_json, overview.worker_rows(request.user, timezone.now(), found)))
+class RunningJobSerializer(serializers.Serializer):
+    id = serializers.IntegerField(
+        source="visible_id", allow_null=True, help_text="Null if you are not a member of the job's project."
+    )
+    kind = serializers.CharField(source="job.kind")
+    stage = serializers.CharField(source="job.stage", allow_blank=True)
+    done = serializers.IntegerField(source="job.done")
+    total = serializers.IntegerField(source="job.total", allow_null=True)
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A worker", WORKER, response_only=True)])
 class WorkerSerializer(serializers.Serializer):
-    """As kgharvest.jobs.overview tells of it; made for all rows of an answer at once."""
-
-    id = serializers.IntegerField()
-    name = serializers.CharField()
-    host = serializers.CharField(allow_blank=True)
+    id = serializers.IntegerField(source="worker.pk")
+    name = serializers.CharField(source="worker.name")
+    host = serializers.CharField(source="worker.host", allow_blank=True)
     state = serializers.ChoiceField(overview.STATES)
-    devices = serializers.ListField(child=serializers.CharField())
-    language_models = serializers.ListField(child=serializers.CharField(), help_text="Those in its memory.")
-    queues = serializers.ListField(child=serializers.CharField())
-    n_processes = serializers.IntegerField(help_text="Jobs that it does at once.")
-    jobs = JobInHand(many=True)
-    jobs_last_hour = serializers.IntegerField()
-    tuples_last_hour = serializers.IntegerField()
-    busy_s_last_hour = serializers.FloatField(help_text="Seconds, of all its processes together.")
-    version = serializers.CharField(allow_blank=True)
-    started_at = serializers.DateTimeField(allow_null=True)
-    seen_at = serializers.DateTimeField(help_text="Its last heartbeat, which comes every few seconds.")
-    left_at = serializers.DateTimeField(allow_null=True)
-
-    def to_representation(self, instance: Worker) -> dict[str, Any]:
-        return super().to_representation(told_of(self.context["request"], [instance])[0])
-
-    class Meta:
-        list_serializer_class = WorkersOfPage
+    devices = serializers.ListField(source="worker.devices", child=serializers.CharField())
+    language_models = serializers.ListField(
+        source="worker.language_models", child=serializers.CharField(), help_text="Loaded LMs."
+    )
+    queues = serializers.ListField(source="worker.queues", child=serializers.CharField())
+    n_processes = serializers.IntegerField(source="worker.n_processes", help_text="Number of jobs run in parallel.")
+    jobs = RunningJobSerializer(many=True)
+    jobs_last_hour = serializers.IntegerField(source="throughput.n_jobs")
+    tuples_last_hour = serializers.IntegerField(source="throughput.n_tuples")
+    busy_s_last_hour = serializers.FloatField(
+        source="throughput.rounded_busy_s", help_text="Busy time in seconds, summed over all processes."
+    )
+    version = serializers.CharField(source="worker.version", allow_blank=True)
+    started_at = serializers.DateTimeField(source="worker.started_at", allow_null=True)
+    seen_at = serializers.DateTimeField(
+        source="worker.seen_at", help_text="Last heartbeat. A running worker sends one every few seconds."
+    )
+    left_at = serializers.DateTimeField(source="worker.left_at", allow_null=True)
 
 
 class WorkerViewSet(PagedList, RetrieveMixin, ApiViewSet):
-    """Workers that were seen within a day and workers that have done jobs, newest first."""
+    """Workers with a heartbeat in the last day or with jobs, newest first."""
 
-    access = Action.VIEW  # the services admit superusers only
+    access = Action.VIEW  # the services require a superuser
     serializer_class = WorkerSerializer
 
-    def get_queryset(self) -> QuerySet:
-        return Worker.objects.all()
+    queryset = Worker.objects.all()
 
-    @operation("Have a worker end its jobs and leave")
+    def paginate_queryset(self, queryset: QuerySet) -> list[overview.WorkerRow]:
+        return overview.worker_rows(self.request.user, timezone.now(), super().paginate_queryset(queryset))
+
+    def answer(self, worker: Worker, *args: Any, **options: Any) -> Response:
+        [row] = overview.worker_rows(self.request.user, timezone.now(), [worker])
+        return super().answer(row, *args, **options)
+
+    @operation("Drain a worker")
     def drain(self, request: Request, pk: int) -> Response:
-        """It takes no further job. For superusers."""
+        """The worker finishes its running jobs, claims no more jobs, and exits. Superusers only."""
         return self.changed(workers.drain)
 
-    @operation("Have a worker that is being drained go on")
+    @operation("Undrain a worker")
     def undrain(self, request: Request, pk: int) -> Response:
-        """For superusers."""
+        """A draining worker claims jobs again. Superusers only."""
         return self.changed(workers.undrain)

@@ -2,11 +2,11 @@
 
 The broker only wakes workers; the database is the source of truth. A message names no job: the worker that receives it
 asks `next_job` for a job of the message's queue. A message can arrive twice, late or never, and a worker can die at any
-line. Every change of state is one conditional UPDATE whose row count is checked, so the second of two racing processes
+line. Every state change is one conditional UPDATE whose row count is checked, so the second of two racing processes
 changes nothing.
 
-Waiting jobs are never forgotten. A worker that has ended a job sends a message for the next one (`wake_next`), and a
-worker with an idle process looks at the ledger every few seconds (`wake_idle`).
+No queued job is missed. After each job the worker sends a message for the next one (`wake_next`), and workers with an
+idle process check the ledger every few seconds (`wake_idle`).
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from kgharvest.registries import hook
 
 logger = logging.getLogger(__name__)
 
-REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
-DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # or was for a moment; InterfaceError: a connection that was cut
+REPORT_EVERY_S = 0.4  # between two reports of one stage; the next report detects cancellation
+DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # possibly briefly; InterfaceError: connection lost
 RECONNECT_EVERY_S = 1
-ENDED_LAST = timedelta(days=1)  # housekeeping jobs
-OVERTAKEN_AT_MOST = timedelta(minutes=10)  # many loads of an LM, few harvests that people wait for
-JOBS_AT_ONCE = 1000  # named in one statement: PostgreSQL takes 65,535 parameters
-MOST_ATTEMPTS = 20  # of a job, those that a cut connection ended among them
+ENDED_LAST = timedelta(days=1)  # retention of ended housekeeping jobs
+OVERTAKEN_AT_MOST = timedelta(minutes=10)  # much longer than loading an LM, much shorter than users wait for a harvest
+JOBS_AT_ONCE = 1000  # per statement; PostgreSQL accepts at most 65,535 parameters
+MOST_ATTEMPTS = 20  # per job, including attempts ended by a lost connection
 GAVE_UP = (
-    "The worker died or the database failed during this job as often as it was tried, perhaps for lack of memory; "
-    "ask for fewer candidates or a smaller LM, then retry."
+    "The worker died or the database failed in every attempt of this job, possibly because of insufficient memory. "
+    "Reduce the number of candidates or use a smaller LM, then retry."
 )
-UNEXPECTED = "An unexpected error stopped this job; the worker's log has the details under job {}."
+UNEXPECTED = "An unexpected error stopped this job. See the worker's log under job {}."
 
-Store = Callable[[], None]  # writes what a runner found; called inside the transaction that ends the job
+Store = Callable[[], None]  # stores a runner's results; called inside the transaction that ends the job
 
 
 # -- enqueueing --------------------------------------------------------------------------------------------------------
@@ -68,8 +68,8 @@ def enqueue(*jobs: Job) -> None:
 def wake_for(queues: Mapping[int, str]) -> None:
     """Wake workers for queued jobs, given as {job id: queue}, once the transaction is committed.
 
-    Sends each queue one message, or one for each idle process if there are as many jobs. A broker that is down or hangs
-    costs the caller a second at most, and never a job (kgharvest.jobs.messages).
+    Sends each queue one message, or one for each idle process if it has as many jobs. An unavailable broker delays the
+    caller by at most one second and loses no job (kgharvest.jobs.messages).
     """
     n_jobs = Counter(queues.values())
     idle = workers.idle_processes(shared_now()) if len(queues) > 1 else {}
@@ -78,60 +78,57 @@ def wake_for(queues: Mapping[int, str]) -> None:
 
 
 def enqueue_once(kind: str) -> None:
-    """Queue a housekeeping job of this kind for the whole installation, unless one is unfinished."""
+    """Queue an installation-wide housekeeping job of this kind, unless one is unfinished."""
     if Job.objects.unfinished().filter(kind=kind, project=None, finished_at=None).exists():
         return
     try:
         with transaction.atomic():
             enqueue(Job.objects.create(kind=kind, unique_key=kind))
     except IntegrityError:
-        logger.debug("Another process has queued the job %s.", kind)
+        logger.debug("Another process has already queued the job %s.", kind)
 
 
 def delete_ended(kind: str) -> None:
     """Delete housekeeping jobs of this kind that ended more than ENDED_LAST ago."""
     long_ago = timezone.now() - ENDED_LAST
     ended = Job.objects.filter(kind=kind, project=None, finished_at__lt=long_ago).order_by("finished_at")
-    while some := list(ended.values_list("pk", flat=True)[:JOBS_AT_ONCE]):
-        Job.objects.filter(pk__in=some).delete()
+    while job_ids := list(ended.values_list("pk", flat=True)[:JOBS_AT_ONCE]):
+        Job.objects.filter(pk__in=job_ids).delete()
 
 
 # -- scheduling --------------------------------------------------------------------------------------------------------
 
 
 def next_job(queue: str, now: datetime, in_memory: Collection[str]) -> int | None:
-    """Return the job of the queue that this process should claim, or None. in_memory: the LMs that it holds.
+    """Return the job of the queue that this process should claim, or None. in_memory: LMs loaded in this process.
 
-    The oldest job is next, except in the queues of jobs that load LMs: there the oldest job that needs an LM in memory
-    comes first, so that LMs are loaded seldom. Once a younger job of the queue was started more than OVERTAKEN_AT_MOST
-    ago, the oldest is next whatever it needs. Another process can claim the returned job first.
+    Usually the oldest job. In queues of jobs that load LMs, the oldest job that uses a loaded LM takes precedence, to
+    reduce model loading, unless a younger job of the queue was started more than OVERTAKEN_AT_MOST ago. Another process
+    can claim the returned job first.
     """
     waiting = Job.objects.claimable(now).filter(queue=queue).order_by("pk")
     oldest = waiting.values_list("pk", flat=True).first()
     if oldest is None or queue not in (HARVEST, GPU):
         return oldest
-    chosen = min(filter(None, (_oldest_with(lm, waiting) for lm in in_memory)), default=oldest)
+    # A sorted range with one LM matches the index job_unfinished_of_lm. With an equality, PostgreSQL may assume that an
+    # LM of most past jobs is as common among queued jobs, and scan all of them for one match.
+    ranges = (waiting.filter(lm__gte=lm, lm__lte=lm).order_by("lm", "pk") for lm in in_memory)
+    candidates = filter(None, (jobs.values_list("pk", flat=True).first() for jobs in ranges))
+    chosen = min(candidates, default=oldest)
     return oldest if chosen != oldest and is_overdue(oldest, queue, now) else chosen
 
 
-def _oldest_with(lm: str, waiting: QuerySet) -> int | None:
-    # The range of one LM, sorted by it, matches the index job_unfinished_of_lm. With an equality PostgreSQL may assume
-    # that an LM of most past jobs is as common among waiting jobs, and read all of these for one that needs it.
-    wanting = waiting.filter(lm__gte=lm, lm__lte=lm).order_by("lm", "pk")
-    return wanting.values_list("pk", flat=True).first()
-
-
 def is_overdue(job_id: int, queue: str, now: datetime) -> bool:
-    """Return whether a younger job of the queue was started so long ago that this one must not be overtaken again."""
+    """Return whether a younger job of the queue was started so long ago that this job must run next."""
     younger = Job.objects.filter(queue=queue, pk__gt=job_id, started_at__lt=now - OVERTAKEN_AT_MOST)
     # Often no row matches. ORDER BY lets PostgreSQL use the index; without it the planner may scan the table.
     return younger.order_by("pk").values_list("pk", flat=True).first() is not None
 
 
 def wake_next(queue: str, now: datetime) -> None:
-    """Replace the message of `queue` that led to a job by one for the next queue of this worker with a waiting job.
+    """Replace the consumed message of `queue` by a message for this worker's next queue with a claimable job.
 
-    The queues take turns, so that none starves while the worker is busy, even if the broker has lost its messages.
+    Queues take turns, so that none starves while the worker is busy, even if the broker has lost its messages.
     """
     taken = Worker.objects.filter(token=workers.TOKEN).values_list("queues", flat=True).first() or [queue]
     position = QUEUES.index(queue) + 1
@@ -142,14 +139,14 @@ def wake_next(queue: str, now: datetime) -> None:
             return
 
 
-# -- a job's life ------------------------------------------------------------------------------------------------------
+# -- running -----------------------------------------------------------------------------------------------------------
 
 
 def claim(job_id: int, now: datetime, under: UUID | None = None) -> UUID | None:
-    """Take the job for this process; return the token of the claim, or None if it cannot be claimed.
+    """Claim the job for this process; return the token of the claim, or None if the job is not claimable.
 
-    A job of a kind that only a newer version knows waits for a worker of that version. The process of a worker that is
-    being drained claims nothing but parts of the job it has in hand, `under` the claim of that one.
+    Jobs of unknown kinds, added by a newer version, remain queued for a worker of that version. A draining worker
+    claims only parts of its running job, `under` the claim of that job.
     """
     token = under or uuid4()
     worker = Worker.objects.filter(token=workers.TOKEN)  # none in a command's process
@@ -174,9 +171,9 @@ def _lease_end(now: datetime) -> datetime:
 
 
 class Heartbeat:
-    """The progress callback of one claim: its UPDATE is progress, lease and the question whether to go on, in one.
+    """Progress callback of one claim. One UPDATE stores the progress, renews the lease, and detects cancellation.
 
-    Raises Cancelled when the job was cancelled or taken over. `watcher` sees every report, throttled or not.
+    Raises Cancelled if the job was cancelled or taken over. `watcher` receives every report, including throttled ones.
     """
 
     def __init__(self, job_id: int, token: UUID, watcher: OnProgress = ignore):
@@ -194,18 +191,18 @@ class Heartbeat:
         try:
             stage = f"{progress.stage}, {progress.note}" if progress.note else progress.stage
             self.renew(stage=stage[:60], done=progress.done, total=progress.total)
-        except DATABASE_IS_AWAY as error:  # the lease bears some missed reports
-            logger.warning("Job %s could not report: %s", self._job_id, error)
+        except DATABASE_IS_AWAY as error:  # the lease tolerates a few missed reports
+            logger.warning("Job %s could not report its progress: %s", self._job_id, error)
             connection.close_if_unusable_or_obsolete()
 
     def renew(self, **report: Any) -> None:
-        """Raise Cancelled as a report does."""
+        """Raises Cancelled, like a report."""
         lease_end = _lease_end(shared_now())
         if not Job.objects.owned(self._job_id, self.token).update(lease_expires_at=lease_end, **report):
             raise Cancelled(f"Job {self._job_id} was cancelled or taken over.")
 
     def store(self, store: Store) -> None:
-        """Store a part of the results at once, so that it outlives this claim. Raises Cancelled as a report does."""
+        """Store intermediate results in their own transaction. They outlive this claim. Raises Cancelled."""
         with transaction.atomic():
             self.renew()
             store()
@@ -230,7 +227,7 @@ class Heartbeat:
                 except DATABASE_IS_AWAY:
                     connection.close_if_unusable_or_obsolete()
         except Cancelled:
-            pass  # the job's own thread finds out with its next report
+            pass  # the job's own thread detects it with its next report
         finally:
             connection.close()
 
@@ -239,21 +236,21 @@ Runner = Callable[[Job, Heartbeat], Store]
 
 
 def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None) -> bool:
-    """Claim and do the job; its row then tells how it went. Unexpected errors are recorded and raised.
+    """Claim and run the job; return whether it could be claimed. The job's row stores the outcome.
 
-    Return whether it could be claimed. A job whose database was away is lost, and so taken up again, by this or another
-    worker. under: the claim of the job that this one is a part of, if its process does the part, too.
+    Unexpected errors are recorded and raised. If the database is unavailable, the job counts as lost and is retried by
+    some worker. under: the claim of the parent job, if its process also runs this part.
     """
     token = claim(job_id, shared_now(), under)
     if token is None:
-        logger.info("Job %s has ended, another worker has claimed it, or only a newer version can do it.", job_id)
+        logger.info("Job %s has ended, was claimed by another worker, or needs a newer version.", job_id)
         return False
     try:
         job = Job.objects.owned(job_id, token).first()
         if job is None:
-            raise Cancelled(f"Job {job_id} was cancelled before it began.")
+            raise Cancelled(f"Job {job_id} was cancelled before it started.")
         heartbeat = Heartbeat(job_id, token, watcher)
-        with heartbeat.kept_alive():  # the first job of its kind imports torch, which can outlast the lease
+        with heartbeat.kept_alive():  # the first job of a kind imports torch, which can take longer than the lease
             runner: Runner = import_string(settings.JOB_RUNNERS[job.kind])
         store = runner(job, heartbeat)
         _finish(job_id, token, store)
@@ -263,7 +260,7 @@ def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None
         logger.warning("Job %s failed: %s", job_id, error)
         _fail(job_id, token, str(error))
     except DATABASE_IS_AWAY as error:
-        logger.warning("Job %s lost the database and is taken up again: %s", job_id, error)
+        logger.warning("Job %s lost the database connection and will be retried: %s", job_id, error)
         _lose(job_id, token, is_attempt=not is_connection_lost(error))
     except Exception:
         logger.exception("Job %s failed unexpectedly.", job_id)
@@ -273,19 +270,19 @@ def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None
 
 
 def _finish(job_id: int, token: UUID, store: Store) -> None:
-    """Store the results and `succeeded` together, or nothing if the claim is no longer held."""
+    """Save the results and mark the job succeeded in one transaction. Raises Cancelled if the claim was lost."""
     with transaction.atomic():
-        if not _end(job_id, token, Job.Status.SUCCEEDED):
+        if not Job.objects.owned(job_id, token).update(**_ended(Job.Status.SUCCEEDED)):
             raise Cancelled(f"Job {job_id} was cancelled or taken over before its results were stored.")
         store()
-        _tell_ended([job_id])
+        _announce_ended([job_id])
 
 
 def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:
-    """End the lease, so that the job counts as lost at once and not only when the lease runs out.
+    """End the lease, so that the job counts as lost immediately instead of after the lease expires.
 
-    is_attempt: a cut connection is none, as it says little about the job, so it is tried once more; but no more than
-    MOST_ATTEMPTS times, as a job may itself make the server end the connection.
+    is_attempt: False grants one more attempt, because a lost connection says little about the job. The job itself may
+    cause the server to close the connection, so there are at most MOST_ATTEMPTS attempts.
     """
     deadline = monotonic() + settings.JOB_LEASE_S
     while monotonic() < deadline:
@@ -302,12 +299,12 @@ def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:
 
 @transaction.atomic
 def _fail(job_id: int, token: UUID, error: str) -> None:
-    if _end(job_id, token, Job.Status.FAILED, error=error):
-        _tell_ended([job_id])
+    if Job.objects.owned(job_id, token).update(**_ended(Job.Status.FAILED), error=error):
+        _announce_ended([job_id])
 
 
-def _tell_ended(job_ids: Sequence[int]) -> None:
-    """Let whoever listens know that jobs have ended, in the transaction that ends them. Their parts go."""
+def _announce_ended(job_ids: Sequence[int]) -> None:
+    """Delete the parts of ended jobs and call the hook `jobs_ended`, in the transaction that ends the jobs."""
     delete_parts(job_ids)
     hook("jobs_ended")(job_ids)
 
@@ -315,16 +312,12 @@ def _tell_ended(job_ids: Sequence[int]) -> None:
 def delete_parts(job_ids: Sequence[int]) -> None:
     """Delete the parts of jobs, within a transaction.
 
-    They are locked before, as deleting reaches their results first, and a worker that ends one reaches its job first.
+    Locks the parts first: deletion starts with their results, but a worker that ends a part starts with its job.
     """
-    for some in batched(job_ids, JOBS_AT_ONCE):
-        parts = Job.objects.filter(parent__in=some)
+    for batch in batched(job_ids, JOBS_AT_ONCE):
+        parts = Job.objects.filter(parent__in=batch)
         if list(parts.order_by("pk").select_for_update().values_list("pk", flat=True)):
             parts.delete()
-
-
-def _end(job_id: int, token: UUID, status: Job.Status, **fields: Any) -> int:
-    return Job.objects.owned(job_id, token).update(**_ended(status), **fields)
 
 
 def _ended(status: Job.Status) -> dict[str, Any]:
@@ -332,63 +325,62 @@ def _ended(status: Job.Status) -> dict[str, Any]:
 
 
 def cancel(job: Job, by=None) -> None:
-    """Cancel at once. Its worker loses its claim and stops with its next report, within two seconds.
+    """Cancel the job. Its worker loses the claim and stops with its next report, within two seconds.
 
     Raises JobNotOpen, NotAllowed.
     """
     check_may(by, Action.WORK, job.project)
     if not cancel_all(Job.objects.filter(pk=job.pk)):
-        raise DomainError("JobNotOpen", f"Job {job.pk} has already ended; there is nothing to cancel.")
+        raise DomainError("JobNotOpen", f"Cannot cancel job {job.pk}: it has already ended.")
 
 
 def cancel_all(jobs: QuerySet) -> int:
-    """Cancel the unfinished of `jobs`; return how many."""
+    """Cancel the unfinished jobs; return their number."""
     with transaction.atomic():
-        # Locked, so that none of them ends by itself meanwhile, which its worker tells.
+        # Locked, so that no worker ends and announces one of them at the same time.
         unfinished = Job.objects.unfinished().filter(pk__in=jobs.unfinished().order_by().values("pk"))
         job_ids = list(unfinished.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
         n_cancelled = unfinished.update(**_ended(Job.Status.CANCELLED))
-        _tell_ended(job_ids)
+        _announce_ended(job_ids)
     return n_cancelled
 
 
 def retry(job: Job, by=None) -> None:
-    """Queue a failed or cancelled job again, with all its attempts. Raises JobNotOpen, NotAllowed."""
+    """Requeue a failed or cancelled job with all its attempts. Raises JobNotOpen, NotAllowed."""
     check_may(by, Action.WORK, job.project)
     if retry_all(Job.objects.filter(pk=job.pk)):
         return
-    of_project = Job.objects.unfinished().filter(project=job.project_id)
-    same = of_project.filter(unique_key=job.unique_key).exclude(Q(pk=job.pk) | Q(unique_key="")).first()
+    project_jobs = Job.objects.unfinished().filter(project=job.project_id)
+    same = project_jobs.filter(unique_key=job.unique_key).exclude(Q(pk=job.pk) | Q(unique_key="")).first()
+    reason = "it has neither failed nor been cancelled"
     if same:
-        raise DomainError(
-            "JobNotOpen", f"Job {same.pk} does the same as job {job.pk} and is {same.status}; wait for it or cancel it."
-        )
-    raise DomainError("JobNotOpen", f"Job {job.pk} has neither failed nor been cancelled; there is nothing to retry.")
+        reason = f"job {same.pk} has the same task and is {same.status}; wait for it or cancel it"
+    raise DomainError("JobNotOpen", f"Cannot retry job {job.pk}: {reason}.")
 
 
 def retry_all(jobs: QuerySet) -> int:
-    """Queue those of `jobs` that failed or were cancelled again, with all their attempts; return how many.
+    """Requeue the failed and cancelled jobs with all their attempts; return their number.
 
-    Of those that do the same only the newest, and none while another one is unfinished. Raises JobNotOpen.
+    Of jobs with the same task, only the newest is requeued, and none while one is unfinished. Raises JobNotOpen.
     """
     try:
-        return _retry_all(jobs)
+        with transaction.atomic():
+            return _requeue(jobs)
     except IntegrityError:
-        raise DomainError("JobNotOpen", "Somebody has just queued a job that does the same; look again.") from None
+        message = "Another user has just queued a job with the same task. Reload the page."
+        raise DomainError("JobNotOpen", message) from None
 
 
-@transaction.atomic
-def _retry_all(jobs: QuerySet) -> int:
-    of_project = Job.objects.unfinished().alias(of=Coalesce("project", 0)).filter(of=Coalesce(OuterRef("project"), 0))
-    same = of_project.filter(unique_key=OuterRef("unique_key")).exclude(unique_key="")
+def _requeue(jobs: QuerySet) -> int:
+    in_project = Job.objects.unfinished().alias(of=Coalesce("project", 0)).filter(of=Coalesce(OuterRef("project"), 0))
+    same = in_project.filter(unique_key=OuterRef("unique_key")).exclude(unique_key="")
     rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "queue", "project", "unique_key")
     newest = {(project, unique_key or job_id): (job_id, queue) for job_id, queue, project, unique_key in rows}
-    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "started_at": None, "finished_at": None, "worker": None}
-    fresh |= {"error": "", "stage": "", "done": 0, "total": None}
+    reset = {"status": Job.Status.QUEUED, "attempts": 0, "started_at": None, "finished_at": None, "worker": None}
+    reset |= {"error": "", "stage": "", "done": 0, "total": None}
     queues = dict(newest.values())
-    n_retried = sum(
-        Job.objects.filter(pk__in=some).retryable().update(**fresh) for some in batched(list(queues), JOBS_AT_ONCE)
-    )
+    batches = batched(list(queues), JOBS_AT_ONCE)
+    n_retried = sum(Job.objects.filter(pk__in=batch).retryable().update(**reset) for batch in batches)
     if n_retried:
         wake_for(queues)
     return n_retried
@@ -398,21 +390,21 @@ def _retry_all(jobs: QuerySet) -> int:
 
 
 def recover(now: datetime) -> None:
-    """Fail jobs that were lost at their last attempt. Other lost jobs are claimable, and so wait like queued ones."""
+    """Fail jobs that were lost in their last attempt. Other lost jobs are claimable, like queued jobs."""
     lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
     for job_id in list(lost_for_good.values_list("pk", flat=True)):
         with transaction.atomic():
             if lost_for_good.filter(pk=job_id).update(**_ended(Job.Status.FAILED), error=GAVE_UP):
-                _tell_ended([job_id])
-    # Web servers of the last release, which run during an update, create jobs without a queue.
+                _announce_ended([job_id])
+    # During an update, web servers of the previous release create jobs without a queue.
     for job in Job.objects.claimable(now).filter(queue=""):
         Job.objects.filter(pk=job.pk, queue="").update(queue=queue_of(job.kind, job.payload))
 
 
 def wake_idle(worker: Worker, now: datetime) -> None:
-    """Send messages for jobs that wait, or were lost, while this worker has idle processes that could do them."""
+    """Send messages for queued and lost jobs, one for each idle process of this worker."""
     busy = Job.objects.running(now).filter(worker=worker)
-    # A process can have a job and a part of it under one claim.
+    # A process can run a job and a part of it under the same claim.
     n_idle = worker.n_processes - busy.order_by().values("owner_token").distinct().count()
     if worker.is_draining or n_idle <= 0:
         return

@@ -1,8 +1,7 @@
-"""Messages that wake workers, sent by a thread of each process, so that no request waits for a broker that hangs.
+"""Messages that wake workers, sent by a background thread, so that no request waits for an unresponsive broker.
 
-A message that is not sent is no loss: the job waits in the ledger, where idle workers look every few seconds. So a
-request waits for LONGEST_WAIT_S at most, and not at all while the broker is known not to answer. Messages in line then
-are sent when the broker answers.
+A lost message does no harm: idle workers check the ledger for queued jobs every few seconds. A request waits at most
+LONGEST_WAIT_S, and not at all once the broker is known to be away. Queued messages are sent when the broker is back.
 """
 
 from __future__ import annotations
@@ -23,92 +22,90 @@ from kgharvest.celery import app
 logger = logging.getLogger(__name__)
 
 LONGEST_WAIT_S = 1.0
-LONGEST_LINE = 200  # messages of this process that wait for a broker; further ones are dropped
-LOOK_EVERY_S = 5  # at the broker, while people look at pages that say whether it answers
+MAX_QUEUED = 200  # messages of this process waiting for the broker; further messages are dropped
+LOOK_EVERY_S = 5  # broker check while pages show its status
 CONNECT_WITHIN_S = 3
-RETRY_ONCE = {"max_retries": 1, "interval_start": 0, "interval_max": 0}  # a connection may be old, its broker new
+RETRY_ONCE = {"max_retries": 1, "interval_start": 0, "interval_max": 0}  # the broker may have restarted
 
 
-class Errand:
-    """What the thread does for somebody who may wait for it. has_succeeded: None until it is done."""
+class BrokerCall:
+    """A call made by the background thread."""
 
     def __init__(self, do: Callable[[], object]):
         self.do = do
         self.done = threading.Event()
-        self.has_succeeded: bool | None = None
+        self.has_succeeded = False
         self.asked_at, self.asked_on = timezone.now(), monotonic()
 
 
 class Messenger:
-    """A line of errands to the broker and the thread that does them; both are made when they are first needed."""
+    """Queue of broker calls and the background thread that makes them, started on first use."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, as a process that was forked has no threads of its parent's."""
-        self._line: queue.Queue[Errand] = queue.Queue(LONGEST_LINE)
+        """Reset the state. A forked process does not inherit its parent's threads."""
+        self._calls: queue.Queue[BrokerCall] = queue.Queue(MAX_QUEUED)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._in_hand: Errand | None = None
+        self._current: BrokerCall | None = None
         self._failed_since: datetime | None = None
         self._looked_on = 0.0
 
     def run(self, do: Callable[[], object], wait_s: float = LONGEST_WAIT_S) -> bool:
-        """Put an errand in line; return whether it was done within `wait_s`. Nobody waits while the broker is away."""
-        errand = Errand(do)
+        """Queue a call; return whether it succeeded within `wait_s`. Does not wait while the broker is away."""
+        call = BrokerCall(do)
         is_away = self.away_since() is not None
         try:
-            self._line.put_nowait(errand)
+            self._calls.put_nowait(call)
         except queue.Full:
             return False
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, name="messages", daemon=True)
                 self._thread.start()
-        return errand.done.wait(0 if is_away else wait_s) and bool(errand.has_succeeded)
+        return call.done.wait(0 if is_away else wait_s) and call.has_succeeded
 
     def away_since(self) -> datetime | None:
-        """Return since when the broker has not answered this process, None if it does or nobody has asked it."""
-        in_hand = self._in_hand
-        if self._failed_since is None and in_hand and monotonic() - in_hand.asked_on >= LONGEST_WAIT_S:
-            return in_hand.asked_at
+        """Return the time of the first unanswered call, or None if the broker answers or was not called."""
+        current = self._current
+        if self._failed_since is None and current and monotonic() - current.asked_on >= LONGEST_WAIT_S:
+            return current.asked_at
         return self._failed_since
 
     def look(self) -> None:
-        """Have the thread ask the broker whether it is there, unless that was done within LOOK_EVERY_S."""
-        if self._line.empty() and self._in_hand is None and monotonic() - self._looked_on >= LOOK_EVERY_S:
+        """Check in the background whether the broker answers, at most every LOOK_EVERY_S."""
+        if self._calls.empty() and self._current is None and monotonic() - self._looked_on >= LOOK_EVERY_S:
             self._looked_on = monotonic()
             self.run(connect, wait_s=0)
 
     def _work(self) -> None:
         while True:
-            errand = self._line.get()
-            errand.asked_on = monotonic()
-            self._in_hand = errand
+            call = self._calls.get()
+            call.asked_on = monotonic()
+            self._current = call
             try:
-                errand.do()
+                call.do()
             except (BrokerError, OSError) as error:
-                errand.has_succeeded = False
                 if self._failed_since is None:
-                    self._failed_since = errand.asked_at
-                    logger.warning("The broker does not answer (%s); jobs wait until it does.", error)
+                    self._failed_since = call.asked_at
+                    logger.warning("The broker does not answer (%s). Jobs stay queued until it does.", error)
             except Exception:
-                errand.has_succeeded = False
-                logger.exception("A message could not be sent; idle workers find the job.")
+                logger.exception("A message could not be sent. Idle workers will find the job.")
             else:
-                errand.has_succeeded = True
+                call.has_succeeded = True
                 if self._failed_since is not None:
-                    logger.warning("The broker answers again; it had not since %s.", self._failed_since)
+                    logger.warning("The broker answers again; it was away since %s.", self._failed_since)
                 self._failed_since = None
             finally:
-                self._in_hand = None
+                self._current = None
                 self._looked_on = monotonic()
-                errand.done.set()
+                call.done.set()
 
 
 def connect() -> None:
-    """Connect to the broker anew. Raises BrokerError or OSError if it does not answer within CONNECT_WITHIN_S."""
+    """Open a new connection to the broker. Raises BrokerError or OSError after CONNECT_WITHIN_S."""
     with app.connection_for_write(connect_timeout=CONNECT_WITHIN_S) as broker:
         broker.ensure_connection(max_retries=1, interval_start=0, timeout=CONNECT_WITHIN_S)
 
@@ -118,13 +115,13 @@ os.register_at_fork(after_in_child=messenger.forget)
 
 
 def wake(queue_name: str, request_id: str = "") -> None:
-    """Send a message that wakes a worker of the queue. request_id: of the request that queued the job, for the log."""
+    """Wake a worker of the queue. request_id: of the request that queued the job, for the log."""
     options = {"queue": queue_name, "headers": {"request_id": request_id}}
     if not messenger.run(lambda: app.send_task("kgharvest.run_job", retry_policy=RETRY_ONCE, **options)):
-        logger.info("No message was sent to the queue %s; idle workers find its jobs.", queue_name)
+        logger.info("No message was sent to the queue %s. Idle workers will find its jobs.", queue_name)
 
 
 def away_since() -> datetime | None:
-    """Return since when the broker has not answered, as this process knows it; it is asked again in the background."""
+    """Return the time since when the broker is known to be away. Rechecks it in the background."""
     messenger.look()
     return messenger.away_since()

@@ -1,4 +1,4 @@
-"""The ledger of long work: jobs, and the workers that do them."""
+"""Tables of the job ledger: jobs, and the workers that run them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kgharvest.access import visible
 from kgharvest.accounts.models import Project, person_or_null
 from kgharvest.jobs.queues import queue_of
 
-# What the API shows of every kind of job.
+# API fields of every kind of job.
 JOB_FIELDS = ("status", "is_unfinished", "stage", "done", "total", "attempts", "error")
 JOB_TIMES = ("created_at", "started_at", "finished_at")
 
@@ -24,7 +24,7 @@ class QueueField(models.CharField):
         super().__init__(**{"max_length": 10, "editable": False, "default": "", "db_default": "", **options})
 
     def deconstruct(self) -> tuple:
-        """To migrations it is a column like others."""
+        """Migrations treat it as a CharField."""
         name, _, arguments, options = super().deconstruct()
         return name, "django.db.models.CharField", arguments, options
 
@@ -34,11 +34,10 @@ class QueueField(models.CharField):
         return super().pre_save(model_instance, add)
 
 
-class Written(models.Value):
-    """A status that is written into the statement, and no parameter of it.
+class StatusLiteral(models.Value):
+    """A status as a literal in SQL instead of a parameter.
 
-    PostgreSQL plans a statement that comes often once for all values of its parameters, and then it can take no index
-    of the jobs that have some status.
+    PostgreSQL may reuse a generic plan for all parameter values, which cannot use the partial indexes on status.
     """
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
@@ -47,55 +46,51 @@ class Written(models.Value):
 
 class JobQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the jobs of the user's projects; all of them for a superuser and for the operator.
-
-        A part of a job is seen with that job.
-        """
+        """Return jobs of the user's projects, without parts; all jobs for superusers and the operator."""
         return visible(self.whole(), user)
 
     def whole(self):
-        """Leave out the parts of jobs, which come and go while these are done."""
+        """Exclude parts of jobs, which exist only while their job runs."""
         return self.filter(parent=None)
 
     def lost(self, now):
-        """Return running jobs whose worker has been silent for longer than its lease."""
+        """Return running jobs whose lease has expired."""
         return self.filter(status=Job.Status.RUNNING, lease_expires_at__lt=now)
 
     def running(self, now):
-        """Return running jobs whose worker was heard of within its lease."""
+        """Return running jobs with a valid lease."""
         return self.filter(status=Job.Status.RUNNING, lease_expires_at__gte=now)
 
     def claimable(self, now):
-        """Return jobs that a worker of this version may take: queued, or lost with attempts left."""
-        lost = Q(status=Written(Job.Status.RUNNING), lease_expires_at__lt=now)
-        known = self.filter(kind__in=list(settings.JOB_RUNNERS))
-        return known.filter(Q(status=Written(Job.Status.QUEUED)) | lost, attempts__lt=F("max_attempts"))
+        """Return jobs that workers of this version can claim: queued, or lost with attempts left."""
+        lost = Q(status=StatusLiteral(Job.Status.RUNNING), lease_expires_at__lt=now)
+        runnable = self.filter(kind__in=list(settings.JOB_RUNNERS))
+        return runnable.filter(Q(status=StatusLiteral(Job.Status.QUEUED)) | lost, attempts__lt=F("max_attempts"))
 
     def owned(self, job_id: int, owner_token):
-        """Return the job if it is running under the claim `owner_token`; nothing once cancelled or taken over."""
+        """Return the job if it runs under the claim `owner_token`; empty once cancelled or taken over."""
         return self.filter(pk=job_id, owner_token=owner_token, status=Job.Status.RUNNING)
 
     def unfinished(self):
-        return self.filter(status__in=[Written(Job.Status.QUEUED), Written(Job.Status.RUNNING)])
+        return self.filter(status__in=[StatusLiteral(Job.Status.QUEUED), StatusLiteral(Job.Status.RUNNING)])
 
     def retryable(self):
         return self.filter(status__in=[Job.Status.FAILED, Job.Status.CANCELLED])
 
 
 class Job(models.Model):
-    """A row of long work: the database is the truth about a job, the broker only wakes workers for it.
+    """Background job. The database is the source of truth; the broker only wakes workers.
 
-    kind: key of registries.JOB_RUNNERS, or "import" for tuples from a file, recorded as succeeded.
+    kind: key of registries.JOB_RUNNERS, or "import" for tuples from a file, stored as succeeded.
     payload: parameters of the kind. total: None while unknown.
-    attempts: claims so far; a job that was lost at the last of `max_attempts` fails. max_attempts: grows with each
-    attempt that a cut connection ended, within bounds (kgharvest.jobs.ledger).
-    owner_token: names the claim that may report and finish; lease_expires_at: when its worker counts as lost.
-    project: None for work of the whole installation. unique_key: says what the job does, if of those in one project
-    that do the same only one may be unfinished; else empty.
-    parent: the job that this one is a part of; its worker may do parts under its own claim, and they go when it ends.
-    queue: whose workers may take it (kgharvest.jobs.queues). lm: the LM that it loads first, as
-    harvests.language_models.in_words says it; empty where that is not known. worker: of the last claim; None for a
-    command's process.
+    attempts: claims so far; a job lost in the last of `max_attempts` fails. max_attempts: incremented after an attempt
+    ended by a lost connection, up to a limit (kgharvest.jobs.ledger).
+    owner_token: the claim that may report and finish; lease_expires_at: when the job counts as lost.
+    project: None for installation-wide jobs. unique_key: identifies the task if only one unfinished job per project may
+    have it, otherwise "".
+    parent: the job that this job is a part of. Its worker may run parts under its own claim; parts are deleted when it
+    ends. queue: see kgharvest.jobs.queues. lm: first LM it loads, in the format of harvests.language_models.in_words;
+    "" if unknown. worker: of the last claim; None for a command's process.
     """
 
     class Status(models.TextChoices):
@@ -148,7 +143,7 @@ class Job(models.Model):
                 condition=Q(status__in=["queued", "running"]) & ~Q(unique_key=""),
                 name="job_unique_in_project_while_unfinished",
             ),
-            # Above, rows without a project would all be unique.
+            # NULLs compare as distinct, so jobs without a project need their own constraint.
             models.UniqueConstraint(
                 fields=["unique_key"],
                 condition=Q(status__in=["queued", "running"], project=None) & ~Q(unique_key=""),
@@ -160,7 +155,7 @@ class Job(models.Model):
             models.Index(
                 fields=["queue", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_queue"
             ),
-            # For ledger.next_job: the oldest job that needs an LM, and the jobs that were started.
+            # For ledger.next_job: the oldest job that uses an LM, and started jobs.
             models.Index(
                 fields=["queue", "lm", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_lm"
             ),
@@ -184,10 +179,10 @@ class Job(models.Model):
 
 
 class Worker(models.Model):
-    """A Celery worker, there or gone: kgharvest.jobs.workers.
+    """Celery worker, running or gone (kgharvest.jobs.workers).
 
-    token: of the process that it is now. n_processes: jobs it does at once. devices, language_models: in words; the
-    LMs are those in memory. seen_at: its last heartbeat. left_at: when it went of its own accord, its last job done.
+    token: of its current process. n_processes: number of parallel jobs. devices: descriptions. language_models: keys of
+    the loaded LMs. seen_at: last heartbeat. left_at: time of a regular exit, after its last job.
     """
 
     name = models.CharField(max_length=200, unique=True)

@@ -1,4 +1,4 @@
-"""What is told of workers and queues: their page, the command `workers`, the API and the metrics ask here."""
+"""Worker and queue status, shared by the workers page, the `workers` command, the API and the metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db.models import Count, Min, Q, QuerySet
 from django.db.models.functions import Coalesce
@@ -24,18 +24,20 @@ WORKING, IDLE, DRAINING, LEFT, LOST = STATES = ("working", "idle", "draining", "
 
 @dataclass
 class Throughput:
-    """Of a worker within LATELY, parts of other workers' jobs left out. n_jobs: that ended, however. n_tuples: of
-    harvests that succeeded.
-    """
+    """Throughput of a worker within LATELY, without parts. n_jobs: ended jobs. n_tuples: of succeeded harvests."""
 
     n_jobs: int = 0
     n_tuples: int = 0
     busy_s: float = 0
 
+    @property
+    def rounded_busy_s(self) -> float:
+        return round(self.busy_s, 1)
+
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """A worker as people see it. jobs: in its hands, or shared with it. silent_s: since its last heartbeat."""
+    """Status of a worker. jobs: running, or shared with it. silent_s: time since its last heartbeat."""
 
     worker: Worker
     state: str
@@ -53,7 +55,7 @@ class WorkerRow:
 
 
 class ShownJob(NamedTuple):
-    """harvest: its name, empty for other kinds and for those of projects that the reader is no member of."""
+    """harvest: name of the harvest, "" for other kinds of jobs and for projects that the user cannot view."""
 
     job: Job
     is_visible: bool
@@ -63,9 +65,13 @@ class ShownJob(NamedTuple):
     def url(self) -> str:
         return self.job.harvestjob.get_absolute_url() if self.harvest else ""
 
+    @property
+    def visible_id(self) -> int | None:
+        return self.job.pk if self.is_visible else None
+
 
 class QueueRow(NamedTuple):
-    """n_waiting: its jobs that nobody has claimed; oldest: when the first of them was made. n_workers: that take it."""
+    """n_waiting: queued jobs; oldest: creation time of the first one. n_workers: workers that process the queue."""
 
     name: str
     n_waiting: int
@@ -75,7 +81,7 @@ class QueueRow(NamedTuple):
 
 
 def state_of(worker: Worker, is_busy: bool, now: datetime) -> str:
-    """Return one of STATES; lost is a worker without a heartbeat for a minute that has not said that it leaves."""
+    """Return one of STATES. A worker without a heartbeat for a minute is lost, unless it has left."""
     if worker.left_at:
         return LEFT
     if not workers.is_alive(worker, now):
@@ -86,7 +92,7 @@ def state_of(worker: Worker, is_busy: bool, now: datetime) -> str:
 
 
 def n_by_state(now: datetime) -> dict[str, int]:
-    """Return how many of the workers of the last day are in each of STATES."""
+    """Return the number of workers of the last day by state."""
     busy = set(Job.objects.running(now).order_by().values_list("worker", flat=True).distinct())
     states = Counter(state_of(worker, worker.pk in busy, now) for worker in _seen_lately(now))
     return {state: states[state] for state in STATES}
@@ -96,12 +102,12 @@ def _seen_lately(now: datetime) -> QuerySet:
     return Worker.objects.filter(seen_at__gte=now - SHOWN_FOR).order_by("name")
 
 
-def worker_rows(user: User, now: datetime, found: Sequence[Worker] | None = None) -> list[WorkerRow]:
-    """Return the workers of the last day, those that are there first; or those `found`, in their order."""
-    if found is None:
-        found = sorted(_seen_lately(now), key=lambda worker: not workers.is_alive(worker, now))
-    jobs = _jobs_in_hand(found, user, now)
-    throughput = throughput_of(found, now)
+def worker_rows(user: User, now: datetime, selected: Sequence[Worker] | None = None) -> list[WorkerRow]:
+    """Return the status of the selected workers, in order; by default of those of the last day, live workers first."""
+    if selected is None:
+        selected = sorted(_seen_lately(now), key=lambda worker: not workers.is_alive(worker, now))
+    jobs = _running_jobs(selected, user, now)
+    throughput = throughput_of(selected, now)
     return [
         WorkerRow(
             worker=worker,
@@ -110,20 +116,20 @@ def worker_rows(user: User, now: datetime, found: Sequence[Worker] | None = None
             throughput=throughput[worker.pk],
             silent_s=max(0.0, (now - worker.seen_at).total_seconds()),
         )
-        for worker in found
+        for worker in selected
     ]
 
 
-def _jobs_in_hand(found: Sequence[Worker], user: User, now: datetime) -> dict[int, list[ShownJob]]:
-    """Return the jobs of each worker; for one that does parts of a job, that job."""
-    running = Job.objects.running(now).filter(worker__in=found)
+def _running_jobs(selected: Sequence[Worker], user: User, now: datetime) -> dict[int, list[ShownJob]]:
+    """Return the running jobs of each worker. A part is represented by its parent job."""
+    running = Job.objects.running(now).filter(worker__in=selected)
     pairs = running.order_by(Coalesce("parent", "pk")).values_list("worker", Coalesce("parent", "pk")).distinct()
     by_worker: dict[int, list[int]] = defaultdict(list)
     for worker, job_id in pairs:
         by_worker[worker].append(job_id)
-    told = Job.objects.filter(pk__in={job_id for job_ids in by_worker.values() for job_id in job_ids})
-    visible = set(told.visible_to(user).order_by().values_list("pk", flat=True))
-    with_cell = told.select_related("worker", "project", "harvestjob__relation", "harvestjob__language_model")
+    rows = Job.objects.filter(pk__in={job_id for job_ids in by_worker.values() for job_id in job_ids})
+    visible = set(rows.visible_to(user).order_by().values_list("pk", flat=True))
+    with_cell = rows.select_related("worker", "project", "harvestjob__relation", "harvestjob__language_model")
     jobs: dict[int, ShownJob] = {}
     for job in with_cell.defer("payload"):
         harvest = str(job.harvestjob) if job.pk in visible and hasattr(job, "harvestjob") else ""
@@ -132,64 +138,32 @@ def _jobs_in_hand(found: Sequence[Worker], user: User, now: datetime) -> dict[in
     return defaultdict(list, shown)
 
 
-def throughput_of(found: Sequence[Worker], now: datetime) -> dict[int, Throughput]:
-    """Return what each worker did in the hour before now; a job that began earlier counts with its part within."""
+def throughput_of(selected: Sequence[Worker], now: datetime) -> dict[int, Throughput]:
+    """Return the throughput of each worker in the last hour. Busy time includes only the time within this hour."""
     since = now - LATELY
-    done: dict[int, Throughput] = defaultdict(Throughput)
-    recent = Job.objects.whole().filter(Q(finished_at__gt=since) | Q(status=Job.Status.RUNNING), worker__in=found)
+    throughput: dict[int, Throughput] = defaultdict(Throughput)
+    recent = Job.objects.whole().filter(Q(finished_at__gt=since) | Q(status=Job.Status.RUNNING), worker__in=selected)
     fields = ("worker", "status", "started_at", "finished_at", "lease_expires_at", "harvestjob__n_tuples")
     for worker, status, started_at, finished_at, lease_expires_at, n_tuples in recent.order_by().values_list(*fields):
-        one = done[worker]
-        if status == Job.Status.RUNNING:  # until its lease ends, if nobody renews it
-            until = min(now, lease_expires_at)
-        else:
-            until = min(now, finished_at)
-            one.n_jobs += 1
-            one.n_tuples += (n_tuples or 0) if status == Job.Status.SUCCEEDED else 0
-        one.busy_s += max(0.0, (until - max(since, started_at or until)).total_seconds())
-    return done
+        of_worker = throughput[worker]
+        end = lease_expires_at if status == Job.Status.RUNNING else finished_at
+        if status != Job.Status.RUNNING:
+            of_worker.n_jobs += 1
+        if status == Job.Status.SUCCEEDED:
+            of_worker.n_tuples += n_tuples or 0
+        end = min(now, end)
+        of_worker.busy_s += max(0.0, (end - max(since, started_at or end)).total_seconds())
+    return throughput
 
 
 def queue_rows(now: datetime) -> list[QueueRow]:
-    """Return all queues, with a sentence at those whose jobs wait for a worker that is not there."""
+    """Return the status of all queues. lacking: advice if queued jobs have no worker."""
     waiting = Job.objects.whole().filter(status=Job.Status.QUEUED).order_by().values("queue")
     counts = {row["queue"]: row for row in waiting.annotate(n=Count("pk"), oldest=Min("created_at"))}
     n_workers = Counter(queue for queues in workers.taking(now).values_list("queues", flat=True) for queue in queues)
     rows = []
     for queue in QUEUES:
-        n_waiting, oldest = counts.get(queue, {}).get("n", 0), counts.get(queue, {}).get("oldest")
-        lacking = workers.lacking(now, {queue}) if n_waiting and not n_workers[queue] else ""
-        rows.append(QueueRow(queue, n_waiting, oldest, n_workers[queue], lacking))
+        count = counts.get(queue, {"n": 0, "oldest": None})
+        lacking = workers.lacking(now, {queue}) if count["n"] and not n_workers[queue] else ""
+        rows.append(QueueRow(queue, count["n"], count["oldest"], n_workers[queue], lacking))
     return rows
-
-
-def to_json(row: WorkerRow) -> dict[str, Any]:
-    """Return a worker as in the API and `workers --json`. A job's id is only for those who may see the job."""
-    worker = row.worker
-    return {
-        "id": worker.pk,
-        "name": worker.name,
-        "host": worker.host,
-        "state": row.state,
-        "devices": worker.devices,
-        "language_models": worker.language_models,
-        "queues": worker.queues,
-        "n_processes": worker.n_processes,
-        "jobs": [
-            {
-                "id": shown.job.pk if shown.is_visible else None,
-                "kind": shown.job.kind,
-                "stage": shown.job.stage,
-                "done": shown.job.done,
-                "total": shown.job.total,
-            }
-            for shown in row.jobs
-        ],
-        "jobs_last_hour": row.throughput.n_jobs,
-        "tuples_last_hour": row.throughput.n_tuples,
-        "busy_s_last_hour": round(row.throughput.busy_s, 1),
-        "version": worker.version,
-        "started_at": worker.started_at,
-        "seen_at": worker.seen_at,
-        "left_at": worker.left_at,
-    }

@@ -1,8 +1,7 @@
-"""Queues: which workers are woken for a job.
+"""Queues, which determine the workers that can run a job.
 
-urgent: seconds, and somebody waits (registries.URGENT_JOBS). light: loads no LM. harvest: loads an LM on a CPU. gpu: on
-a CUDA device, or on all devices. A worker takes all of them that its machine is good for, unless `--queues` says
-otherwise.
+urgent: short jobs that a user waits for (registries.URGENT_JOBS). light: jobs without an LM. harvest: LM on a CPU.
+gpu: LM on a CUDA device or on all devices. By default, a worker processes all queues that its machine supports.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ URGENT, LIGHT, HARVEST, GPU = QUEUES = ("urgent", "light", "harvest", "gpu")
 
 
 def queue_of(kind: str, payload: Mapping[str, Any]) -> str:
-    """Return the queue of jobs of this kind; `device` of the payload says where an LM is loaded, a CPU if nothing."""
+    """Return the queue of a job. The payload's `device` is that of the LM, a CPU by default."""
     if kind in settings.URGENT_JOBS:
         return URGENT
     if kind not in settings.LM_JOBS:

@@ -1,4 +1,4 @@
-"""The Celery task that does jobs, and what each worker does every few seconds: heartbeat, recovery, periodic tasks.
+"""The Celery task that runs jobs, and the periodic duties of each worker: heartbeat, recovery, periodic tasks.
 
 The rules are in kgharvest.jobs.ledger and kgharvest.jobs.workers.
 """
@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import threading
-from datetime import datetime
 
 from celery import bootsteps, signals
 from celery.worker import state
@@ -26,42 +25,42 @@ from kgharvest.operations.logs import logged_under
 
 logger = logging.getLogger(__name__)
 
-TRIES = 20  # to claim a job, if other workers are faster each time
+CLAIM_TRIES = 20  # if other workers are faster each time
 
 
 @app.task(name="kgharvest.run_job", bind=True)
 def run_job(task, *arguments) -> None:
-    """Do the next job of the queue that the message came from. arguments: older versions sent the id of a job.
+    """Run the next job of the message's queue. Log lines contain the id of the request that sent the message.
 
-    The log carries the id of the request that sent the message.
+    arguments: ignored job id in messages of older versions.
     """
     with logged_under((task.request.headers or {}).get("request_id") or ""):
         do_next(task.request.delivery_info["routing_key"])
 
 
 def do_next(queue: str) -> None:
-    """Do one job of the queue if one waits, then wake a worker for the next one.
+    """Run one job of the queue if there is one, then wake a worker for the next one.
 
-    If nothing could be claimed, as while this worker is being drained, no message is sent: it would come back at once.
+    Sends no message if no job could be claimed, for example by a draining worker, because it would return immediately.
     """
     has_claimed = True  # also if the job raises
     try:
-        has_claimed = _do_one(queue)
+        has_claimed = _claim_and_run(queue)
     except ledger.DATABASE_IS_AWAY as error:
         has_claimed = False
-        logger.warning("The database is away, so jobs of the queue %s wait: %s", queue, error)
+        logger.warning("The database is away. Jobs of the queue %s stay queued: %s", queue, error)
     finally:
         workers.report_in_memory(language_models.in_memory())
         if has_claimed:
             try:
                 ledger.wake_next(queue, shared_now())
             except ledger.DATABASE_IS_AWAY as error:
-                logger.warning("The database is away, so waiting jobs wait for an idle worker: %s", error)
+                logger.warning("The database is away. Queued jobs wait for an idle worker: %s", error)
 
 
-def _do_one(queue: str) -> bool:
-    """Return whether a job was claimed. Another process can be faster each time."""
-    for _ in range(TRIES):
+def _claim_and_run(queue: str) -> bool:
+    """Return whether a job was claimed."""
+    for _ in range(CLAIM_TRIES):
         job_id = ledger.next_job(queue, shared_now(), language_models.in_memory())
         if job_id is None:
             return False
@@ -71,10 +70,9 @@ def _do_one(queue: str) -> bool:
 
 
 def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bool | None:
-    """Record the worker's heartbeat, recover lost jobs and call registries.PERIODIC_TASKS.
+    """Record the worker's heartbeat, recover lost jobs, and call registries.PERIODIC_TASKS; log failures.
 
-    Called in the worker's main process. A failure is logged. Return whether the worker is being drained, or None if the
-    database does not answer.
+    Runs in the worker's main process. Returns whether the worker is draining, or None if the database is away.
     """
     try:
         now = shared_now()
@@ -83,38 +81,33 @@ def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bo
         ledger.recover(now)
         ledger.wake_idle(worker, now)
         for path in settings.PERIODIC_TASKS:
-            _run_periodic_task(path, now)
+            try:
+                import_string(path)(now)
+            except ledger.DATABASE_IS_AWAY:
+                raise
+            except Exception:
+                logger.exception("The periodic task %s failed. The other tasks continue.", path)
         return worker.is_draining
     except (DatabaseError, InterfaceError) as error:
-        logger.warning("The worker could not reach the database and tries again: %s", error)
+        logger.warning("The worker cannot reach the database and will retry: %s", error)
         return None
     finally:
         connection.close()
 
 
-def _run_periodic_task(path: str, now: datetime) -> None:
-    """Let the others go on where one fails, unless the database is away."""
-    try:
-        import_string(path)(now)
-    except ledger.DATABASE_IS_AWAY:
-        raise
-    except Exception:
-        logger.exception("The periodic task %s failed; the others go on.", path)
-
-
 class Duties(bootsteps.StartStopStep):
-    """Calls `run_periodic_tasks` in a thread of the worker's main process, which never loads torch, until the end.
+    """Calls `run_periodic_tasks` in a thread of the worker's main process, which never loads torch, until it exits.
 
-    A thread, as the worker's own timers stand still while it waits for its last job. It forks no process meanwhile: a
-    child would find the thread's locks held for good. No Celery beat: no further process, and several workers doing it
-    are harmless.
+    The worker's own timers stop while it waits for its last job, so this needs a thread. Forks are blocked while the
+    thread works, because a child would inherit its locks locked forever. Celery beat would need one more process, and
+    it is harmless if several workers run the tasks.
     """
 
     def __init__(self, worker, **kwargs):
         super().__init__(worker, **kwargs)
         self.ended = threading.Event()
         self.fork_lock = threading.RLock()
-        self.is_draining = False  # takes no messages, and goes when it has no job
+        self.is_draining = False  # consumes no messages, exits when idle
         self.is_leaving = False
 
     def start(self, worker):
@@ -125,17 +118,17 @@ class Duties(bootsteps.StartStopStep):
         self.spec = workers.WorkerSpec(worker.hostname, sorted(worker.app.amqp.queues.consume_from), worker.concurrency)
         signals.worker_shutting_down.connect(self.note_leaving, weak=False)
         signals.worker_shutdown.connect(self.leave, weak=False)
-        self.run()  # before the first job: its claim says which worker it is
+        self.run()  # before the first job, whose claim refers to the worker's row
         threading.Thread(target=self.run_until_ended, name="duties", daemon=True).start()
 
     def run_until_ended(self) -> None:
         while not self.ended.wait(settings.JOB_LOOK_EVERY_S):
             try:
                 self.run()
-            except Exception:  # or the worker would go on without a heartbeat, and nobody could send it away
-                logger.exception("The worker's round failed; the next one follows.")
+            except Exception:  # otherwise the worker would continue without heartbeats and could not be drained
+                logger.exception("The worker's periodic duties failed and will be retried.")
             if self.is_draining and not self.is_leaving and not state.reserved_requests:
-                os.kill(os.getpid(), signal.SIGTERM)  # the one way in which workers end
+                os.kill(os.getpid(), signal.SIGTERM)  # workers always exit this way
 
     def run(self) -> None:
         with self.fork_lock:
@@ -149,7 +142,7 @@ class Duties(bootsteps.StartStopStep):
             consumer.call_soon(change, queue)
 
     def note_leaving(self, **kwargs) -> None:
-        """Called in a handler of signals: the next heartbeat says it."""
+        """Signal handler. The next heartbeat reports it."""
         self.is_leaving = True
 
     def leave(self, **kwargs) -> None:
@@ -159,7 +152,7 @@ class Duties(bootsteps.StartStopStep):
             try:
                 workers.leave(shared_now())
             except (DatabaseError, InterfaceError) as error:
-                logger.warning("The worker leaves and cannot say so: %s", error)
+                logger.warning("The worker could not record its exit: %s", error)
             finally:
                 connection.close()
         workers.close_reports()
@@ -170,7 +163,7 @@ app.steps["worker"].add(Duties)
 
 @signals.celeryd_init.connect
 def set_up_worker(instance, options, **kwargs) -> None:
-    """Before any process is forked. Without `--queues`, jobs for a GPU are taken only where there is one."""
+    """Runs before any fork. Without `--queues`, the queue gpu is processed only on machines with a GPU."""
     workers.open_reports()
     if not options.get("queues") and not devices.gpus():
         instance.app.amqp.queues.deselect([GPU])

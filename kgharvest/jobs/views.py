@@ -1,4 +1,4 @@
-"""The page of workers and queues."""
+"""Page of workers and queues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
 @researcher_required
 @require_POST
 def worker_change(request: HttpRequest, pk: int, change: Callable[[Worker, Any], None], done: str) -> HttpResponse:
-    """Drain a worker or call it back: `change` is the service's function, `done` says what it does now."""
+    """Drain or undrain a worker; `change` is the service function. done: end of the message."""
     check_may(request.user, Action.MANAGE, None)
     worker = get_object_or_404(Worker, pk=pk)
     with refusal_as_message(request):

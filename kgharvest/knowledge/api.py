@@ -1,6 +1,4 @@
-"""The knowledge base in the API: search, one tuple and its curation, one entity, sensitive words."""
-
-from __future__ import annotations
+"""API of the knowledge base: search, tuple with curation, entity, and sensitive words."""
 
 from typing import Any
 
@@ -12,7 +10,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from kgharvest.access import visible
 from kgharvest.api.input import Filters, FiniteField, IdField, PersonField, StrictSerializer, checked_filters
 from kgharvest.api.pagination import BAD_CURSOR, CursorPagination, cursor_of, rows_limit, values_of
 from kgharvest.api.views import ApiView, ApiViewSet
@@ -20,12 +17,18 @@ from kgharvest.bulk.pagination import Cursor, keyset_page
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.jobs.api import JobSerializer
 from kgharvest.knowledge import curation
-from kgharvest.knowledge.search import STATES, KnowledgeSearch, best_tuples_of, roles_of, verdicts_known_to
-from kgharvest.knowledge.sensitive_words import LONGEST_WORD, MOST_WORDS, read_words, replace_words
-from kgharvest.models import Curation, HarvestedTuple, HarvestJob, KnowledgeTuple, SensitiveWord
+from kgharvest.knowledge.search import (
+    SORT_COLUMNS,
+    STATES,
+    KnowledgeSearch,
+    best_tuples_of,
+    findings_of,
+    roles_of,
+    verdicts_visible_to,
+)
+from kgharvest.knowledge.sensitive_words import LONGEST_WORD, MOST_WORDS, current_words, read_words, replace_words
+from kgharvest.models import Curation, HarvestedTuple, HarvestJob, KnowledgeTuple
 
-MOST_FINDINGS = 200  # harvests that a tuple lists
-SORTABLE = {"score": "best_score", "harvests": "n_harvests", "age": "pk"}
 TUPLE = {
     "id": 901,
     "relation": "places/place_for",
@@ -40,7 +43,7 @@ TUPLE = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A tuple", TUPLE, response_only=True)])
 class KnowledgeTupleSerializer(serializers.ModelSerializer):
-    """A claim, whoever harvested it. best_score: in nats, the largest among its harvests."""
+    """Harvested claim. best_score: largest score of its harvests, in nats."""
 
     relation = serializers.CharField(source="relation.path")
     entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded, by slot.")
@@ -56,8 +59,8 @@ class FindingSerializer(serializers.ModelSerializer):
     harvest = serializers.IntegerField(source="job_id")
     model = serializers.CharField(source="job.language_model.name")
     setting = serializers.CharField(source="job.setting")
-    score = serializers.FloatField(source="own_score", allow_null=True, help_text="Null where there are no scores.")
-    surface = serializers.ListField(child=serializers.CharField(), help_text="As the LM wrote it.")
+    score = serializers.FloatField(source="own_score", allow_null=True, help_text="Null for unscored harvests.")
+    surface = serializers.ListField(child=serializers.CharField(), help_text="Surface form: the LM's spelling.")
 
     class Meta:
         model = HarvestedTuple
@@ -66,7 +69,7 @@ class FindingSerializer(serializers.ModelSerializer):
 
 class TupleVerdictSerializer(serializers.Serializer):
     round = serializers.CharField(source="round.name")
-    verdict = serializers.CharField(help_text="Empty while judgments are wanted.")
+    verdict = serializers.CharField(help_text="Empty if more judgments are required.")
     n_true = serializers.IntegerField()
     n_false = serializers.IntegerField()
     n_unjudgeable = serializers.IntegerField()
@@ -82,7 +85,7 @@ class CurationSerializer(serializers.ModelSerializer):
 
 
 class TupleDetailSerializer(KnowledgeTupleSerializer):
-    """With the harvests of your projects that found it, best first, and its verdicts in your rounds."""
+    """Tuple with the harvests in your projects, largest score first, and the verdicts in your rounds."""
 
     findings = FindingSerializer(many=True)
     verdicts = TupleVerdictSerializer(many=True)
@@ -93,23 +96,25 @@ class TupleDetailSerializer(KnowledgeTupleSerializer):
 
 
 class SearchFilters(Filters):
-    """The fields of the form on the page Knowledge."""
+    """Filters of the knowledge base page."""
 
-    entity = serializers.CharField(required=False, max_length=LONGEST_ENTITY, help_text="In any slot.")
-    match = serializers.ChoiceField(["whole"], required=False, help_text="The entity is exactly this, not its start.")
-    relation = IdField(required=False)
-    slot = serializers.IntegerField(required=False, min_value=0, max_value=99, help_text="Of the entity, from 0.")
-    model = IdField(required=False, help_text="Id of an LM.")
+    entity = serializers.CharField(required=False, max_length=LONGEST_ENTITY, help_text="Start of an entity.")
+    match = serializers.ChoiceField(["whole"], required=False, help_text="Match the whole entity.")
+    relation = IdField(required=False, help_text="Relation id.")
+    slot = serializers.IntegerField(
+        required=False, min_value=0, max_value=99, help_text="Slot of the entity, from 0. Default: any slot."
+    )
+    model = IdField(required=False, help_text="LM id.")
     setting = serializers.CharField(required=False, max_length=30)
     verdict = serializers.CharField(required=False, max_length=20, help_text="accepted, rejected, undecided, ...")
     state = serializers.ChoiceField(STATES, required=False)
     score_from = FiniteField(required=False)
     score_to = FiniteField(required=False)
-    sort = serializers.ChoiceField([*SORTABLE, *(f"-{key}" for key in SORTABLE)], default="-score")
+    sort = serializers.ChoiceField([*SORT_COLUMNS, *(f"-{key}" for key in SORT_COLUMNS)], default="-score")
 
 
 class KnowledgeViewSet(ApiViewSet):
-    """Knowledge tuples that match the filters. A page can be short if few of many match; `next` continues."""
+    """Knowledge tuples that match the filters. A page can be short if matches are rare; follow `next` to continue."""
 
     serializer_class = TupleDetailSerializer
     entry_serializer_class = KnowledgeTupleSerializer
@@ -121,10 +126,10 @@ class KnowledgeViewSet(ApiViewSet):
     def list(self, request: Request) -> Response:
         sort = checked_filters(self, SearchFilters, CursorPagination.fields).validated_data["sort"]
         user = request.user
-        search = KnowledgeSearch(request.query_params, verdicts_known_to(user), HarvestJob.objects.visible_to(user))
+        search = KnowledgeSearch(request.query_params, verdicts_visible_to(user), HarvestJob.objects.visible_to(user))
         if not search.is_valid():
             raise serializers.ValidationError(search.errors)
-        column = f"{'-' if sort.startswith('-') else ''}{SORTABLE[sort.removeprefix('-')]}"
+        column = f"{'-' if sort.startswith('-') else ''}{SORT_COLUMNS[sort.removeprefix('-')]}"
         position = QueryDict(mutable=True)
         if "after" in request.query_params:
             value, pk = values_of(request.query_params["after"], 2)
@@ -139,47 +144,47 @@ class KnowledgeViewSet(ApiViewSet):
 
     @extend_schema(description="A knowledge tuple.")
     def retrieve(self, request: Request, pk: int) -> Response:
-        known, user = get_object_or_404(KnowledgeTuple.objects.with_relation(), pk=pk), request.user
-        findings = visible(known.harvested_tuples, user, "job__project").select_related("job__language_model")
-        known.findings = findings.defer("job__payload", "job__summary").order_by("-score", "pk")[:MOST_FINDINGS]
-        known.verdicts = verdicts_known_to(user).of([known.pk]).get(known.pk, [])
-        return self.answer(known)
+        knowledge_tuple = get_object_or_404(KnowledgeTuple.objects.with_relation(), pk=pk)
+        knowledge_tuple.findings = findings_of(knowledge_tuple, request.user)
+        knowledge_tuple.verdicts = (
+            verdicts_visible_to(request.user).of([knowledge_tuple.pk]).get(knowledge_tuple.pk, [])
+        )
+        return self.answer(knowledge_tuple)
 
 
 class CurationInput(StrictSerializer):
     decision = serializers.ChoiceField(Curation.Decision.choices)
-    reason = serializers.CharField(max_length=curation.LONGEST_REASON, help_text="Kept with the decision.")
+    reason = serializers.CharField(max_length=curation.LONGEST_REASON, help_text="Reason, stored with the decision.")
     entities = serializers.ListField(
         child=serializers.CharField(max_length=LONGEST_ENTITY),
         required=False,
         max_length=99,
-        help_text="Of a correction: what is exported in the tuple's place.",
+        help_text="Corrected entities to export. Required for a correction, otherwise not allowed.",
     )
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
         if (sent["decision"] == Curation.Decision.CORRECT) != ("entities" in sent):
-            raise serializers.ValidationError({"entities": ["A correction names the entities; nothing else does."]})
+            raise serializers.ValidationError(
+                {"entities": ["This field is required for a correction and not allowed for other decisions."]}
+            )
         return sent
 
 
 class CurationViewSet(ApiViewSet):
-    """Decisions on a knowledge tuple."""
+    """Curation decisions about a knowledge tuple."""
 
     serializer_class = CurationSerializer
 
     @extend_schema(request=CurationInput, summary="Hide, correct or restore")
     def create(self, request: Request, pk: int) -> Response:
-        """The last decision holds; all are kept."""
-        known, sent = self.row(KnowledgeTuple.objects.all()), self.sent(CurationInput)
+        """The latest decision applies. Earlier decisions are kept."""
+        knowledge_tuple, sent = self.row(KnowledgeTuple.objects.all()), self.sent(CurationInput)
         if sent["decision"] == Curation.Decision.CORRECT:
-            made = curation.correct(known, sent["entities"], sent["reason"], request.user)
+            decision = curation.correct(knowledge_tuple, sent["entities"], sent["reason"], request.user)
         else:
-            decide = {Curation.Decision.HIDE: curation.hide, Curation.Decision.RESTORE: curation.restore}
-            made = decide[sent["decision"]](known, sent["reason"], request.user)
-        return self.created(made, self.location("kgharvest:api_knowledge_tuple", pk))
-
-
-# -- entities ----------------------------------------------------------------------------------------------------------
+            decide = curation.hide if sent["decision"] == Curation.Decision.HIDE else curation.restore
+            decision = decide(knowledge_tuple, sent["reason"], request.user)
+        return self.created(decision, self.location("kgharvest:api_knowledge_tuple", pk))
 
 
 class EntityFilters(Filters):
@@ -189,11 +194,11 @@ class EntityFilters(Filters):
 class EntityRoleSerializer(serializers.Serializer):
     relation = serializers.CharField(source="relation.path")
     slot = serializers.IntegerField()
-    n = serializers.IntegerField(help_text="Tuples that have it there.")
+    n = serializers.IntegerField(help_text="Number of tuples with the entity in this slot.")
 
 
 class EntitySerializer(serializers.Serializer):
-    """roles: by relation and slot, most first. tuples: the best ones."""
+    """roles: relations and slots, most tuples first. tuples: best-scored tuples of the entity."""
 
     name = serializers.CharField()
     roles = EntityRoleSerializer(many=True)
@@ -201,7 +206,7 @@ class EntitySerializer(serializers.Serializer):
 
 
 class EntityDetail(ApiView):
-    """Everything that an entity takes part in."""
+    """Relations, slots, and tuples of an entity."""
 
     serializer_class = EntitySerializer
 
@@ -209,16 +214,13 @@ class EntityDetail(ApiView):
     def get(self, request: Request) -> Response:
         name = self.filtered_by(EntityFilters)["name"].strip().casefold()
         if not (roles := roles_of(name)):
-            raise Http404(f"No harvest found a tuple with the entity {name[:80]!r}.")
+            raise Http404(f"No harvested tuple contains the entity {name[:80]!r}.")
         return self.answer({"name": name, "roles": roles, "tuples": best_tuples_of(name)})
-
-
-# -- sensitive words ---------------------------------------------------------------------------------------------------
 
 
 class WordListSerializer(serializers.Serializer):
     words = serializers.ListField(child=serializers.CharField())
-    job = JobSerializer(allow_null=True, help_text="What marks the tuples by the new list; null if nothing changed.")
+    job = JobSerializer(allow_null=True, help_text="Job that updates the tuples. Null if the list did not change.")
 
 
 class WordListInput(StrictSerializer):
@@ -228,12 +230,12 @@ class WordListInput(StrictSerializer):
 
 
 class WordList(ApiView):
-    """The installation's list of sensitive words."""
+    """List of sensitive words, shared by all projects."""
 
     serializer_class = WordListSerializer
 
     def get(self, request: Request) -> Response:
-        return self.answer({"words": words_now(), "job": None})
+        return self.answer({"words": current_words(), "job": None})
 
     @extend_schema(
         request=WordListInput,
@@ -241,11 +243,7 @@ class WordList(ApiView):
         summary="Replace the list of sensitive words",
     )
     def put(self, request: Request) -> Response:
-        """A worker marks the tuples anew. For superusers: the list is everybody's."""
+        """A worker then updates the tuples. Requires a superuser."""
         job = replace_words(read_words("\n".join(self.sent(WordListInput)["words"])), request.user)
-        answer = {"words": words_now(), "job": job}
+        answer = {"words": current_words(), "job": job}
         return self.accepted(answer, self.location("kgharvest:api_job", job.pk)) if job else self.answer(answer)
-
-
-def words_now() -> list[str]:
-    return list(SensitiveWord.objects.values_list("word", flat=True))

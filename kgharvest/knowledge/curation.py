@@ -1,10 +1,8 @@
-"""Curation: recorded decisions of researchers to hide or correct a knowledge tuple, or to take that back.
+"""Curation: researchers' decisions to hide, correct, or restore a knowledge tuple.
 
-The tuple's entities stay what the LM said, and so do its judgments: they tell how much of a harvest is true. A curation
-tells what leaves the house.
+Curation affects rounds and exports. It changes neither the tuple's entities nor its judgments, which measure the
+accuracy of the LM's output.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 
@@ -21,8 +19,6 @@ LONGEST_REASON = 1000  # characters
 
 Decision = Curation.Decision
 CURATIONS = AuditedTable(Curation, "knowledge_tuple_id", "decision", "entities", "reason", "decided_at")
-
-
 STATES = {
     Decision.HIDE: KnowledgeTuple.Curation.HIDDEN,
     Decision.CORRECT: KnowledgeTuple.Curation.CORRECTED,
@@ -31,7 +27,7 @@ STATES = {
 
 
 def may_curate(user, knowledge_tuple: KnowledgeTuple) -> bool:
-    """Return whether `user` works in every project whose harvests found the tuple: a decision on it is for all."""
+    """Return True if `user` may work in every project that harvested the tuple, because a decision affects all."""
     if owns_installation(user):
         return True
     projects = Project.objects.filter(pk__in=knowledge_tuple.harvested_tuples.order_by().values("job__project"))
@@ -39,29 +35,29 @@ def may_curate(user, knowledge_tuple: KnowledgeTuple) -> bool:
 
 
 def check_may_curate(user, knowledge_tuple: KnowledgeTuple) -> None:
-    """Raise NotAllowed unless `user` may decide on the tuple."""
+    """Raise NotAllowed unless `user` may curate the tuple."""
     if not may_curate(user, knowledge_tuple):
         raise NotAllowed(
-            "Knowledge is everybody's: only who works in every project that harvested this tuple, or a superuser, may "
-            "decide on it."
+            "You cannot curate this tuple. Curation affects all projects and requires a superuser, or the researcher "
+            "or owner role in every project that harvested the tuple."
         )
 
 
 def hide(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Keep the tuple out of rounds, and of exports that do not ask for it. Raises BadCuration, NotAllowed."""
+    """Exclude the tuple from rounds, and from exports by default. Raises BadCuration or NotAllowed."""
     return _decide(knowledge_tuple, Decision.HIDE, reason, by)
 
 
 def correct(knowledge_tuple: KnowledgeTuple, entities: Sequence[str], reason: str, by=None) -> Curation:
-    """Let exports have `entities`, as written, with the original beside them. Raises BadCuration, NotAllowed."""
-    written = [entity.strip() for entity in entities]
-    if error := entities_error(written, len(knowledge_tuple.entities)):
-        raise DomainError("BadCuration", f"The correction {error}; write one entity for each slot.")
-    return _decide(knowledge_tuple, Decision.CORRECT, reason, by, written)
+    """Export `entities` together with the original entities. Raises BadCuration or NotAllowed."""
+    stripped = [entity.strip() for entity in entities]
+    if error := entities_error(stripped, len(knowledge_tuple.entities)):
+        raise DomainError("BadCuration", f"The correction {error}. Enter one entity for each slot.")
+    return _decide(knowledge_tuple, Decision.CORRECT, reason, by, stripped)
 
 
 def restore(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Let the tuple be again what the LM said. Raises BadCuration, NotAllowed."""
+    """Undo hiding or correction. Raises BadCuration or NotAllowed."""
     return _decide(knowledge_tuple, Decision.RESTORE, reason, by)
 
 
@@ -71,17 +67,19 @@ def _decide(
 ) -> Curation:
     check_may_curate(by, knowledge_tuple)
     if not reason.strip():
-        raise DomainError("BadCuration", "Say why: the reason is kept with the decision.")
+        raise DomainError("BadCuration", "The reason is empty. Enter a reason for the decision.")
     if len(reason) > LONGEST_REASON:
-        raise DomainError("BadCuration", f"The reason has {len(reason):,} characters; {LONGEST_REASON:,} are the most.")
+        raise DomainError(
+            "BadCuration", f"The reason has {len(reason):,} characters. Shorten it to {LONGEST_REASON:,} characters."
+        )
     current = (
         KnowledgeTuple.objects.select_for_update(of=("self",), no_key=True)
         .select_related("relation")
         .get(pk=knowledge_tuple.pk)
     )
     if (current.curation, current.corrected_entities) == (STATES[decision], entities):
-        state = current.curation or "as the LM said it"
-        raise DomainError("BadCuration", f"{current} is {state} already; nothing was changed.")
+        state = current.curation or "neither hidden nor corrected"
+        raise DomainError("BadCuration", f"Nothing to change: {current} is already {state}.")
     KnowledgeTuple.objects.filter(pk=current.pk).update(curation=STATES[decision], corrected_entities=entities)
     curation = current.curations.create(decision=decision, entities=entities, reason=reason.strip(), decided_by=by)
     record("tuple.curated", curation, by, relation=current.relation.name, tuple=current.pk, decision=decision)

@@ -1,9 +1,7 @@
-"""The picture of an entity and its neighbours: lines lead from what comes before it in its tuples to what comes after.
+"""Graph of an entity and its neighbors in two shapes: wide, and tall for narrow screens.
 
-Two shapes: wide, with the entity in the middle, and tall for narrow screens. The same tuples give the same picture.
+Arrows lead from the first entity of a tuple to the others. The layout is deterministic.
 """
-
-from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -13,18 +11,18 @@ from unicodedata import east_asian_width
 
 from kgharvest.models import KnowledgeTuple
 
-MOST_NEIGHBOURS = 8  # before the entity, and after it
-LONGEST_LABEL = 20  # columns, as `shortened` counts them
+MOST_NEIGHBOURS = 8  # on each side of the entity
+LONGEST_LABEL = 20  # columns; see `shortened`
 ROW_HEIGHT, MARGIN = 44, 18
 BOX_WIDTH, BOX_HEIGHT = 156, 36
-COLUMN = 184  # width of the neighbours' labels
-GAP = 78  # between a column and the box of the wide shape
-INDENT = 28  # of the labels of the tall shape
+COLUMN = 184  # width of the neighbors' labels
+GAP = 78  # between a column and the box in the wide shape
+INDENT = 28  # of the labels in the tall shape
 TO_LABEL = 8
 
 
 class Neighbour(NamedTuple):
-    """The other entities of a tuple at (x, y), and the line to or from them, with its tip at an angle in degrees."""
+    """Label with the other entities of a tuple at (x, y), and its arrow. tip: x, y, angle in degrees."""
 
     label: str
     relation: str
@@ -39,7 +37,7 @@ class Graph(NamedTuple):
     label: str
     width: float
     height: float
-    box: tuple[float, float]  # its left upper corner
+    box: tuple[float, float]  # upper left corner
     neighbours: Sequence[Neighbour]
 
     box_width: int = BOX_WIDTH
@@ -51,38 +49,39 @@ class Graph(NamedTuple):
 
 
 def draw_wide(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
-    """Lay out the first tuples, best first, beside the entity: on a side with none there is no room for any."""
+    """Place the first tuples to the left and right of the entity. An empty side takes no space."""
     before, after = _before_and_after(entity, tuples)
     height = ROW_HEIGHT * max(len(before), len(after), 1) + 2 * MARGIN
     middle = height / 2
     left = COLUMN + GAP if before else MARGIN
     right = left + BOX_WIDTH
-    neighbours = []
-    for label, relation, y in _rows(entity, before, middle):
-        line = _curve(COLUMN, y, left, middle)
-        neighbours.append(Neighbour(label, relation, "end", COLUMN - TO_LABEL, y, line, (left, middle, 0)))
-    for label, relation, y in _rows(entity, after, middle):
-        x = right + GAP
-        line = _curve(right, middle, x, y)
-        neighbours.append(Neighbour(label, relation, "start", x + TO_LABEL, y, line, (x, y, 0)))
+    x = right + GAP
+    neighbours = [
+        Neighbour(label, relation, "end", COLUMN - TO_LABEL, y, _curve(COLUMN, y, left, middle), (left, middle, 0))
+        for label, relation, y in _rows(entity, before, middle)
+    ] + [
+        Neighbour(label, relation, "start", x + TO_LABEL, y, _curve(right, middle, x, y), (x, y, 0))
+        for label, relation, y in _rows(entity, after, middle)
+    ]
     width = right + (GAP + COLUMN if after else MARGIN)
     return Graph(shortened(entity, 18), width, height, (left, middle - BOX_HEIGHT / 2), neighbours)
 
 
 def draw_tall(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
-    """Lay out the first tuples, best first, above and below the entity."""
+    """Place the first tuples above and below the entity."""
     before, after = _before_and_after(entity, tuples)
     top = ROW_HEIGHT * len(before) + MARGIN
     bottom = top + BOX_HEIGHT
     height = bottom + ROW_HEIGHT * len(after) + MARGIN
     turn, start = MARGIN, MARGIN + INDENT
-    neighbours = []
-    for label, relation, y in _rows(entity, before, top / 2):
-        line = f"M {start} {y} H {turn} V {top}"
-        neighbours.append(Neighbour(label, relation, "start", start + TO_LABEL, y, line, (turn, top, 90)))
-    for label, relation, y in _rows(entity, after, (bottom + height) / 2):
-        line = f"M {turn} {bottom} V {y} H {start}"
-        neighbours.append(Neighbour(label, relation, "start", start + TO_LABEL, y, line, (start, y, 0)))
+    x = start + TO_LABEL
+    neighbours = [
+        Neighbour(label, relation, "start", x, y, f"M {start} {y} H {turn} V {top}", (turn, top, 90))
+        for label, relation, y in _rows(entity, before, top / 2)
+    ] + [
+        Neighbour(label, relation, "start", x, y, f"M {turn} {bottom} V {y} H {start}", (start, y, 0))
+        for label, relation, y in _rows(entity, after, (bottom + height) / 2)
+    ]
     width = start + COLUMN + MARGIN
     return Graph(shortened(entity, 18), width, height, (MARGIN / 2, top), neighbours)
 
@@ -93,14 +92,14 @@ SHAPES = {"wide": draw_wide, "tall": draw_tall}
 def _before_and_after(
     entity: str, tuples: Sequence[KnowledgeTuple]
 ) -> tuple[list[KnowledgeTuple], list[KnowledgeTuple]]:
-    """Return the tuples in which others come before the entity, and those that begin with it."""
+    """Split the tuples into those that start with another entity and those that start with this entity."""
     before = [knowledge_tuple for knowledge_tuple in tuples if knowledge_tuple.entities[0] != entity]
     after = [knowledge_tuple for knowledge_tuple in tuples if knowledge_tuple.entities[0] == entity]
     return before[:MOST_NEIGHBOURS], after[:MOST_NEIGHBOURS]
 
 
 def _rows(entity: str, tuples: Sequence[KnowledgeTuple], middle: float) -> Iterator[tuple[str, str, float]]:
-    """Yield the other entities of each tuple, its relation and its height, so that all are around `middle`."""
+    """Yield label, relation name, and y position for each tuple, centered around `middle`."""
     top = middle - ROW_HEIGHT * (len(tuples) - 1) / 2
     for row, knowledge_tuple in enumerate(tuples):
         others = [other for other in knowledge_tuple.entities if other != entity] or [entity]
@@ -114,6 +113,6 @@ def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return as much of `text` as `longest` columns hold, of which East Asian characters take two each."""
+    """Truncate `text` to `longest` columns. East Asian wide characters take two columns."""
     ends = list(accumulate(2 if east_asian_width(character) in "WF" else 1 for character in text))
     return text if not ends or ends[-1] <= longest else text[: bisect_left(ends, longest)].rstrip() + "…"

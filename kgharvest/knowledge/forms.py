@@ -1,6 +1,4 @@
-"""Forms of the knowledge base: curation of a tuple, the list of sensitive words."""
-
-from __future__ import annotations
+"""Forms for the curation of a tuple and for the list of sensitive words."""
 
 from typing import Any
 
@@ -14,22 +12,22 @@ Decision = Curation.Decision
 
 
 class CurationForm(forms.Form):
-    """Hide, correct or restore a tuple. The entities are those of a correction; other decisions leave them alone."""
+    """Decision to hide, correct, or restore a tuple. The entity fields only matter for corrections."""
 
     decision = forms.ChoiceField(widget=forms.RadioSelect)
     reason = forms.CharField(
         max_length=curation.LONGEST_REASON,
         widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="Kept with the decision and your name.",
+        help_text="Stored with the decision and your name.",
     )
 
     def __init__(self, knowledge_tuple: KnowledgeTuple, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.knowledge_tuple = knowledge_tuple
         choices = {
-            Decision.HIDE: "Hide: keep it out of rounds and exports",
-            Decision.CORRECT: "Correct: export other entities in its place",
-            Decision.RESTORE: "Restore: take it as the LM said it",
+            Decision.HIDE: "Hide: exclude the tuple from rounds and exports",
+            Decision.CORRECT: "Correct: export the corrected entities",
+            Decision.RESTORE: "Restore: use the original tuple",
         }
         if knowledge_tuple.curation is None:
             del choices[Decision.RESTORE]
@@ -47,7 +45,7 @@ class CurationForm(forms.Form):
         self.order_fields(["decision", *(name for name in self.fields if name.startswith("entity_")), "reason"])
 
     def decide(self, by) -> Curation:
-        """Record the decision, once the form is valid. Raises BadCuration."""
+        """Record the decision. The form must be valid. Raises BadCuration."""
         reason = self.cleaned_data["reason"]
         match self.cleaned_data["decision"]:
             case Decision.HIDE:
@@ -63,5 +61,5 @@ class SensitiveWordsForm(forms.Form):
         required=False,
         label="Words and phrases",
         widget=forms.Textarea(attrs={"rows": 16, "spellcheck": "false"}),
-        help_text="One a line. Whole words of an entity are compared, case does not matter.",
+        help_text="One entry per line. Entries match whole words of an entity, ignoring case.",
     )

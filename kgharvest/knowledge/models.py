@@ -1,11 +1,9 @@
-"""Knowledge tuples, their entities, curation and sensitive words.
+"""Knowledge tuples, entity occurrences, curation, and sensitive words.
 
-Two identities carry the design: a KnowledgeTuple is (relation, case-folded entities) and belongs to no job, so that
-people judge it once whoever found it; a HarvestedTuple is that tuple as one job scored it. What lists sort by stands on
-the knowledge tuple itself, so that a page costs the same among a thousand tuples and among a million.
+A KnowledgeTuple is (relation, case-folded entities) and belongs to no job, so annotators judge it once even if several
+jobs harvest it. A HarvestedTuple is the tuple as scored by one job. The sort columns of lists are denormalized onto
+KnowledgeTuple, so the cost of a page does not depend on the number of tuples.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 
@@ -20,42 +18,42 @@ KEY_SEPARATOR = "\x1f"
 
 
 def tuple_key(entities: Sequence[str]) -> str:
-    """Return what makes a tuple of one relation unique: its case-folded entities, joined."""
+    """Return the unique key of a tuple within its relation: the joined case-folded entities."""
     return KEY_SEPARATOR.join(entity.casefold() for entity in entities)
 
 
 class KnowledgeTupleQuerySet(models.QuerySet):
     def harvested(self):
-        """Leave out what no harvest found, such as tuples that came with imported judgments."""
+        """Exclude tuples without harvests, for example tuples created by a judgment import."""
         return self.filter(best_score__isnull=False)
 
     def with_relation(self):
-        """Join what rows show of the relation."""
+        """Join the relation and its set, without prompts and seed tuples."""
         unused = (f"relation__{field}" for field in ("initial_prompts", "prompts", "seed_tuples"))
         return self.select_related("relation__relation_set").defer(*unused)
 
 
 class KnowledgeTuple(models.Model):
-    """A claim: ordered, case-folded `entities` of a relation, whoever found it. `key` is `tuple_key(entities)`.
+    """Claim: ordered, case-folded `entities` of a relation. key: `tuple_key(entities)`.
 
-    n_harvests: jobs that found it; best_score: the largest score among them, None if there is none.
-    is_sensitive: an entity has a word of the installation's list. curation: what researchers decided about it, None if
-    nothing; corrected_entities: as written, of a corrected one. Its entities stay what the LM said.
+    n_harvests: number of jobs that harvested it. best_score: largest score of these jobs, None without jobs.
+    is_sensitive: an entity contains a sensitive word. curation: current decision of researchers, None if undecided.
+    corrected_entities: original spelling of a correction. `entities` always contains the LM's output.
     """
 
     class Curation(models.TextChoices):
         HIDDEN = "hidden"
         CORRECTED = "corrected"
 
-    relation = models.ForeignKey(
+    relation = models.ForeignKey(  # the unique constraint provides the index
         Relation, on_delete=models.PROTECT, related_name="knowledge_tuples", db_index=False
-    )  # the unique constraint has the index
+    )
     entities = models.JSONField()
     key = models.TextField()
     n_harvests = models.PositiveIntegerField(default=0)
     best_score = models.FloatField(null=True, blank=True)
     is_sensitive = models.BooleanField(default=False)
-    # NULL and not "": partial indexes by IS NOT NULL are used for any value that is asked for.
+    # NULL instead of "": the partial index on IS NOT NULL then serves queries for any value.
     curation = models.CharField(max_length=9, null=True, blank=True, choices=Curation)  # noqa: DJ001
     corrected_entities = models.JSONField(null=True, blank=True)
 
@@ -69,14 +67,14 @@ class KnowledgeTuple(models.Model):
                 name="knowledge_tuple_curation_known",
             ),
             models.CheckConstraint(
-                # A CHECK holds where it is NULL, as a comparison with NULL is: hence the tests for it.
+                # A CHECK passes if it evaluates to NULL, so NULLs are tested explicitly.
                 condition=Q(curation__isnull=False, curation="corrected", corrected_entities__isnull=False)
                 | Q(corrected_entities__isnull=True) & (Q(curation__isnull=True) | Q(curation="hidden")),
                 name="knowledge_tuple_correction_has_entities",
             ),
         ]
         indexes = [
-            # With the id, by which lists order what is equal: a million tuples may have been found once each.
+            # Lists break ties by id, and millions of tuples may tie.
             models.Index(fields=["best_score", "id"], name="knowledge_tuple_by_score"),
             models.Index(fields=["relation", "best_score", "id"], name="knowledge_tuple_of_relation"),
             models.Index(fields=["n_harvests", "id"], name="knowledge_tuple_by_harvests"),
@@ -96,7 +94,7 @@ class EntityOccurrenceQuerySet(models.QuerySet):
         return self.filter(entity=entity.casefold())
 
     def starting_with(self, prefix: str):
-        """Return occurrences of entities that start with `prefix`, by an index in every database."""
+        """Return occurrences of entities that start with `prefix`. Both databases use the index."""
         folded = prefix.casefold()
         if connection.vendor == "postgresql":
             return self.filter(entity__startswith=folded)
@@ -104,10 +102,10 @@ class EntityOccurrenceQuerySet(models.QuerySet):
 
 
 class EntityOccurrence(models.Model):
-    """That a knowledge tuple has the case-folded `entity` in a slot: the index by which entities are found."""
+    """Entity index: a knowledge tuple has the case-folded `entity` in `slot`."""
 
     entity = models.TextField()
-    # Rows are only made from rows of knowledge tuples; to check each of millions anew would take a fifth of an import.
+    # Rows are derived from knowledge tuples only. Checking the foreign keys would take a fifth of an import's time.
     knowledge_tuple = models.ForeignKey(
         KnowledgeTuple, on_delete=models.CASCADE, related_name="occurrences", db_index=False, db_constraint=False
     )
@@ -123,7 +121,7 @@ class EntityOccurrence(models.Model):
             models.UniqueConstraint(fields=["knowledge_tuple", "slot"], name="entity_occurrence_tuple_slot_unique")
         ]
         indexes = [
-            # text_pattern_ops: PostgreSQL finds prefixes with it whatever the collation.
+            # text_pattern_ops: PostgreSQL can search prefixes under any collation.
             models.Index(
                 fields=["entity", "relation", "slot"],
                 opclasses=["text_pattern_ops", "int8_ops", "int2_ops"],
@@ -136,9 +134,9 @@ class EntityOccurrence(models.Model):
 
 
 class Curation(models.Model):
-    """A decision of a researcher about a knowledge tuple. Append-only: the last one holds, going back is another one.
+    """Researcher's decision about a knowledge tuple. Append-only: the latest decision applies.
 
-    entities: what a correction puts in the place of what the LM said, as written; None for other decisions.
+    entities: original spelling of the corrected entities; None unless the decision is a correction.
     """
 
     class Decision(models.TextChoices):
@@ -169,7 +167,7 @@ class Curation(models.Model):
 
 
 class SensitiveWord(models.Model):
-    """A case-folded word or phrase of this installation's list."""
+    """Case-folded word or phrase in the installation's list."""
 
     word = models.CharField(max_length=100, unique=True)
 

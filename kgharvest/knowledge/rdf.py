@@ -1,7 +1,5 @@
 """RDF export of harvested tuples in the vocabulary of docs/rdf.md. Triples are streamed; no graph is kept in memory."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -22,8 +20,8 @@ PREFIXES = {
 }
 CACHED_ENTITIES = 4096
 
-Triple = tuple[str, str, str]  # subject, predicate and object, as written in the file
-Name = Callable[[str], str]  # writes a prefixed name such as "kgh:rank", short or in full
+Triple = tuple[str, str, str]  # subject, predicate and object in file syntax
+Name = Callable[[str], str]  # serializes a prefixed name such as "kgh:rank"
 literal = json.JSONEncoder(ensure_ascii=False).encode  # N-Triples and Turtle escape text as JSON does
 
 
@@ -39,8 +37,8 @@ def as_rdf(file_format: str, statements: Callable[[Name], Iterable[Iterable[Trip
     for prefix, namespace in PREFIXES.items():
         yield f"@prefix {prefix}: <{namespace}> .\n"
     for triples in statements(str):
-        for subject, of_subject in groupby(triples, key=itemgetter(0)):
-            values = " ;\n    ".join([f"{predicate} {value}" for _, predicate, value in of_subject])
+        for subject, subject_triples in groupby(triples, key=itemgetter(0)):
+            values = " ;\n    ".join([f"{predicate} {value}" for _, predicate, value in subject_triples])
             yield f"\n{subject} {values} .\n"
 
 
@@ -50,7 +48,7 @@ def _full_name(name: str) -> str:
 
 
 def harvest_as_rdf(file_format: str, job: HarvestJob, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the text of a file about `job` and its tuples. rows: of a tuple export."""
+    """Yield the text of a file about `job` and its tuples. rows: records of a tuple export."""
 
     def statements(name: Name) -> Iterator[list[Triple]]:
         yield [*about_relation(job.relation, name), *about_harvest(job, name)]
@@ -95,7 +93,7 @@ def about_harvest(job: HarvestJob, name: Name) -> Iterator[Triple]:
 
 
 class TupleTriples:
-    """Triples about the tuples of one harvest. Names are written once, as a harvest may have a million tuples."""
+    """Triples about the tuples of one harvest. Names are serialized once, as a harvest may have millions of tuples."""
 
     def __init__(self, relation: Relation, harvest: str, name: Name):
         self._start = harvest[:-1]
@@ -118,13 +116,13 @@ class TupleTriples:
         return f"{self._start}/{rank}>"
 
     def about(self, harvested_tuple: str, row: Mapping[str, Any]) -> list[Triple]:
-        """Return the triples of a row of a tuple export, whose IRI is `harvested_tuple`."""
+        """Return the triples of a tuple export record. harvested_tuple: IRI of the tuple."""
         entities = [_entity(entity) for entity in row["entities"]]
         triples = [(harvested_tuple, predicate, value) for predicate, value in self._constant]
-        for (entity, surface, _), (iri, _), as_written in zip(self._slots, entities, row["surface"], strict=True):
-            triples += ((harvested_tuple, entity, iri), (harvested_tuple, surface, literal(as_written)))
-        for (_, _, original), as_written in zip(self._slots, row.get("original", ()), strict=False):
-            triples.append((harvested_tuple, original, literal(as_written)))
+        for (entity, surface, _), (iri, _), text in zip(self._slots, entities, row["surface"], strict=True):
+            triples += ((harvested_tuple, entity, iri), (harvested_tuple, surface, literal(text)))
+        for (_, _, original), text in zip(self._slots, row.get("original", ()), strict=False):
+            triples.append((harvested_tuple, original, literal(text)))
         if row["rank"] is not None:
             triples.append((harvested_tuple, self._rank, f'"{row["rank"]}"^^{self._integer}'))
         for predicate, number in ((self._score, row["score"]), (self._mtl, row["mtl"])):
@@ -144,5 +142,5 @@ class TupleTriples:
 
 @lru_cache(CACHED_ENTITIES)
 def _entity(entity: str) -> tuple[str, str]:
-    """Return the IRI and the label of a case-folded entity, as written."""
+    """Return the IRI and the label of a case-folded entity, in file syntax."""
     return f"<{BASE}entity:{quote(entity, safe='')}>", literal(entity)

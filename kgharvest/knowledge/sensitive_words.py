@@ -1,10 +1,8 @@
-"""The installation's list of sensitive words, and which knowledge tuples have one in an entity.
+"""The installation's list of sensitive words, and the sensitivity flag of knowledge tuples.
 
-Whether a tuple is sensitive is a column, set when a job stores it and set anew by a job when the list changes. Whoever
-sets it holds the relation's row, so that no tuple is stored by an old list behind the back of a new one.
+The flag is set when a tuple is stored, and updated by a job when the list changes. Both lock the relation's row, so no
+tuple is stored with a flag from an outdated list.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,24 +16,28 @@ from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.models import Job, KnowledgeTuple, Relation, SensitiveWord
 
-SHIPPED = Path(__file__).resolve().parent / "sensitive_words.txt"
+DEFAULT_LIST = Path(__file__).resolve().parent / "sensitive_words.txt"
 LONGEST_WORD = 100  # characters
 MOST_WORDS = 5000
 ROWS_AT_ONCE = 5000
 
 
 def read_words(text: str) -> list[str]:
-    """Return the case-folded entries of a list, one a line, each once; blank lines and those with # are no entries."""
+    """Return the distinct case-folded entries, one per line. Blank lines and lines starting with # are ignored."""
     lines = (" ".join(line.casefold().split()) for line in text.splitlines())
     return sorted({line for line in lines if line and not line.startswith("#")})
 
 
-def shipped_words() -> list[str]:
-    return read_words(SHIPPED.read_text(encoding="utf-8"))
+def default_words() -> list[str]:
+    return read_words(DEFAULT_LIST.read_text(encoding="utf-8"))
+
+
+def current_words() -> list[str]:
+    return list(SensitiveWord.objects.values_list("word", flat=True))
 
 
 def matcher(words: Iterable[str]) -> Callable[[str], bool]:
-    """Return the test whether a tuple's key has one of `words` as a whole word in an entity."""
+    """Return a predicate: True if an entity in a tuple's key contains one of `words` as a whole word."""
     alternatives = "|".join(re.escape(word) for word in words)
     if not alternatives:
         return lambda key: False
@@ -44,40 +46,36 @@ def matcher(words: Iterable[str]) -> Callable[[str], bool]:
 
 
 def sensitivity_test() -> Callable[[str], bool]:
-    """Return the test of this installation's list for the keys of tuples."""
-    return matcher(SensitiveWord.objects.values_list("word", flat=True))
+    """Return the predicate for tuple keys, using the installation's list."""
+    return matcher(current_words())
 
 
 def replace_words(words: Sequence[str], by=None) -> Job | None:
-    """Make `words` the list and queue the job that marks the tuples anew; None if it is the list already.
+    """Replace the list and queue a job that updates all tuples. Returns None if the list does not change.
 
-    Raises BadWordList, NotAllowed. The job says what became of the list and who changed it.
+    Raises BadWordList or NotAllowed. The job's payload contains added and removed words.
     """
     check_may(by, Action.MANAGE, None)
     if len(words) > MOST_WORDS:
-        raise DomainError("BadWordList", f"The list has {len(words):,} entries; {MOST_WORDS:,} are the most.")
+        raise DomainError("BadWordList", f"The list has {len(words):,} entries. The maximum is {MOST_WORDS:,}.")
     if too_long := next((word for word in words if len(word) > LONGEST_WORD), None):
         raise DomainError(
-            "BadWordList",
-            f"{too_long[:40]!r}... has more than {LONGEST_WORD} characters; list words and short phrases.",
+            "BadWordList", f"{too_long[:40]!r}... has more than {LONGEST_WORD} characters. Shorten the entry."
         )
     with transaction.atomic():
-        before = set(SensitiveWord.objects.values_list("word", flat=True))
-        if set(words) == before:
+        old_words = set(current_words())
+        if set(words) == old_words:
             return None
         SensitiveWord.objects.exclude(word__in=words).delete()
         SensitiveWord.objects.bulk_create((SensitiveWord(word=word) for word in words), ignore_conflicts=True)
-        changed = {"added": sorted(set(words) - before), "removed": sorted(before - set(words))}
-        job = Job.objects.create(kind="mark_sensitive", created_by=by, payload=changed)
+        changes = {"added": sorted(set(words) - old_words), "removed": sorted(old_words - set(words))}
+        job = Job.objects.create(kind="mark_sensitive", created_by=by, payload=changes)
         ledger.enqueue(job)
     return job
 
 
-# -- marking, in a worker ----------------------------------------------------------------------------------------------
-
-
 def mark_sensitive(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Set the column of all tuples by the list as it is now, a bounded number at a time. Runner of its kind of job."""
+    """Job runner: update the sensitivity flag of all tuples in batches, using the current list."""
     total = KnowledgeTuple.objects.count()
     done = 0
     heartbeat(Progress("marking", done, total))
@@ -89,7 +87,7 @@ def mark_sensitive(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 
 
 def _mark_relation(relation_id: int) -> Iterator[int]:
-    """Mark a relation's tuples, ROWS_AT_ONCE in one transaction; yield how many were looked at each time."""
+    """Update a relation's tuples, ROWS_AT_ONCE per transaction, and yield the number of tuples checked."""
     last_key = ""
     while True:
         with transaction.atomic():
@@ -97,9 +95,9 @@ def _mark_relation(relation_id: int) -> Iterator[int]:
             tuples = KnowledgeTuple.objects.filter(relation=relation_id, key__gt=last_key).order_by("key")
             rows = list(tuples.values_list("pk", "key", "is_sensitive")[:ROWS_AT_ONCE])
             is_sensitive = sensitivity_test()
-            for mark in (True, False):
-                changed = [pk for pk, key, is_marked in rows if is_marked != mark and is_sensitive(key) == mark]
-                KnowledgeTuple.objects.filter(pk__in=changed).update(is_sensitive=mark)
+            for flag in (True, False):
+                changed = [pk for pk, key, old_flag in rows if old_flag != flag and is_sensitive(key) == flag]
+                KnowledgeTuple.objects.filter(pk__in=changed).update(is_sensitive=flag)
         if not rows:
             return
         yield len(rows)

@@ -1,4 +1,4 @@
-"""Tuples in files: JSONL and CSV as exported, the reference code's ent_tuples.json; row by row, and sorted on disk."""
+"""Tuple files: streaming readers for exported JSONL and CSV and for BertNet's ent_tuples.json, and external sorting."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kgharvest.models import HarvestJob, Relation
 
 
 class BadRow(Exception):
-    """What is wrong with one row."""
+    """An invalid row. The message is the reason."""
 
 
 class Format(NamedTuple):
-    """How a file becomes rows, and what their scores are. is_by_line: `read` takes lines, not any pieces."""
+    """Parser of a file format. is_by_line: `read` requires complete lines instead of arbitrary chunks."""
 
     read: Callable[[Iterable[str]], Iterator[Line | BadEntry]]
     row: Callable[[Any, Relation], TupleRow]  # raises BadRow
@@ -29,27 +29,27 @@ class Format(NamedTuple):
     is_by_line: bool = True
 
 
-def read_tuples(pieces: Iterable[str], relation: Relation, form: Format) -> Iterator[TupleRow | BadEntry]:
-    """Yield the tuples of `relation` in the order of the file, and what is wrong with the other rows."""
-    for line in form.read(pieces):
+def read_tuples(chunks: Iterable[str], relation: Relation, tuple_format: Format) -> Iterator[TupleRow | BadEntry]:
+    """Yield the tuples of `relation` and the errors of invalid rows in file order."""
+    for line in tuple_format.read(chunks):
         if isinstance(line, BadEntry):
             yield line
             continue
         try:
-            yield form.row(line.value, relation)
+            yield tuple_format.row(line.value, relation)
         except BadRow as error:
             yield BadEntry(f"line {line.number}", str(error))
 
 
-def guess_format(pieces: Iterable[str]) -> str:
-    """Return the key of IMPORT_FORMATS that a text looks like."""
-    start = next((piece for piece in map(str.lstrip, pieces) if piece), "")
+def guess_format(chunks: Iterable[str]) -> str:
+    """Detect the format of a text and return its key in IMPORT_FORMATS."""
+    start = next((chunk for chunk in map(str.lstrip, chunks) if chunk), "")
     return {"[": "reference", "{": "jsonl"}.get(start[:1], "csv")
 
 
 def _project_row(fields: Any, relation: Relation) -> TupleRow:
     if not isinstance(fields, dict):
-        raise BadRow("is no JSON object")
+        raise BadRow("is not a JSON object")
     name = fields.get("relation") or relation.name
     if name != relation.name:
         raise BadRow(f"belongs to the relation {name!r}, not {relation.name!r}; import one relation at a time")
@@ -63,18 +63,18 @@ def _project_row(fields: Any, relation: Relation) -> TupleRow:
 
 def _reference_row(pair: Any, relation: Relation) -> TupleRow:
     if not isinstance(pair, list) or len(pair) != 2:
-        raise BadRow("is no pair of entities and weight")
+        raise BadRow("is not a pair of entities and weight")
     share = _number(pair[1], "weight")
     if not 0 < share <= 1:
-        raise BadRow(f"has the weight {share:g}, which is no share of a list (above 0, at most 1)")
+        raise BadRow(f"has the weight {share:g}; weights must be greater than 0 and at most 1")
     return _row(pair[0], log(share), relation)
 
 
 def _row(surface: Any, score: float, relation: Relation) -> TupleRow:
     if reason := entities_error(surface, relation.arity):
         raise BadRow(reason)
-    written = tuple(entity.strip() for entity in surface)
-    return TupleRow(tuple(entity.casefold() for entity in written), written, score, None)
+    surface = tuple(entity.strip() for entity in surface)
+    return TupleRow(tuple(entity.casefold() for entity in surface), surface, score, None)
 
 
 def _number(value: Any, name: str) -> float:
@@ -82,17 +82,17 @@ def _number(value: Any, name: str) -> float:
         try:
             number = float(value)
         except OverflowError:
-            raise BadRow(f"has a number too large as {name}") from None
+            raise BadRow(f"{name}: the number is too large") from None
         if isfinite(number):
             return number
-    raise BadRow(f"has no number as {name} ({value!r})")
+    raise BadRow(f"{name}: {value!r} is not a number")
 
 
 def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
     reader = csv.DictReader(lines)
     try:
         if missing := {"entities", "score"} - set(reader.fieldnames or ()):
-            yield BadEntry("line 1", f"has no column {' or '.join(sorted(missing))}")
+            yield BadEntry("line 1", f"missing column: {', '.join(sorted(missing))}")
             return
         for fields in reader:
             try:
@@ -104,7 +104,7 @@ def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
 
 
 def _parse_cells(fields: dict[str, str]) -> dict[str, Any]:
-    """Return the cells of a CSV row as the values that JSONL would have."""
+    """Convert the cells of a CSV row to the values of the JSONL format."""
     typed: dict[str, Any] = {"relation": (fields.get("relation") or "").removeprefix("'") or None}
     for column in ("entities", "surface", "score", "mtl"):
         cell = fields.get(column)
@@ -112,7 +112,7 @@ def _parse_cells(fields: dict[str, str]) -> dict[str, Any]:
             typed[column] = parse_json(cell) if cell else None
         except json.JSONDecodeError:
             expected = "number" if column in ("score", "mtl") else 'JSON list such as ["dog", "swim"]'
-            raise BadRow(f"column {column}: {cell!r} is no {expected}") from None
+            raise BadRow(f"column {column}: {cell!r} is not a {expected}") from None
     return typed
 
 
@@ -123,9 +123,9 @@ IMPORT_FORMATS = {
 }
 
 
-# -- external sort -----------------------------------------------------------------------------------------------------
+# External sort
 
-CACHE_KB = 4096  # the cache of the table, and once more of its sorting: an import needs no more, however long its file
+CACHE_KB = 4096  # memory of the table's cache, and again of its sorter, independent of the file size
 INSERT = """
 INSERT INTO tuple_row (list, key, surface, score, mtl, line) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (list, key) DO UPDATE
@@ -135,13 +135,13 @@ WHERE excluded.score > tuple_row.score
 
 
 class ExternalSort:
-    """The tuples of a file in numbered lists, best first, in memory that does not grow with the file.
+    """Numbered lists of distinct tuples, largest score first, in constant memory.
 
-    Each is once in a list: of equal ones the better stays, equal scores keep their order. What names no list is in 0.
+    The larger score of duplicates is kept. Equal scores keep their file order. The default list is 0.
     """
 
     def __init__(self) -> None:
-        # "" is SQLite's name for a database of this connection's own, on disk, which goes when it is closed.
+        # "" is a temporary database on disk that SQLite deletes when the connection is closed.
         self._database = sqlite3.connect("", isolation_level=None)
         self._database.execute(f"PRAGMA cache_size = -{CACHE_KB}")
         self._database.execute("PRAGMA journal_mode = OFF")
@@ -157,7 +157,7 @@ class ExternalSort:
         self._database.close()
 
     def add(self, rows: Iterable[TupleRow], number: int = 0) -> int:
-        """Take in the rows of a file for one list; return how many they were."""
+        """Add rows to list `number` and return their number, including duplicates."""
         n_rows = 0
 
         def parameters() -> Iterator[tuple[str | float | None, ...]]:

@@ -1,6 +1,4 @@
-"""Store what jobs found, so that lists sort and search it at a cost that does not grow with it."""
-
-from __future__ import annotations
+"""Storage of harvested tuples, with the denormalized columns and entity index that lists and search use."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,8 +9,8 @@ from kgharvest.bulk.insert import fill_table
 from kgharvest.knowledge.sensitive_words import sensitivity_test
 from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, tuple_key
 
-# The rows come into a table of this connection's own, from which four statements store them: an import of a million
-# tuples spends its time on this, and so the database needs no more than the tables and indexes cost it.
+# Rows are loaded into a temporary table and stored by a few set-based statements, because storage dominates the time
+# of large imports.
 CREATE_TABLE = """
 CREATE TEMPORARY TABLE found_tuple (
     rank integer PRIMARY KEY, key text, score double precision, mtl double precision, is_sensitive boolean,
@@ -30,21 +28,24 @@ ON CONFLICT (relation_id, key) DO UPDATE SET
 """
 INSERT_OCCURRENCES = """
 INSERT INTO kgharvest_entityoccurrence (entity, knowledge_tuple_id, relation_id, slot)
-SELECT found.entity{slot}, known.id, known.relation_id, {slot}
-FROM found_tuple found JOIN kgharvest_knowledgetuple known ON known.relation_id = %s AND known.key = found.key
-WHERE known.n_harvests = 1
+SELECT found.entity{slot}, stored.id, stored.relation_id, {slot}
+FROM found_tuple found JOIN kgharvest_knowledgetuple stored ON stored.relation_id = %s AND stored.key = found.key
+WHERE stored.n_harvests = 1
 ON CONFLICT (knowledge_tuple_id, slot) DO NOTHING
 """
 INSERT_HARVESTED_TUPLES = """
 INSERT INTO kgharvest_harvestedtuple (job_id, knowledge_tuple_id, rank, score, mtl, surface)
-SELECT %s, known.id, found.rank, found.score, found.mtl, found.surface
-FROM found_tuple found JOIN kgharvest_knowledgetuple known ON known.relation_id = %s AND known.key = found.key
+SELECT %s, stored.id, found.rank, found.score, found.mtl, found.surface
+FROM found_tuple found JOIN kgharvest_knowledgetuple stored ON stored.relation_id = %s AND stored.key = found.key
 ORDER BY found.rank
 """
 
 
+JSON = KnowledgeTuple._meta.get_field("entities")
+
+
 class TupleRow(NamedTuple):
-    """A tuple of a job: case-folded `entities`, `surface` as written, `score` and `mtl` in nats (None if unknown)."""
+    """Scored tuple: case-folded `entities`, `surface` forms, `score`, and `mtl` in nats (None if unknown)."""
 
     entities: tuple[str, ...]
     surface: tuple[str, ...]
@@ -53,15 +54,14 @@ class TupleRow(NamedTuple):
 
 
 def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
-    """Write the tuples of a job, different ones, best first. Call it inside the transaction that ends the job."""
-    # Two jobs that update the same tuples in different orders would wait for each other for ever.
-    Relation.objects.lock(job.relation_id)
+    """Store the distinct tuples of a job, best first. Call it in the transaction that ends the job."""
+    Relation.objects.lock(job.relation_id)  # prevents deadlocks of jobs that update the same tuples
     slots = range(job.relation.arity)
     with connection.cursor() as cursor:
         cursor.execute(
             CREATE_TABLE.format(json=JSON.db_type(connection), slots=", ".join(f"entity{slot} text" for slot in slots))
         )
-        fill_table(connection, "found_tuple", _table_rows(rows, sensitivity_test()))
+        fill_table(connection, "found_tuple", _temporary_rows(rows, sensitivity_test()))
         cursor.execute("ANALYZE found_tuple")
         cursor.execute(UPSERT_TUPLES, [job.relation_id])
         for slot in slots:
@@ -70,15 +70,8 @@ def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
         cursor.execute("DROP TABLE found_tuple")
 
 
-def _table_rows(rows: Iterable[TupleRow], is_sensitive: Callable[[str], bool]) -> Iterator[Sequence[Any]]:
+def _temporary_rows(rows: Iterable[TupleRow], is_sensitive: Callable[[str], bool]) -> Iterator[Sequence[Any]]:
     for rank, row in enumerate(rows, start=1):
         key = tuple_key(row.entities)
-        lists = _json(row.entities), _json(row.surface)
+        lists = [JSON.get_db_prep_save(entities, connection) for entities in (row.entities, row.surface)]
         yield rank, key, row.score, row.mtl, is_sensitive(key), *lists, *row.entities
-
-
-JSON = KnowledgeTuple._meta.get_field("entities")
-
-
-def _json(entities: Sequence[str]):
-    return JSON.get_db_prep_save(entities, connection)

@@ -1,6 +1,4 @@
-"""Pages of the knowledge base: search, one tuple and its curation, one entity, sensitive words."""
-
-from __future__ import annotations
+"""Knowledge base pages: search, tuple with curation, entity, and sensitive words."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,24 +15,30 @@ from kgharvest.jobs import workers
 from kgharvest.knowledge.curation import check_may_curate, may_curate
 from kgharvest.knowledge.entity_graph import SHAPES
 from kgharvest.knowledge.forms import CurationForm, SensitiveWordsForm
-from kgharvest.knowledge.search import KnowledgeSearch, TupleVerdicts, best_tuples_of, roles_of, verdicts_known_to
-from kgharvest.knowledge.sensitive_words import read_words, replace_words, shipped_words
-from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation, SensitiveWord
+from kgharvest.knowledge.search import (
+    SORT_COLUMNS,
+    KnowledgeSearch,
+    TupleVerdicts,
+    best_tuples_of,
+    findings_of,
+    roles_of,
+    verdicts_visible_to,
+)
+from kgharvest.knowledge.sensitive_words import current_words, default_words, read_words, replace_words
+from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation
 from kgharvest.names import shortest_names
+from kgharvest.pages.number_format import counted
 from kgharvest.pages.refusals import refusal_in_form
-
-TUPLE_COLUMNS = {"score": "best_score", "harvests": "n_harvests", "age": "pk"}
-MOST_FINDINGS = 200  # harvests that a tuple's page lists
 
 
 @researcher_required
 def tuple_list(request: HttpRequest) -> HttpResponse:
-    verdicts = verdicts_known_to(request.user)
+    verdicts = verdicts_visible_to(request.user)
     search = KnowledgeSearch(request.GET, verdicts, HarvestJob.objects.visible_to(request.user))
-    sort = pagination.sort_key(request, TUPLE_COLUMNS, "-score")
+    sort = pagination.sort_key(request, SORT_COLUMNS, "-score")
     filtered = search.filtered()
     sign = "-" if sort.startswith("-") else ""
-    column = sign + TUPLE_COLUMNS[sort.removeprefix("-")]
+    column = sign + SORT_COLUMNS[sort.removeprefix("-")]
     page = keyset_page(filtered, column, request.GET, pagination.ROWS_PER_PAGE)
     context = {
         "search": search,
@@ -48,7 +52,7 @@ def tuple_list(request: HttpRequest) -> HttpResponse:
 
 
 def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts, user) -> list[dict[str, Any]]:
-    """Return each tuple with the cells of the user's projects that found it, settings by LM, and its judged tasks."""
+    """Return each tuple with its judged tasks, and with the settings by LM of its harvests in the user's projects."""
     ids = [knowledge_tuple.pk for knowledge_tuple in tuples]
     columns = ("knowledge_tuple", "job__language_model__name", "job__setting")
     harvested = visible(HarvestedTuple.objects, user, "job__project")
@@ -66,7 +70,7 @@ def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts, use
 
 @researcher_required
 def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    """The tuple's page; its form records a decision about it."""
+    """Show a tuple (GET), or record a curation decision (POST)."""
     knowledge_tuple = get_object_or_404(KnowledgeTuple.objects.select_related("relation__relation_set"), pk=pk)
     if request.method == "POST":
         check_may_curate(request.user, knowledge_tuple)
@@ -74,11 +78,9 @@ def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         with refusal_in_form(form):
             form.decide(request.user)
-            messages.success(request, "The decision is recorded.")
+            messages.success(request, "Decision saved.")
             return redirect(knowledge_tuple)
-    harvested = visible(knowledge_tuple.harvested_tuples, request.user, "job__project")
-    harvested = harvested.select_related("job__language_model")
-    findings = list(harvested.defer("job__payload", "job__summary").order_by("-score", "pk")[:MOST_FINDINGS])
+    findings = list(findings_of(knowledge_tuple, request.user))
     context = {
         "knowledge_tuple": knowledge_tuple,
         "findings": findings,
@@ -92,15 +94,15 @@ def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 @researcher_required
 def entity_detail(request: HttpRequest) -> HttpResponse:
-    """Everything that the entity "name" takes part in, by relation and slot."""
-    entity = _entity_name(request)
+    """Show the tuples of the entity `name` by relation and slot."""
+    entity = request.GET.get("name", "").strip().casefold()
     if not entity:
         return redirect("kgharvest:tuple_list")
     roles = roles_of(entity)
     if not roles:
-        raise Http404(f"No harvest found a tuple with the entity {entity[:80]!r}.")
+        raise Http404(f"No harvested tuple contains the entity {entity[:80]!r}.")
     tuples = best_tuples_of(entity)
-    rows = with_findings(tuples, verdicts_known_to(request.user), request.user)
+    rows = with_findings(tuples, verdicts_visible_to(request.user), request.user)
     for role in roles:
         relation, slot = role["relation"], role["slot"]
         role["entities"] = [entity if number == slot else "…" for number in range(relation.arity)]
@@ -119,39 +121,35 @@ def entity_detail(request: HttpRequest) -> HttpResponse:
 
 @researcher_required
 def entity_graph(request: HttpRequest) -> HttpResponse:
-    entity = _entity_name(request)
+    entity = request.GET.get("name", "").strip().casefold()
     draw = SHAPES.get(request.GET.get("shape"), SHAPES["wide"])
     context = {"graph": draw(entity, best_tuples_of(entity))}
     return render(request, "kgharvest/knowledge/entity_graph.svg", context, content_type="image/svg+xml")
-
-
-def _entity_name(request: HttpRequest) -> str:
-    return request.GET.get("name", "").strip().casefold()
 
 
 @researcher_required
 def sensitive_words(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         check_may(request.user, Action.MANAGE, None)
-    listed = list(SensitiveWord.objects.values_list("word", flat=True))
-    form = SensitiveWordsForm(request.POST or None, initial={"words": "\n".join(listed)})
+    old_words = current_words()
+    form = SensitiveWordsForm(request.POST or None, initial={"words": "\n".join(old_words)})
     if form.is_valid():
-        words = shipped_words() if "shipped" in request.POST else read_words(form.cleaned_data["words"])
+        words = default_words() if "shipped" in request.POST else read_words(form.cleaned_data["words"])
         with refusal_in_form(form, "words"):
-            job = replace_words(words, request.user)
-            if job:
-                messages.success(request, f"The list has {len(words)} entries now; a worker marks the tuples by it.")
+            if replace_words(words, request.user):
+                text = f"List saved with {counted(len(words), 'entry', 'entries')}. A worker updates the tuples."
             else:
-                messages.success(request, "The list is the same as before; nothing was changed.")
+                text = "The list did not change."
+            messages.success(request, text)
             return redirect("kgharvest:sensitive_words")
     marking = Job.objects.filter(kind="mark_sensitive").first()
     context = {
         "form": form,
         "may_change": request.user.is_superuser,
-        "n_words": len(listed),
+        "n_words": len(old_words),
         "n_marked": bounded_count(KnowledgeTuple.objects.filter(is_sensitive=True)),
         "most": COUNTED_UP_TO,
-        "is_shipped": listed == shipped_words(),
+        "is_default": old_words == default_words(),
         "marking": marking,
         "lacks_worker": marking and workers.lacking_for(marking, timezone.now()),
     }

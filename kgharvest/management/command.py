@@ -1,4 +1,4 @@
-"""The base of this project's commands, and jobs done in their process with a progress bar."""
+"""Base class and shared arguments of management commands, and jobs run in the command's process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -24,49 +25,52 @@ from kgharvest.engine.language_models.networks.placement import (
     device_named,
 )
 from kgharvest.engine.types import EngineError, Progress
-from kgharvest.errors import DomainError, fault_of_machine
+from kgharvest.errors import DomainError, NotFound, fault_of_machine
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 
-LARGEST = 2**31 - 1  # number that is given; the API takes none above it either
+LARGEST = 2**31 - 1  # same limit as in the API
 
 
 class Error(CommandError):
-    """What Django prints on standard error as "Error: ..." before it exits with status 1."""
+    """Printed as "Error: ..." on standard error, followed by exit status 1."""
 
 
 class DomainCommand(BaseCommand):
-    """A command whose refusals are one sentence on standard error and exit status 1."""
+    """Command that reports expected errors as one sentence on standard error, with exit status 1."""
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **options)
-        parser.called_from_command_line = False  # its errors are raised, not printed below its usage
+        parser.called_from_command_line = False  # raise parser errors instead of printing them below the usage
         return parser
 
     def run_from_argv(self, argv: list[str]) -> None:
         try:
             super().run_from_argv(argv)
-        except CommandError as error:  # of the parser; those of `handle` do not get here
+        except CommandError as error:  # from the parser; the superclass handles errors of `handle`
             self.stderr.write(f"{error}; see python manage.py {argv[1]} --help")
             sys.exit(error.returncode)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
             output = super().execute(*args, **options)
-            self.stdout.flush()  # a disk that is full shows here and not when Python ends
-        except (DomainError, EngineError) as refusal:
-            raise Error(str(refusal)) from refusal
+            self.stdout.flush()  # report a full disk here, not at interpreter exit
+        except (DomainError, EngineError) as error:
+            raise Error(str(error)) from error
         except OverflowError as error:
-            raise Error("A number is larger than what the database holds; look its number up again.") from error
+            raise Error("A number is too large for the database. Check the numbers that you entered.") from error
         except UnicodeEncodeError as error:
-            odd = error.object[error.start : error.end]
-            raise Error(f"{odd!r:.40} cannot be written as {error.encoding}; give and print texts in UTF-8.") from error
-        except BrokenPipeError:  # whoever reads, such as `head`, has enough
+            text = error.object[error.start : error.end]
+            raise Error(f"{text!r:.40} cannot be written as {error.encoding}. Use a UTF-8 terminal or file.") from error
+        except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
             _discard_unwritable_output()
             return None
         except (DatabaseError, OSError) as error:
             _discard_unwritable_output()
-            if reason := _is_not_set_up(error) or fault_of_machine(error):
+            with suppress(DatabaseError):  # the database may be unavailable
+                if isinstance(error, OperationalError | ProgrammingError) and has_pending_migrations():
+                    raise Error("The database is not set up. Run python manage.py migrate first.") from error
+            if reason := fault_of_machine(error):
                 raise Error(reason) from error
             raise
         except KeyboardInterrupt:
@@ -75,47 +79,46 @@ class DomainCommand(BaseCommand):
 
 
 def _discard_unwritable_output() -> None:
-    """Have Python, which writes what is left when it ends, not fail then."""
+    """Suppress the error when the interpreter flushes stdout at exit."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _is_not_set_up(error: Exception) -> str | None:
-    """Return what to do where tables or columns lack."""
-    with suppress(DatabaseError):  # one that does not answer cannot be asked
-        if isinstance(error, OperationalError | ProgrammingError) and has_pending_migrations():
-            return "The database is not set up; run python manage.py migrate first."
-    return None
+def find_user(username: str):
+    user = get_user_model().objects.filter(username=username).first()
+    if user is None:
+        raise NotFound(f"User {username!r:.80} not found. Check the name, or use members --invite ROLE for a new user.")
+    return user
 
 
 def add_project_argument(parser: CommandParser) -> None:
-    parser.add_argument("--project", metavar="SLUG", help="in which this is made; needed where there are several")
+    parser.add_argument("--project", metavar="SLUG", help="project of new data; required if there are several projects")
 
 
 def positive(text: str) -> int:
-    """The type of an argument that is 1 or more."""
-    return _whole_number(text, 1)
+    """Argument type: integer of at least 1."""
+    return _integer(text, 1)
 
 
 def natural(text: str) -> int:
-    """The type of an argument that is 0 or more."""
-    return _whole_number(text, 0)
+    """Argument type: integer of at least 0."""
+    return _integer(text, 0)
 
 
-def _whole_number(text: str, least: int) -> int:
+def _integer(text: str, minimum: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = least - 1
-    if not least <= number <= LARGEST:
-        raise ArgumentTypeError(f"{text!r:.40} is no whole number from {least} to {LARGEST:,}")
+        number = minimum - 1
+    if not minimum <= number <= LARGEST:
+        raise ArgumentTypeError(f"{text!r:.40} is not an integer from {minimum} to {LARGEST:,}")
     return number
 
 
 def add_placement_arguments(parser: CommandParser) -> None:
-    """Add where the LM runs and in which number format; `check_placement` says whether the two go together."""
+    """Add --device and --dtype. `check_placement` validates the combination."""
     parser.add_argument("--device", type=_device, default=DEFAULT_DEVICE, help=DEVICE_HELP)
     parser.add_argument("--dtype", choices=DTYPES, default=DEFAULT_DTYPE, help=DTYPE_HELP)
 
@@ -134,7 +137,7 @@ def has_pending_migrations() -> bool:
 
 @contextmanager
 def warnings_unlogged() -> Iterator[None]:
-    """Keep warnings about failed jobs out of the log: the command prints the reason itself."""
+    """Suppress logged warnings about failed jobs, because the command prints the reason."""
     logger = logging.getLogger("kgharvest")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -153,7 +156,7 @@ def run_to_the_end(job: Job, bar: ProgressBar) -> None:
 
 
 class ProgressBar:
-    """Shows progress on standard error: one bar, reset with each stage."""
+    """Progress bar on standard error, reset at each stage."""
 
     def __init__(self, label: str):
         self._label = label

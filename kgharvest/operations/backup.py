@@ -1,7 +1,7 @@
-"""A backup of the installation in one file: the database, the secret key, and a manifest of what is in it.
+"""Backup of the installation in one ZIP file: the database, the secret key, and manifest.json.
 
-The file is a ZIP archive. manifest.json says which version made it of what, the migrations that its database has, the
-rows of each table, and the SHA-256 of each file. LMs, paper packs, logs and the broker's files are not in it.
+The manifest contains the kgharvest version, the kind of database, the applied migrations, the number of rows of each
+table, and the SHA-256 of each file. LMs, replication packages, logs and the broker's files are not included.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from kgharvest.optional_apps import uninstalled_apps
 
 FORMAT = 1
 MANIFEST, DATABASE, SECRET_KEY = "manifest.json", "database", "secret_key"
-PIECE = 1 << 20  # bytes read at a time
+CHUNK = 1 << 20  # bytes read at a time
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """rows: by table. files: SHA-256 of each, in hexadecimal digits. migrations: [app, name] of those applied."""
+    """rows: number by table. files: hexadecimal SHA-256 by name. migrations: [app, name] of applied migrations."""
 
     format: int
     version: str
@@ -54,19 +54,20 @@ class Manifest:
 
     @property
     def uninstalled_apps(self) -> list[str]:
-        """Apps that have tables in the backup but are not installed. Their tables are restored like others."""
+        """Apps with tables in the backup that are not installed. Their tables are restored, too."""
         return uninstalled_apps(self.migrations)
 
 
 def back_up(path: Path) -> Manifest:
-    """Write a backup to `path`, readable by its owner alone. People may go on judging meanwhile.
+    """Write a backup to `path`, readable by its owner only. Annotators can continue judging meanwhile.
 
-    Whatever was acknowledged before this is called is in it. Raises BackupRefused if there is a file already.
+    The backup includes everything acknowledged before the call. Raises BackupRefused if the file exists.
     """
+    exists = DomainError("BackupRefused", f"The file {path} already exists. Use a new file name.")
     if path.exists():
-        raise DomainError("BackupRefused", f"{path} is there already; name a new file.")
+        raise exists
     seal_all()
-    with _workplace(path.parent) as folder:
+    with _private_folder(path.parent) as folder:
         rows = database_copies.copy_to(folder / DATABASE)
         files = {DATABASE: folder / DATABASE}
         if (key := settings.DATA_DIR / "secret_key").exists():
@@ -88,32 +89,31 @@ def back_up(path: Path) -> Manifest:
         draft.chmod(0o600)
         _flush(draft)
         try:
-            os.link(draft, path)  # unlike a rename it replaces nothing that somebody made meanwhile
+            os.link(draft, path)  # unlike a rename, never replaces a file created meanwhile
         except FileExistsError:
-            raise DomainError("BackupRefused", f"{path} is there already; name a new file.") from None
+            raise exists from None
     return manifest
 
 
 def restore(path: Path, replace: bool = False) -> Manifest:
-    """Put what the backup at `path` has in the place of what this installation has; all of it or nothing.
+    """Replace the contents of this installation by the backup at `path`, completely or not at all.
 
-    replace: also where there is something already. Raises BackupRefused, CopyFailed.
+    replace: required if the installation is not empty. Raises BackupRefused, CopyFailed.
     """
     try:
-        with zipfile.ZipFile(path) as archive, _workplace(settings.DATA_DIR) as folder:
-            manifest = _manifest(archive, path)
-            _check_fits(manifest, path)
+        with zipfile.ZipFile(path) as archive, _private_folder(settings.DATA_DIR) as folder:
+            manifest = _read_manifest(archive, path)
             if not replace and not database_copies.is_empty():
                 raise DomainError(
                     "BackupRefused",
-                    "This installation is not empty, and all it has would be lost; back it up, then add --replace.",
+                    "This installation is not empty, and all its data would be lost. Back it up, then add --replace.",
                 )
             for name, sha256 in manifest.files.items():
                 with archive.open(name) as source, (folder / name).open("xb") as file:
-                    shutil.copyfileobj(source, file, PIECE)
+                    shutil.copyfileobj(source, file, CHUNK)
                 if _sha256(folder / name) != sha256:
-                    raise _damaged(path, f"{name} is not what was written")
-            with _key_put_in_place(folder / SECRET_KEY if SECRET_KEY in manifest.files else None):
+                    raise _damaged(path, f"wrong checksum of {name}")
+            with _restored_key(folder / SECRET_KEY if SECRET_KEY in manifest.files else None):
                 database_copies.restore_from(folder / DATABASE, manifest.rows)
     except (zipfile.BadZipFile, EOFError, zlib.error, AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(path, str(error) or type(error).__name__) from error
@@ -121,71 +121,73 @@ def restore(path: Path, replace: bool = False) -> Manifest:
 
 
 @contextmanager
-def _key_put_in_place(key: Path | None) -> Iterator[None]:
-    """Put the key of a backup in place after its database. Who is killed between leaves a file, by which nothing
-    starts with a database and a key that do not belong together (kgharvest.environment.generated_secret_key). It stays
-    until a restore has come to its end.
+def _restored_key(key: Path | None) -> Iterator[None]:
+    """Install the key of a backup after its database.
+
+    A killed restore leaves the pending key. While it exists, nothing starts with a mismatched database and key
+    (kgharvest.environment.generated_secret_key). The next completed restore removes it.
     """
-    place = settings.DATA_DIR / "secret_key"
-    waiting = restoring_key(place)
-    was_interrupted = waiting.exists()
+    installed_key = settings.DATA_DIR / "secret_key"
+    pending_key = restoring_key(installed_key)
+    was_interrupted = pending_key.exists()
     if key:
         key.chmod(0o600)
         _flush(key)
-        os.replace(key, waiting)
+        os.replace(key, pending_key)
     try:
         yield
     except BaseException:
         if not was_interrupted:
-            waiting.unlink(missing_ok=True)
+            pending_key.unlink(missing_ok=True)
         raise
     if key:
-        os.replace(waiting, place)
-    waiting.unlink(missing_ok=True)  # of a restore that was killed
+        os.replace(pending_key, installed_key)
+    pending_key.unlink(missing_ok=True)  # left by a killed restore
 
 
-def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
+def _read_manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
+    """Raises BackupRefused if the backup is damaged or does not fit this installation."""
     content = json.loads(archive.read(MANIFEST))
     if content["format"] != FORMAT:
         raise DomainError(
-            "BackupRefused", f"{path} was made by a newer kgharvest ({content.get('version')}); update this one first."
+            "BackupRefused",
+            f"{path} was written by a newer kgharvest ({content.get('version')}). Update this installation first.",
         )
     if not {DATABASE} <= set(content["files"]) <= {DATABASE, SECRET_KEY}:
-        raise _damaged(path, "its files are not those of a backup")
+        raise _damaged(path, "unexpected files")
     if not all(re.fullmatch(r"\w+", table) and isinstance(n, int) for table, n in content["rows"].items()):
-        raise _damaged(path, "its numbers of rows are none")
-    return Manifest(**content)
-
-
-def _check_fits(manifest: Manifest, path: Path) -> None:
-    known = set(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
+        raise _damaged(path, "invalid numbers of rows")
+    manifest = Manifest(**content)
+    disk_migrations = set(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
     newer = [
         f"{app}.{name}"
         for app, name in manifest.migrations
-        if (app, name) not in known and app not in manifest.uninstalled_apps
+        if (app, name) not in disk_migrations and app not in manifest.uninstalled_apps
     ]
     if newer:
         raise DomainError(
             "BackupRefused",
-            f"{path} was made by a newer kgharvest ({manifest.version}, with {newer[-1]}); update this one first.",
+            f"{path} was written by a newer kgharvest ({manifest.version}, with {newer[-1]}). Update this installation "
+            "first.",
         )
     if manifest.database != connection.vendor:
         raise DomainError(
             "BackupRefused",
-            f"{path} is of {manifest.database} and this installation uses {connection.vendor}; set DATABASE_URL "
-            "to a database of the same kind.",
+            f"{path} was backed up from {manifest.database}, but this installation uses {connection.vendor}. Set "
+            "DATABASE_URL to a database of the same kind.",
         )
+    return manifest
 
 
-def _damaged(path: Path, how: str) -> DomainError:
+def _damaged(path: Path, reason: str) -> DomainError:
     return DomainError(
-        "BackupRefused", f"{path} is damaged or no backup ({how}); nothing was changed. Use another backup."
+        "BackupRefused", f"{path} is damaged or not a backup ({reason}). Nothing was changed. Use another backup."
     )
 
 
 @contextmanager
-def _workplace(parent: Path) -> Iterator[Path]:
-    """A folder on the disk of `parent`, readable by its owner alone, which is gone afterwards."""
+def _private_folder(parent: Path) -> Iterator[Path]:
+    """Yield a temporary folder on the disk of `parent`, readable by its owner only."""
     with tempfile.TemporaryDirectory(prefix=".kgharvest-", dir=parent) as folder:
         yield Path(folder)
 
@@ -196,6 +198,6 @@ def _sha256(file: Path) -> str:
 
 
 def _flush(file: Path) -> None:
-    """Have the disk hold the file before anybody relies on it."""
+    """Write the file from the operating system's cache to disk."""
     with file.open("rb") as content:
         os.fsync(content.fileno())

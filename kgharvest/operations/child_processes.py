@@ -1,4 +1,4 @@
-"""Supervisor of child processes: start, restart and stop programs that live no longer than this one."""
+"""Supervisor of child processes: start, restart and stop programs. They never outlive this process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Self
 
 from kgharvest.errors import DomainError
 
-# A worker finishes its current job when it is asked to stop; after so long it is killed, and the job is redone later.
+# A terminated worker finishes its current job. After this time it is killed, and the job is repeated later.
 GRACE_S = 10
-LIVES_AT_LEAST_S = 10  # a program that ends sooner would end again
+MIN_LIFETIME_S = 10  # a program that ends sooner is not restarted
 
 
 @dataclass
@@ -29,18 +29,14 @@ class Program:
     started_at: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
-        """Raise ProgramEnded if the program does not run any more."""
+        """Raise ProgramEnded if the program has ended."""
         if self.process.poll() is not None:
+            lines = [line.strip() for line in self.log.read_text(errors="replace").split("\n") if line.strip()]
             raise DomainError(
                 "ProgramEnded",
-                f"The {self.name} ended with status {self.process.returncode}; its output is in {self.log} "
-                f"and ends with: {last_line(self.log)}",
+                f"The {self.name} ended with status {self.process.returncode}. Last line of its output in {self.log}: "
+                f"{lines[-1] if lines else '(nothing)'}",
             )
-
-    def wait(self) -> None:
-        """Wait for the program to end, but no longer than its grace."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(GRACE_S)
 
     def kill_group(self) -> None:
         with suppress(ProcessLookupError):
@@ -50,10 +46,10 @@ class Program:
 
 @dataclass
 class Supervisor:
-    """Context in which programs run; all of them, and all that they started, have ended when it closes.
+    """Context manager for running programs. On exit, all programs and their descendants have ended.
 
-    Each program gets a session of its own. Ctrl-C in a terminal therefore reaches this process alone, which then stops
-    every program's whole group: gunicorn's and Celery's children cannot outlive it.
+    Each program has its own session, so Ctrl-C in a terminal reaches only this process, which then stops the whole
+    process group of every program, including the children of gunicorn and Celery.
     """
 
     log_dir: Path
@@ -69,7 +65,7 @@ class Supervisor:
     def start(self, name: str, command: Sequence[str], **environment: str) -> Program:
         log = self.log_dir / f"{name}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(  # noqa: S603 - the commands are ours
+            process = subprocess.Popen(  # noqa: S603 - trusted commands
                 command,
                 env=os.environ | environment,
                 stdin=subprocess.DEVNULL,
@@ -82,10 +78,10 @@ class Supervisor:
         return program
 
     def restart_ended(self) -> list[Program]:
-        """Start programs again that have ended; return them. Raises ProgramEnded for one that ended at once."""
+        """Restart ended programs; return them. Raises ProgramEnded for one that ended within MIN_LIFETIME_S."""
         ended = [program for program in self.programs if program.process.poll() is not None]
         for program in ended:
-            if time.monotonic() - program.started_at < LIVES_AT_LEAST_S:
+            if time.monotonic() - program.started_at < MIN_LIFETIME_S:
                 program.check()
             program.kill_group()
             self.programs.remove(program)
@@ -97,21 +93,17 @@ class Supervisor:
             program.check()
 
     def stop(self) -> None:
-        """Ask all programs to end and kill what is left of their groups after the grace, or at once on a second Ctrl-C.
+        """Terminate all programs. Kill their process groups after GRACE_S, or immediately on a second Ctrl-C.
 
-        Only a program itself is asked: a Celery worker whose children are told to end as well loses its current job.
+        Only the programs receive SIGTERM: if its children received it as well, a Celery worker would lose its job.
         """
         for program in self.programs:
             program.process.terminate()
         try:
             for program in self.programs:
-                program.wait()
+                with suppress(subprocess.TimeoutExpired):
+                    program.process.wait(GRACE_S)
         finally:
             for program in self.programs:
                 program.kill_group()
             self.programs.clear()
-
-
-def last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "(nothing)")

@@ -1,6 +1,6 @@
-"""The time by the database's clock, which all hosts share: leases compare it, and hosts' own clocks may differ.
+"""Shared time of all hosts: the database's clock, used for leases.
 
-A host whose clock is a minute ahead would count the jobs of all others as lost and begin each of them anew.
+With local clocks, a host one minute ahead would consider the running jobs of all other hosts lost and restart them.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from time import monotonic
 from django.db import connection
 from django.utils import timezone
 
-ASKED_EVERY_S = 60  # so that a clock that is set, there or here, is wrong for no longer
+SYNC_EVERY_S = 60  # limits the error after a clock adjustment
 
-_shown: tuple[datetime, float] | None = None  # what the database's clock showed, and `monotonic` then
+_synced: tuple[datetime, float] | None = None  # time of the database, and the value of `monotonic` at that time
 
 
 def shared_now() -> datetime:
-    """Return what the database's clock shows, at the cost of a query a minute; of SQLite, which is of one host, none.
+    """Return the database's time, at the cost of one query per minute; for SQLite, the local time without a query.
 
-    Raises as a query does where the database is away.
+    Raises the errors of a query if the database is away.
     """
-    global _shown
+    global _synced
     if connection.vendor != "postgresql":
         return timezone.now()
-    if _shown is None or monotonic() - _shown[1] >= ASKED_EVERY_S:
-        began_at = monotonic()
+    if _synced is None or monotonic() - _synced[1] >= SYNC_EVERY_S:
+        started_at = monotonic()
         with connection.cursor() as cursor:
             cursor.execute("SELECT clock_timestamp()")
-            [at_database] = cursor.fetchone()
-        _shown = at_database, (began_at + monotonic()) / 2
-    return _shown[0] + timedelta(seconds=monotonic() - _shown[1])
+            [database_time] = cursor.fetchone()
+        _synced = database_time, (started_at + monotonic()) / 2
+    return _synced[0] + timedelta(seconds=monotonic() - _synced[1])

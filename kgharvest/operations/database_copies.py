@@ -1,6 +1,6 @@
-"""Copies of a whole database at one moment, while others write; and putting one in a database's place, or not at all.
+"""Consistent copies of a whole database during concurrent writes, and atomic restores.
 
-SQLite's own backup interface and PostgreSQL's `pg_dump` and `psql` do the work.
+Uses SQLite's backup interface and PostgreSQL's `pg_dump` and `psql`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from django.db import connection, transaction
 
 from kgharvest.errors import DomainError
 
-BUSY_S = 30  # that a restore waits for others who use the database
-# What a database holds that was only set up, and what may be lost.
-NOTHING_OF_VALUE = {
+BUSY_S = 30  # maximum time that a restore waits for locks
+# Tables that are filled during setup, or whose contents are expendable.
+EXPENDABLE = {
     "auth_permission", "django_content_type", "django_migrations", "django_session", "kgharvest_attempts",
     "kgharvest_sensitiveword", "kgharvest_worker",
 }  # fmt: skip
@@ -37,26 +37,33 @@ END $$;
 """
 CHECK_ROWS = """
 DO $$ BEGIN
-    IF (SELECT count(*) FROM public."{table}") <> {n} THEN RAISE 'table {table} has not its {n} rows'; END IF;
+    IF (SELECT count(*) FROM public."{table}") <> {n} THEN RAISE 'table {table} must have {n} rows'; END IF;
 END $$;
 """
 
 
 def copy_to(path: Path) -> dict[str, int]:
-    """Write the database as it is at one moment to `path`; return the number of rows of each table then."""
-    if connection.vendor != "sqlite":
-        return _dump_postgresql(path)
-    # All pages are read in one transaction, beside which others write on (WAL).
+    """Write a snapshot of the database to `path`; return the number of rows of each table."""
+    if connection.vendor == "postgresql":
+        # `pg_dump` uses the snapshot of the transaction that counts the rows.
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            cursor.execute("SELECT pg_export_snapshot()")
+            [snapshot] = cursor.fetchone()
+            options = ["--format=plain", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}"]
+            _run("pg_dump", *options)
+            return _count_rows(cursor, connection.introspection.table_names(cursor))
+    # Reads all pages in one transaction. WAL mode allows concurrent writes.
     with _opened(connection.settings_dict["NAME"]) as database, _opened(path) as copy:
         database.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        copy.execute("PRAGMA journal_mode = DELETE")  # a single file without a WAL file
         return _count_rows(copy.cursor(), _sqlite_tables(copy))
 
 
 def restore_from(path: Path, rows: dict[str, int]) -> None:
-    """Put the copy at `path` in the place of all that the database has, in one transaction.
+    """Replace the database by the copy at `path`, in one transaction.
 
-    rows: what the copy has to have. Raises CopyFailed; then the database is as it was.
+    rows: expected number of rows by table. Raises CopyFailed and then leaves the database unchanged.
     """
     if connection.vendor == "sqlite":
         _restore_sqlite(path, rows)
@@ -65,8 +72,8 @@ def restore_from(path: Path, rows: dict[str, int]) -> None:
 
 
 def is_empty() -> bool:
-    """Return whether nothing would be lost with the database."""
-    tables = set(connection.introspection.table_names()) - NOTHING_OF_VALUE
+    """Return whether replacing the database would lose no data."""
+    tables = set(connection.introspection.table_names()) - EXPENDABLE
     with connection.cursor() as cursor:
         for table in tables:
             cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {connection.ops.quote_name(table)})")  # noqa: S608
@@ -81,9 +88,6 @@ def _count_rows(cursor, tables: list[str]) -> dict[str, int]:
         cursor.execute(f'SELECT count(*) FROM "{table}"')  # noqa: S608 - names of tables
         counts[table] = cursor.fetchone()[0]
     return counts
-
-
-# -- SQLite ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -101,7 +105,7 @@ def _restore_sqlite(path: Path, rows: dict[str, int]) -> None:
     with _opened(path) as copy:
         [(verdict,)] = copy.execute("PRAGMA quick_check(1)").fetchall()
         if verdict != "ok" or _count_rows(copy.cursor(), _sqlite_tables(copy)) != rows:
-            raise DomainError("CopyFailed", f"The database in the backup is damaged ({verdict}); use another backup.")
+            raise DomainError("CopyFailed", f"The database in the backup is damaged ({verdict}). Use another backup.")
         connection.close()
         with _opened(connection.settings_dict["NAME"]) as database:
             try:
@@ -109,23 +113,9 @@ def _restore_sqlite(path: Path, rows: dict[str, int]) -> None:
             except sqlite3.OperationalError as error:
                 raise DomainError(
                     "CopyFailed",
-                    f"The database is in use ({error}); stop the web server and the workers, then restore again.",
+                    f"The database is in use ({error}). Stop the web server and the workers, then restore again.",
                 ) from error
             database.execute("PRAGMA journal_mode = WAL")
-
-
-# -- PostgreSQL --------------------------------------------------------------------------------------------------------
-
-
-def _dump_postgresql(path: Path) -> dict[str, int]:
-    """`pg_dump` sees what a transaction of ours sees, in which the rows are counted."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        cursor.execute("SELECT pg_export_snapshot()")
-        [snapshot] = cursor.fetchone()
-        options = ["--format=plain", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}"]
-        _run("pg_dump", *options)
-        return _count_rows(cursor, connection.introspection.table_names(cursor))
 
 
 def _restore_postgresql(path: Path, rows: dict[str, int]) -> None:
@@ -138,31 +128,23 @@ def _restore_postgresql(path: Path, rows: dict[str, int]) -> None:
 
 
 def _run(program: str, *options: str) -> None:
-    """Run one of PostgreSQL's programs on the database. Raises CopyFailed."""
+    """Run a PostgreSQL client program on the database. Raises CopyFailed."""
     if not shutil.which(program):
         raise DomainError(
-            "CopyFailed", f"{program} is not installed; install PostgreSQL's client (postgresql-client on Debian)."
+            "CopyFailed", f"{program} is not installed. Install PostgreSQL's client (postgresql-client on Debian)."
         )
-    command, variables = _connection_options()
-    done = subprocess.run(  # noqa: S603
-        [program, *command, *options],
-        env={**os.environ, **variables},
+    database = connection.settings_dict
+    address = {"--host": database["HOST"], "--port": database["PORT"], "--username": database["USER"]}
+    command = [program, *(f"{option}={value}" for option, value in address.items() if value)]
+    ssl = {f"PG{name.upper()}": str(value) for name, value in database["OPTIONS"].items() if name.startswith("ssl")}
+    completed = subprocess.run(  # noqa: S603
+        [*command, "--no-password", f"--dbname={database['NAME']}", *options],
+        env=os.environ | ssl | {"PGPASSWORD": database["PASSWORD"]},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if "ERROR" in line or "error" in line] or ["it said nothing"]
-        raise DomainError("CopyFailed", f"{program} failed, and the database is as it was: {said[0].strip()}")
-
-
-def _connection_options() -> tuple[list[str], dict[str, str]]:
-    """Return the options of PostgreSQL's programs that name the database, and the variable with the password."""
-    database = connection.settings_dict
-    named = {"--host": database["HOST"], "--port": database["PORT"], "--username": database["USER"]}
-    options = [f"{option}={value}" for option, value in named.items() if value]
-    ssl = {f"PG{name.upper()}": str(value) for name, value in database["OPTIONS"].items() if name.startswith("ssl")}
-    return [*options, "--no-password", f"--dbname={database['NAME']}"], {
-        **ssl,
-        "PGPASSWORD": database["PASSWORD"],
-    }
+    if completed.returncode:
+        errors = (line.strip() for line in completed.stderr.splitlines() if "ERROR" in line or "error" in line)
+        reason = next(errors, "no error message")
+        raise DomainError("CopyFailed", f"{program} failed. The database is unchanged. Error: {reason}")

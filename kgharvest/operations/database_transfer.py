@@ -1,7 +1,7 @@
-"""All rows of one database into another of either kind, SQLite or PostgreSQL: all of them, or none.
+"""Transfer of all rows from one database to another, each SQLite or PostgreSQL, in one transaction.
 
-Rows stream from a snapshot of the source into one transaction of the destination, tables in the order of their foreign
-keys. What arrived is read again and compared before the transaction ends.
+Streams rows from a snapshot of the source, with tables in the order of their foreign keys. Reads the copied rows again
+and compares them before the transaction ends.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -33,17 +34,17 @@ from kgharvest.errors import DomainError
 from kgharvest.optional_apps import uninstalled_apps
 from kgharvest.settings import database as configured
 
-SOURCE, DESTINATION = "source", "destination"  # aliases of the two connections
+SOURCE, DESTINATION = "source", "destination"  # connection aliases
 MIGRATIONS = "django_migrations"
-EMPTY_TABLES = {"annotation_roundevent"}  # of the last release; they stay for its web servers until the next release
-# Of an installation that nobody has used yet; the rows of the source replace them.
-MADE_BY_MIGRATIONS = {"auth_permission", "django_content_type", "kgharvest_sensitiveword"}
+EMPTY_TABLES = {"annotation_roundevent"}  # kept until the next release for web servers of the previous release
+# Filled in a new installation; replaced by the rows of the source.
+FILLED_BY_MIGRATIONS = {"auth_permission", "django_content_type", "kgharvest_sensitiveword"}
 
 Row = Sequence[Any]
 
 
 class CopiedTable(NamedTuple):
-    """checksum: 32 hexadecimal digits of the rows in any order, the same in either kind of database."""
+    """checksum: 32 hexadecimal digits, independent of the order of the rows and the kind of database."""
 
     name: str
     n_rows: int
@@ -53,50 +54,55 @@ class CopiedTable(NamedTuple):
 def copy_database(
     source_url: str, destination_url: str, on_table: Callable[[CopiedTable], object] = lambda table: None
 ) -> list[CopiedTable]:
-    """Copy every row and set the sequences. URLs: as DATABASE_URL.
+    """Copy all rows and set the sequences. URLs: in the format of DATABASE_URL.
 
-    The destination has no rows; a destination without tables is migrated first. on_table: called after each table is
-    read. Raises TransferRefused; the destination then has the rows that it had before.
+    The destination must not contain rows. Without tables, it is migrated first. on_table: called after each table is
+    read. Raises TransferRefused and then leaves the rows of the destination unchanged.
     """
     with _opened(SOURCE, source_url) as source:
         _refuse_other_tables(source)
     _migrate_if_new(destination_url)
     with _opened(SOURCE, source_url) as source, _opened(DESTINATION, destination_url) as destination:
         if _place(source) == _place(destination):
-            raise DomainError("TransferRefused", "Source and destination are the same database; name two.")
+            raise _refused("Source and destination are the same database. Use two databases.")
         _refuse_other_tables(destination)
-        tables = _Tables()
-        with _snapshot(source), _one_transaction(destination):
-            _empty(destination, tables)
-            copied = [_copy(model, source, destination, on_table) for model in tables.in_order]
-            with destination.cursor() as cursor:  # new rows are numbered after those that were copied
-                for statement in destination.ops.sequence_reset_sql(no_style(), tables.in_order):
+        models = _models_in_order()
+        advice = "Nothing was copied. Correct the source, or use a destination of the same kind"
+        with (
+            _snapshot(source),
+            _database_errors("Cannot copy a row", advice),
+            transaction.atomic(using=destination.alias),
+        ):
+            _empty(destination, models)
+            copied = [_copy(model, source, destination, on_table) for model in models]
+            with destination.cursor() as cursor:  # numbers of new rows start after the copied rows
+                for statement in destination.ops.sequence_reset_sql(no_style(), models):
                     cursor.execute(statement)
-            _compare(copied, destination, tables)
+            _compare(copied, destination, models)
+            destination.check_constraints()
     return copied
 
 
 def uninstalled_contrib_apps(url: str) -> list[str]:
     """Return the apps of kgharvest.contrib that have tables in the database but are not installed."""
-    with _opened(SOURCE, url) as database, _faults_said(f"The {SOURCE} cannot be read", "check its address"):
+    with _opened(SOURCE, url) as database, _database_errors(f"Cannot read the {SOURCE}", "Check its address"):
         uninstalled = uninstalled_apps(MigrationRecorder(database).applied_migrations())
     return [app for app in uninstalled if find_spec(f"kgharvest.contrib.{app}")]
 
 
-# -- the two databases -------------------------------------------------------------------------------------------------
+def _refused(message: str) -> DomainError:
+    return DomainError("TransferRefused", message)
 
 
 @contextmanager
 def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
-    """Yield a connection that is known by `alias` until it is closed."""
+    """Yield a connection registered as `alias` until it is closed."""
     options = _options(alias, url)
-    if options["ENGINE"].endswith("sqlite") and not Path(options["NAME"]).is_file():  # to open it would make it
-        raise DomainError(
-            "TransferRefused", f"The {alias} {options['NAME']} is not there; check its path, or make it with migrate."
-        )
+    if options["ENGINE"].endswith("sqlite") and not Path(options["NAME"]).is_file():  # opening would create it
+        raise _refused(f"The {alias} {options['NAME']} does not exist. Check its path or create it with migrate.")
     database = connections[alias] = ConnectionHandler({"default": {}, alias: options}).create_connection(alias)
     try:
-        with _faults_said(f"The {alias} cannot be opened", "check its address and that its server runs"):
+        with _database_errors(f"Cannot open the {alias}", "Check its address and that its server runs"):
             database.ensure_connection()
         yield database
     finally:
@@ -105,13 +111,11 @@ def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
 
 
 def _options(alias: str, url: str) -> dict[str, Any]:
-    """Return Django's options of the database at `url`. Raises TransferRefused."""
+    """Return Django's database options for `url`. Raises TransferRefused."""
     try:
         return configured(url)
     except ImproperlyConfigured as error:
-        raise DomainError(
-            "TransferRefused", str(error).replace("DATABASE_URL", f"The address of the {alias}")
-        ) from None
+        raise _refused(str(error).replace("DATABASE_URL", f"The address of the {alias}")) from None
 
 
 def _migrate_if_new(url: str) -> None:
@@ -121,33 +125,32 @@ def _migrate_if_new(url: str) -> None:
         with _opened(DESTINATION, url) as destination:
             if destination.introspection.table_names():
                 return
-    # Data migrations use the default connection, so they need a process whose default is the destination.
+    # Data migrations use the default connection, so run them in a process whose default is the destination.
     run = subprocess.run(
         [sys.executable, "-m", "django", "migrate", "--verbosity", "0"],
         env=os.environ
         | {"DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE, "DATABASE_URL": url, "DEBUG": "1"}
-        | {"PYTHONPATH": str(settings.BASE_DIR)},  # not the working directory: SQLite's path may be relative
+        | {"PYTHONPATH": str(settings.BASE_DIR)},  # not the working directory: the path of SQLite may be relative
         capture_output=True,
         text=True,
     )
     if run.returncode:
         reason = (run.stderr.strip().splitlines() or ["no message"])[-1]
-        raise DomainError(
-            "TransferRefused", f"The destination could not be migrated ({reason}); check its address and permissions."
-        )
+        raise _refused(f"Cannot migrate the destination ({reason}). Check its address and permissions.")
 
 
 @contextmanager
-def _faults_said(what: str, to_do: str) -> Iterator[None]:
+def _database_errors(problem: str, advice: str) -> Iterator[None]:
+    """Convert database errors in the block to TransferRefused."""
     try:
         yield
     except DatabaseError as error:
         reason = str(error).strip().partition("\n")[0]
-        raise DomainError("TransferRefused", f"{what} ({reason}); {to_do}.") from error
+        raise _refused(f"{problem} ({reason}). {advice}.") from error
 
 
 def _place(database: BaseDatabaseWrapper) -> tuple[str, ...]:
-    """Return what two addresses of one database have in common."""
+    """Return a key that is equal for two addresses of the same database."""
     options = database.settings_dict
     if database.vendor == "sqlite":
         return (str(Path(options["NAME"]).resolve()),)
@@ -155,42 +158,37 @@ def _place(database: BaseDatabaseWrapper) -> tuple[str, ...]:
 
 
 def _refuse_other_tables(database: BaseDatabaseWrapper) -> None:
-    """Raise TransferRefused unless the database has the tables of this version, and no others."""
-    to_do = "let DATABASE_URL name it, run python manage.py migrate with this version, and copy again"
-    with _faults_said(f"The {database.alias} is no database of kgharvest", to_do):
+    """Raise TransferRefused unless the database has exactly the tables of this version."""
+    advice = "Set DATABASE_URL to it, run python manage.py migrate with this version, and copy again"
+    with _database_errors(f"The {database.alias} is not a kgharvest database", advice):
         executor = MigrationExecutor(database)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-            raise DomainError("TransferRefused", f"The {database.alias} is not migrated; {to_do}.")
+            raise _refused(f"The {database.alias} is not migrated. {advice}.")
         applied = set(executor.loader.applied_migrations)
         if uninstalled := uninstalled_apps(applied):
-            raise DomainError(
-                "TransferRefused",
+            raise _refused(
                 f"The {database.alias} has tables of apps that are not installed: {', '.join(uninstalled)}. Install "
-                "them and copy again.",
+                "them and copy again."
             )
-        known = set(executor.loader.disk_migrations) | set(executor.loader.replacements)
-        if newer := sorted(applied - known):
-            raise DomainError(
-                "TransferRefused",
-                f"The {database.alias} belongs to another version of kgharvest, which knows the migration "
-                f"{'.'.join(newer[0])}; copy it with that version.",
+        if newer := sorted(applied - set(executor.loader.disk_migrations) - set(executor.loader.replacements)):
+            raise _refused(
+                f"The {database.alias} has the migration {'.'.join(newer[0])} of another kgharvest version. Copy it "
+                "with that version."
             )
         tables = set(database.introspection.table_names())
     if others := tables - {model._meta.db_table for model in _models()} - {MIGRATIONS} - EMPTY_TABLES:
-        raise DomainError(
-            "TransferRefused",
-            f"The {database.alias} has tables that are not kgharvest's: {', '.join(sorted(others))}; "
-            "move or drop them.",
+        raise _refused(
+            f"The {database.alias} has tables that do not belong to kgharvest: {', '.join(sorted(others))}. Move or "
+            "drop them."
         )
     for table in EMPTY_TABLES & tables:
         with database.cursor() as cursor:
-            cursor.execute(f'SELECT count(*) FROM "{table}"')  # noqa: S608 - a name of this module
+            cursor.execute(f'SELECT count(*) FROM "{table}"')  # noqa: S608 - a constant
             [n_rows] = cursor.fetchone()
         if n_rows:
-            raise DomainError(
-                "TransferRefused",
-                f"The {database.alias} has {n_rows} rows in {table}, which a web server of the last release wrote "
-                "during the update. They are not copied; delete them from the table to copy the rest.",
+            raise _refused(
+                f"The {database.alias} has {n_rows} rows in {table}, written during the update by a web server of the "
+                "previous release. They cannot be copied. Delete them and copy again."
             )
 
 
@@ -198,26 +196,26 @@ def _models() -> list[type[Model]]:
     return [model for model in apps.get_models(include_auto_created=True) if not model._meta.proxy]
 
 
-class _Tables:
-    """in_order: every model after those that its foreign keys name."""
+def _models_in_order() -> list[type[Model]]:
+    """Return the models, each after the models that its foreign keys refer to."""
+    ordered: list[type[Model]] = []
 
-    def __init__(self) -> None:
-        self.in_order: list[type[Model]] = []
-        for model in _models():
-            self._add(model, ())
-
-    def _add(self, model: type[Model], waiting: Sequence[type[Model]]) -> None:
-        if model in self.in_order or model in waiting:  # a circle is for the transaction, which checks keys at its end
+    def add(model: type[Model], ancestors: Sequence[type[Model]]) -> None:
+        if model in ordered or model in ancestors:  # cycles are fine: keys are checked when the transaction ends
             return
         for field in model._meta.local_concrete_fields:
             if field.remote_field:
-                self._add(field.remote_field.model._meta.concrete_model, (*waiting, model))
-        self.in_order.append(model)
+                add(field.remote_field.model._meta.concrete_model, (*ancestors, model))
+        ordered.append(model)
+
+    for model in _models():
+        add(model, ())
+    return ordered
 
 
 @contextmanager
 def _snapshot(source: BaseDatabaseWrapper) -> Iterator[None]:
-    """Read everything as it is at one moment, while others write on."""
+    """Read a consistent snapshot during concurrent writes."""
     if source.vendor == "sqlite":
         source.transaction_mode = "DEFERRED"
     with transaction.atomic(using=source.alias):
@@ -227,38 +225,25 @@ def _snapshot(source: BaseDatabaseWrapper) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _one_transaction(destination: BaseDatabaseWrapper) -> Iterator[None]:
-    to_do = "nothing was copied; mend the source, or take a destination of the kind that the source is"
-    with _faults_said("A row cannot be copied", to_do), transaction.atomic(using=destination.alias):
-        yield
-        destination.check_constraints()
-
-
-def _empty(destination: BaseDatabaseWrapper, tables: _Tables) -> None:
-    """Delete what migrations made. Raises TransferRefused if there is anything else."""
+def _empty(destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> None:
+    """Delete the rows created by migrations. Raises TransferRefused if there are other rows."""
     with destination.cursor() as cursor:
-        for model in reversed(tables.in_order):
+        for model in reversed(models):
             name = model._meta.db_table
-            if name in MADE_BY_MIGRATIONS:
-                cursor.execute(f"DELETE FROM {_quoted(destination, name)}")  # noqa: S608 - names of tables
+            if name in FILLED_BY_MIGRATIONS:
+                cursor.execute(f"DELETE FROM {_quoted(destination, name)}")  # noqa: S608 - table names
                 continue
             cursor.execute(f"SELECT 1 FROM {_quoted(destination, name)} LIMIT 1")  # noqa: S608
             if cursor.fetchone():
-                raise DomainError(
-                    "TransferRefused", f"The destination is not empty: {name} has rows; take a new database."
-                )
+                raise _refused(f"The destination is not empty: {name} has rows. Use a new database.")
 
 
 def _quoted(database: BaseDatabaseWrapper, name: str) -> str:
     return database.ops.quote_name(name)
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
-
-
 class _Checksum:
-    """The sum of a hash of each row, so that the order of rows does not matter."""
+    """Sum of the hashes of all rows, independent of their order."""
 
     def __init__(self, fields: Sequence[Field]):
         self._json = [index for index, field in enumerate(fields) if isinstance(field, JSONField)]
@@ -266,18 +251,16 @@ class _Checksum:
         self.n_rows = 0
 
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Add the rows as they are iterated."""
         for row in rows:
-            self.add(row)
+            values = list(row)
+            for index in self._json:
+                if values[index] is not None:
+                    values[index] = json.loads(values[index])
+            digest = blake2b(canonical_json(values).encode(), digest_size=16).digest()
+            self._sum = (self._sum + int.from_bytes(digest)) % (1 << 128)
+            self.n_rows += 1
             yield row
-
-    def add(self, row: Row) -> None:
-        values = list(row)
-        for index in self._json:
-            if values[index] is not None:
-                values[index] = json.loads(values[index])
-        digest = blake2b(canonical_json(values).encode(), digest_size=16).digest()
-        self._sum = (self._sum + int.from_bytes(digest)) % (1 << 128)
-        self.n_rows += 1
 
     def table(self, model: type[Model]) -> CopiedTable:
         return CopiedTable(model._meta.db_table, self.n_rows, f"{self._sum:032x}")
@@ -300,12 +283,12 @@ def _copy(
 
 
 def _rows(model: type[Model], database: BaseDatabaseWrapper) -> Iterator[Row]:
-    """Yield the rows in Python's values, some at a time; JSON as text, as null of JSON and of SQL are two things."""
+    """Yield the rows as Python values, in batches; JSON as text, to distinguish JSON null from SQL NULL."""
     fields = model._meta.local_concrete_fields
     columns = ", ".join(_quoted(database, field.column) for field in fields)
-    converters = [(index, found) for index, field in enumerate(fields) if (found := _converters(field, database))]
+    converters = [(index, convert) for index, field in enumerate(fields) if (convert := _converter(field, database))]
     with database.chunked_cursor() as cursor:
-        cursor.execute(f"SELECT {columns} FROM {_quoted(database, model._meta.db_table)}")  # noqa: S608 - of tables
+        cursor.execute(f"SELECT {columns} FROM {_quoted(database, model._meta.db_table)}")  # noqa: S608 - table names
         while rows := cursor.fetchmany(2000):
             for row in rows:
                 values = list(row)
@@ -314,40 +297,38 @@ def _rows(model: type[Model], database: BaseDatabaseWrapper) -> Iterator[Row]:
                 yield values
 
 
-def _converters(field: Field, database: BaseDatabaseWrapper) -> Callable[[Any], Any] | None:
+def _converter(field: Field, database: BaseDatabaseWrapper) -> Callable[[Any], Any] | None:
     if isinstance(field, JSONField):
         return None
     column = field.get_col(field.model._meta.db_table)
-    found = [*database.ops.get_db_converters(column), *field.get_db_converters(database)]
+    converters = [*database.ops.get_db_converters(column), *field.get_db_converters(database)]
 
     def convert(value: Any) -> Any:
-        for converter in found:
+        for converter in converters:
             value = converter(value, column, database)
         return value
 
-    return convert if found else None
+    return convert if converters else None
 
 
 def _prepared(fields: Sequence[Field], rows: Iterable[Row], destination: BaseDatabaseWrapper) -> Iterator[Row]:
     def prepared(field: Field, value: Any) -> Any:
         if not isinstance(field, JSONField):
             return field.get_db_prep_save(value, destination)
-        # PostgreSQL reads JSON in any writing; SQLite keeps the text, which is to be as Django writes it.
+        # PostgreSQL normalizes JSON. SQLite stores the text, which must have Django's format.
         return value if value is None or destination.vendor == "postgresql" else json.dumps(json.loads(value))
 
     for row in rows:
         yield [prepared(field, value) for field, value in zip(fields, row, strict=True)]
 
 
-def _compare(copied: Sequence[CopiedTable], destination: BaseDatabaseWrapper, tables: _Tables) -> None:
-    for model, table in zip(tables.in_order, copied, strict=True):
+def _compare(copied: Sequence[CopiedTable], destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> None:
+    for model, table in zip(models, copied, strict=True):
         checksum = _Checksum(model._meta.local_concrete_fields)
-        for row in _rows(model, destination):
-            checksum.add(row)
-        if (arrived := checksum.table(model)) != table:
-            raise DomainError(
-                "TransferRefused",
-                f"{table.name} did not arrive as it was ({table.n_rows} rows with the checksum {table.checksum} left, "
-                f"{arrived.n_rows} with {arrived.checksum} came); nothing was copied, so look for values that the "
-                "destination keeps in another form.",
+        deque(checksum.of(_rows(model, destination)), maxlen=0)
+        if (stored := checksum.table(model)) != table:
+            raise _refused(
+                f"The copy of {table.name} differs: {table.n_rows} rows with checksum {table.checksum} were read, "
+                f"{stored.n_rows} with {stored.checksum} were stored. Nothing was copied. Look for values that the "
+                "destination stores in a different form."
             )

@@ -1,7 +1,6 @@
-"""Files that web servers and workers share: in the data folder, or in an S3-compatible store (`KGHARVEST_FILES`).
+"""Files shared by web servers and workers, in the data folder or in an S3-compatible store (`KGHARVEST_FILES`).
 
-Both kinds of storage write a file whole or not at all, in the place of one of the same name, and say FileNotFoundError
-or FilesUnavailable where they fail.
+Both storages write files atomically and overwrite existing files. They raise FileNotFoundError or FilesUnavailable.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from kgharvest.engine.types import OnProgress, Progress
 from kgharvest.errors import DomainError
 
 ALIAS = "files"
-LONGEST_WAIT_S = 300  # of a job for a store that does not answer
-ASKED_EVERY_S = 5
-AWAY = "The store of files does not answer, so no file can be kept or fetched now; try again in a few minutes."
+LONGEST_WAIT_S = 300  # of a job, for an unresponsive file store
+RETRY_EVERY_S = 5
+AWAY = "The file store does not respond, so files cannot be stored or read. Try again in a few minutes."
 REFUSED = (
-    "The store of files does not take this server's requests; whoever runs the server learns why from "
-    "python manage.py doctor, then try again."
+    "The file store rejects this server's requests. The operator can find the reason with python manage.py doctor. "
+    "Then try again."
 )
 
 
 class FilesUnavailable(DomainError):
-    """The store of files does not do what it is asked. is_passing: it gave no answer, and may soon.
+    """The file store failed. is_passing: it did not respond, so a retry may succeed.
 
-    `reason` is for the operator alone, as it names hosts and buckets.
+    reason: for operators only, because it contains hosts and buckets.
     """
 
     def __init__(self, reason: str, is_passing: bool):
@@ -42,7 +41,7 @@ class FilesUnavailable(DomainError):
 
 
 class DataFolder(FileSystemStorage):
-    """Files below a folder of this machine, or of all machines."""
+    """Files in a local folder or in a folder shared by all machines."""
 
     def __init__(self, location: Path):
         super().__init__(location, allow_overwrite=True)
@@ -57,40 +56,40 @@ class DataFolder(FileSystemStorage):
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DomainError(
-                "NotWritable", f"{path.parent} cannot be made ({error.strerror}); check the data folder."
+                "NotWritable", f"Cannot create {path.parent} ({error.strerror}). Check the data folder."
             ) from error
         write_atomically(path, content.chunks())
         return name
 
     def check(self) -> None:
-        """Raise FilesUnavailable if nothing can be kept."""
+        """Raise FilesUnavailable if the folder is not writable."""
         if not os.access(self.location, os.W_OK):
-            raise FilesUnavailable(f"{self.location} cannot be written; check KGHARVEST_DATA_DIR", is_passing=False)
+            raise FilesUnavailable(f"{self.location} is not writable; check KGHARVEST_DATA_DIR", is_passing=False)
 
 
 def kept_files() -> Storage:
-    """Return the storage of this process, which its threads share."""
+    """Return the storage of this process, shared by its threads."""
     return storages[ALIAS]
 
 
 def new_connection() -> Storage:
-    """Return a storage of its own for a process that forks: its children must not inherit what is open."""
+    """Return a separate storage for a process that forks, because children must not inherit open connections."""
     return storages.create_storage(settings.STORAGES[ALIAS])
 
 
 def keep(name: str, file: IO[bytes], on_progress: OnProgress) -> None:
-    """Keep what is in `file`, a job's result; wait for a store that is away.
+    """Store the result file of a job. Retries for LONGEST_WAIT_S while the store is unresponsive.
 
-    Raises FilesUnavailable if it stays away or refuses, NotWritable, and what `on_progress` does.
+    Raises FilesUnavailable, NotWritable, and the exceptions of `on_progress`.
     """
     give_up = monotonic() + LONGEST_WAIT_S
     while True:
-        on_progress(Progress("keeping the file", 0))
+        on_progress(Progress("storing the file", 0))
         try:
             kept_files().save(name, File(file))
             return
         except FilesUnavailable as error:
             if not error.is_passing or monotonic() > give_up:
                 raise
-        on_progress(Progress("waiting for the store of files", 0))
-        sleep(ASKED_EVERY_S)
+        on_progress(Progress("waiting for the file store", 0))
+        sleep(RETRY_EVERY_S)

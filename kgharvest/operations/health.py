@@ -1,4 +1,4 @@
-"""Whether what this process needs is there: asked by `/readyz` and by the command `doctor`."""
+"""Health checks of this process's dependencies, for `/readyz` and the command `doctor`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from kgharvest.operations.files import FilesUnavailable, kept_files
 logger = logging.getLogger(__name__)
 
 BROKER = f"files in {settings.BROKER_DIR}" if hasattr(settings, "BROKER_DIR") else app.connection().as_uri()
-DATABASE_ERRORS = (DatabaseError, InterfaceError)  # the latter for a connection that was cut
-ASKED_EVERY_S = 2  # so that probes, which anybody may send, do not wear out database and broker
-FILES_ASKED_EVERY_S = 30  # as some stores bill each request
+DATABASE_ERRORS = (DatabaseError, InterfaceError)  # InterfaceError: connection lost
+CHECK_EVERY_S = 2  # limits the load of public probes on database and broker
+CHECK_FILES_EVERY_S = 30  # some stores bill each request
 MIGRATED, FILES, FILES_ASKED = "operations:migrated", "operations:files", "operations:files-asked"
 
 
 class Finding(NamedTuple):
     is_well: bool
-    says: str  # for the operator: names hosts and folders
+    says: str  # for operators only: contains hosts and folders
 
 
 def first_line(error: Exception) -> str:
@@ -39,20 +39,20 @@ def check_database() -> Finding:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DATABASE_ERRORS as error:
-        return Finding(False, f"it does not answer ({first_line(error)}); check DATABASE_URL and that the server runs")
+        return Finding(False, f"no answer ({first_line(error)}); check DATABASE_URL and that the server runs")
     return Finding(True, f"{connection.vendor} {connection.settings_dict['NAME']}")
 
 
 def check_migrations() -> Finding:
-    """Look at the migrations until all are done; then this code has its tables for as long as it runs."""
+    """Check for pending migrations. A positive result is cached for the life of the process."""
     if cache.get(MIGRATED):
         return Finding(True, "done")
     try:
         is_behind = has_pending_migrations()
     except DATABASE_ERRORS:
-        return Finding(False, "not known without a database")
+        return Finding(False, "unknown without a database")
     if is_behind:
-        return Finding(False, "the database lacks tables; run python manage.py migrate")
+        return Finding(False, "migrations are pending; run python manage.py migrate")
     cache.set(MIGRATED, True, None)
     return Finding(True, "done")
 
@@ -61,25 +61,22 @@ def check_broker() -> Finding:
     try:
         messages.connect()
     except (BrokerError, OSError) as error:
-        return Finding(False, f"it does not answer ({first_line(error)}); check BROKER_URL and that the broker runs")
+        return Finding(False, f"no answer ({first_line(error)}); check BROKER_URL and that the broker runs")
     return Finding(True, BROKER)
 
 
 def check_files() -> Finding:
-    """Look whether files can be kept and fetched, in a store by doing so.
-
-    A store that is silent is waited for by one thread; the others tell what was found before.
-    """
+    """Check that files can be stored and read. Only one thread waits for the store; others return the last result."""
     files = kept_files()
-    if cache.add(FILES_ASKED, True, FILES_ASKED_EVERY_S):
+    if cache.add(FILES_ASKED, True, CHECK_FILES_EVERY_S):
         try:
             files.check()
         except FilesUnavailable as error:
             finding = Finding(False, error.reason)
-        except Exception as error:  # of whatever lies between here and the store: a probe tells it
-            logger.exception("The store of files could not be checked.")
+        except Exception as error:  # for example a network library's; probes must report it
+            logger.exception("The check of the file store failed.")
             reason = f"{type(error).__name__}: {first_line(error)}"
-            finding = Finding(False, f"{files.place} could not be checked ({reason}); the log says more")
+            finding = Finding(False, f"the check of {files.place} failed ({reason}); see the log")
         else:
             finding = Finding(True, files.place)
         cache.set(FILES, finding, None)
@@ -92,11 +89,11 @@ READINESS: dict[str, Callable[[], Finding]] = {
     "broker": check_broker,
     "files": check_files,
 }
-BEARABLE = {"files"}  # without which a server answers nearly all requests, so it stays among those that are ready
+OPTIONAL = {"files"}  # a server without it can answer nearly all requests and counts as ready
 
 
 def readiness() -> dict[str, Finding]:
-    """Return what was found, at most ASKED_EVERY_S ago."""
+    """Return the results of all checks, cached for CHECK_EVERY_S."""
     return cache.get_or_set(
-        "operations:readiness", lambda: {name: check() for name, check in READINESS.items()}, ASKED_EVERY_S
+        "operations:readiness", lambda: {name: check() for name, check in READINESS.items()}, CHECK_EVERY_S
     )

@@ -1,8 +1,8 @@
-"""What the log has of a request: an id that goes with it everywhere, and nothing about who made it.
+"""Request logging with an id for each request and without personal data.
 
-No names, mail addresses, tokens or query strings: addresses of requests are logged as the pattern that they fit, and
-what looks like a mail address or a token is blacked out wherever it comes from. The one exception is the network
-address in the line of a failed login, which fail2ban reads (docs/operations.md).
+Log lines contain no names, email addresses, tokens or query strings. Request paths are logged as URL patterns, and
+anything that looks like an email address or a token is masked. The only exception is the network address of a failed
+login, which fail2ban reads (docs/operations.md).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from django.http import HttpRequest
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
-GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
-# Each run of characters is looked at once: what clients send is in the log, and may be 64 kB without a space.
+CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+# Scans each run of characters once, because clients can send 64 kB without a space.
 PRIVATE = re.compile(r"""(?P<mail>(?<![^\s@<>"'=:,])[^\s@<>"'=:,]++@[^\s@<>"',]+\.\w+)|\bkgh_\w+""")
-UNKNOWN_ADDRESS = "an unknown address"
+UNKNOWN_ROUTE = "an unknown address"
 
 
 def id_of(request: HttpRequest) -> str:
-    """Return the id that a proxy or client gave the request in X-Request-ID, or a new one."""
-    given = request.headers.get("X-Request-ID", "")
-    return given if GIVEN_ID.fullmatch(given) else uuid4().hex
+    """Return the id in the header X-Request-ID, or a new one."""
+    client_id = request.headers.get("X-Request-ID", "")
+    return client_id if CLIENT_ID.fullmatch(client_id) else uuid4().hex
 
 
 @contextmanager
 def logged_under(identifier: str) -> Iterator[None]:
-    """Have every line of the log that is written inside carry `identifier`."""
+    """Add the id to all log lines written in the block."""
     token = request_id.set(identifier)
     try:
         yield
@@ -45,12 +45,12 @@ def logged_under(identifier: str) -> Iterator[None]:
 
 
 def route_of(request: HttpRequest) -> str:
-    """Return the pattern that the address fits, as "join/<slug:token>/"."""
-    return request.resolver_match.route if request.resolver_match else UNKNOWN_ADDRESS
+    """Return the URL pattern of the request, such as "join/<slug:token>/"."""
+    return request.resolver_match.route if request.resolver_match else UNKNOWN_ROUTE
 
 
 def without_addresses(record: logging.LogRecord) -> bool:
-    """Filter: name the request's route in the place of its path, and add the request's id."""
+    """Logging filter: replace the request's path by its URL pattern, and add its id."""
     record.request_id = request_id.get()
     request = getattr(record, "request", None)
     if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
@@ -64,7 +64,7 @@ def blacked_out(text: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """One line for people, with the request's id at its end."""
+    """Plain text, with the request's id at the end of the first line."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = blacked_out(super().format(record))
@@ -74,7 +74,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, request_id, and what `extra` has under "facts"."""
+    """One JSON object per line: time, level, logger, message, request_id, and the entries of `extra["facts"]`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -89,7 +89,7 @@ class JsonFormatter(logging.Formatter):
             error = record.exc_info[1]
             frames = traceback.extract_tb(error.__traceback__)
             text = str(error)
-            if isinstance(error, DatabaseError):  # the next lines quote rows
+            if isinstance(error, DatabaseError):  # further lines quote rows
                 text = text.partition("\n")[0]
             line["error"] = blacked_out(f"{type(error).__name__}: {text}" if text else type(error).__name__)
             line["traceback"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]

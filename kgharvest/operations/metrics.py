@@ -1,8 +1,8 @@
-"""What Prometheus reads: requests as this machine's web processes served them, and what the database says.
+"""Prometheus metrics: requests served by this machine's web processes, and readings from the database.
 
-Each process counts in a file of its own below settings.METRICS_DIR, from which whichever is asked adds all up
-(prometheus_client's multiprocess mode). What the database knows is asked with each scrape; apps to the left add
-theirs in registries.METRICS.
+Each process counts in its own file in settings.METRICS_DIR; the process that is scraped sums them up
+(prometheus_client's multiprocess mode). Database readings are computed at each scrape; apps add theirs in
+registries.METRICS.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 settings.METRICS_DIR.mkdir(parents=True, exist_ok=True)
-os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.METRICS_DIR)  # prometheus_client reads it when it is imported
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.METRICS_DIR)  # read when prometheus_client is imported
 
 import prometheus_client  # noqa: E402
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric  # noqa: E402
@@ -32,8 +32,8 @@ from kgharvest.models import Job  # noqa: E402
 from kgharvest.webhooks.models import Delivery  # noqa: E402
 
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
-METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # others, which anybody may invent, are one
-MOST_READINGS = 5
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # clients can invent others
+SCRAPE_TRIES = 5
 LATENCIES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 REQUESTS = prometheus_client.Counter(
@@ -49,7 +49,7 @@ REQUEST_SECONDS = prometheus_client.Histogram(
 
 
 class Reading(NamedTuple):
-    """One metric as the database has it now. values: by the values of `labels`. is_total: it never falls."""
+    """Metric read from the database. values: by label values. is_total: a counter, which never decreases."""
 
     name: str
     help: str
@@ -67,18 +67,18 @@ def observe(view: str, method: str, status: int, seconds: float) -> None:
 
 def exposition() -> bytes:
     """Return all metrics in Prometheus's text format."""
-    for _ in range(MOST_READINGS):
+    for _ in range(SCRAPE_TRIES):
         registry = prometheus_client.CollectorRegistry()
         MultiProcessCollector(registry)
         registry.register(DatabaseCollector())
-        with suppress(FileNotFoundError):  # of a process that ended: forgotten after the files were listed
+        with suppress(FileNotFoundError):  # the file of an ended process was deleted after listing
             return prometheus_client.generate_latest(registry)
-    raise RuntimeError("The files of the metrics disappear again and again while they are read.")
+    raise RuntimeError("Metrics files were repeatedly deleted while reading them.")
 
 
 class DatabaseCollector:
     def collect(self) -> Iterator[Metric]:
-        """Yield what the database says; that it is down where it does not answer, beside what processes counted."""
+        """Yield the database readings, or only kgharvest_database_up with the value 0."""
         try:
             now = timezone.now()
             readings = [reading for path in settings.METRICS for reading in import_string(path)(now)]
@@ -96,24 +96,24 @@ class DatabaseCollector:
 def job_metrics(now: datetime) -> Iterable[Reading]:
     jobs = Job.objects.whole().order_by().values_list("kind", "status").annotate(n=Count("pk"))
     yield Reading("kgharvest_jobs", "Jobs by kind and state.", ("kind", "state"), {row[:2]: row[2] for row in jobs})
-    yield Reading("kgharvest_workers_alive", "Workers heard of lately.", (), {(): workers.n_alive(now)})
+    yield Reading("kgharvest_workers_alive", "Workers with a recent heartbeat.", (), {(): workers.n_alive(now)})
     by_state = {(state,): n for state, n in overview.n_by_state(now).items()}
     yield Reading("kgharvest_workers", "Workers of the last day by state.", ("state",), by_state)
     queues = overview.queue_rows(now)
     waiting = {(queue.name,): queue.n_waiting for queue in queues}
-    yield Reading("kgharvest_jobs_waiting", "Jobs that nobody has claimed.", ("queue",), waiting)
+    yield Reading("kgharvest_jobs_waiting", "Queued jobs.", ("queue",), waiting)
     takers = {(queue.name,): queue.n_workers for queue in queues}
-    yield Reading("kgharvest_queue_workers", "Workers that take jobs of the queue.", ("queue",), takers)
-    yield Reading("kgharvest_worker_processes", "Jobs they do at once.", (), {(): workers.n_processes(now)})
+    yield Reading("kgharvest_queue_workers", "Workers that process the queue.", ("queue",), takers)
+    yield Reading("kgharvest_worker_processes", "Parallel harvests.", (), {(): workers.n_processes(now)})
 
 
 def webhook_metrics(now: datetime) -> Iterable[Reading]:
     n_waiting = Delivery.objects.filter(state=Delivery.State.WAITING).count()
-    yield Reading("kgharvest_webhook_deliveries_waiting", "Events not delivered yet.", (), {(): n_waiting})
+    yield Reading("kgharvest_webhook_deliveries_waiting", "Pending webhook deliveries.", (), {(): n_waiting})
 
 
 def forget_dead_processes() -> None:
-    """Delete what processes of this machine counted that have ended; called when a web server starts."""
+    """Delete the metrics files of this machine's ended processes. Called when a web server starts."""
     for file in Path(settings.METRICS_DIR).glob("*_*.db"):
         pid = file.stem.rpartition("_")[2]
         if pid.isdecimal() and not workers.is_running(int(pid)):

@@ -1,4 +1,4 @@
-"""Files in a bucket of S3, or of a store that speaks its protocol, through django-storages."""
+"""Files in an S3 bucket or an S3-compatible store, using django-storages."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kgharvest.operations.files import FilesUnavailable
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 3
-READ_TIMEOUT_S = 10  # without a byte
-MEMORY = 1 << 20  # bytes of a file that is read; a larger one goes through a temporary file
+READ_TIMEOUT_S = 10  # without receiving data
+MEMORY = 1 << 20  # bytes; larger files are read through a temporary file
 NO_ANSWER = (
     exceptions.ConnectionError,
     exceptions.HTTPClientError,
@@ -30,13 +30,13 @@ NO_ANSWER = (
 )
 MISSING = {"404", "NoSuchKey"}
 LATER = {"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "ServiceUnavailable", "InternalError", "503", "500"}
-CHECKS = "checks"  # folder of what `check` writes
+CHECKS = "checks"  # folder of the files written by `check`
 
 
 class S3Files(S3Storage):
-    """Objects without an ACL: private, unless the bucket says otherwise. Credentials come the ways of AWS's own tools.
+    """Objects without an ACL, so the bucket policy decides who can read them. Finds credentials like AWS tools.
 
-    A file that is opened is fetched whole first, so that no download ends in the middle because the store does.
+    Opening a file fetches it completely, so that downloads cannot fail halfway.
     """
 
     def __init__(self, **options):
@@ -44,7 +44,7 @@ class S3Files(S3Storage):
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
             retries={"mode": "standard", "total_max_attempts": 2},
-            # Stores other than Amazon's refuse the trailing checksums that boto3 adds where it may.
+            # Other stores than Amazon's reject the trailing checksums that boto3 adds by default.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
@@ -57,36 +57,36 @@ class S3Files(S3Storage):
         return f"s3://{self.bucket_name}/{self.location}{at}"
 
     def _open(self, name: str, mode: str = "rb") -> File:
-        with self._failures_told():
+        with self._store_errors():
             file = super()._open(name, mode)
-            file.seek(0)  # fetches it
+            file.seek(0)  # fetches the content
             return file
 
     def _save(self, name: str, content: File) -> str:
-        with self._failures_told():
+        with self._store_errors():
             return super()._save(name, content)
 
     def exists(self, name: str) -> bool:
-        with self._failures_told():
-            is_there = super().exists(name)
-        if not is_there:
+        with self._store_errors():
+            exists = super().exists(name)
+        if not exists:
             self._check_bucket()
-        return is_there
+        return exists
 
     def size(self, name: str) -> int:
-        with self._failures_told():
+        with self._store_errors():
             return super().size(name)
 
     def delete(self, name: str) -> None:
-        with self._failures_told():
+        with self._store_errors():
             super().delete(name)
 
     def listdir(self, name: str) -> tuple[list[str], list[str]]:
-        with self._failures_told():
+        with self._store_errors():
             return super().listdir(name)
 
     def check(self) -> None:
-        """Write a small file, read it, list it and delete it. Raises FilesUnavailable."""
+        """Write, read, list and delete a small file. Raises FilesUnavailable."""
         name = f"{CHECKS}/{uuid4().hex}"
         self.save(name, ContentFile(b"kgharvest\n"))
         with self.open(name):
@@ -95,8 +95,8 @@ class S3Files(S3Storage):
         self.delete(name)
 
     @contextmanager
-    def _failures_told(self) -> Iterator[None]:
-        """Raise FilesUnavailable, or FileNotFoundError for a file that is not in its bucket."""
+    def _store_errors(self) -> Iterator[None]:
+        """Convert errors in the block to FilesUnavailable, or to FileNotFoundError for a file missing in its bucket."""
         try:
             yield
         except FileNotFoundError:
@@ -112,7 +112,7 @@ class S3Files(S3Storage):
             raise self._unavailable(error, is_passing=isinstance(error, NO_ANSWER)) from error
 
     def _check_bucket(self) -> None:
-        """Tell a missing bucket from a missing file: to both the store says 404, without a word."""
+        """Raise FilesUnavailable for a missing bucket, which has the same 404 response as a missing file."""
         try:
             self.connection.meta.client.head_bucket(Bucket=self.bucket_name)
         except (BotoCoreError, ClientError) as error:
@@ -121,5 +121,5 @@ class S3Files(S3Storage):
     def _unavailable(self, error: Exception, is_passing: bool) -> FilesUnavailable:
         advice = "check that it runs" if is_passing else "check KGHARVEST_FILES, the bucket and the credentials"
         reason = f"{self.place} fails ({str(error).splitlines()[0]}); {advice}"
-        logger.warning("The store of files: %s", reason)
+        logger.warning("File store error: %s", reason)
         return FilesUnavailable(reason, is_passing)

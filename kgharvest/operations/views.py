@@ -1,7 +1,6 @@
-"""Probes of health and metrics, and what is noted of every request.
+"""Health and metrics probes, and logging and metrics of all requests.
 
-Probes are answered before anything else looks at the request: whoever asks is a machine beside this one, which speaks
-plain HTTP and knows no host name of ours.
+Probes are answered before all other middleware, because probing machines use plain HTTP and no configured host name.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ requests_log = logging.getLogger("kgharvest.requests")
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """This process answers."""
+    """Liveness probe."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Whether database, migrations and broker are there, and how the store of files is; why not is for the operator."""
+    """Readiness probe: database, migrations, broker, and file store. Only operators see the reasons for failures."""
     findings = health.readiness()
-    is_ready = all(finding.is_well for name, finding in findings.items() if name not in health.BEARABLE)
-    tells_why = _is_operator(request)
+    is_ready = all(finding.is_well for name, finding in findings.items() if name not in health.OPTIONAL)
+    shows_reason = _is_operator(request)
     checks = {
-        name: finding.says if tells_why and not finding.is_well else ("ok" if finding.is_well else "down")
+        name: "ok" if finding.is_well else finding.says if shows_reason else "down"
         for name, finding in findings.items()
     }
     return JsonResponse({"ready": is_ready, "checks": checks}, status=200 if is_ready else 503)
@@ -46,14 +45,14 @@ def readyz(request: HttpRequest) -> JsonResponse:
 def metrics_page(request: HttpRequest) -> HttpResponse:
     if not _is_operator(request):
         return HttpResponseForbidden(
-            "Metrics are for this machine, or for who sends KGHARVEST_METRICS_TOKEN as a bearer token.\n",
+            "Access denied. Send KGHARVEST_METRICS_TOKEN as a bearer token or, if it is not set, connect locally.\n",
             content_type="text/plain",
         )
     return HttpResponse(metrics.exposition(), content_type=metrics.CONTENT_TYPE)
 
 
 def _is_operator(request: HttpRequest) -> bool:
-    """Return whether the request has the token, or comes from this machine where there is none."""
+    """Return whether the request has the token or, if none is configured, comes from this machine."""
     token = settings.METRICS_TOKEN
     if token:
         return constant_time_compare(request.headers.get("Authorization", ""), f"Bearer {token}")
@@ -67,7 +66,7 @@ PROBES = {"healthz": healthz, "readyz": readyz, "metrics": metrics_page}
 
 
 def answer_probes(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: the first, so that probes are neither redirected to TLS nor refused for their host."""
+    """Middleware that must be first, so that probes are not redirected to TLS or rejected for their host."""
 
     def answered(request: HttpRequest) -> HttpResponse:
         probe = PROBES.get(request.path_info[1:])
@@ -82,7 +81,7 @@ def answer_probes(get_response: Callable[[HttpRequest], HttpResponse]) -> Callab
 
 
 def observe_requests(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: give the request an id, which the answer, the log and the jobs it starts carry; count and time it."""
+    """Middleware: assign the request an id for the response, the log and its jobs; count and time the request."""
 
     def observed(request: HttpRequest) -> HttpResponse:
         started, identifier = perf_counter(), id_of(request)

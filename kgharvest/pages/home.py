@@ -1,10 +1,11 @@
-"""The start page, and what this app adds to it and to the navigation."""
+"""Home page, and this app's panels on the home page, navigation and project page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -16,11 +17,11 @@ from kgharvest.models import HarvestJob, Launch, Project, Relation
 from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import Panel, panels_of
 
-N_UNDER_WAY = 5  # launches, and harvests that belong to none
+MAX_UNFINISHED = 5  # launches, and harvests without a launch
 
 
 def home(request: HttpRequest) -> HttpResponse:
-    """The start page: steps of the work and running harvests for researchers, rounds to judge for annotators."""
+    """Home page: workflow steps and unfinished harvests for researchers, open rounds for annotators."""
     if not is_researcher(request.user):
         return render(request, "kgharvest/pages/home.html", {"work": panels_of("home_work", request)})
     context = {
@@ -33,12 +34,12 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def home_step(noun: str, url: str, description: str, **context: Any) -> Panel:
-    """Return a step of the work. n: how much there is of it."""
+    """Return a workflow step. n: number of its objects."""
     return Panel("kgharvest/pages/_step.html", {"noun": noun, "url": url, "description": description, **context})
 
 
 def next_step(heading: str, text: str, label: str, url: str, is_post: bool = False) -> Panel:
-    """Return what the start page proposes to do next: a link, or a button that does it."""
+    """Return the suggested next step: a link or, if `is_post`, a button."""
     context = {"heading": heading, "text": text, "label": label, "url": url, "is_post": is_post}
     return Panel("kgharvest/pages/_next_step.html", context)
 
@@ -50,7 +51,7 @@ def navigation_item(noun: str, url: str) -> Panel:
 def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
     yield navigation_item("Relations", reverse("kgharvest:relation_list"))
     yield navigation_item("Harvests", reverse("kgharvest:harvest_list"))
-    yield navigation_item("Knowledge", reverse("kgharvest:tuple_list"))
+    yield navigation_item("Knowledge base", reverse("kgharvest:tuple_list"))
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
@@ -59,44 +60,47 @@ def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
     yield project_step("Harvests", reverse("kgharvest:harvest_list"), project, n_harvests, "harvest")
 
 
-def project_step(noun: str, url: str, project: Project, n: int, what: str) -> Panel:
-    """Return what the project's page says of its own: `n` of `what`, listed at `url`."""
-    return home_step(noun, f"{url}?project={project.slug}", f"{counted(n, what)} of this project.")
+def project_step(noun: str, url: str, project: Project, n: int, unit: str) -> Panel:
+    """Return a step of the project page. n: number of objects listed at `url`."""
+    return home_step(noun, f"{url}?project={project.slug}", f"{counted(n, unit)} in this project.")
 
 
 def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
     yield home_step(
         "Relations",
         reverse("kgharvest:relation_list"),
-        "What is asked: a statement with slots, prompts and seed tuples.",
+        "Statements with slots, prompts, and seed tuples.",
         n=Relation.objects.visible_to(request.user).count(),
     )
     yield home_step(
         "Harvests",
         reverse("kgharvest:harvest_list"),
-        "What an LM says: scored tuples of one relation in one setting.",
+        "Scored tuples of one relation from one LM in one setting.",
         n=HarvestJob.objects.visible_to(request.user).count(),
     )
     yield home_step(
-        "Knowledge", reverse("kgharvest:tuple_list"), "What all harvests found: search, compare, hide or correct."
+        "Knowledge base",
+        reverse("kgharvest:tuple_list"),
+        "Tuples of all harvests: search, compare, hide, or correct them.",
     )
 
 
 def next_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Yield the first of relations and harvests that there is none of."""
+    """Yield the step to add relations or, if there are some, to launch the first harvest."""
     if not Relation.objects.visible_to(request.user).exists():
         yield Panel("kgharvest/pages/_first_relation.html")
     elif not HarvestJob.objects.visible_to(request.user).exists():
-        text = "Choose relations, an LM and settings; a worker finds the tuples."
-        yield next_step("Next, a harvest", text, "New harvests", reverse("kgharvest:harvest_new"))
+        text = "Select relations, an LM, and settings. A worker harvests the tuples."
+        yield next_step("Next step: launch a harvest", text, "New harvests", reverse("kgharvest:harvest_new"))
 
 
 def harvests_under_way(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Yield the launches that are unfinished with the time that they have left, and harvests that belong to none."""
+    """Yield unfinished launches with their progress, and unfinished harvests that belong to none of them."""
     now = timezone.now()
-    launches = Launch.objects.visible_to(request.user).unfinished()[:N_UNDER_WAY]
+    launches = Launch.objects.visible_to(request.user).unfinished()[:MAX_UNFINISHED]
     progress = [(launch, progress_of(launch, now)) for launch in launches]
     unfinished = HarvestJob.objects.visible_to(request.user).with_cell().unfinished()
-    alone = unfinished.exclude(launch__in=[launch for launch, _ in progress]).under_way_first()[:N_UNDER_WAY]
-    if progress or alone:
-        yield Panel("kgharvest/pages/_harvests_under_way.html", {"launches": progress, "jobs": alone})
+    jobs = unfinished.exclude(launch__in=[launch for launch, _ in progress])
+    jobs = jobs.order_by(F("started_at").desc(nulls_last=True), "pk")[:MAX_UNFINISHED]
+    if progress or jobs:
+        yield Panel("kgharvest/pages/_harvests_under_way.html", {"launches": progress, "jobs": jobs})

@@ -1,4 +1,4 @@
-"""The class of pages that show a list: filters, order and pages of the rows that the user may see."""
+"""Base class of list pages: filters, sorting, and pagination of visible rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kgharvest.models import Project
 
 
 class ListPage(ABC, TemplateView):
-    """A list for researchers. Invalid filters and page numbers in the URL are ignored.
+    """List for researchers. Ignores invalid filters and page numbers in the URL.
 
-    filters: the query parameters of the API's list. searched: columns, one of which contains the parameter `q`.
-    project_path: path from a row to its project, "" if the list has no filter by project. columns: sortable columns by
-    their key in the query; without any, the rows keep their order. order: the default key.
+    filters: query parameters, as in the API. searched: columns searched for the parameter `q`. project_path: lookup of
+    the project, "" without a project filter. columns: sortable columns by query key; if empty, the order of the rows is
+    unchanged. order: default key.
     """
 
     filters: type[Filters] = Filters
@@ -34,10 +34,10 @@ class ListPage(ABC, TemplateView):
 
     @abstractmethod
     def rows(self):
-        """Return the queryset of rows that the user may see."""
+        """Return the rows visible to the user."""
 
     def context(self, page) -> dict[str, Any]:
-        """Return more template context."""
+        """Return additional template context."""
         return {}
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Numbers as pages, tables, figures and commands print them: shares, points, p values, counts, durations.
+"""Number formats of pages, tables, figures and commands: shares, points, p values, counts, durations.
 
-Shares are numbers in [0, 1] and lose the zero before the point, as in papers; differences of shares are told in
-percentage points. None is a dash. The minus sign is U+2212, and what rounds to zero has none.
+Shares in [0, 1] have no leading zero, as in papers. Differences of shares are in percentage points. None is a dash. The
+minus sign is U+2212; numbers that round to zero have no sign.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _rounded(value: float, decimals: int, sign: str = "-") -> str:
 
 
 def share(value: float | None, decimals: int = 2) -> str:
-    """Return a share or coefficient: .73, −.05, 1.00."""
+    """Format a share or coefficient: .73, −.05, 1.00."""
     if value is None:
         return DASH
     text = _rounded(value, decimals)
@@ -26,99 +26,89 @@ def share(value: float | None, decimals: int = 2) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a share that people chose, in percent: "10 %"."""
+    """Format a configured share in percent: "10 %"."""
     return f"{100 * value:.0f} %"
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return the ends of an interval of shares: ".61 to .82"; nothing where there is none."""
+    """Format an interval of shares: ".61 to .82"; "" without an interval."""
     return "" if low is None or high is None else f"{share(low)} to {share(high)}"
 
 
 def share_with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Return ".73 (.61 to .82)", or the share alone where there is no interval."""
+    """Format a share with its interval: ".73 (.61 to .82)"; without an interval, the share only."""
     return share(value) + ("" if low is None or high is None else f" ({interval(low, high)})")
 
 
 def p_value(p: float | None) -> str:
-    """Return three digits below .10, else two: "< .001", ".043", ".32"."""
+    """Format a p value with three digits below .10, otherwise two: "< .001", ".043", ".32"."""
     if p is not None and p < 0.001:
         return "< .001"
     return share(p, 3 if p is not None and p < 0.0995 else 2)
 
 
 def share_tick(value: float) -> str:
-    """Return a share beside an axis: 0, .5, 1."""
+    """Format the axis label of a share: 0, .5, 1."""
     return share(value, 1) if 0 < abs(value) < 1 else _rounded(value, 0)
 
 
-# -- percentage points -------------------------------------------------------------------------------------------------
-
-
 def points(difference: float | None, decimals: int = 1) -> str:
-    """Return a difference of shares with its sign: +12.6, −3.0, 0.0."""
+    """Format a difference of shares with its sign: +12.6, −3.0, 0.0."""
     return DASH if difference is None else _rounded(100 * difference, decimals, "+")
 
 
 def in_points(size: float, decimals: int = 1) -> str:
-    """Return a difference of shares, or half an interval, without sign: "12.6 points"."""
+    """Format a difference of shares, or a half-width, without sign: "12.6 points"."""
     return f"{_rounded(100 * abs(size), decimals)} points"
 
 
 def points_interval(low: float, high: float, decimals: int = 0) -> str:
-    """Return the ends of an interval of a difference: "−1 to 30"."""
+    """Format the interval of a difference: "−1 to 30"."""
     return f"{_rounded(100 * low, decimals)} to {_rounded(100 * high, decimals)}"
 
 
 def points_with_interval(difference: float, low: float | None, high: float | None) -> str:
-    """Return "+12.6 (−1 to 30)", or the difference alone where there is no interval."""
+    """Format a difference with its interval: "+12.6 (−1 to 30)"; without an interval, the difference only."""
     return points(difference) + ("" if low is None or high is None else f" ({points_interval(low, high)})")
 
 
 def points_tick(difference: float) -> str:
-    """Return a difference of shares beside an axis: −20, 0, 2.5."""
+    """Format the axis label of a difference of shares: −20, 0, 2.5."""
     return f"{round(100 * difference, 2) + 0:g}".replace("-", MINUS)  # + 0: never "-0"
 
 
 def decimals_of_points(difference: float) -> int:
-    """Return with how many decimals a difference in points is not 0.0; one at least."""
+    """Return the number of decimals, at least one, with which a difference in points is not 0.0."""
     size = 100 * abs(difference)
     return 1 if size == 0 or size >= 0.05 else ceil(-log10(size))
 
 
-# -- counts and other numbers ------------------------------------------------------------------------------------------
-
-
 def count(n: int | None) -> str:
-    """Return a whole number with thousands separators: 12,345."""
+    """Format an integer with thousands separators: 12,345."""
     return DASH if n is None else f"{n:,}"
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:
-    """Return "1 relation", "2,345 relations"; a plural that is not just with -s is given."""
+    """Format a count with its unit: "1 relation", "2,345 relations". plural: default is the noun with -s."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def score(value: float | None, decimals: int = 3) -> str:
-    """Return a log-probability, or a score on another scale: −2.952, 0.173; a dash for none."""
+    """Format a score: −2.952, 0.173."""
     return DASH if value is None else _rounded(value, decimals)
 
 
 def number(value: float | None) -> str:
-    """Return four significant digits."""
+    """Format a number with four significant digits."""
     return DASH if value is None else f"{value:.4g}".replace("-", MINUS)
 
 
-# -- time --------------------------------------------------------------------------------------------------------------
-
-
 def seconds(value: float | None) -> str:
-    """Return "4.2 s"."""
     return DASH if value is None else f"{value:.1f} s"
 
 
 def duration(duration_s: float | None) -> str:
-    """Return "45 s", "12 min" or "3 h 20 min", rounded up; nothing for None."""
+    """Format a duration, rounded up: "45 s", "12 min", "3 h 20 min"; "" for None."""
     if duration_s is None:
         return ""
     if duration_s < 90:
@@ -130,7 +120,7 @@ def duration(duration_s: float | None) -> str:
 
 
 def hours(value: float | None) -> str:
-    """Return hours of work, rounded: "12 min", "5 h", "3 days"."""
+    """Format hours of work, rounded: "12 min", "5 h", "3 days"."""
     if value is None:
         return DASH
     if value < 1:
@@ -139,7 +129,7 @@ def hours(value: float | None) -> str:
 
 
 def pace(per_minute: float | None) -> str:
-    """Return "12 a minute" or, below one a minute, "30 an hour"; nothing for None."""
+    """Format a rate: "12 per minute" or, below one per minute, "30 per hour"; "" for None."""
     if per_minute is None:
         return ""
-    return f"{per_minute:.0f} a minute" if per_minute >= 1 else f"{60 * per_minute:.0f} an hour"
+    return f"{per_minute:.0f} per minute" if per_minute >= 1 else f"{60 * per_minute:.0f} per hour"

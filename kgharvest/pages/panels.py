@@ -1,6 +1,6 @@
-"""Panels: parts of pages that apps add to pages of apps that may not import them (registries.PANELS).
+"""Panels: page fragments that apps add to pages of apps that cannot import them (registries.PANELS).
 
-`{% panels "region" subject %}` renders them.
+`{% panels "region" subject %}` renders the panels of a region.
 """
 
 from __future__ import annotations
@@ -17,22 +17,19 @@ from kgharvest.entry_points import PANELS, entry_points
 
 @dataclass(frozen=True)
 class Panel:
-    """A part of a page: a template, rendered with what the page knows and with `context`."""
+    """Page fragment: a template, rendered with the context of the page and `context`."""
 
     template: str
     context: dict[str, Any] = field(default_factory=dict)
 
 
 def button(label: str, url: str) -> Panel:
-    """Return a link that looks like a button."""
+    """Return a link styled as a button."""
     return Panel("partials/_button_link.html", {"label": label, "url": url})
 
 
 def panels_of(region: str, request: HttpRequest, subject: Any = None) -> list[Panel]:
-    """Return the panels that apps and installed distributions add to a region.
-
-    subject: the relation, harvest, tuple or round that the page is about.
-    """
+    """Return the panels of a region, from apps and entry points. subject: the object of the page."""
     functions = [import_string(path) for path in settings.PANELS[region]]
     functions += [add for name, add in entry_points(PANELS).items() if name.partition(".")[0] == region]
     return [panel for add in functions for panel in add(request, subject)]

@@ -1,4 +1,4 @@
-"""Show domain errors on pages: as a message of the next page, or in the form that caused them."""
+"""Display of domain errors, as a message on the next page or in a form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kgharvest.errors import DomainError, ImportRefused
 
 @contextmanager
 def refusal_as_message(request: HttpRequest) -> Iterator[None]:
-    """End the block at a DomainError and show its message on the next page."""
+    """Suppress a DomainError in the block and show its message on the next page."""
     try:
         yield
     except DomainError as refusal:
@@ -24,9 +24,9 @@ def refusal_as_message(request: HttpRequest) -> Iterator[None]:
 
 @contextmanager
 def refusal_in_form(form: forms.BaseForm, field: str | None = None) -> Iterator[None]:
-    """End the block at a DomainError or EngineError and show its message at `field`, or above the form.
+    """Suppress a DomainError or EngineError in the block and show its message at `field`, or above the form.
 
-    The template includes `kgharvest/relations/_import_refusal.html` if the block can raise ImportRefused.
+    If the block can raise ImportRefused, the template must include `kgharvest/relations/_import_refusal.html`.
     """
     try:
         yield

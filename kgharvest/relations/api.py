@@ -1,6 +1,4 @@
-"""Relations and their sets in the API."""
-
-from __future__ import annotations
+"""API of relations and relation sets."""
 
 from typing import Any
 
@@ -28,8 +26,9 @@ from kgharvest.bulk.pagination import containing
 from kgharvest.models import Relation, RelationSet
 from kgharvest.relations import services
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, MOST_SENTENCES, RelationEntry
-from kgharvest.relations.files import export_relations, read_relation_file
-from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile, import_prompts
+from kgharvest.relations.files import EXPORTED_COLUMNS, export_relations, read_relation_file
+from kgharvest.relations.prompt_files import IMPORTED, ORIGIN_CHOICES, PromptFile, import_prompts
+from kgharvest.tables.downloads import download
 
 SET = {
     "id": 4,
@@ -52,17 +51,17 @@ RELATION = {
     "seed_tuples": [["kitchen", "cooking"], ["school", "learning"]],
     "created_at": "2026-11-22T09:00:00Z",
 }
-uploaded = upload_limit("split it and send the parts")
-WRITTEN = {name: RELATION[name] for name in ("name", "set", "statement", "explanation", "seed_tuples")}
+check_file_size = upload_limit("split it and send the parts")
+RELATION_INPUT = {name: RELATION[name] for name in ("name", "set", "statement", "explanation", "seed_tuples")}
 
 
-# -- sets --------------------------------------------------------------------------------------------------------------
+# Relation sets
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A set", SET, response_only=True)])
 class SetSerializer(serializers.ModelSerializer):
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)
-    n_relations = serializers.IntegerField(help_text="How many relations it has.")
+    n_relations = serializers.IntegerField(help_text="Number of relations.")
 
     class Meta:
         model = RelationSet
@@ -70,14 +69,14 @@ class SetSerializer(serializers.ModelSerializer):
 
 
 class SetFilters(ProjectFilters):
-    name = serializers.CharField(required=False, max_length=100, help_text="Exactly this name.")
-    is_shipped = serializers.BooleanField(required=False, help_text="Whether it comes with the project.")
+    name = serializers.CharField(required=False, max_length=100, help_text="Exact name.")
+    is_shipped = serializers.BooleanField(required=False, help_text="True for built-in relation sets.")
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A copy", {"copy_of": 4, "name": "places-2"}, request_only=True)])
 class SetCopyInput(StrictSerializer):
     project = ProjectField()
-    copy_of = VisibleField(RelationSet.objects.all(), help_text="The set whose relations are copied.")
+    copy_of = VisibleField(RelationSet.objects.all(), help_text="Id of the set to copy.")
     name = serializers.CharField(max_length=100, help_text="Letters, digits, - and _.")
 
 
@@ -89,27 +88,31 @@ class SetInput(StrictSerializer):
 class SetFileInput(StrictSerializer):
     project = ProjectField()
     file = serializers.FileField(
-        validators=[uploaded],
-        help_text="This project's JSON, the BertNet code's relation_info JSON, or LAMA's JSON lines.",
+        validators=[check_file_size],
+        help_text="kgharvest JSON, relation_info JSON of the BertNet code, or JSON lines of LAMA.",
     )
-    name = serializers.CharField(max_length=100, required=False, help_text="Of the set; by default the file's own.")
+    name = serializers.CharField(max_length=100, required=False, help_text="Set name. Default: the name in the file.")
 
 
 class PromptFileInput(StrictSerializer):
-    file = serializers.FileField(validators=[uploaded], help_text='RELATION.jsonl with lines {"template", "weight"}.')
-    origin = serializers.ChoiceField([*dict.fromkeys([*ORIGINS.values(), IMPORTED])], default=IMPORTED)
-    least_weight = FiniteField(min_value=0, required=False, help_text="Prompts of a smaller weight are left out.")
+    file = serializers.FileField(
+        validators=[check_file_size], help_text='RELATION.jsonl with lines {"template", "weight"}.'
+    )
+    origin = serializers.ChoiceField(ORIGIN_CHOICES, default=IMPORTED)
+    least_weight = FiniteField(
+        min_value=0, required=False, help_text="Minimum weight. Prompts with a smaller weight are skipped."
+    )
 
 
 class PromptsImportedSerializer(serializers.Serializer):
     message = serializers.CharField()
     unknown = serializers.ListField(
-        child=serializers.CharField(), help_text="Relations that the set has not, or that are not binary."
+        child=serializers.CharField(), help_text="Relations that are missing from the set or not binary."
     )
 
 
 class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
-    """Sets of relations, newest first. The services decide who may change a set."""
+    """Relation sets, newest first. Services check who may change a set."""
 
     serializer_class = SetSerializer
     filters = SetFilters
@@ -123,7 +126,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=SetCopyInput, summary="Duplicate a set")
     def create(self, request: Request) -> Response:
-        """A set has at least one relation. To create a new set, write a relation into it or import a file."""
+        """Empty sets do not exist. To create a new set, create a relation in it or import a file."""
         sent = self.sent(SetCopyInput)
         return self.created_set(
             services.duplicate_set(sent["copy_of"], sent["name"], request.user, sent.get("project"))
@@ -138,7 +141,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(summary="Delete a set with its relations")
     def destroy(self, request: Request, pk: int) -> Response:
-        """Refused if a relation of the set has harvests or tuples."""
+        """Fails if a relation of the set has harvests or tuples."""
         services.delete_set(self.named(), request.user)
         return self.deleted()
 
@@ -151,7 +154,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
         parser_classes=(MultiPartParser,),
     )
     def import_file(self, request: Request) -> Response:
-        """Updates relations that are already in the set. Stores nothing if the file has an error."""
+        """Update relations that are already in the set. If the file has an error, nothing is stored."""
         check_may_anywhere(request.user, Action.WORK)
         sent = self.sent(SetFileInput)
         file = read_relation_file(sent["file"].name, sent["file"].read())
@@ -161,11 +164,9 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @operation("Export a set", method="get", responses={200: {"type": "object", "additionalProperties": {}}})
     def export(self, request: Request, pk: int) -> HttpResponse:
-        """The set as a JSON file, which can be imported as an equal set."""
+        """Return the set as a JSON file for import."""
         relation_set = self.named()
-        response = HttpResponse(export_relations(relation_set), content_type="application/json")
-        response["Content-Disposition"] = f'attachment; filename="{relation_set.name}.json"'
-        return response
+        return download(export_relations(relation_set), f"{relation_set.name}.json")
 
     @operation(
         "Add prompts from a file to a set's relations",
@@ -180,17 +181,18 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
         return self.answer({"message": f"{imported}.", "unknown": imported.unknown})
 
 
-# -- relations ---------------------------------------------------------------------------------------------------------
+# Relations
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A relation", RELATION, response_only=True)])
 class RelationSerializer(serializers.ModelSerializer):
     set = serializers.CharField(source="relation_set.name")
-    path = serializers.CharField(help_text="The name that is never ambiguous: set/name.")
-    initial_prompts = serializers.ListField(child=serializers.CharField(), help_text="How an LM is asked.")
-    prompts = serializers.ListField(child=serializers.CharField(), help_text="Ready ones; may be empty.")
+    path = serializers.CharField(help_text="Unique name: set/name.")
+    initial_prompts = serializers.ListField(child=serializers.CharField(), help_text="Prompts to start from.")
+    prompts = serializers.ListField(child=serializers.CharField(), help_text="Predefined prompts; may be empty.")
     seed_tuples = serializers.ListField(
-        child=serializers.ListField(child=serializers.CharField()), help_text="True examples, entities by slot."
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="True examples with entities in slot order.",
     )
 
     class Meta:
@@ -202,10 +204,10 @@ class RelationSerializer(serializers.ModelSerializer):
 
 
 class RelationFilters(Filters):
-    set = serializers.CharField(required=False, max_length=100, source="relation_set__name", help_text="Name of a set.")
-    name = serializers.CharField(required=False, max_length=100, help_text="Exactly this name.")
+    set = serializers.CharField(required=False, max_length=100, source="relation_set__name", help_text="Set name.")
+    name = serializers.CharField(required=False, max_length=100, help_text="Exact name.")
     arity = CountField(required=False, max_value=99)
-    q = serializers.CharField(required=False, max_length=200, help_text="In the name or the statement.")
+    q = serializers.CharField(required=False, max_length=200, help_text="Text in the name or statement.")
 
     def narrow(self, rows: QuerySet) -> QuerySet:
         text = self.validated_data.pop("q", "")
@@ -218,57 +220,52 @@ class SentencesField(serializers.ListField):
         super().__init__(child=child, max_length=MOST_SENTENCES, **options)
 
 
-@extend_schema_serializer(examples=[OpenApiExample("A relation to write", WRITTEN, request_only=True)])
+@extend_schema_serializer(examples=[OpenApiExample("A relation to write", RELATION_INPUT, request_only=True)])
 class RelationInput(StrictSerializer):
-    """Slots are written <ENT0>, <ENT1>, ... in statement and prompts. project: of a set that is new."""
+    """Relation to create or change. Slots in statement and prompts are written <ENT0>, <ENT1>, ...
+
+    project: owner of a new set; ignored for an existing set.
+    """
 
     project = ProjectField()
-    name = serializers.CharField(max_length=100, help_text="Short and without spaces.")
-    set = serializers.CharField(max_length=100, help_text="One of your sets, or the name of a new one.")
-    statement = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="What people judge.")
+    name = serializers.CharField(max_length=100, help_text="Short name without spaces.")
+    set = serializers.CharField(max_length=100, help_text="Name of one of your sets or of a new set.")
+    statement = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="Sentence that annotators judge.")
     explanation = serializers.CharField(
-        max_length=LONGEST_EXPLANATION, required=False, allow_blank=True, help_text="What counts and what does not."
+        max_length=LONGEST_EXPLANATION,
+        required=False,
+        allow_blank=True,
+        help_text="Criteria for judging the statement.",
     )
     seed_tuples = serializers.ListField(
         child=serializers.ListField(child=serializers.CharField(max_length=1000), max_length=99),
         max_length=MOST_SENTENCES,
         help_text="True examples, at least two.",
     )
-    initial_prompts = SentencesField(required=False, help_text="How an LM is asked; without any, the statement.")
-    prompts = SentencesField(required=False, help_text="Ready ones; without any, paraphrases of the initial ones.")
-
-
-def entry_of(sent: dict[str, Any], relation: Relation | None = None) -> RelationEntry:
-    """Return what a client wrote; of a relation that it changes, the rest as it is."""
-    columns = ("name", "statement", "explanation", "initial_prompts", "prompts", "seed_tuples")
-    kept = {column: getattr(relation, column) for column in columns} if relation else {}
-    written = kept | sent
-    return RelationEntry(
-        where="",
-        name=written["name"],
-        statement=written["statement"],
-        explanation=written.get("explanation", ""),
-        initial_prompts=written.get("initial_prompts") or [written["statement"]],
-        prompts=written.get("prompts", []),
-        seed_tuples=written["seed_tuples"],
+    initial_prompts = SentencesField(required=False, help_text="Prompts to start from. Default: the statement.")
+    prompts = SentencesField(
+        required=False, help_text="Predefined prompts. Default: paraphrases of the initial prompts."
     )
 
 
 def save(sent: dict[str, Any], relation: Relation | None, by) -> Relation:
-    """Store what a client wrote. Raises ValidationError with what is wrong with each field."""
+    """Create a relation, or change the sent fields of `relation`. Raises ValidationError with errors by field."""
+    values = {column: getattr(relation, column) for column in EXPORTED_COLUMNS} if relation else {}
+    values |= {column: sent[column] for column in EXPORTED_COLUMNS if column in sent}
+    values["initial_prompts"] = values.get("initial_prompts") or [values["statement"]]
     set_name = sent.get("set") or relation.relation_set.name
     try:
-        return services.save_relation(entry_of(sent, relation), set_name, relation, by, sent.get("project"))
+        entry = RelationEntry(where="", **values)
+        return services.save_relation(entry, set_name, relation, by, sent.get("project"))
     except services.BadRelation as refusal:
         fields: dict[str, list[str]] = {}
         for error in refusal.errors:
-            reason = f"seed tuple {error.seed_number} {error.reason}" if error.seed_number else error.reason
-            fields.setdefault({"set_name": "set"}.get(error.field, error.field), []).append(reason)
+            fields.setdefault({"set_name": "set"}.get(error.field, error.field), []).append(str(error))
         raise serializers.ValidationError(fields) from refusal
 
 
 class RelationViewSet(PagedList, RetrieveMixin, ApiViewSet):
-    """Relations, newest first. The services decide who may change a relation."""
+    """Relations, newest first. Services check who may change a relation."""
 
     serializer_class = RelationSerializer
     filters = RelationFilters
@@ -281,11 +278,11 @@ class RelationViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=RelationInput, summary="Edit a relation")
     def partial_update(self, request: Request, pk: int) -> Response:
-        """Name, set and number of slots cannot change once the relation has harvests or tuples."""
+        """A relation with harvests or tuples keeps its name, set, and number of slots."""
         return self.answer(save(self.sent(RelationInput, partial=True), self.named(), request.user))
 
     @extend_schema(summary="Delete a relation")
     def destroy(self, request: Request, pk: int) -> Response:
-        """Refused if the relation has harvests, tuples or gold statements."""
+        """Fails if the relation has harvests, tuples, or gold statements."""
         services.delete_relation(self.named(), request.user)
         return self.deleted()

@@ -1,6 +1,4 @@
-"""Checks of relations: what is wrong with one in a file, and more strictly with one that a person writes."""
-
-from __future__ import annotations
+"""Relation validation: rules for all relations, and stricter rules for relations from forms and the API."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,12 +20,12 @@ BETWEEN_LINES = re.compile(r"\s*[\r\n\u2028\u2029]\s*")
 LONGEST_SENTENCE = 1_000  # characters of a statement or prompt
 LONGEST_EXPLANATION = 2_000
 MOST_SENTENCES = 2_000  # prompts, or seed tuples, of a relation
-LONG_STATEMENT = 200  # characters; people judge what they can take in at a glance
+LONG_STATEMENT = 200  # characters
 
 
 @dataclass
 class RelationEntry:
-    """A relation as a file or a form gives it, not yet checked. `where` is the place in the file, for people."""
+    """Unvalidated relation from a file, form, or API request. where: location in the file, for error messages."""
 
     where: str
     name: Any
@@ -39,7 +37,7 @@ class RelationEntry:
     needs_seeds: bool = True
 
     def columns(self) -> dict[str, Any]:
-        """Return the relation's columns beside name and set, once the entry has no errors."""
+        """Return the relation's columns except name and set. The entry must be valid."""
         return {
             "statement": one_line(self.statement or self.initial_prompts[0]),
             "explanation": self.explanation,
@@ -55,52 +53,48 @@ class RelationEntry:
 
 
 def one_line(sentence: str) -> str:
-    """Return a sentence without ends of lines: forms have one a line, and people and LMs read it as one."""
+    """Replace line breaks by spaces: forms hold one sentence per line, and annotators and LMs read a single line."""
     return BETWEEN_LINES.sub(" ", sentence.strip())
 
 
 class FieldError(NamedTuple):
-    """One thing wrong with one field of an entry. seed_number: of the seed tuple, from 1, where it is about one."""
+    """Error in one field of an entry. seed_number: position of the invalid seed tuple, from 1."""
 
     field: str
     reason: str
     seed_number: int | None = None
 
-
-def text_error(text: str) -> str | None:
-    """Return why `text` cannot be stored or shown, or None. It may have several lines."""
-    control = CONTROL.search(LINE_ENDS.sub(" ", text))
-    return f"{text!r:.80} has a control character ({control.group()!r}); leave it out" if control else None
+    def __str__(self) -> str:
+        return f"seed tuple {self.seed_number} {self.reason}" if self.seed_number else self.reason
 
 
 def sentence_error(text: str, longest: int = LONGEST_SENTENCE) -> str | None:
-    """Return why `text` is no statement, prompt or explanation, or None."""
+    """Return an error if `text` is longer than `longest` characters or has control characters. Line breaks are fine."""
     if len(text) > longest:
         return f"{text!r:.80} has {len(text):,} characters; shorten it to {longest:,}"
-    return text_error(text)
+    control = CONTROL.search(LINE_ENDS.sub(" ", text))
+    return f"{text!r:.80} has a control character ({control.group()!r}); remove it" if control else None
 
 
 def set_name_error(name: str) -> str | None:
-    return None if SET_NAME.fullmatch(name) else f"{name!r} is no set name; use letters, digits, - and _"
-
-
-# -- in files and forms ------------------------------------------------------------------------------------------------
+    return None if SET_NAME.fullmatch(name) else f"invalid set name {name!r}; use letters, digits, - and _"
 
 
 def relation_errors(entry: RelationEntry) -> Iterator[FieldError]:
-    """Yield all that is wrong with one relation."""
-    if not isinstance(entry.name, str) or not RELATION_NAME.fullmatch(entry.name):
-        yield FieldError("name", f"{entry.name!r} is no relation name; use up to 100 characters without space and /")
+    """Yield validation errors for one relation."""
+    has_name = isinstance(entry.name, str) and RELATION_NAME.fullmatch(entry.name)
+    if not has_name:
+        yield FieldError("name", f"invalid relation name {entry.name!r}; use up to 100 characters without spaces and /")
     if not _are_texts(entry.initial_prompts) or not entry.initial_prompts:
         yield FieldError(
-            "initial_prompts", f"has neither a statement nor a list of at most {MOST_SENTENCES:,} initial prompts"
+            "initial_prompts", f"a statement or a list of up to {MOST_SENTENCES:,} initial prompts is required"
         )
         return
     if not _are_texts(entry.prompts):
-        yield FieldError("prompts", f"has prompts that are no list of at most {MOST_SENTENCES:,} texts")
+        yield FieldError("prompts", f"prompts must be a list of up to {MOST_SENTENCES:,} texts")
         return
     if not isinstance(entry.explanation, str) or not isinstance(entry.statement, str | None):
-        yield FieldError("statement", "has a statement or explanation that is no text")
+        yield FieldError("statement", "statement and explanation must be texts")
         return
     sentences = {
         "initial_prompts": entry.initial_prompts,
@@ -113,13 +107,13 @@ def relation_errors(entry: RelationEntry) -> Iterator[FieldError]:
         for text in texts
         if (reason := sentence_error(text))
     ]
-    if isinstance(entry.name, str) and (reason := text_error(entry.name)):
+    if has_name and (reason := sentence_error(entry.name)):
         errors.append(FieldError("name", reason))
     if reason := sentence_error(entry.explanation, LONGEST_EXPLANATION):
         errors.append(FieldError("explanation", reason))
-    faults = errors or list(_slot_errors(entry, sentences))
-    yield from faults
-    if not faults and (reason := _statement_error(entry.statement or entry.initial_prompts[0])):
+    errors = errors or list(_slot_errors(entry, sentences))
+    yield from errors
+    if not errors and (reason := _statement_error(entry.statement or entry.initial_prompts[0])):
         yield FieldError("statement", reason)
 
 
@@ -132,8 +126,8 @@ def _are_texts(texts: Any) -> bool:
 
 
 def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Iterator[FieldError]:
-    """Yield what is wrong with the slots of the sentences, by field, and with the seed tuples that fill them."""
-    columns = {text: column for column in reversed(sentences) for text in sentences[column]}  # each text once
+    """Yield errors in the slots of `sentences` (texts by field) and in the seed tuples."""
+    columns = {text: column for column in reversed(sentences) for text in sentences[column]}  # the first field wins
     arities = {}
     for text in dict.fromkeys(text for texts in sentences.values() for text in texts):
         try:
@@ -143,27 +137,23 @@ def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Itera
     arity = arities.get(entry.initial_prompts[0])
     if arity is None:
         return
-    if arity > MOST_ENTITIES:
-        reason = f"{entry.initial_prompts[0]!r} has {arity} slots; a relation has at most {MOST_ENTITIES}"
+    if not 2 <= arity <= MOST_ENTITIES:
+        reason = f"{entry.initial_prompts[0]!r} has {counted(arity, 'slot')}; use 2 to {MOST_ENTITIES} slots"
         yield FieldError("initial_prompts", reason)
         return
-    if arity < 2:
-        reason = f"{entry.initial_prompts[0]!r} has one slot; a relation has at least two"
-        yield FieldError("initial_prompts", reason)
-        return
-    for text, slots in arities.items():
-        if slots != arity:
-            reason = f"{text!r} has {counted(slots, 'slot')}, the first prompt has {arity}"
+    for text, n_slots in arities.items():
+        if n_slots != arity:
+            reason = f"{text!r} has {counted(n_slots, 'slot')}, but the first prompt has {arity}"
             yield FieldError(columns[text], reason)
     yield from _seed_errors(entry, arity)
 
 
 def _seed_errors(entry: RelationEntry, arity: int) -> Iterator[FieldError]:
     if not isinstance(entry.seed_tuples, list) or (entry.needs_seeds and len(entry.seed_tuples) < 2):
-        yield FieldError("seed_tuples", "needs at least two seed tuples")
+        yield FieldError("seed_tuples", "at least two seed tuples are required")
         return
     if len(entry.seed_tuples) > MOST_SENTENCES:
-        yield FieldError("seed_tuples", f"has {len(entry.seed_tuples):,} seed tuples; give at most {MOST_SENTENCES:,}")
+        yield FieldError("seed_tuples", f"{len(entry.seed_tuples):,} seed tuples; the maximum is {MOST_SENTENCES:,}")
         return
     for number, entities in enumerate(entry.seed_tuples, start=1):
         if isinstance(entities, list) and len(entities) != arity:
@@ -171,44 +161,41 @@ def _seed_errors(entry: RelationEntry, arity: int) -> Iterator[FieldError]:
             yield FieldError("seed_tuples", f"has {n_entities} for {arity} slots", number)
         elif reason := entities_error(entities, arity):
             yield FieldError("seed_tuples", reason, number)
-        elif any("\n" in entity for entity in entities):  # forms have one seed tuple a line
-            yield FieldError("seed_tuples", "has an entity of more than one line", number)
-
-
-# -- in forms ----------------------------------------------------------------------------------------------------------
+        elif any("\n" in entity for entity in entities):  # forms hold one seed tuple per line
+            yield FieldError("seed_tuples", "has an entity with a line break", number)
 
 
 def authoring_errors(entry: RelationEntry) -> Iterator[FieldError]:
-    """Yield what published files are forgiven: what is given twice."""
+    """Yield duplicate prompts and seed tuples. Imported files may contain them."""
     for column in ("initial_prompts", "prompts"):
         texts: Sequence[str] = getattr(entry, column)
         repeated = sorted({text for text in texts if texts.count(text) > 1})
-        yield from (FieldError(column, f"{text!r} is given twice; leave one out") for text in repeated)
+        yield from (FieldError(column, f"{text!r} occurs more than once; remove the duplicates") for text in repeated)
     first_numbers: dict[tuple[str, ...], int] = {}
     for number, entities in enumerate(entry.seed_tuples, start=1):
         first = first_numbers.setdefault(tuple(entity.casefold() for entity in entities), number)
         if first != number:
-            yield FieldError("seed_tuples", f"says the same as seed tuple {first}; leave one out", number)
+            yield FieldError("seed_tuples", f"is a duplicate of seed tuple {first}; remove one of them", number)
 
 
 def _statement_error(statement: str) -> str | None:
-    """Return why `statement` does not read as one that people can call true or false, or None."""
+    """Return an error if annotators cannot judge `statement` as true or false."""
     words = SLOT.sub(" ", statement)
-    if foreign := FOREIGN_SLOT.search(words):
-        return f"the slots are written <ENT0>, <ENT1>, ...; write one of them instead of {foreign.group()!r}"
+    if foreign_slot := FOREIGN_SLOT.search(words):
+        return f"{foreign_slot.group()!r} is not a slot; use <ENT0>, <ENT1>, ..."
     if statement.rstrip().endswith(QUESTION_MARKS):
-        return "this is a question; word it as a statement that is true or false, such as '<ENT0> prevents <ENT1>.'"
+        return "the statement is a question; write a sentence that is true or false, such as '<ENT0> prevents <ENT1>.'"
     if not any(letter.isalpha() for letter in words):
-        return "there are no words around the slots; say what the entities have to do with each other"
+        return "the statement contains only slots; add words that relate the entities"
     return None
 
 
 def advice_on(statement: str) -> list[str]:
-    """Return what could be better about a statement that is good enough."""
+    """Return suggestions for a valid statement."""
     text = statement.strip()
     advice = {
-        "It ends without a full stop; people read it as a sentence.": not text.endswith(FULL_STOPS),
-        "It begins in lower case.": text[:1].islower(),
-        f"It has {len(text)} characters; a short statement is judged faster.": len(text) > LONG_STATEMENT,
+        "The statement does not end with a full stop.": not text.endswith(FULL_STOPS),
+        "The statement starts in lower case.": text[:1].islower(),
+        f"The statement has {len(text)} characters. Short statements are judged faster.": len(text) > LONG_STATEMENT,
     }
     return [sentence for sentence, applies in advice.items() if applies]

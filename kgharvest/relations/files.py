@@ -1,6 +1,4 @@
-"""Files of relations: three formats to read, one to write."""
-
-from __future__ import annotations
+"""Relation files: three import formats and one export format."""
 
 import json
 from collections.abc import Iterable
@@ -13,17 +11,17 @@ from kgharvest.models import RelationSet
 from kgharvest.relations.checks import RelationEntry
 
 SHAPES = (
-    'expected {"name": ..., "relations": [...]}, the reference form {relation: {"init_prompts": ...}}, '
+    'expected {"name": ..., "relations": [...]}, the BertNet format {relation: {"init_prompts": ...}}, '
     'or JSON lines of {"relation": ..., "template": "[X] ... [Y]"}'
 )
 LAMA_SLOTS = {"[X]": "<ENT0>", "[Y]": "<ENT1>"}
-MOST_RELATIONS = 10_000  # of a file
+MOST_RELATIONS = 10_000  # per file
 EXPORTED_COLUMNS = ("name", "statement", "explanation", "initial_prompts", "prompts", "seed_tuples")
 
 
 @dataclass
 class RelationFile:
-    """The content of a file of relations. source: the file's name; name: of the set."""
+    """Content of a relation file. source: file name; name: set name."""
 
     source: str
     name: str
@@ -31,11 +29,8 @@ class RelationFile:
     entries: list[RelationEntry]
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
 def read_relation_file(source: str, content: bytes) -> RelationFile:
-    """Return the content of the file, whatever its format. Raises ImportRefused if it has none of the known shapes."""
+    """Detect the format and return the content. Raises ImportRefused for an unknown format."""
     stem, _, ending = source.rpartition(".")
     stem = stem or source
     if ending == "jsonl":
@@ -45,7 +40,7 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
     if isinstance(document, dict) and isinstance(document.get("relations"), list):
         _check_number(len(document["relations"]), source)
         name, description = str(document.get("name") or stem), str(document.get("description") or "")
-        del document  # the members are the same once more
+        del document  # frees memory: members_of parses the same relations again
         offsets = {member.name: member.offset for member in members_of(text)}
         entries = _project_entries(members_of(text, offsets["relations"]), source)
         return RelationFile(source, name, description, entries)
@@ -54,7 +49,7 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
     ):
         _check_number(len(document), source)
         return RelationFile(source, stem, "", [_reference_entry(member) for member in members_of(text)])
-    raise ImportRefused(source, [BadEntry("file", f"is no file of relations: {SHAPES}")])
+    raise ImportRefused(source, [BadEntry("file", f"is not a relation file: {SHAPES}")])
 
 
 def _check_number(n_relations: int, source: str) -> None:
@@ -63,26 +58,25 @@ def _check_number(n_relations: int, source: str) -> None:
 
 
 def _project_entries(members: Iterable[Member], source: str) -> list[RelationEntry]:
-    """Return the entries of this project's own JSON."""
+    """Return the entries of a kgharvest JSON file."""
     entries, faults = [], Faults()
     for number, member in enumerate(members, start=1):
         where = f"line {member.line}, relation {number}"
         if not isinstance(member.value, dict):
-            reason = 'is no relation; write {"name": ..., "initial_prompts": [...], "seed_tuples": [...]}'
+            reason = 'is not a relation; write {"name": ..., "initial_prompts": [...], "seed_tuples": [...]}'
             faults.add(BadEntry(where, reason))
             continue
-        name = member.value.get("name")
+        relation = member.value
+        name, statement = relation.get("name"), relation.get("statement")
         entries.append(
             RelationEntry(
                 where=f"{where} ({name!r:.100})" if name else where,
                 name=name,
-                initial_prompts=member.value.get(
-                    "initial_prompts", [member.value["statement"]] if member.value.get("statement") else None
-                ),
-                seed_tuples=member.value.get("seed_tuples"),
-                prompts=member.value.get("prompts", []),
-                statement=member.value.get("statement"),
-                explanation=member.value.get("explanation", ""),
+                initial_prompts=relation.get("initial_prompts", [statement] if statement else None),
+                seed_tuples=relation.get("seed_tuples"),
+                prompts=relation.get("prompts", []),
+                statement=statement,
+                explanation=relation.get("explanation", ""),
             )
         )
     faults.refuse(source)
@@ -102,14 +96,14 @@ def _reference_entry(member: Member) -> RelationEntry:
 
 
 def _lama_entries(content: bytes, source: str, default_name: str) -> list[RelationEntry]:
-    """Return one relation per name; several lines of one name are several initial prompts. LAMA gives no seeds here."""
+    """Return one relation per name, with the templates of all its lines as initial prompts and without seed tuples."""
     entries: dict[str, RelationEntry] = {}
     faults = Faults()
     for line in read_json_lines(lines_of(BytesIO(content), source)):
         if isinstance(line, BadEntry):
             faults.add(line)
         elif not isinstance(line.value, dict) or not isinstance(line.value.get("template"), str):
-            faults.add(BadEntry(f"line {line.number}", 'has no "template"'))
+            faults.add(BadEntry(f"line {line.number}", '"template" is missing'))
         else:
             name = line.value.get("relation") or default_name
             entry = entries.get(str(name))
@@ -123,17 +117,14 @@ def _lama_entries(content: bytes, source: str, default_name: str) -> list[Relati
 
 
 def with_slots(template: str) -> str:
-    """Return a template of LAMA or LPAQA as a prompt: with <ENT0> and <ENT1> for [X] and [Y]."""
+    """Return a LAMA or LPAQA template as a prompt: [X] and [Y] become <ENT0> and <ENT1>."""
     for slot, entity_slot in LAMA_SLOTS.items():
         template = template.replace(slot, entity_slot)
     return template
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-
 def export_relations(relation_set: RelationSet) -> str:
-    """Return the set as this project's JSON: importing it under another name makes an equal set."""
+    """Return the set as kgharvest JSON. Importing it under another name creates an equal set."""
     relations = relation_set.relations.order_by("name")
     document = {
         "name": relation_set.name,

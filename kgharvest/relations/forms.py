@@ -1,99 +1,90 @@
-"""Forms of relations and their sets: write, import, add prompts."""
+"""Forms of relations and relation sets: edit, import files, import prompts; and the relation picker."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB, upload_limit
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Project, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, RelationEntry, one_line
-from kgharvest.relations.files import RelationFile, read_relation_file
-from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile
+from kgharvest.relations.prompt_files import ORIGIN_CHOICES
 from kgharvest.relations.services import is_in_use, save_relation, validate_relation
 
 SEPARATOR = "|"
-FROM_INITIAL_PROMPTS = " and ".join(
+INITIAL_PROMPT_SETTINGS = " and ".join(
     f"<code>{name}</code>" for name, setting in SETTINGS.items() if not setting.takes_ready_prompts
 )
 
 
 def non_blank_lines(text: str) -> list[str]:
-    """Return the lines that are not blank, without spaces around them."""
+    """Return the stripped non-blank lines."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 class DatalistInput(forms.TextInput):
-    """A text input that suggests `options` and takes anything."""
+    """Text input that suggests `options` and accepts any text."""
 
     template_name = "kgharvest/relations/_datalist_input.html"
     options: tuple[str, ...] = ()
 
     def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:
-        listed = {**(attrs or {}), "list": f"{attrs['id']}_options"}
-        return {**super().get_context(name, value, listed), "options": self.options}
+        attrs = {**(attrs or {}), "list": f"{attrs['id']}_options"}
+        return {**super().get_context(name, value, attrs), "options": self.options}
 
 
 class RelationForm(forms.Form):
-    """A relation; `relation` is the one to change, None writes a new one. Name and set of one in use are fixed.
+    """New relation, or changes of `relation`. Name and set are read-only if the relation is in use.
 
-    sets: to suggest; by default all that are not shipped.
+    sets: suggested sets. Default: all sets that are not built-in.
     """
 
-    name = forms.CharField(max_length=100, help_text="Short and without spaces, such as <code>place_for</code>.")
+    name = forms.CharField(max_length=100, help_text="Short name without spaces, for example <code>place_for</code>.")
     set_name = forms.CharField(
-        label="Set", max_length=100, widget=DatalistInput, help_text="One of your sets, or the name of a new one."
+        label="Set", max_length=100, widget=DatalistInput, help_text="Name of one of your sets or of a new set."
     )
-    project = ProjectField("Of a set that is new.")
+    project = ProjectField("Project of a new set.")
     statement = forms.CharField(
         max_length=LONGEST_SENTENCE,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
-        help_text="What people judge, with <code>&lt;ENT0&gt;</code>, <code>&lt;ENT1&gt;</code>, ... once each: "
-        "<code>&lt;ENT0&gt; prevents &lt;ENT1&gt;.</code>",
+        help_text="Sentence that annotators judge. Use each slot <code>&lt;ENT0&gt;</code>, "
+        "<code>&lt;ENT1&gt;</code>, ... once: <code>&lt;ENT0&gt; prevents &lt;ENT1&gt;.</code>",
     )
     explanation = forms.CharField(
         max_length=LONGEST_EXPLANATION,
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
-        help_text="What counts and what does not.",
+        help_text="Criteria for judging the statement.",
     )
     seed_tuples = forms.CharField(
         max_length=100_000,
         widget=forms.Textarea(attrs={"rows": 5}),
-        help_text="True examples, at least two: one a line, the entities in the order of the slots, separated by "
-        "<code>|</code> or pasted from a spreadsheet: <code>vaccine | measles</code>",
+        help_text="At least two true examples, one per line. Enter the entities in slot order, separated by "
+        "<code>|</code> (<code>vaccine | measles</code>), or paste them from a spreadsheet.",
     )
     initial_prompts = forms.CharField(
         max_length=100_000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="How an LM is asked, one a line, with the same slots. Left empty: the statement.",
+        help_text="Prompts to start from, one per line, with the same slots. Default: the statement.",
     )
     prompts = forms.CharField(
-        label="Ready prompts",
+        label="Predefined prompts",
         max_length=100_000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text=f"For every setting but {FROM_INITIAL_PROMPTS}, one a line. Left empty: they are paraphrases of the "
-        "initial ones.",
+        help_text=f"Prompts for all settings except {INITIAL_PROMPT_SETTINGS}, one per line. Default: paraphrases of "
+        "the initial prompts.",
     )
 
-    def __init__(
-        self,
-        *args: Any,
-        relation: Relation | None = None,
-        sets: QuerySet[RelationSet] | None = None,
-        **kwargs: Any,
-    ):
+    def __init__(self, *args, relation: Relation | None = None, sets: QuerySet[RelationSet] | None = None, **kwargs):
         super().__init__(*args, **kwargs)
         self.relation = relation
-        own = RelationSet.objects.filter(is_shipped=False) if sets is None else sets
-        self.fields["set_name"].widget.options = tuple(own.values_list("name", flat=True))
+        sets = RelationSet.objects.filter(is_shipped=False) if sets is None else sets
+        self.fields["set_name"].widget.options = tuple(sets.values_list("name", flat=True))
         self.is_in_use = relation is not None and is_in_use(relation)
         for name in ("name", "set_name"):
             self.fields[name].disabled = self.is_in_use
@@ -103,23 +94,23 @@ class RelationForm(forms.Form):
         for number, entities in enumerate(parse_seed_tuples(text), start=1):
             if len(entities) == 1:
                 raise forms.ValidationError(
-                    f"Seed tuple {number} has no {SEPARATOR} between its entities; write vaccine {SEPARATOR} measles."
+                    f"Seed tuple {number} has no {SEPARATOR} between its entities. "
+                    f"Write, for example, vaccine {SEPARATOR} measles."
                 )
         return text
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if not self.errors:
-            # Where the statement is the only prompt too, that is where an error of the prompts is mended.
+            # Without initial prompts the statement is the prompt, so the error belongs to the statement field.
             has_prompts = non_blank_lines(cleaned["initial_prompts"])
             for error in validate_relation(self.entry(), cleaned["set_name"], self.relation):
                 field = "statement" if error.field == "initial_prompts" and not has_prompts else error.field
-                reason = f"Seed tuple {error.seed_number} {error.reason}" if error.seed_number else error.reason
-                self.add_error(field, f"{reason[:1].upper()}{reason[1:]}.")
+                self.add_error(field, f"{str(error)[:1].upper()}{str(error)[1:]}.")
         return cleaned
 
     def entry(self) -> RelationEntry:
-        """Return what was written, once every field alone is valid."""
+        """Return the entered relation. The fields must have been cleaned."""
         cleaned = self.cleaned_data
         statement = " ".join(cleaned["statement"].split())
         return RelationEntry(
@@ -137,43 +128,37 @@ class RelationForm(forms.Form):
 
 
 def initial_values(relation: Relation) -> dict[str, str]:
-    """Return what a form shows of a relation; it reads as the same relation."""
+    """Return the form values of a relation. Submitting them unchanged saves the same relation."""
+    seed_lines = [
+        ("\t" if SEPARATOR in "".join(entities) else f" {SEPARATOR} ").join(entities)
+        for entities in relation.seed_tuples
+    ]
     return {
         "name": relation.name,
         "set_name": relation.relation_set.name,
         "statement": relation.statement,
         "explanation": relation.explanation,
-        "seed_tuples": "\n".join(map(_seed_line, relation.seed_tuples)),
+        "seed_tuples": "\n".join(seed_lines),
         "initial_prompts": "\n".join(map(one_line, relation.initial_prompts)),
         "prompts": "\n".join(map(one_line, relation.prompts)),
     }
 
 
-def _seed_line(entities: Sequence[str]) -> str:
-    is_ambiguous = any(SEPARATOR in entity for entity in entities)
-    return ("\t" if is_ambiguous else f" {SEPARATOR} ").join(entities)
-
-
 def parse_seed_tuples(text: str) -> list[list[str]]:
-    """Return the entities of each line; a line with tabs is split there and nowhere else."""
-    lines = [line for line in text.split("\n") if line.strip()]  # other ends of lines may stand in an entity
+    """Return the entities of each line. Lines with tabs are split at tabs only, other lines at the separator."""
+    lines = [line for line in text.split("\n") if line.strip()]  # entities may contain other line separators
     return [[entity.strip() for entity in line.split("\t" if "\t" in line else SEPARATOR)] for line in lines]
 
 
 class ImportForm(forms.Form):
     file = forms.FileField(
         validators=[upload_limit("split it and import the parts")],
-        help_text="This project's JSON, the BertNet code's <code>relation_info</code> JSON, or LAMA's JSON lines.",
+        help_text="kgharvest JSON, <code>relation_info</code> JSON of the BertNet code, or JSON lines of LAMA.",
     )
     set_name = forms.CharField(
-        label="Set", max_length=100, required=False, help_text="Left empty: the name that the file has."
+        label="Set", max_length=100, required=False, help_text="Set name. Default: the name in the file."
     )
-    project = ProjectField("Of a set that is new.")
-
-    def relation_file(self) -> RelationFile:
-        """Return what the file says. Raises ImportRefused."""
-        file = self.cleaned_data["file"]
-        return read_relation_file(file.name, file.read())
+    project = ProjectField("Project of a new set.")
 
 
 class FilesInput(forms.ClearableFileInput):
@@ -181,8 +166,6 @@ class FilesInput(forms.ClearableFileInput):
 
 
 class FilesField(forms.FileField):
-    """Several files at once."""
-
     widget = FilesInput
 
     def clean(self, data, initial=None):
@@ -191,30 +174,25 @@ class FilesField(forms.FileField):
 
 
 class PromptsForm(forms.Form):
-    """Files of prompts for a set's relations."""
-
     files = FilesField(
-        help_text="<code>RELATION.jsonl</code>, as LPAQA released them, with lines "
-        '<code>{"template": "[X] was born in [Y] .", "weight": 0.31}</code>; several at once if you like.'
+        help_text="One or more files <code>RELATION.jsonl</code> in the LPAQA format, with lines such as "
+        '<code>{"template": "[X] was born in [Y] .", "weight": 0.31}</code>.'
     )
-    origin = forms.ChoiceField(
-        label="How they came to be",
-        choices=[(origin, origin) for origin in (*dict.fromkeys(ORIGINS.values()), IMPORTED)],
-    )
+    origin = forms.ChoiceField(choices=[(origin, origin) for origin in ORIGIN_CHOICES])
     least_weight = forms.FloatField(
-        required=False, min_value=0, help_text="Prompts of a smaller weight are left out. Left empty: all are taken."
+        label="Minimum weight",
+        required=False,
+        min_value=0,
+        help_text="Prompts with a smaller weight are skipped. Leave empty to import all prompts.",
     )
 
     def clean_files(self):
         files = self.cleaned_data["files"]
         if sum(file.size for file in files) > LARGEST_FILE:
-            raise forms.ValidationError(f"The files are larger than {LARGEST_FILE_MB} MB; import fewer at a time.")
+            raise forms.ValidationError(
+                f"The files are larger than {LARGEST_FILE_MB} MB in total. Import fewer files at a time."
+            )
         return files
-
-    def prompt_files(self) -> list[PromptFile]:
-        """Raises ImportRefused."""
-        files, origin = self.cleaned_data["files"], self.cleaned_data["origin"]
-        return [PromptFile(file.name, origin, file.read()) for file in files]
 
 
 class SetForm(forms.Form):
@@ -227,3 +205,79 @@ class SetForm(forms.Form):
 class DuplicateSetForm(forms.Form):
     name = forms.CharField(label="Name of the copy", max_length=100, help_text="Letters, digits, - and _.")
     project = ProjectField()
+
+
+# Relation picker
+
+
+class RelationChoice(NamedTuple):
+    relation: Relation
+    is_ready: bool
+    is_chosen: bool
+
+
+class SetChoice(NamedTuple):
+    """Relation set with its relations. is_chosen: the whole set is chosen."""
+
+    relation_set: RelationSet
+    relations: list[RelationChoice]
+    is_chosen: bool
+
+    @property
+    def n_ready(self) -> int:
+        return sum(choice.is_ready for choice in self.relations)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.is_chosen and any(choice.is_chosen for choice in self.relations)
+
+
+class RelationPickerForm(forms.Form):
+    """Choice of relations and whole sets, rendered by `kgharvest/relations/_relation_picker.html`.
+
+    Subclasses add the fields of their action and set is_ready (the action is possible for a relation), ready (label of
+    relations that are ready) and not_ready (reason shown next to the others).
+    """
+
+    is_ready: Callable[[Relation], bool]
+    ready: str
+    not_ready: str
+
+    relations = forms.ModelMultipleChoiceField(Relation.objects, required=False)
+    sets = forms.ModelMultipleChoiceField(RelationSet.objects, required=False)
+
+    def offer_relations(self, user) -> None:
+        """Limit the choices to the relations and sets visible to `user`."""
+        self.fields["relations"].queryset = Relation.objects.visible_to(user)
+        self.fields["sets"].queryset = RelationSet.objects.visible_to(user)
+
+    def other_fields(self) -> list[forms.BoundField]:
+        """Return the fields other than relations and sets."""
+        return [self[name] for name in self.fields if name not in ("relations", "sets")]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if not cleaned.get("relations") and not cleaned.get("sets") and not {"relations", "sets"} & set(self.errors):
+            self.add_error("relations", "Choose at least one relation or set.")
+        return cleaned
+
+    def choices_by_set(self) -> list[SetChoice]:
+        """Return the available relations by set, with the submitted choices."""
+        chosen_sets = {str(value) for value in self["sets"].value() or ()}
+        chosen_relations = {str(value) for value in self["relations"].value() or ()}
+        choices: dict[RelationSet, list[RelationChoice]] = {}
+        columns = ("name", "statement", "arity", "seed_tuples", "relation_set")
+        relations = self.fields["relations"].queryset.select_related("relation_set")
+        for relation in relations.only(*columns, "relation_set__name"):
+            choice = RelationChoice(relation, self.is_ready(relation), str(relation.pk) in chosen_relations)
+            choices.setdefault(relation.relation_set, []).append(choice)
+        return [
+            SetChoice(relation_set, relations, str(relation_set.pk) in chosen_sets)
+            for relation_set, relations in choices.items()
+        ]
+
+    def chosen_relations(self) -> list[Relation]:
+        """Return the chosen relations and the ready relations of chosen sets. The form must be valid."""
+        relations, sets = self.cleaned_data["relations"], self.cleaned_data["sets"]
+        chosen = Relation.objects.filter(Q(pk__in=relations) | Q(relation_set__in=sets)).select_related("relation_set")
+        return [relation for relation in chosen if relation.relation_set not in sets or self.is_ready(relation)]

@@ -1,6 +1,4 @@
-"""Relations and the sets they belong to."""
-
-from __future__ import annotations
+"""Relations and relation sets."""
 
 from django.db import models
 from django.db.models import Q
@@ -11,14 +9,14 @@ from kgharvest.accounts.models import Project, person_or_null
 
 class RelationSetQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the sets of the user's projects and those that are shipped; all for a superuser and the operator."""
+        """Return built-in sets and the sets of the user's projects; all sets for a superuser and the operator."""
         return self.filter(Q(project=None) | Q(project__in=Project.objects.visible_to(user)))
 
 
 class RelationSet(models.Model):
-    """A named collection of relations: of a project, or one that comes with the product, which all may read.
+    """Named collection of relations: owned by a project, or built-in and readable by everyone.
 
-    Names are the installation's, not the project's: knowledge is shared, and "set/relation" says of what it is.
+    Names are unique in the installation: projects share knowledge, and "set/relation" must identify a relation.
     """
 
     name = models.SlugField(max_length=100, unique=True)
@@ -35,33 +33,32 @@ class RelationSet(models.Model):
             models.CheckConstraint(
                 condition=Q(is_shipped=True, project=None) | Q(is_shipped=False, project__isnull=False),
                 name="relation_set_of_a_project_or_shipped",
-            ),
+            )
         ]
 
     def __str__(self) -> str:
         return self.name
 
     def get_absolute_url(self) -> str:
-        """The list of its relations is its page."""
+        """Return the URL of the relation list, filtered by this set."""
         return f"{reverse('kgharvest:relation_list')}?set={self.name}"
 
 
 class RelationQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the relations of the sets that the user sees."""
         return self.filter(relation_set__in=RelationSet.objects.visible_to(user))
 
     def lock(self, relation_id: int) -> None:
-        """Let nobody else store or mark tuples of the relation until this transaction ends."""
+        """Prevent other transactions from storing or flagging tuples of the relation until this transaction ends."""
         self.select_for_update(no_key=True).get(pk=relation_id)
 
 
 class Relation(models.Model):
-    """What is asked of an LM.
+    """Relation to harvest from an LM.
 
-    name: without "/", which separates it from its set. statement: the sentence annotators judge, with slots.
-    initial_prompts: at least one, written by a person. prompts: ready ones, may be empty. seed_tuples: lists of `arity`
-    entities; a harvest needs two or more.
+    name: without "/", which separates set and name in paths. statement: sentence with slots that annotators judge.
+    initial_prompts: at least one, written by a person. prompts: predefined prompts, may be empty.
+    seed_tuples: lists of `arity` entities; a harvest needs at least two.
     """
 
     relation_set = models.ForeignKey(RelationSet, on_delete=models.CASCADE, related_name="relations")
@@ -95,5 +92,5 @@ class Relation(models.Model):
 
     @property
     def path(self) -> str:
-        """The name that is never ambiguous: set/name."""
+        """Unique name: set/name."""
         return f"{self.relation_set.name}/{self.name}"

@@ -1,6 +1,4 @@
-"""Relations and sets by the names that people write: `relation`, `set/relation`, `set`."""
-
-from __future__ import annotations
+"""Lookup of relations and relation sets by name: `relation`, `set/relation`, `set`."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,10 +10,10 @@ from kgharvest.names import UnresolvedName, alternatives, resolve_name
 
 logger = logging.getLogger(__name__)
 
-DEMO_SET = "demo"  # what the embedded LM, the default model, was trained on
+DEMO_SET = "demo"  # the embedded LM, the default model, was trained on it
 
 Scope = Callable[[Relation], bool]
-OWN_FIRST: tuple[Scope, ...] = (
+PROJECT_SETS_FIRST: tuple[Scope, ...] = (
     lambda relation: not relation.relation_set.is_shipped,
     lambda relation: relation.relation_set.name == DEMO_SET,
     lambda relation: True,
@@ -25,14 +23,14 @@ OWN_FIRST: tuple[Scope, ...] = (
 def resolve_relation(
     name: str,
     set_name: str | None = None,
-    scopes: Sequence[Scope] = OWN_FIRST,
+    scopes: Sequence[Scope] = PROJECT_SETS_FIRST,
     among: QuerySet[Relation] | None = None,
 ) -> Relation:
-    """Return the relation that "set/name", or `name` in the set `set_name`, or `name` alone means.
+    """Return the relation named "set/name", `name` in the set `set_name`, or `name` alone.
 
-    scopes: of a name alone, the first in which any relation bears it counts; by default the user's own sets, then the
-    demo's, then the others that are shipped. among: those that may be meant; all unless given. Logs which was taken if
-    others have the name too; a command's log is on standard error. Raises UnresolvedName.
+    scopes: a name alone is looked up in the first scope that has a match. Default: project sets, then the demo set,
+    then the other built-in sets. With the default scopes, a warning is logged if a later scope has a match, too.
+    among: relations to search. Default: all. Raises UnresolvedName.
     """
     if set_name is not None and "/" not in name:
         name = f"{set_name}/{name}"
@@ -43,29 +41,23 @@ def resolve_relation(
         relations = relations.filter(relation_set__name=in_set)
     by_path: dict[str, Relation] = {relation.path: relation for relation in relations}
     if not by_path:
-        raise _no_such_relation(bare_name, in_set, among)
+        other_names = among.filter(relation_set__name=in_set) if in_set else among
+        names = sorted(set(other_names.values_list("name", flat=True)))
+        advice = alternatives(bare_name, names) if names else "import relations first"
+        where = f" in the set {in_set!r}" if in_set else ""
+        raise UnresolvedName(f"There is no relation {bare_name!r}{where}; {advice}.")
     in_scope = next(filter(None, ([path for path in by_path if scope(by_path[path])] for scope in scopes)), [])
     path = resolve_name(name, in_scope, "relation")
-    if scopes is OWN_FIRST and (others := [other for other in by_path if other not in in_scope]):
-        logger.warning("%r is taken to mean %s, not %s; name the set for another.", name, path, ", ".join(others))
+    if scopes is PROJECT_SETS_FIRST and (others := [other for other in by_path if other not in in_scope]):
+        logger.warning("Using %s for %r. To use %s, include the set name.", path, name, " or ".join(others))
     return by_path[path]
 
 
-def _no_such_relation(name: str, set_name: str, among: QuerySet[Relation]) -> UnresolvedName:
-    known = among.filter(relation_set__name=set_name) if set_name else among
-    if names := sorted(set(known.values_list("name", flat=True))):
-        advice = alternatives(name, names)
-    else:
-        advice = "import some with import_relations first"
-    where = f" in the set {set_name!r}" if set_name else ""
-    return UnresolvedName(f"There is no relation {name!r}{where}; {advice}.")
-
-
 def relations_of_set(name: str) -> list[Relation]:
-    """Return the relations of a set. Raises UnresolvedName if there is no such set or it is empty."""
+    """Return the relations of a set. Raises UnresolvedName if the set is missing or empty."""
     relations = list(Relation.objects.filter(relation_set__name=name).select_related("relation_set"))
     if not relations:
-        raise _no_such_set(name)
+        raise _unknown_set(name)
     return relations
 
 
@@ -73,10 +65,10 @@ def resolve_set(name: str) -> RelationSet:
     """Return the set `name`. Raises UnresolvedName."""
     relation_set: RelationSet | None = RelationSet.objects.filter(name=name).first()
     if relation_set is None:
-        raise _no_such_set(name)
+        raise _unknown_set(name)
     return relation_set
 
 
-def _no_such_set(name: str) -> UnresolvedName:
+def _unknown_set(name: str) -> UnresolvedName:
     names = ", ".join(RelationSet.objects.values_list("name", flat=True)) or "none yet"
-    return UnresolvedName(f"There is no set of relations {name!r}; the sets are: {names}.")
+    return UnresolvedName(f"There is no relation set {name!r}. Existing sets: {names}.")

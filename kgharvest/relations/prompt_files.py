@@ -1,6 +1,4 @@
-"""Prompts of relations in LPAQA's files: JSON lines of {"template": "[X] ... [Y]", "weight"}, a file per relation."""
-
-from __future__ import annotations
+"""Prompt import from LPAQA files: one JSON lines file per relation, with {"template": "[X] ... [Y]", "weight"}."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,9 +16,9 @@ from kgharvest.models import Prompt, Relation, RelationSet
 from kgharvest.pages.number_format import counted
 from kgharvest.relations.checks import one_line, sentence_error
 from kgharvest.relations.files import LAMA_SLOTS, with_slots
-from kgharvest.relations.services import check_is_own
+from kgharvest.relations.services import check_can_edit
 
-# By the folder that a file lies in, in LPAQA's release and in others.
+# By the folder name in LPAQA's release and in similar collections.
 ORIGINS = {
     "mine": "mined",
     "mined": "mined",
@@ -28,12 +26,13 @@ ORIGINS = {
     "paraphrased": "paraphrased",
     "manual": "manual",
 }
-IMPORTED = "imported"  # from no such folder
-MOST_ENTRIES = 10_000  # files and folders below one that is imported; LPAQA's release has a few hundred
+IMPORTED = "imported"  # from any other folder
+ORIGIN_CHOICES = list(dict.fromkeys([*ORIGINS.values(), IMPORTED]))
+MOST_ENTRIES = 10_000  # files and folders in an imported folder; LPAQA's release has a few hundred
 
 
 class PromptFile(NamedTuple):
-    """name: of which the stem is the relation's name, unless a line names another. origin: of its prompts."""
+    """name: its stem is the relation name, unless a line names another relation. origin: origin of the prompts."""
 
     name: str
     origin: str
@@ -41,8 +40,6 @@ class PromptFile(NamedTuple):
 
 
 class FilePrompt(NamedTuple):
-    """A prompt of a relation that a file has. weight: None where the file has none."""
-
     relation: str
     text: str
     origin: str
@@ -50,19 +47,19 @@ class FilePrompt(NamedTuple):
 
 
 class AddedPrompts(NamedTuple):
-    """How many prompts a relation got, had already, and was spared because of their small weight."""
+    """Numbers of added prompts, of duplicates, and of prompts below the minimum weight."""
 
     relation: Relation
     n_added: int
-    n_known: int
+    n_duplicate: int
     n_light: int
 
     def __str__(self) -> str:
-        return f"{self.relation.name}: {_counts(self.n_added, self.n_known, self.n_light)}"
+        return f"{self.relation.name}: {_counts(self.n_added, self.n_duplicate, self.n_light)}"
 
 
 class ImportedPrompts(NamedTuple):
-    """unknown: relations of the files that the set does not have."""
+    """unknown: relations of the files that are missing from the set or not binary."""
 
     relations: list[AddedPrompts]
     unknown: list[str]
@@ -70,42 +67,51 @@ class ImportedPrompts(NamedTuple):
     def __str__(self) -> str:
         if len(self.relations) == 1:
             return str(self.relations[0])
-        columns = ("n_added", "n_known", "n_light")
-        totals = (sum(getattr(added, column) for added in self.relations) for column in columns)
+        totals = map(sum, zip(*(added[1:] for added in self.relations), strict=True))
         return f"{len(self.relations)} relations: {_counts(*totals)}"
 
 
-def _counts(n_added: int, n_known: int, n_light: int) -> str:
-    left_out = [f"{n_known} known already"] if n_known else []
-    left_out += [f"{n_light} of a smaller weight"] if n_light else []
-    rest = f" ({', '.join(left_out)})" if left_out else ""
+def _counts(n_added: int, n_duplicate: int, n_light: int) -> str:
+    skipped = [counted(n_duplicate, "duplicate")] if n_duplicate else []
+    skipped += [f"{n_light} below the minimum weight"] if n_light else []
+    rest = f" (skipped: {', '.join(skipped)})" if skipped else ""
     return f"{counted(n_added, 'prompt')} added{rest}"
 
 
 def import_prompts(
-    files: Sequence[PromptFile], relation_set: RelationSet, least_weight: float | None = None, by=None
+    files: Sequence[PromptFile], relation_set: RelationSet, min_weight: float | None = None, by=None
 ) -> ImportedPrompts:
-    """Add the prompts of `files` to the ready prompts of a set's binary relations, each once.
+    """Add the prompts of `files` to the predefined prompts of a set's binary relations, without duplicates.
 
-    A relation without ready prompts gets its initial ones first. least_weight: of the prompts that are added. Raises
-    ImportRefused with every bad line, NotFound if the set has none of the relations, SetIsShipped or NotAllowed; then
-    nothing is stored.
+    A relation without predefined prompts gets its initial prompts first. Nothing is stored if an error is raised:
+    ImportRefused with all invalid lines, NotFound if the set has none of the relations, SetIsShipped or NotAllowed.
     """
-    check_is_own(relation_set, by)
-    return _store(relation_set, read_prompts(files), least_weight)
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
+    check_can_edit(relation_set, by)
+    prompts = read_prompts(files)
+    by_relation: dict[str, list[FilePrompt]] = {}
+    for prompt in prompts:
+        by_relation.setdefault(prompt.relation, []).append(prompt)
+    with transaction.atomic():
+        relations = relation_set.relations.select_for_update().filter(arity=2, name__in=by_relation)
+        added = [_add_prompts(relation, by_relation[relation.name], min_weight) for relation in relations]
+    unknown = sorted(set(by_relation) - {added_prompts.relation.name for added_prompts in added})
+    if not added:
+        names = ", ".join(unknown[:5]) or "empty file"
+        raise NotFound(
+            f"The set {relation_set.name} has none of the relations of these prompts ({names}). Choose another set."
+        )
+    return ImportedPrompts(added, unknown)
 
 
 def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
-    """Return RELATION.jsonl, or all such files in a folder and those in it, whose names say the origin if it is None.
+    """Return the file RELATION.jsonl, or all such files in a folder and its subfolders.
 
-    Raises NoSuchFile, also for a folder with far more in it than prompts, or ImportRefused for what is not UTF-8.
+    origin: default is derived from the folder names. Raises NoSuchFile, also if the folder has more than MOST_ENTRIES
+    entries, and ImportRefused if a file is not UTF-8.
     """
     paths = _prompt_files_below(path) if path.is_dir() else [path]
     if not paths:
-        raise DomainError("NoSuchFile", f"{path} has no file RELATION.jsonl; name another folder.")
+        raise DomainError("NoSuchFile", f"{path} contains no RELATION.jsonl file. Choose another folder.")
     return [
         PromptFile(
             file.name if file == path else file.relative_to(path).as_posix(),
@@ -117,19 +123,19 @@ def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
 
 
 def _prompt_files_below(folder: Path) -> list[Path]:
-    paths, n_seen = [], 0
-    for place, folders, files in os.walk(folder):
-        n_seen += len(folders) + len(files)
-        if n_seen > MOST_ENTRIES:
+    paths, n_entries = [], 0
+    for parent, folders, files in os.walk(folder):
+        n_entries += len(folders) + len(files)
+        if n_entries > MOST_ENTRIES:
             raise DomainError(
-                "NoSuchFile", f"{folder} has more than {MOST_ENTRIES:,} files below it; name the folder of the prompts."
+                "NoSuchFile", f"{folder} has more than {MOST_ENTRIES:,} entries. Choose the folder with the prompts."
             )
-        paths += [Path(place, name) for name in files if name.endswith(".jsonl")]
+        paths += [Path(parent, name) for name in files if name.endswith(".jsonl")]
     return sorted(paths)
 
 
 def read_prompts(files: Sequence[PromptFile]) -> list[FilePrompt]:
-    """Return the prompts of all files. Raises ImportRefused with every bad line."""
+    """Return the prompts of all files. Raises ImportRefused with all invalid lines."""
     prompts: list[FilePrompt] = []
     faults = Faults()
     for file in files:
@@ -144,32 +150,31 @@ def read_prompts(files: Sequence[PromptFile]) -> list[FilePrompt]:
             else:
                 prompts.append(prompt)
         if len(prompts) > MOST_LINES:
-            raise ImportRefused(file.name, [BadEntry("file", "has too many prompts; leave some out")])
+            raise ImportRefused(file.name, [BadEntry("file", f"more than {MOST_LINES:,} prompts; import fewer")])
     faults.refuse("the files" if len(files) > 1 else files[0].name)
     return prompts
 
 
 def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> FilePrompt | str:
-    """Return the prompt of a line, or what is wrong with it."""
+    """Return the prompt of a line, or an error."""
     template, weight = value.get("template"), value.get("weight")
     if reason := template_error(template):
         return reason
     if weight is not None and (isinstance(weight, bool) or not isinstance(weight, int | float)):
-        return f"has the weight {weight!r}, which is no number"
-    named = value.get("relation", relation)
-    if not isinstance(named, str):
-        return f"has the relation {named!r}, which is no text"
-    return FilePrompt(named, one_line(with_slots(template)), origin, weight)
+        return f"the weight {weight!r} is not a number"
+    relation = value.get("relation", relation)
+    if not isinstance(relation, str):
+        return f"the relation {relation!r} is not a text"
+    return FilePrompt(relation, one_line(with_slots(template)), origin, weight)
 
 
 def template_error(template: Any) -> str | None:
-    """Return why a template with [X] and [Y] is none, or None."""
+    """Return an error if `template` is not a valid template with [X] and [Y]."""
     if not isinstance(template, str):
-        return 'has no text "template"'
+        return '"template" is missing or not a text'
     for slot in LAMA_SLOTS:
-        if template.count(slot) != 1:
-            times = "twice or more" if slot in template else "nowhere"
-            return f"has {slot} {times} in {template!r:.200}; write it once"
+        if (n_slots := template.count(slot)) != 1:
+            return f"{slot} occurs {n_slots} times in {template!r:.200}; use it once"
     if reason := sentence_error(template):
         return reason
     try:
@@ -179,33 +184,14 @@ def template_error(template: Any) -> str | None:
     return None
 
 
-# -- storing -----------------------------------------------------------------------------------------------------------
-
-
-@transaction.atomic
-def _store(relation_set: RelationSet, prompts: Sequence[FilePrompt], least_weight: float | None) -> ImportedPrompts:
-    by_relation: dict[str, list[FilePrompt]] = {}
-    for prompt in prompts:
-        by_relation.setdefault(prompt.relation, []).append(prompt)
-    relations = relation_set.relations.select_for_update().filter(arity=2, name__in=by_relation)
-    added = [_add_prompts(relation, by_relation[relation.name], least_weight) for relation in relations]
-    unknown = sorted(set(by_relation) - {of_relation.relation.name for of_relation in added})
-    if not added:
-        shown = ", ".join(unknown[:5]) or "no lines"
-        raise NotFound(f"The set {relation_set.name} has no relation of these prompts ({shown}); name another set.")
-    return ImportedPrompts(added, unknown)
-
-
-def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], least_weight: float | None) -> AddedPrompts:
-    heavy = [
-        prompt for prompt in prompts if least_weight is None or prompt.weight is None or prompt.weight >= least_weight
-    ]
+def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], min_weight: float | None) -> AddedPrompts:
+    heavy = [prompt for prompt in prompts if min_weight is None or prompt.weight is None or prompt.weight >= min_weight]
     texts = relation.prompts or list(relation.initial_prompts)
-    known = {_as_read(text) for text in [*texts, *relation.initial_prompts]}
+    existing_keys = {_duplicate_key(text) for text in [*texts, *relation.initial_prompts]}
     new: dict[str, FilePrompt] = {}
     for prompt in heavy:
-        if _as_read(prompt.text) not in known:
-            new.setdefault(_as_read(prompt.text), prompt)
+        if (key := _duplicate_key(prompt.text)) not in existing_keys:
+            new.setdefault(key, prompt)
     relation.prompts = [*texts, *(prompt.text for prompt in new.values())]
     relation.save(update_fields=["prompts"])
     Prompt.objects.bulk_create(
@@ -215,13 +201,12 @@ def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], least_weight
     return AddedPrompts(relation, len(new), len(heavy) - len(new), len(prompts) - len(heavy))
 
 
-def _as_read(text: str) -> str:
-    """Return what makes prompts the same: LPAQA has many with and without a space before the full stop."""
+def _duplicate_key(text: str) -> str:
+    """Ignore the space before the full stop: LPAQA contains many prompts with and without it."""
     return SPACE_BEFORE_END.sub("", text)
 
 
 def prompts_with_origins(relation: Relation) -> list[tuple[str, str]]:
-    """Return the ready prompts, each with how it came to be where a file said so, else with ""."""
-    imported = {*ORIGINS.values(), IMPORTED}
-    origins = dict(relation.known_prompts.filter(origin__in=imported).values_list("text", "origin"))
+    """Return the predefined prompts with their origin, or "" if they were not imported."""
+    origins = dict(relation.known_prompts.filter(origin__in=ORIGIN_CHOICES).values_list("text", "origin"))
     return [(text, origins.get(text, "")) for text in relation.prompts]

@@ -1,13 +1,10 @@
-"""Pages of relations and their sets."""
-
-from __future__ import annotations
+"""Pages of relations and relation sets."""
 
 from django.contrib import messages
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import MAY, Action, allowed_actions, researcher_required, visible_or_404, worker_required
@@ -22,12 +19,12 @@ from kgharvest.pages.refusals import refusal_in_form
 from kgharvest.relations import services
 from kgharvest.relations.api import RelationFilters
 from kgharvest.relations.checks import advice_on
-from kgharvest.relations.files import export_relations
+from kgharvest.relations.files import export_relations, read_relation_file
 from kgharvest.relations.forms import DuplicateSetForm, ImportForm, PromptsForm, RelationForm, SetForm, initial_values
-from kgharvest.relations.prompt_files import import_prompts, prompts_with_origins
+from kgharvest.relations.prompt_files import PromptFile, import_prompts, prompts_with_origins
+from kgharvest.tables.downloads import download
 
-RELATION_COLUMNS = {"name": "name", "set": "relation_set__name", "arity": "arity", "harvests": "n_harvests"}
-PREVIEWED = 5  # seed tuples
+N_EXAMPLES = 5  # seed tuples shown as filled statements
 RELATIONS = Relation.objects.select_related("relation_set__project")
 SETS = RelationSet.objects.select_related("project")
 
@@ -36,7 +33,7 @@ class RelationList(ListPage):
     template_name = "kgharvest/relations/relation_list.html"
     filters = RelationFilters
     project_path = "relation_set__project"
-    columns = RELATION_COLUMNS
+    columns = {"name": "name", "set": "relation_set__name", "arity": "arity", "harvests": "n_harvests"}
     order = "name"
 
     def rows(self):
@@ -62,58 +59,51 @@ def relation_detail(request: HttpRequest, pk: int) -> HttpResponse:
             request, HarvestJob.objects.visible_to(request.user).with_cell().filter(relation=relation).order_by("-pk")
         ),
         "can_harvest": len(relation.seed_tuples) >= MIN_SEED_TUPLES,
-        "examples": relation.seed_tuples[:PREVIEWED],
-        "ready_prompts": prompts_with_origins(relation),
+        "examples": relation.seed_tuples[:N_EXAMPLES],
+        "predefined_prompts": prompts_with_origins(relation),
     }
     return render(request, "kgharvest/relations/relation_detail.html", context)
 
 
 @worker_required
 def relation_new(request: HttpRequest) -> HttpResponse:
-    """Write a relation: an empty one, one for the set `set`, or a copy of the relation `copy`."""
-    copied = number_in(request.GET.get("copy"))
-    original = None if copied is None else visible_or_404(request.user, RELATIONS, pk=copied)
+    """Create a relation. Query: `set` preselects a set, `copy` copies the relation with this id."""
+    original_id = number_in(request.GET.get("copy"))
+    original = None if original_id is None else visible_or_404(request.user, RELATIONS, pk=original_id)
     initial = {"set_name": request.GET.get("set", "")}
-    if original:  # a copy differs in its name, or in its set if nobody may add to the set of the original
+    if original:  # the copy needs a new name, or a new set if the original's set is built-in
         initial = initial_values(original)
         initial |= {"set_name": ""} if original.relation_set.is_shipped else {"name": f"{original.name[:95]}-copy"}
-    form = RelationForm(request.POST or None, initial=initial, sets=_own_sets(request))
-    offer_projects(form, request)
-    return _relation_form(request, form, {"original": original})
-
-
-def _own_sets(request: HttpRequest) -> QuerySet[RelationSet]:
-    """Return the sets that the user may add relations to."""
-    return RelationSet.objects.filter(project__in=Project.objects.with_role(request.user, MAY[Action.WORK]))
+    return _relation_form(request, {"original": original}, initial)
 
 
 @researcher_required
 def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
     relation = visible_or_404(request.user, RELATIONS, Action.WORK, pk=pk, relation_set__is_shipped=False)
-    initial = initial_values(relation)
-    form = RelationForm(request.POST or None, initial=initial, relation=relation, sets=_own_sets(request))
+    return _relation_form(request, {"relation": relation}, initial_values(relation))
+
+
+def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str]) -> HttpResponse:
+    """Show the form, preview the relation (button "preview"), or save it."""
+    editable_sets = RelationSet.objects.filter(project__in=Project.objects.with_role(request.user, MAY[Action.WORK]))
+    form = RelationForm(request.POST or None, initial=initial, relation=context.get("relation"), sets=editable_sets)
     offer_projects(form, request)
-    what_stays = f"{services.WHAT_STAYS} {services.WHAT_MAY_CHANGE}" if form.is_in_use else ""
-    return _relation_form(request, form, {"relation": relation, "what_stays": what_stays})
-
-
-def _relation_form(request: HttpRequest, form: RelationForm, context: dict) -> HttpResponse:
-    """Show a form, or the relation that it makes (the button "preview"), or store it."""
+    context["fixed_fields"] = f"{services.FIXED_FIELDS} {services.EDITABLE_FIELDS}" if form.is_in_use else ""
     if form.is_valid() and "preview" in request.POST:
         entry = form.entry()
         advice = advice_on(entry.statement)
-        context |= {"preview": entry, "examples": entry.seed_tuples[:PREVIEWED], "advice": advice}
+        context |= {"preview": entry, "examples": entry.seed_tuples[:N_EXAMPLES], "advice": advice}
     elif form.is_valid():
         with refusal_in_form(form):
             relation = form.save(request.user, chosen_project(form, request))
-            messages.success(request, f"{relation.path} is saved.")
+            messages.success(request, f"Relation {relation.path} saved.")
             return redirect(relation)
     return render(request, "kgharvest/relations/relation_edit.html", {"form": form, **context})
 
 
 @researcher_required
 def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
-    """Ask (GET), then delete (POST)."""
+    """Show the confirmation (GET), or delete (POST)."""
     relation = visible_or_404(request.user, RELATIONS, Action.WORK, pk=pk, relation_set__is_shipped=False)
     if request.method != "POST":
         context = {"relation": relation, "is_in_use": services.is_in_use(relation)}
@@ -123,7 +113,7 @@ def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
     except DomainError as error:
         messages.error(request, str(error))
         return redirect(relation)
-    messages.success(request, f"{relation.path} is deleted.")
+    messages.success(request, f"Relation {relation.path} deleted.")
     return redirect("kgharvest:relation_list")
 
 
@@ -133,12 +123,12 @@ def relation_import(request: HttpRequest) -> HttpResponse:
     offer_projects(form, request)
     if form.is_valid():
         with refusal_in_form(form):
-            file = form.relation_file()
+            uploaded = form.cleaned_data["file"]
+            file = read_relation_file(uploaded.name, uploaded.read())
             set_name = form.cleaned_data["set_name"].strip() or None
             project = chosen_project(form, request)
             relation_set = services.import_relation_file(file, set_name, by=request.user, project=project)
-            n = len(file.entries)
-            messages.success(request, f"{counted(n, 'relation')} of {file.source} imported.")
+            messages.success(request, f"{counted(len(file.entries), 'relation')} imported from {file.source}.")
             return redirect(relation_set)
     return render(request, "kgharvest/relations/relation_import.html", {"form": form})
 
@@ -154,17 +144,18 @@ def load_shipped(request: HttpRequest) -> HttpResponse:
 
 @researcher_required
 def set_prompts(request: HttpRequest, pk: int) -> HttpResponse:
-    """Add prompts from files to those of the set's relations."""
+    """Import predefined prompts for the relations of a set."""
     relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     form = PromptsForm(request.POST or None, request.FILES or None)
     if form.is_valid():
         with refusal_in_form(form):
-            imported = import_prompts(
-                form.prompt_files(), relation_set, form.cleaned_data["least_weight"], request.user
-            )
+            origin, min_weight = form.cleaned_data["origin"], form.cleaned_data["least_weight"]
+            files = [PromptFile(file.name, origin, file.read()) for file in form.cleaned_data["files"]]
+            imported = import_prompts(files, relation_set, min_weight, request.user)
             messages.success(request, f"{imported}.")
             if imported.unknown:
-                messages.warning(request, f"The set has no binary relation {', '.join(imported.unknown)}.")
+                names = ", ".join(imported.unknown)
+                messages.warning(request, f"Skipped: {relation_set.name} has no binary relation {names}.")
             return redirect(relation_set)
     context = {"form": form, "relation_set": relation_set}
     return render(request, "kgharvest/relations/set_prompts.html", context)
@@ -173,9 +164,7 @@ def set_prompts(request: HttpRequest, pk: int) -> HttpResponse:
 @researcher_required
 def set_export(request: HttpRequest, pk: int) -> HttpResponse:
     relation_set = visible_or_404(request.user, SETS, pk=pk)
-    response = HttpResponse(export_relations(relation_set), content_type="application/json; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{relation_set.name}.json"'
-    return response
+    return download(export_relations(relation_set), f"{relation_set.name}.json")
 
 
 @worker_required
@@ -187,7 +176,7 @@ def set_duplicate(request: HttpRequest, pk: int) -> HttpResponse:
         with refusal_in_form(form, "name"):
             project = chosen_project(form, request)
             return redirect(services.duplicate_set(relation_set, form.cleaned_data["name"], request.user, project))
-    return _set_form(request, form, relation_set, f"Duplicate {relation_set.name}", "Duplicate")
+    return _set_form(request, form, relation_set, f"Duplicate {relation_set.name}", "Duplicate set")
 
 
 @researcher_required
@@ -199,12 +188,12 @@ def set_edit(request: HttpRequest, pk: int) -> HttpResponse:
         with refusal_in_form(form, "name"):
             services.change_set(relation_set, **form.cleaned_data, by=request.user)
             return redirect(relation_set)
-    return _set_form(request, form, relation_set, f"Edit {relation_set.name}", "Save")
+    return _set_form(request, form, relation_set, f"Edit {relation_set.name}", "Save set")
 
 
 @researcher_required
 def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
-    """Ask (GET), then delete (POST)."""
+    """Show the confirmation (GET), or delete (POST)."""
     relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     if request.method == "POST":
         try:
@@ -212,13 +201,12 @@ def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
         except DomainError as error:
             messages.error(request, str(error))
             return redirect(relation_set)
-        messages.success(request, f"The set {relation_set.name} is deleted.")
-        return redirect(reverse("kgharvest:relation_list"))
-    n = relation_set.relations.count()
-    heading = f"Delete {relation_set.name} with its {counted(n, 'relation')}?"
-    return _set_form(request, Form(), relation_set, heading, "Delete the set")
+        messages.success(request, f"Set {relation_set.name} deleted.")
+        return redirect("kgharvest:relation_list")
+    heading = f"Delete {relation_set.name} and its {counted(relation_set.relations.count(), 'relation')}?"
+    return _set_form(request, Form(), relation_set, heading, "Delete set")
 
 
-def _set_form(request: HttpRequest, form: Form, relation_set: RelationSet, heading: str, verb: str) -> HttpResponse:
-    context = {"form": form, "relation_set": relation_set, "heading": heading, "verb": verb}
+def _set_form(request: HttpRequest, form: Form, relation_set: RelationSet, heading: str, button: str) -> HttpResponse:
+    context = {"form": form, "relation_set": relation_set, "heading": heading, "button": button}
     return render(request, "kgharvest/relations/set_form.html", context)

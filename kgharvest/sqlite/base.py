@@ -1,29 +1,24 @@
-"""Django's SQLite backend, in which the threads of a process write in the order in which they asked to.
+"""Django's SQLite backend with a fair queue of writing threads in each process.
 
-SQLite lets one connection write at a time; the others sleep, for up to 100 ms between two looks, and whoever looks at
-the right moment is next. Eight annotators wait half a second by that, and some for seconds. Here they queue in their
-process (WriterQueue), so that the next one begins when the last has ended. What other processes write, SQLite's own
-waiting still settles.
+SQLite allows one writer at a time. Waiting connections poll at intervals of up to 100 ms, and the first to poll after a
+write continues. With eight annotators, a write then waits for half a second, and sometimes for seconds. WriterQueue
+starts the next thread when the previous thread has finished. Between processes, SQLite's own waiting applies.
 """
-
-from __future__ import annotations
 
 import os
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
 from django.db.backends.sqlite3 import base
 
 WRITES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
-LOOK_EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 
 
 class WriterQueue:
-    """First come, first served. A turn is a courtesy: SQLite's lock, which is taken within it, is what protects."""
+    """First-in, first-out queue of writers. Turns only order the writers; SQLite's lock protects the data."""
 
     class _Turn:
         def __init__(self) -> None:
@@ -38,12 +33,12 @@ class WriterQueue:
         return len(self._turns)
 
     def enter(self, timeout_s: float) -> _Turn:
-        """Wait for a turn and return it; `leave` ends it. After `timeout_s` it is taken without having come."""
+        """Wait for a turn, at most `timeout_s`, and return it even after a timeout. End it with `leave`."""
         turn, deadline = self._Turn(), monotonic() + timeout_s
         with self._lock:
             self._turns.append(turn)
             self._call_first()
-        while not turn.has_come.wait(min(LOOK_EVERY_S, max(deadline - monotonic(), 0))) and monotonic() < deadline:
+        while not turn.has_come.wait(min(POLL_INTERVAL_S, max(deadline - monotonic(), 0))) and monotonic() < deadline:
             self._drop_dead()
         return turn
 
@@ -58,19 +53,19 @@ class WriterQueue:
             self._turns[0].has_come.set()
 
     def _drop_dead(self) -> None:
-        """Pass over threads that ended without leaving; SQLite ends their transactions with their connections."""
+        """Remove threads that ended without leaving. SQLite rolls back when their connections close."""
         with self._lock:
             while self._turns and not self._turns[0].thread.is_alive():
                 self._turns.popleft()
             self._call_first()
 
 
-_queues: defaultdict[str, WriterQueue] = defaultdict(WriterQueue)  # by the database's file
-os.register_at_fork(after_in_child=_queues.clear)  # those who wait are not in the child
+_queues: defaultdict[str, WriterQueue] = defaultdict(WriterQueue)  # by database file
+os.register_at_fork(after_in_child=_queues.clear)  # waiting threads do not exist in the child
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """A transaction has its turn from BEGIN IMMEDIATE until it ends; a single write for as long as it takes."""
+    """Holds a turn for each transaction, from BEGIN IMMEDIATE to its end, and for each single write."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -90,21 +85,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if turn is not None:
             self._queue.leave(turn)
 
-    @contextmanager
-    def _turn_ended(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._end_turn()
-
     def _write_in_turn(self, execute, sql, params, many, context):
         if self.in_atomic_block or not sql.startswith(WRITES):
             return execute(sql, params, many, context)
         self._take_turn()
-        with self._turn_ended():
+        try:
             return execute(sql, params, many, context)
-
-    # -- where a transaction begins and ends ---------------------------------------------------------------------------
+        finally:
+            self._end_turn()
 
     def _start_transaction_under_autocommit(self):
         self._take_turn()
@@ -115,13 +103,17 @@ class DatabaseWrapper(base.DatabaseWrapper):
             raise
 
     def _commit(self):
-        super()._commit()  # one that fails, as for a foreign key, is rolled back
+        super()._commit()  # a failed commit, for example due to a foreign key, is followed by a rollback
         self._end_turn()
 
     def _rollback(self):
-        with self._turn_ended():
+        try:
             super()._rollback()
+        finally:
+            self._end_turn()
 
     def _close(self):
-        with self._turn_ended():
+        try:
             super()._close()
+        finally:
+            self._end_turn()

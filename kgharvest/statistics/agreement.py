@@ -1,11 +1,8 @@
-"""Agreement between annotators, computed from how often each label was given to each task.
+"""Inter-annotator agreement from the numbers of labels per task.
 
-Everything here works on *count patterns*: with three labels and k = 3 a task shows one of ten patterns, however many
-tasks there are. `patterns` has shape (P, C): P patterns, C labels, the number of annotators who gave each label.
-`n_tasks` has shape (P,): the number of tasks that show each pattern.
+The functions use count patterns: with three labels and k = 3, a task has one of ten patterns. `patterns` (P, C): number
+of annotators who gave each of C labels, for P patterns. `n_tasks` (P,): number of tasks with each pattern.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations_with_replacement
@@ -21,20 +18,20 @@ from scipy.optimize import linprog
 from kgharvest.statistics.arrays import Codes, Counts, Floats
 
 N_DRAWS = 5000
-N_STEPS = 300  # of EM: later steps change flips by less than their interval shows
+N_STEPS = 300  # of EM; further steps change flips by less than the interval width
 
-NOTHING_PAIRED = "No statement has two judgments, so there is nothing to compare."
-ALL_ALIKE = "All judgments are alike, so agreement cannot be told from chance."
-UNEQUAL = "Fleiss' kappa needs equally many judgments of every statement."
+NOTHING_PAIRED = "No statement has two judgments."
+ALL_ALIKE = "Agreement is undefined because all judgments are equal."
+UNEQUAL = "Fleiss' kappa needs the same number of judgments for every statement."
 FEWEST_ANNOTATORS = 5
-FEW_ANNOTATORS = f"Fewer than {FEWEST_ANNOTATORS} annotators do not tell how others would agree."
-NO_INTERVAL = "The interval is not defined: in most draws all judgments are alike."
+FEW_ANNOTATORS = f"The interval needs at least {FEWEST_ANNOTATORS} annotators."
+NO_INTERVAL = "The interval is undefined: in most draws all judgments are equal."
 
 
 class Agreement(NamedTuple):
-    """A coefficient with its 95 % interval for statements like these, judged by the same people.
+    """Agreement coefficient with a 95 % interval for similar statements and the same annotators.
 
-    n_units: the tasks with at least two judgments. reason: why a part is None.
+    n_units: tasks with at least two judgments. reason: explanation of a missing part.
     """
 
     value: float | None
@@ -45,7 +42,7 @@ class Agreement(NamedTuple):
 
 
 class Kappa(NamedTuple):
-    """A kappa; `reason` says why there is none."""
+    """Kappa coefficient. `reason` explains a missing value."""
 
     value: float | None
     reason: str | None
@@ -54,9 +51,9 @@ class Kappa(NamedTuple):
 def krippendorff_alpha(
     patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS
 ) -> Agreement:
-    """Return nominal alpha, missing judgments allowed, with its interval by the Bayesian bootstrap of patterns.
+    """Return nominal alpha with its Bayesian bootstrap interval; missing judgments are allowed.
 
-    Krippendorff (2011), worked example C: .743. Range (-1, 1]: below 0 where people agree less than by chance.
+    Krippendorff (2011), worked example C: .743. Range (-1, 1]; negative if agreement is below chance.
     """
     patterns, n_tasks = pairable(patterns, n_tasks)
     n_units = int(n_tasks.sum())
@@ -72,23 +69,23 @@ def krippendorff_alpha(
 
 
 def pairable(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Counts]:
-    """Keep the patterns of two or more judgments that some task shows: a lone judgment pairs with nothing."""
-    kept = (patterns.sum(axis=1) >= 2) & (n_tasks > 0)
-    return patterns[kept], n_tasks[kept]
+    """Select observed patterns of two or more judgments."""
+    is_pairable = (patterns.sum(axis=1) >= 2) & (n_tasks > 0)
+    return patterns[is_pairable], n_tasks[is_pairable]
 
 
 def _with_interval(value: float, interval: tuple[float, float] | None, n_units: int) -> Agreement:
-    """Widen the interval to hold the value, which lies outside where it is the most that it can be."""
+    """Extend the interval to the value, which can lie outside if it is the maximum."""
     if interval is None:
         return Agreement(value, None, None, n_units, NO_INTERVAL)
     return Agreement(value, min(interval[0], value), max(interval[1], value), n_units, None)
 
 
 def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> Floats:
-    """Return nominal alpha for each row of `n_tasks` (R, P); NaN where it is undefined.
+    """Return nominal alpha for each row of `n_tasks` (R, P); NaN if undefined.
 
-    Every pattern must hold at least two judgments. With n judgments in all, chance is the disagreement of two of
-    them drawn without replacement: n / (n - 1) of that of the shares.
+    Every pattern needs at least two judgments. Expected disagreement is that of two of the n judgments drawn without
+    replacement: n / (n - 1) times that of `alpha_of_shares`.
     """
     n = n_tasks @ patterns.sum(axis=1)  # (R,)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -97,7 +94,7 @@ def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> Floats:
 
 
 def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
-    """Return nominal alpha of a population of tasks whose shares (R, P) show each pattern; NaN where it is undefined.
+    """Return nominal alpha of task populations with pattern shares (R, P); NaN if undefined.
 
     With m judgments in a pattern, n_c judgments of label c and n in all:
     alpha = 1 - n * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
@@ -105,7 +102,7 @@ def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
     n_per_pattern = patterns.sum(axis=1)
     disagreeing = n_per_pattern**2 - (patterns**2).sum(axis=1)
     observed = shares @ (disagreeing / (n_per_pattern - 1))  # (R,)
-    n_per_label = (shares @ patterns).astype(np.float64)  # (R, C): in floats, as squares of millions overflow sums
+    n_per_label = (shares @ patterns).astype(np.float64)  # (R, C); squares of large integers would overflow
     n = n_per_label.sum(axis=1)
     expected = n**2 - (n_per_label**2).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -115,7 +112,7 @@ def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
 def agreement_of_rows(rows: Iterable[Sequence[int]]) -> dict[str, Any]:
     """Return percent_agreement, alpha without its interval, n_units, and the reason if alpha is None.
 
-    rows: n_true, n_false, n_unjudgeable, and the number of tasks that show them.
+    rows: n_true, n_false, n_unjudgeable, and the number of tasks with these counts.
     """
     table = np.array(list(rows), dtype=np.int64).reshape(-1, 4)
     counts, n_tasks = pairable(table[:, :3], table[:, 3])
@@ -128,7 +125,7 @@ def agreement_of_rows(rows: Iterable[Sequence[int]]) -> dict[str, Any]:
 
 
 class AnnotatorsInterval(NamedTuple):
-    """The 95 % interval of alpha for annotators and statements like these; `reason` says why there is none."""
+    """95 % interval of alpha for similar annotators and statements. `reason` explains a missing interval."""
 
     low: float | None
     high: float | None
@@ -136,11 +133,11 @@ class AnnotatorsInterval(NamedTuple):
 
 
 def annotators_interval(alpha: Agreement, task: Codes, annotator: Codes, label: Codes) -> AnnotatorsInterval:
-    """Return the interval of `alpha` for other annotators, too, from its judgments (J,).
+    """Return the interval of `alpha` that also generalizes over annotators, from its judgments (J,).
 
-    Taken for granted: annotators are a sample of people like them, and chance decided who judged what. Each arm is
-    that of the interval over statements and the annotators' own, added in squares (Zou and Donner 2008, Statistics in
-    Medicine 27). Theirs is symmetric on Fisher's scale. docs/statistics.md has how often this holds alpha.
+    Assumes that annotators are a random sample and were assigned to statements at random. Each arm is the root of the
+    sum of squares of the arms over statements and over annotators (Zou and Donner 2008, Statistics in Medicine 27). The
+    latter is symmetric on Fisher's scale. Coverage: docs/statistics.md.
     """
     if alpha.value is None or alpha.low is None or alpha.high is None:
         return AnnotatorsInterval(None, None, alpha.reason)
@@ -158,36 +155,35 @@ def annotators_interval(alpha: Agreement, task: Codes, annotator: Codes, label: 
 
 
 def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
-    """Return half the width that alpha's interval has from who the A annotators are. Tasks of two judgments or more.
+    """Return the half-width of alpha's interval due to the A annotators. Every task needs two judgments.
 
-    A judgment's influence on alpha, linearised, is how much more than usual it disagrees with the others of its task,
-    and gives a label that many give. Influences in different tasks are alike only by the annotator, so the variance is
-    the sum of their products over pairs of tasks: of two-way clustering what the interval over statements lacks
-    (Cameron, Gelbach and Miller 2011, Journal of Business and Economic Statistics 29). As the squared sums of A
-    annotators are uncertain, they get Student's t, and what noise adds to them, known from all judgments, the normal's.
-    Degrees of freedom: A / 2, as sums of people who are unlike have longer tails than the normal distribution; with
-    A - 1 the interval held alpha in .91 of simulated rounds with ten people.
+    The linearized influence of a judgment is its excess disagreement with the task's other judgments, plus the excess
+    frequency of its label. Influences in different tasks are correlated only through the annotator. The variance is the
+    sum of their products over pairs of tasks: the part of two-way clustering that the interval over statements lacks
+    (Cameron, Gelbach and Miller 2011, Journal of Business and Economic Statistics 29). The squared sums of annotators
+    use Student's t; the noise in them, estimated from all judgments, uses the normal distribution.
+    Degrees of freedom: A / 2, because sums of heterogeneous annotators have heavier tails than the normal distribution.
+    With A - 1, the coverage was .91 in simulated rounds with ten annotators.
     """
     n, n_labels, n_annotators = len(task), int(label.max()) + 1, int(annotator.max()) + 1
     same = np.bincount(task * n_labels + label)[task * n_labels + label]
     n_of_task = np.bincount(task)[task]
-    disagreeing = (n_of_task - same) / (n_of_task - 1)  # (J,): the share of the others of the task
+    disagreeing = (n_of_task - same) / (n_of_task - 1)  # (J,): share of the task's other judgments
     shares = np.bincount(label) / n
     observed, expected = disagreeing.mean(), 1 - (shares**2).sum()
     by_chance = observed / expected * (shares[label] - (shares**2).sum())
     influence = -2 * (disagreeing - observed + by_chance) / (n * expected)
     squared_sums, noise = (np.bincount(annotator, influence) ** 2).sum(), (influence**2).sum()
     squared = stats.t.ppf(0.975, n_annotators / 2) ** 2 * squared_sums - stats.norm.ppf(0.975) ** 2 * noise
-    # Annotators are compared with means that they are part of, and so are those whom they meet.
+    # Annotators contribute to the means with which they are compared.
     correction = n_annotators * (n_annotators - 1) / (n_annotators - 2) ** 2
     return sqrt(max(0.0, squared) * correction)
 
 
 def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS) -> Agreement:
-    """Return Gwet's AC1, missing judgments allowed, with its interval by the Bayesian bootstrap of patterns.
+    """Return Gwet's AC1 with its Bayesian bootstrap interval; missing judgments are allowed.
 
-    Unlike alpha it is defined where all judgments are alike, and 1 there. The columns of `patterns` are the labels
-    that could be given, whether or not they were.
+    Unlike alpha, it is defined, and 1, if all judgments are equal. The columns of `patterns` are all possible labels.
     """
     judged = (patterns.sum(axis=1) >= 1) & (n_tasks > 0)
     patterns, n_tasks = patterns[judged], n_tasks[judged]
@@ -199,12 +195,11 @@ def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draw
 
 
 def ac1_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
-    """Return AC1 for each row of `shares` (R, P); NaN where no task has two judgments. Every pattern holds a judgment.
+    """Return AC1 for each row of `shares` (R, P); NaN if no task has two judgments. Every pattern needs a judgment.
 
     Gwet (2008), Computing inter-rater reliability and its variance in the presence of high agreement, British Journal
-    of Mathematical and Statistical Psychology 61: (P - P_e) / (1 - P_e), where P is the mean over tasks with two
-    judgments or more of the share of agreeing pairs, and P_e = sum_c p_c (1 - p_c) / (C - 1), where p_c is the mean
-    over all tasks of the share of label c.
+    of Mathematical and Statistical Psychology 61: (P - P_e) / (1 - P_e). P: mean share of agreeing pairs over tasks
+    with two or more judgments. P_e = sum_c p_c (1 - p_c) / (C - 1), with p_c the mean share of label c over all tasks.
     """
     n_per_pattern = patterns.sum(axis=1)
     is_paired = n_per_pattern >= 2
@@ -218,7 +213,7 @@ def ac1_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
 
 
 def percent_agreement(patterns: Counts, n_tasks: Counts) -> float | None:
-    """Return the share of pairs of judgments of the same task that agree, or None if there is no pair."""
+    """Return the share of agreeing pairs of judgments of the same task, or None without a pair."""
     n_per_pattern = patterns.sum(axis=1)
     n_pairs = n_tasks @ (n_per_pattern * (n_per_pattern - 1))
     if n_pairs == 0:
@@ -227,10 +222,10 @@ def percent_agreement(patterns: Counts, n_tasks: Counts) -> float | None:
 
 
 def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
-    """Return Fleiss' kappa over all tasks, each with the same number of judgments, two or more.
+    """Return Fleiss' kappa. Every task needs the same number of judgments, at least two.
 
     (P - P_e) / (1 - P_e), with P the share of agreeing pairs and P_e the sum of the squared shares of the labels.
-    Fleiss (1971), Measuring nominal scale agreement among many raters; worked example there: .430.
+    Fleiss (1971), Measuring nominal scale agreement among many raters; worked example: .430.
     """
     shown = patterns[n_tasks > 0]
     n_per_pattern = set(shown.sum(axis=1).tolist())
@@ -247,7 +242,7 @@ def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
 
 
 class PairCounts(NamedTuple):
-    """Two annotators, the first the smaller number, and on how many tasks that both judged they gave the same label."""
+    """Two annotators with a < b, their number of shared tasks, and on how many of these their labels agree."""
 
     a: int
     b: int
@@ -256,7 +251,7 @@ class PairCounts(NamedTuple):
 
 
 def pair_counts(task: Codes, annotator: Codes, label: Codes) -> list[PairCounts]:
-    """Return the pairs who share a task, sorted. Judgments (J,) sorted by task, then annotator."""
+    """Return the pairs with a shared task, sorted. Judgments (J,) must be sorted by task, then annotator."""
     if not len(task):
         return []
     base = int(annotator.max()) + 1
@@ -277,22 +272,22 @@ def pair_counts(task: Codes, annotator: Codes, label: Codes) -> list[PairCounts]
 
 
 Coefficient = Callable[[Counts, Floats], Floats]
-"""Takes patterns (P, C) and shares of the statements that show them (R, P); returns (R,), NaN where undefined."""
+"""Function of patterns (P, C) and pattern shares (R, P) that returns (R,), NaN if undefined."""
 
-PRIOR_STATEMENTS = 1.5  # between 1 and 2, this covered best where it covered least
-MOST_WAYS = 300  # to give labels; of more, only those that were seen or are unanimous are drawn
+PRIOR_STATEMENTS = 1.5  # between 1 and 2, this maximizes the minimum coverage
+MOST_WAYS = 300  # maximum patterns to enumerate; above it, use only observed and unanimous patterns
 
 
 def pattern_interval(
     coefficient: Coefficient, patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int
 ) -> tuple[float, float] | None:
-    """Return the 95 % interval of a coefficient of agreement, None if it is undefined in most draws.
+    """Return the 95 % interval of an agreement coefficient, or None if it is undefined in most draws.
 
-    The Bayesian bootstrap (Rubin 1981, The Bayesian bootstrap, Annals of Statistics 9) of count patterns: the shares of
-    all patterns that k judgments can show are drawn from their posterior, Dirichlet with a prior worth PRIOR_STATEMENTS
-    statements spread evenly over them. Resampled statements cover too little where they are few or judgments nearly all
-    alike (docs/statistics.md), because patterns that were not seen cannot be drawn. Held fixed: the people who judged.
-    patterns (P, C): how many judgments of each label; n_tasks (P,): how many statements show each.
+    Bayesian bootstrap (Rubin 1981, The Bayesian bootstrap, Annals of Statistics 9) of count patterns: the shares of all
+    possible patterns are drawn from their posterior, with a Dirichlet prior worth PRIOR_STATEMENTS statements spread
+    evenly over them. Resampling statements undercovers if they are few or nearly all alike (docs/statistics.md),
+    because it cannot draw unobserved patterns. The annotators are held fixed. patterns (P, C): number of judgments per
+    label; n_tasks (P,): number of statements per pattern.
     """
     every_pattern, prior = possible_patterns(patterns, n_tasks)
     seen = np.zeros(len(every_pattern))
@@ -311,20 +306,20 @@ def pattern_interval(
 
 
 def expanded_tail(n: int) -> float:
-    """Return the share of draws beyond either limit: under .025 by as much as Student's interval of n is wider.
+    """Return the tail probability of the expanded percentile interval: below .025, to match Student's t with n.
 
-    A bootstrap's spread is too small by sqrt((n - 1) / n), and takes it for known (Hesterberg 2015, What teachers
-    should know about the bootstrap, American Statistician 69: the expanded percentile interval).
+    A bootstrap's spread is too small by sqrt((n - 1) / n) and treated as known (Hesterberg 2015, What teachers should
+    know about the bootstrap, American Statistician 69).
     """
     n = max(n, 2)
     return float(stats.norm.sf(sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1)))
 
 
 def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats]:
-    """Return the patterns that statements could show, and the prior of each, in statements.
+    """Return the possible patterns and the prior of each, in statements.
 
-    For each number of judgments that some statement has: every way of giving them the labels in use, the first two
-    (True and False) always among these. Its part of the prior is its part of the statements.
+    For each observed number of judgments: every combination of the labels in use, which always include the first two
+    (True and False). Priors are proportional to the observed numbers of statements.
     """
     n_labels = patterns.shape[1]
     is_used = n_tasks @ patterns > 0
@@ -347,7 +342,7 @@ def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats
 
 
 class Flips(NamedTuple):
-    """The expected share of statements that one panel accepts and another does not, with a 95 % interval."""
+    """Expected share of statements accepted by one panel and not by another, with a 95 % interval."""
 
     value: float
     low: float
@@ -355,14 +350,14 @@ class Flips(NamedTuple):
 
 
 def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: int) -> Flips:
-    """Return how many verdicts of panels of k differ. n_tasks (m + 1,): with 0, 1, ... m judgments of True.
+    """Return the expected disagreement of two panels of k. n_tasks (m + 1,): with 0, 1, ... m judgments of True.
 
-    How often people call a statement True, its propensity, may be spread over statements in any way: its distribution
-    is fitted on a grid by EM from an even start (Laird 1978, Nonparametric maximum likelihood estimation of a mixing
-    distribution). m judgments tell m moments of it, flips rest on 2k, so that distributions which fit alike may differ
-    in flips. The ends come from polynomials of degree m below and above the flips of every propensity, the closest
-    where it was fitted (linear programming): their means are linear in the shares of statements with each n_tasks, so
-    the interval holds whatever the distribution is.
+    A statement's propensity, its probability of being called True, can have any distribution over statements. It is
+    fitted on a grid by EM from uniform weights (Laird 1978, Nonparametric maximum likelihood estimation of a mixing
+    distribution). m judgments identify m moments, but flips depend on 2k, so distributions with equal fit can differ in
+    flips. The limits come from polynomials of degree m below and above the flips of every propensity, closest at the
+    fitted distribution (linear programming). Their means are linear in the shares of n_tasks, so the interval is valid
+    for every distribution.
     """
     m = len(n_tasks) - 1
     propensity = np.linspace(0, 1, 101)  # (G,)
@@ -375,7 +370,7 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
         weights = weights * (ratio @ likelihood)
     patterns = np.stack([np.arange(m + 1), m - np.arange(m + 1)], axis=1)
     ends = [flips @ weights]
-    for sign in (-1, 1):  # a polynomial below, then one above: its values for statements with 0, 1, ... m of True
+    for sign in (-1, 1):  # lower, then upper polynomial: values for statements with 0, 1, ... m of True
         program = linprog(sign * likelihood @ weights, -sign * likelihood.T, -sign * flips, bounds=(-1, 1))
         polynomial = program.x
 

@@ -1,18 +1,16 @@
-"""Accuracy corrected for annotators' errors: how many statements are true where people err at rates that nobody knows.
+"""Accuracy corrected for annotator errors, with unknown error rates.
 
-The model is Dawid and Skene's (1979) with two classes. A statement is true with the prevalence of its group, which are
-those drawn for the same strata; annotator a calls a true statement True with probability s_a (sensitivity), a false one
-False with c_a (specificity), whatever the others say. Sensitivities, specificities and prevalences each come from a
-Beta distribution of their own, whose mean and precision are unknown, too, so that people with few judgments and groups
-with few statements lean on the others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). People are
-taken to be right more often than not on average, of true and of false statements. Gold fixes what is true of its
-statements. The posterior is drawn by Gibbs's sampler: truths, rates, and their distributions in turn.
+Dawid and Skene's (1979) model with two classes. A statement is true with the prevalence of its group: the statements
+drawn for the same strata. Annotator a labels a true statement True with probability s_a (sensitivity) and a false one
+False with c_a (specificity), independently of other annotators. Sensitivities, specificities, and prevalences each have
+a Beta distribution with unknown mean and precision, so sparse annotators and groups borrow strength from the others
+(Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). Annotators are assumed to be right more often than
+not on average, on true and on false statements. Gold statements have known labels. Posterior draws come from a Gibbs
+sampler: truths, rates, and their distributions in turn.
 
-Letters: P patterns, that is statements of one group with the same judgments; A annotators; G groups; C chains; S
-strata; R draws.
+Letters: P patterns (statements of one group with the same judgments), A annotators, G groups, C chains, S strata, R
+draws.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,7 +26,7 @@ from kgharvest.statistics.arrays import Codes, Floats
 from kgharvest.statistics.partial_pooling import beta_grid
 from kgharvest.statistics.rates import SIGNIFICANCE, Rate, population_rate
 
-Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,) of sensitivities, specificities and prevalences
+Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,) of sensitivities, specificities, and prevalences
 
 TRUE = 0
 Z_ONE_SIDED = float(ndtri(1 - SIGNIFICANCE))
@@ -38,11 +36,11 @@ FEWEST_CHAINS, MOST_CHAINS, WORK_OF_SWEEP = 4, 64, 1_000_000  # work: judgments 
 STARTING_SHAPES = ((4.0, 1.0), (4.0, 1.0), (1.0, 1.0))
 SMALLEST = 1e-12
 
-NO_OPINION = "Nobody said True or False."
+NO_OPINION = "No statement was labeled True or False."
 TOO_FEW_OPINIONS = (
-    "Without gold, people's errors show only where three of them judge a statement True or False; none has so many."
+    "Error rates are not identified without gold: no statement was labeled True or False by three annotators."
 )
-BY_CHANCE = "People do not agree more than by chance, so their judgments do not tell how often they err."
+BY_CHANCE = "Error rates are not identified: annotators do not agree more than by chance."
 
 
 SKILLS = beta_grid(np.linspace(0.5, 1, 14)[:-1], np.geomspace(4, 256, 4))
@@ -50,7 +48,7 @@ PREVALENCES = beta_grid(np.sin(np.pi / 2 * (np.arange(16) + 0.5) / 16) ** 2, np.
 
 
 class Sample(NamedTuple):
-    """Which statement was drawn for which stratum, (D,) each, and how many strata there are."""
+    """Task and stratum (D,) of each draw, and the number of strata."""
 
     task: Codes
     stratum: Codes
@@ -58,8 +56,8 @@ class Sample(NamedTuple):
 
 
 class Truths(NamedTuple):
-    """Draws from the posterior. n (S,): statements of each stratum that somebody called True or False; n_true (R, S):
-    how many of them are true. sensitivity, specificity (R,): of a judgment, on average over all judgments."""
+    """Posterior draws. n (S,): statements per stratum labeled True or False; n_true (R, S): true ones among them.
+    sensitivity, specificity (R,): averages over all judgments."""
 
     n: Codes
     n_true: Floats
@@ -68,8 +66,8 @@ class Truths(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """n (P,): statements with each pattern; group (P,). says (P, 2 A): 1 where annotator a said True, in column a, or
-    False, in column A + a. drawn (S, P): 1 where its statements were drawn for the stratum."""
+    """n (P,): statements per pattern; group (P,). says (P, 2 A): 1 in column a if annotator a said True, and in column
+    A + a if False. drawn (S, P): 1 if the statements were drawn for the stratum."""
 
     n: Codes
     group: Codes
@@ -78,26 +76,26 @@ class Patterns(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Sensitivities and specificities (A, C) and prevalences (G, C) of each chain."""
+    """Sensitivities and specificities (A, C) and prevalences (G, C) of the chains."""
 
     sensitivity: Floats
     specificity: Floats
     prevalence: Floats
 
 
-# -- whether the judgments tell ----------------------------------------------------------------------------------------
+# Identifiability
 
 
 def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
-    """Return why neither judgments nor gold tell how often people err, in one sentence; None if they do.
+    """Return why judgments and gold do not identify error rates, or None if they do.
 
-    Three judgments of a statement are the fewest whose agreement tells two rates of error and a prevalence. That people
-    are better than chance is assumed only once they agree more than people who take no notice of the statements.
+    Three judgments of a statement are needed to identify two error rates and a prevalence. Annotators are assumed to be
+    better than chance only if they agree more than annotators who ignore the statements would.
     """
     of_sample = judged.task < judged.n_tasks - judged.n_gold
     if not of_sample.any():
         return NO_OPINION
-    # More of the true than of the false gold is called True: Fisher's exact test, one-sided, .05.
+    # Gold: True is more frequent on true than on false statements (Fisher's exact test, one-sided, .05).
     n_annotators = judged.n_annotators
     table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
     if fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
@@ -110,8 +108,8 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
 
 
 def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
-    """Return how many standard errors pairs of judgments agree more than by chance, each annotator with a share of
-    True of their own: the score test of no differences between statements (Liang 1987, Biometrika 74)."""
+    """Return the z score of pairwise agreement beyond chance, given each annotator's share of True: score test of no
+    differences between statements (Liang 1987, Biometrika 74)."""
     task, annotator, label = (column[counted] for column in judged[:3])
     share = np.bincount(annotator, label) / np.maximum(np.bincount(annotator), 1)
     residual, variance = label - share[annotator], (share * (1 - share))[annotator]
@@ -121,14 +119,14 @@ def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
     return float(agreement / np.sqrt(spread)) if spread > 0 else 0.0
 
 
-# -- the posterior -----------------------------------------------------------------------------------------------------
+# Posterior
 
 
 def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.random.Generator) -> Truths:
-    """Draw how many statements of each stratum are true. judged: labels TRUE and FALSE, its last tasks gold.
+    """Draw the number of true statements of each stratum. judged: labels TRUE and FALSE; gold tasks come last.
 
-    Chains start where each statement is true as often as it was called True, so that what is called true is what most
-    judgments call so: the likelihood is the same where both classes are exchanged.
+    The likelihood is symmetric in the two classes. Chains start from each statement's share of True, so the class
+    called true is the one that most judgments call so.
     """
     sampler = Sampler(judged, gold_truth, _patterns(judged, sample), rng)
     n_true = sampler.starting_truths()
@@ -147,7 +145,7 @@ def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.ran
 
 
 class Sampler:
-    """What the steps of Gibbs's sampler share. weights (A,): the annotators' shares of the judgments."""
+    """Steps of the Gibbs sampler. weights (A,): annotators' shares of the judgments."""
 
     def __init__(self, judged: Judged, gold_truth: Codes, patterns: Patterns, rng: np.random.Generator) -> None:
         self.patterns, self.rng = patterns, rng
@@ -184,16 +182,16 @@ class Sampler:
         ))  # fmt: skip
 
     def draw_truths(self, rates: Rates) -> Floats:
-        """Return (P, C): how many statements of each pattern are true."""
+        """Return (P, C) the number of true statements of each pattern."""
         is_true = self.probabilities(rates)
         n_true = (self.rng.random(is_true.shape) < is_true).astype(np.float64)
         n_true[self._repeated] = self.rng.binomial(self._n[self._repeated], is_true[self._repeated])
         return n_true
 
     def probabilities(self, rates: Rates) -> Floats:
-        """Return (P, C): how likely a statement of each pattern is true (Dawid and Skene, equation 2.5)."""
+        """Return (P, C) the probability that a statement of each pattern is true (Dawid and Skene, equation 2.5)."""
         sensitivity, specificity, prevalence = rates
-        odds_of_true = np.log(sensitivity) - np.log1p(-specificity)  # (A, C): that a judgment of True adds
+        odds_of_true = np.log(sensitivity) - np.log1p(-specificity)  # (A, C): log odds added by a judgment of True
         odds_of_false = np.log1p(-sensitivity) - np.log(specificity)
         odds = self.patterns.says @ np.concatenate([odds_of_true, odds_of_false])
         probabilities: Floats = expit(odds + logit(prevalence)[self.patterns.group])
@@ -201,8 +199,8 @@ class Sampler:
 
 
 def _patterns(judged: Judged, sample: Sample) -> Patterns:
-    """Statements are told apart by sums of random numbers of 64 bits, one for each label of each annotator and for
-    each stratum: a million statements in a second, and the same sum for two patterns once in many millions of rounds.
+    """Group statements by hashes: sums of random 64-bit numbers per annotator and label, and per stratum. A million
+    statements take one second; a collision occurs once in many millions of rounds.
     """
     numbers = np.random.default_rng(0).integers(2**64, size=2 * judged.n_annotators + sample.n_strata, dtype=np.uint64)
     code = judged.label * judged.n_annotators + judged.annotator
@@ -227,7 +225,7 @@ def _patterns(judged: Judged, sample: Sample) -> Patterns:
 
 
 def _sums(values: NDArray[np.uint64], task: NDArray[np.integer], n_tasks: int) -> NDArray[np.uint64]:
-    """Return (T,) the sums of values by task, modulo 2**64."""
+    """Return (T,) sums of values by task, modulo 2**64."""
     order = np.argsort(task, kind="stable")
     cumulated = np.concatenate([np.zeros(1, dtype=np.uint64), values[order].cumsum(dtype=np.uint64)])
     edges = np.searchsorted(task[order], np.arange(n_tasks + 1))
@@ -235,7 +233,7 @@ def _sums(values: NDArray[np.uint64], task: NDArray[np.integer], n_tasks: int) -
 
 
 def _gold_counts(judged: Judged, gold_truth: Codes) -> tuple[Floats, Floats]:
-    """Return how often true gold, and false gold, was called True by each annotator, then False; (2 A,) each."""
+    """Return (2 A,) counts each for true and false gold: labels True by annotator, then labels False."""
     start = judged.n_tasks - judged.n_gold
     is_gold = judged.task >= start
     code = (judged.label * judged.n_annotators + judged.annotator)[is_gold]
@@ -246,15 +244,15 @@ def _gold_counts(judged: Judged, gold_truth: Codes) -> tuple[Floats, Floats]:
     return of_true, of_false
 
 
-# -- rates of harvests -------------------------------------------------------------------------------------------------
+# Rates of harvests
 
 
 def corrected_rate(truths: Truths, strata: Codes, population: Codes, weights: Floats) -> Rate:
-    """Return the share of true tuples in what `strata` were drawn from. population, weights: as of `population_rate`.
+    """Return the share of true tuples in the population of `strata`. population, weights: see `population_rate`.
 
-    Each arm is that of `population_rate` on as many true ones as expected, to the next whole number, and that of the
-    truths drawn, added in squares (Zou and Donner 2008, Statistics in Medicine 27): of a census the annotators' errors
-    remain.
+    Each arm is the root of the sum of squares of two arms (Zou and Donner 2008, Statistics in Medicine 27): that of
+    `population_rate` for the expected number of true statements, rounded, and that of the posterior draws. The
+    uncertainty about annotator errors remains in a census.
     """
     n, n_true = truths.n[strata], truths.n_true[:, strata]
     expected = n_true.mean(axis=0)

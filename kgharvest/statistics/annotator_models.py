@@ -1,13 +1,10 @@
-"""Models of annotators, fitted to their judgments alone: Dawid-Skene and MACE, by EM with SQUAREM steps.
+"""Annotator models fitted to judgments alone: Dawid-Skene and MACE, by EM with SQUAREM acceleration.
 
-A judgment j is of task `task[j]`, by annotator `annotator[j]`, with label `label[j]`: whole numbers from 0, shape (J,).
-Unjudgeable is left out by the caller: it is no opinion on what is true. Both models are fitted by EM from the shares of
-labels of each task, without random numbers, until no parameter moves by more than TOLERANCE in a step of EM.
-
-Written with numpy as a million judgments must be fitted in seconds; the tests hold both to crowd-kit.
+Judgment j is of task `task[j]` by annotator `annotator[j]` with label `label[j]`: integers from 0, shape (J,). Callers
+omit Unjudgeable, which is no opinion on the truth. EM starts from the label shares of each task, uses no random
+numbers, and stops when no parameter changes by more than TOLERANCE per step. The implementation fits a million
+judgments in seconds; tests compare it with crowd-kit.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,19 +16,19 @@ from scipy.special import digamma, softmax
 from kgharvest.statistics.arrays import Codes, Floats
 
 TOLERANCE = 1e-7
-PLAIN_STEPS = 10  # before steps are lengthened, so that the maximum found is the one that EM rises to
-# Most rounds take 30 to 100 steps; judgments that tell nothing take thousands, which a large round cannot wait for.
+PLAIN_STEPS = 10  # EM steps before acceleration, so that both reach the same maximum
+# Most rounds need 30 to 100 steps. Uninformative judgments need thousands, too many for a large round.
 FEWEST_STEPS, MOST_STEPS, MOST_WORK = 150, 5000, 20_000_000  # work: steps times judgments
 LONGEST_STRIDE = 64.0  # in steps of EM
-SMALLEST = 1e-10  # a probability below this is taken as this, so that its logarithm exists
-KNOWING_PRIOR = 0.5  # of the Beta distribution of competence, and of the Dirichlet one of guesses: as in crowd-kit
+SMALLEST = 1e-10  # lower bound of probabilities before taking logarithms
+KNOWING_PRIOR = 0.5  # of the Beta prior of competence and the Dirichlet prior of guesses, as in crowd-kit
 GUESSING_PRIOR = 10.0
 
 
 class Judged(NamedTuple):
-    """Judgments as three arrays (J,), and how many tasks, annotators and labels there are.
+    """Judgments as three arrays (J,), with the numbers of tasks, annotators, and labels.
 
-    n_gold: the last tasks, which somebody chose: how often which label is true among them says nothing of the others.
+    n_gold: number of gold tasks, which come last. They were selected, so their prevalences differ from other tasks'.
     """
 
     task: Codes
@@ -52,7 +49,7 @@ class Judged(NamedTuple):
 
 
 class DawidSkene(NamedTuple):
-    """labels: (T, L) how likely each label is the true one. prior: (L,), without gold. errors: (A, L true, L given)."""
+    """labels: (T, L) probabilities of the true label. prior: (L,), without gold. errors: (A, L true, L given)."""
 
     labels: Floats
     prior: Floats
@@ -62,7 +59,8 @@ class DawidSkene(NamedTuple):
 
 
 class Mace(NamedTuple):
-    """labels: (T, L). competence: (A,) the share of judgments that are known. guesses: (A, L) of the others."""
+    """labels: (T, L). competence: (A,) share of judgments based on knowledge. guesses: (A, L) distribution of
+    others."""
 
     labels: Floats
     competence: Floats
@@ -71,13 +69,13 @@ class Mace(NamedTuple):
     converged: bool
 
 
-# -- Dawid and Skene (1979), Maximum likelihood estimation of observer error-rates using the EM algorithm --------------
+# Dawid and Skene (1979), Maximum likelihood estimation of observer error-rates using the EM algorithm
 
 
 def fit_dawid_skene(judged: Judged) -> DawidSkene:
-    """Fit a prior and a confusion matrix per annotator. Tasks without a judgment have the prior and do not form it.
+    """Fit a prior and a confusion matrix per annotator. Tasks without judgments do not affect the prior.
 
-    Gold has a prior of its own; what it tells of annotators it tells like other tasks.
+    Gold has its own prior but contributes to the confusion matrices like other tasks.
     """
     has_judgment = judged.per_task() > 0
     is_gold = np.arange(judged.n_tasks) >= judged.n_tasks - judged.n_gold
@@ -86,7 +84,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
     labels_alike = np.full(n_labels, 1 / n_labels)
 
     def maximise(labels: Floats) -> Floats:
-        # The expected numbers of judgments (A, L true, L given); those of the last label are the rest.
+        # Expected numbers of judgments (A, L true, L given); those of the last label are the remainder.
         given = [judged.per_annotator_and_label(labels[judged.task, true]) for true in range(n_labels - 1)]
         errors = np.maximum(np.stack([*given, n_given - sum(given)], axis=1), SMALLEST)
         errors /= errors.sum(axis=2, keepdims=True)
@@ -94,7 +92,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
         return np.concatenate([np.maximum(means, SMALLEST).ravel(), errors.ravel()])
 
     def expect(parameters: Floats) -> Floats:
-        """Return (T, L) from the odds of each label against the last."""
+        """Return (T, L) from the log odds of each label against the last."""
         priors, errors = _priors_and_errors(parameters, judged)
         prior = priors[is_gold.astype(int)]  # (T, L)
         odds = np.log(errors[:, :-1]) - np.log(errors[:, -1:])  # (A, L - 1, L given)
@@ -106,7 +104,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
         labels: Floats = softmax(np.stack([*columns, np.zeros(judged.n_tasks)]), axis=0).T
         return labels
 
-    # Start from the shares of labels of each task, equal ones if it has no judgment.
+    # Start from the label shares of each task; uniform without judgments.
     place = judged.task * n_labels + judged.label
     of_label = np.bincount(place, minlength=judged.n_tasks * n_labels).reshape(-1, n_labels)
     n_judgments = of_label.sum(axis=1, keepdims=True)
@@ -119,16 +117,16 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
 
 
 def _priors_and_errors(parameters: Floats, judged: Judged) -> tuple[Floats, Floats]:
-    """Return (2, L), the second of gold, and (A, L true, L given)."""
+    """Return (2, L), the second for gold, and (A, L true, L given)."""
     priors, errors = np.split(parameters, [2 * judged.n_labels])
     return priors.reshape(-1, judged.n_labels), errors.reshape(-1, judged.n_labels, judged.n_labels)
 
 
-# -- Hovy, Berg-Kirkpatrick, Vaswani and Hovy (2013), Learning whom to trust with MACE ---------------------------------
+# Hovy, Berg-Kirkpatrick, Vaswani and Hovy (2013), Learning whom to trust with MACE
 
 
 def fit_mace(judged: Judged) -> Mace:
-    """Fit by variational Bayes: an annotator knows the label, or guesses from a distribution of their own."""
+    """Fit by variational Bayes: an annotator knows the label or guesses from an individual distribution."""
     n_given = judged.per_annotator_and_label()
 
     def step(parameters: Floats) -> Floats:
@@ -147,21 +145,21 @@ def fit_mace(judged: Judged) -> Mace:
     )
     parameters, n_steps, converged = squarem(step, start, len(judged.task))
     knows, guesses = _split(parameters, judged)
-    # Variational weights fall short of 1 in sum, so competence is the share of knowing.
+    # Variational weights sum to less than 1, so competence is normalized.
     competence = knows[:, 1] / knows.sum(axis=1)
     return Mace(_known(judged, knows, guesses)[0], competence, guesses, n_steps, converged)
 
 
 def _split(parameters: Floats, judged: Judged) -> tuple[Floats, Floats]:
-    """Return the weights of guessing and knowing (A, 2), and of each label when guessing (A, L)."""
+    """Return weights of guessing and knowing (A, 2), and of each label when guessing (A, L)."""
     knows, guesses = np.split(parameters, [2 * judged.n_annotators])
     return knows.reshape(-1, 2), guesses.reshape(-1, judged.n_labels)
 
 
 def _known(judged: Judged, knows: Floats, guesses: Floats) -> tuple[Floats, Floats]:
-    """Return labels (T, L), the same prior for each, and how likely each judgment was known rather than guessed (J,).
+    """Return labels (T, L) under a uniform prior, and the probability that each judgment was known, not guessed (J,).
 
-    A judgment is as likely under every label but the one it names, so only that one's odds move.
+    A judgment is equally likely under every label except its own, so only that label's odds change.
     """
     guessed, known = knows[:, :1] * guesses, knows[:, 1:]  # (A, L), (A, 1)
     gain = np.log1p(known / guessed)[judged.annotator, judged.label]  # (J,)
@@ -177,14 +175,14 @@ def _variational(counts: Floats, prior: float) -> Floats:
     return weights
 
 
-# -- SQUAREM: faster than EM -------------------------------------------------------------------------------------------
+# SQUAREM acceleration
 
 
 def squarem(step: Callable[[Floats], Floats], start: Floats, n_judgments: int) -> tuple[Floats, int, bool]:
-    """Repeat `step` until its fixed point; return the parameters, the number of steps, and whether they came to rest.
+    """Iterate `step` to its fixed point; return the parameters, number of steps, and convergence flag.
 
-    Two steps of EM tell direction and slowing; a third starts where they point to. Varadhan and Roland (2008), Simple
-    and globally convergent methods for accelerating EM, scheme S3, here over the parameters' logarithms.
+    Two EM steps give the direction and deceleration of an extrapolation. Varadhan and Roland (2008), Simple and
+    globally convergent methods for accelerating EM, scheme S3, applied to the parameters' logarithms.
     """
     parameters, n_steps = start, 0
     most_steps = min(max(MOST_WORK // n_judgments, FEWEST_STEPS), MOST_STEPS)
@@ -203,7 +201,7 @@ def squarem(step: Callable[[Floats], Floats], start: Floats, n_judgments: int) -
 
 
 def _extrapolate(here: Floats, once: Floats, twice: Floats) -> Floats:
-    """Return the parameters to which two steps point; all three are logarithms."""
+    """Extrapolate parameters from two steps; arguments are logarithms."""
     first, slowing = once - here, twice - 2 * once + here
     stride = float(np.linalg.norm(first)) / max(float(np.linalg.norm(slowing)), SMALLEST)
     stride = min(max(stride, 1.0), LONGEST_STRIDE)

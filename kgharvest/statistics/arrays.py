@@ -1,7 +1,5 @@
 """Array types, and the codes of labels and verdicts in arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

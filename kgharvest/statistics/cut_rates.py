@@ -1,10 +1,8 @@
-"""The best tuples of harvests: the rate among those down to a rank, and the most tuples that are precise enough.
+"""Cuts of ranked harvests: accuracy of the top-ranked tuples, and the largest cut that reaches a precision.
 
-A cut takes a part of each stratum, of which the judged draws down to that rank are a simple sample; so the rate among
-the best R tuples is a `population_rate` over these parts, and that of all of them is the rate of the cell.
+A cut takes a part of each stratum, and the judged draws up to its rank are a simple sample of that part. The rate of
+the top R tuples is therefore a `population_rate` over these parts; that of all tuples is the rate of the cell.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -13,11 +11,11 @@ import numpy as np
 from kgharvest.statistics.arrays import Codes, Flags, Floats
 from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, VerdictSample, sample_rate, unknown_rate
 
-MOST_BOUNDS = 200  # parts whose interval is looked at for one cut
+MOST_BOUNDS = 200  # maximum number of computed intervals; thousands would take minutes
 
 
 class Parts(NamedTuple):
-    """What a cut takes of each stratum (..., S): tuples, draws among them with a verdict, and what all draws say."""
+    """Parts of strata (..., S) in a cut: tuples, draws with a verdict, and evidence of all draws."""
 
     population: Codes
     n: Codes
@@ -25,21 +23,21 @@ class Parts(NamedTuple):
 
 
 class Members:
-    """Tuples of strata whose ranks lie among those of other strata: `stratum` and `rank` of each, (M,)."""
+    """Tuples of strata with ranks interleaved with other strata: `stratum` and `rank` (M,)."""
 
     def __init__(self, stratum: Codes, rank: Codes) -> None:
         self._most = int(rank.max(initial=0)) + 1
         self._place = np.sort(stratum * self._most + rank)
 
     def n_up_to(self, strata: Codes, last_rank: Codes, otherwise: Floats) -> Floats:
-        """Return how many members have a rank up to `last_rank` (..., S), `otherwise` (..., S) for strata without."""
+        """Return the numbers of members with rank <= `last_rank` (..., S); `otherwise` for strata without members."""
         start, whole = (np.searchsorted(self._place, (strata + step) * self._most) for step in (0, 1))
         end = np.searchsorted(self._place, strata * self._most + np.clip(last_rank, 0, self._most - 1), side="right")
         n_up_to: Floats = np.where(whole > start, end - start, otherwise)
         return n_up_to
 
     def n_among(self, strata: Codes, ranks: Codes, otherwise: Floats) -> Floats:
-        """Return how many members of `strata` (S,) have one of `ranks` (R,), `otherwise` (S,) for strata without."""
+        """Return the numbers of members of `strata` (S,) with a rank in `ranks` (R,); `otherwise` (S,) without any."""
         n = np.bincount(self._place[np.isin(self._place % self._most, ranks)] // self._most, minlength=strata.max() + 1)
         whole = np.bincount(self._place // self._most, minlength=strata.max() + 1)
         n_among: Floats = np.where(whole[strata] > 0, n[strata], otherwise)
@@ -47,10 +45,10 @@ class Members:
 
 
 class RankedStrata:
-    """Strata of ranks `first` to `last` (S,), each with `population` tuples, and all their draws (D,), judged or not.
+    """Strata of ranks `first` to `last` (S,) with `population` tuples, and all their draws (D,), judged or not.
 
-    A stratum holds fewer tuples than ranks where some are hidden; these count as spread evenly over its ranks, but for
-    strata whose tuples have known ranks among those of others.
+    Hidden tuples leave fewer tuples than ranks. The remaining ones count as evenly spread over the ranks, except in
+    strata with `members`, whose ranks are known.
     """
 
     def __init__(
@@ -61,27 +59,27 @@ class RankedStrata:
         draws: tuple[Codes, Codes, VerdictSample, Flags],
         members: Members | None = None,
     ) -> None:
-        """draws: stratum, rank from 1 on, what each says of being accepted, whether it has a verdict."""
+        """draws: stratum, rank from 1, evidence of acceptance, and if it has a verdict."""
         self.first, self.last, self.population = first, last, population
         stratum, rank, accepted, has_verdict = draws
         self._most = int(max(rank.max(initial=0), last.max(initial=0))) + 1
         place = stratum * self._most + rank
         order = np.argsort(place, kind="stable")
         self._place = place[order]
-        # Before each draw: how many are drawn, have a verdict, and what they say.
+        # Cumulative sums before each draw: draws, draws with a verdict, evidence.
         self._sums = np.zeros((2 + len(accepted), len(order) + 1))
         columns = [np.ones(len(order)), has_verdict[order], *accepted.at(order)]
         self._sums[:, 1:] = np.cumsum(columns, axis=1)
         self._members = members
 
     def parts(self, strata: Codes, last_rank: Codes) -> Parts:
-        """Return what a cut after `last_rank` (..., S) takes of `strata` (S,)."""
+        """Return the parts of `strata` (S,) in a cut after `last_rank` (..., S)."""
         start, whole = (np.searchsorted(self._place, (strata + step) * self._most) for step in (0, 1))
         end = np.searchsorted(self._place, strata * self._most + np.clip(last_rank, 0, self._most - 1), side="right")
         drawn, n, *accepted = (sums[end] - sums[start] for sums in self._sums)
         first, last, size = self.first[strata], self.last[strata], self.population[strata]
         share = np.clip((last_rank - first + 1) / (last - first + 1), 0, 1)
-        below = self._sums[0][whole] - self._sums[0][end]  # drawn beyond the cut, so not in the part
+        below = self._sums[0][whole] - self._sums[0][end]  # drawn below the cut
         expected = np.rint(share * size)
         if self._members is not None:
             expected = self._members.n_up_to(strata, last_rank, expected)
@@ -89,7 +87,7 @@ class RankedStrata:
         return Parts(population, n.astype(np.int64), VerdictSample(*accepted))
 
     def rate(self, strata: Codes, last_rank: Codes) -> tuple[Rate, Parts]:
-        """Return the share accepted of all that cuts after `last_rank` (S,) take of `strata` (S,) together."""
+        """Return the accuracy of the union of cuts after `last_rank` (S,) of `strata` (S,)."""
         parts = self.parts(strata, last_rank)
         is_taken = parts.population > 0
         if not is_taken.any():
@@ -97,17 +95,17 @@ class RankedStrata:
         return sample_rate(parts.accepted.at(is_taken), parts.population[is_taken]), parts
 
     def shares(self, strata: Codes, last_ranks: Codes) -> Floats:
-        """Return (K,) the values of `rate` for cuts of all `strata` after one rank each; NaN where there is none."""
+        """Return (K,) values of `rate` for cuts of all `strata` after one rank each; NaN if undefined."""
         population, _, sample = self.parts(strata, last_ranks[:, None])  # (K, S)
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(sample.n > 0.5, sample.n_hits / sample.n, np.nan)  # as population_rate
+            share = np.where(sample.n > 0.5, sample.n_hits / sample.n, np.nan)  # consistent with population_rate
             accepted = np.where(population > 0, population * share, 0).sum(axis=1)
             shares: Floats = accepted / population.sum(axis=1)
         return shares
 
 
 class KeptPart(NamedTuple):
-    """What a cut at `score` keeps: its precision with a 95 % interval, from the n judged tuples in it."""
+    """Precision of the tuples with a score >= `score`, with a 95 % interval from the n judged ones."""
 
     score: float
     precision: float
@@ -117,7 +115,7 @@ class KeptPart(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """Cuts of one harvest, at the score of each judged tuple, best first. last_rank, score, share: (K,)."""
+    """Cuts of one harvest at the scores of judged tuples, best first. last_rank, score, share: (K,)."""
 
     ranked: RankedStrata
     strata: Codes
@@ -132,9 +130,9 @@ class Cuts(NamedTuple):
 
 
 def score_cuts(ranked: RankedStrata, strata: Codes, rank: Codes, score: Floats) -> Cuts:
-    """Return the cuts at the scores of judged tuples with `rank` and `score` (D,), drawn from `strata`; some have none.
+    """Return the cuts at the scores of judged tuples with `rank` and `score` (D,), drawn from some of `strata`.
 
-    Left out are those that take a part of a stratum without a verdict.
+    Omits cuts through a stratum without a verdict.
     """
     order = np.argsort(-score, kind="stable")
     scores, last_rank = score[order], np.maximum.accumulate(rank[order])
@@ -145,23 +143,23 @@ def score_cuts(ranked: RankedStrata, strata: Codes, rank: Codes, score: Floats) 
 
 
 def largest_part(cuts: Cuts, target: float) -> KeptPart | None:
-    """Return the largest part whose precision reaches `target`; None if there is none."""
+    """Return the largest part with a precision of at least `target`, or None."""
     reached = np.flatnonzero(cuts.share >= target - 1e-9)
     return cuts.part(int(reached[-1])) if len(reached) else None
 
 
 def bounded_parts(cuts: Cuts) -> list[KeptPart]:
-    """Return the parts of `bounded_numbers`, the smallest first."""
+    """Return the parts of `bounded_numbers`, in ascending size."""
     return [cuts.part(number) for number in bounded_numbers(cuts)]
 
 
 def bounded_numbers(cuts: Cuts) -> list[int]:
-    """Return the numbers of MOST_BOUNDS cuts at most: intervals of thousands would take minutes."""
+    """Return the numbers of at most MOST_BOUNDS evenly spaced cuts."""
     numbers = np.linspace(0, len(cuts.share) - 1, min(len(cuts.share), MOST_BOUNDS)).astype(np.int64)
     return list(np.unique(numbers).tolist())
 
 
 def surely_largest_part(parts: list[KeptPart], target: float) -> KeptPart | None:
-    """Return the largest part whose lower bound reaches `target`; None if there is none."""
+    """Return the largest part with a lower limit of at least `target`, or None."""
     reached = [part for part in parts if part.low >= target - 1e-9]
     return reached[-1] if reached else None

@@ -1,26 +1,23 @@
-"""Rates of a harvest from people's verdicts on a sample and a judge's labels of all of it.
+"""Judge-assisted rates: people's verdicts on a sample, combined with a judge's labels of the whole harvest.
 
-The sample is post-stratified by what the judge says: how many tuples of the harvest it calls true, how many false, and
-of how many it says neither, is known, and in each of these groups the tuples drawn are a simple sample. So the estimate
-holds whatever the judge is worth: people's verdicts alone say what is true, and the judge only tells which tuples are
-alike (Holt and Smith 1979, Post stratification, JRSS A 142; Cochran 1977, section 5A.9).
+The sample is post-stratified by the judge's label. The number of tuples that the judge calls true, false, or neither is
+known, and the draws in each group are a simple sample of it. The estimate is therefore valid for any judge: truth comes
+from people's verdicts alone, and the judge only identifies similar tuples (Holt and Smith 1979, Post stratification,
+JRSS A 142; Cochran 1977, section 5A.9).
 
-Of one stratum the interval is the shortest that holds 95 % of the posterior of how many of its tuples are accepted:
-beta-binomial in each group, with Jeffreys's prior, of what was not drawn, convolved over groups (Ericson 1969,
+For one stratum, the interval is the shortest with 95 % of the posterior of its number of accepted tuples. The tuples
+not drawn have a beta-binomial posterior with Jeffreys's prior in each group, convolved over groups (Ericson 1969,
 Subjective Bayesian models in sampling finite populations, JRSS B 31; shortest intervals for the accuracy of KGs:
-Marchesin and Silvello 2025, arXiv 2502.18961). A prior for each group of each of many strata would draw their average
-to one half, so that of several strata it is the exact interval of kgharvest.statistics.rates over all
-groups. docs/statistics.md has the coverage measured.
+Marchesin and Silvello 2025, arXiv 2502.18961). For several strata, priors of many groups would shift their average
+toward one half, so the interval is the exact one of kgharvest.statistics.rates over all groups. Coverage:
+docs/statistics.md.
 
-Whether groups are told apart depends on how many draws they should have, never on how many they had: choosing by the
-narrower interval, say, would prefer samples in which more is true. Of several strata a judge who tells nothing would
-cost width, as their groups are small: whoever estimates these asks `tells_apart` first, which does not ask whether many
-or few are true.
+The choice of groups depends on expected, never on observed numbers of draws: choosing the narrower interval, for
+example, would favor samples with more true tuples. For several strata an uninformative judge would widen the interval
+because groups are small, so callers check `tells_apart` first, which does not depend on how many tuples are true.
 
-Letters of shapes: S strata; 3 labels of judges, in the order of GROUPS; G groups that are told apart.
+Letters of shapes: S strata; 3 labels of judges, in the order of GROUPS; G groups.
 """
-
-from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -47,15 +44,15 @@ from kgharvest.statistics.rates import (
 from kgharvest.statistics.sample_size import statements_to_shrink
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
-GROUPS = ("true", "false", "other")  # what a judge says of a tuple; other: unjudgeable, unreadable or nothing
+GROUPS = ("true", "false", "other")  # label of a judge; other: unjudgeable, unreadable, or missing
 CALLED_TRUE, CALLED_FALSE, OTHER = range(3)
-FEWEST_EXPECTED = 3.0  # draws that a group should have to stand alone
+FEWEST_EXPECTED = 3.0  # expected draws that a separate group needs
 POST_STRATIFIED, PEOPLE_ALONE = "post_stratified", "people_alone"
-PRIOR = 0.5  # both shapes of Jeffreys's
+PRIOR = 0.5  # both parameters of Jeffreys's prior
 
 
 class JudgedSample(NamedTuple):
-    """Strata by what a judge says. population, drawn (S, 3): tuples. accepted: what those drawn say, (S, 3) each."""
+    """Strata by the judge's label. population, drawn (S, 3): tuples. accepted: evidence of the draws, (S, 3) each."""
 
     population: Counts
     drawn: Counts
@@ -63,9 +60,9 @@ class JudgedSample(NamedTuple):
 
 
 class PostStrata(NamedTuple):
-    """Groups (G,) that are told apart.
+    """Groups (G,) of post-stratification.
 
-    group_of (S, 3): which group the label of a stratum is in. part: of the stratum in the group. stratum: its number.
+    group_of (S, 3): group of each stratum and label. part: share of the stratum in the group. stratum: its number.
     """
 
     population: Counts
@@ -79,9 +76,9 @@ class PostStrata(NamedTuple):
 
 
 class AssistedRate(NamedTuple):
-    """people: the rate by people's verdicts alone. method: POST_STRATIFIED or PEOPLE_ALONE, where both are the same.
+    """people: rate from people's verdicts alone. method: POST_STRATIFIED, or PEOPLE_ALONE if both rates are equal.
 
-    effective_labels: how many statements with a verdict people alone would have needed for such an interval.
+    effective_labels: number of statements with a verdict that people alone would need for the same interval width.
     """
 
     rate: Rate
@@ -91,7 +88,7 @@ class AssistedRate(NamedTuple):
 
 
 def judge_assisted_rate(sample: JudgedSample, weights: Floats | None = None) -> AssistedRate:
-    """Return the share accepted in the population of strata. weights (S,): of sum 1; None for their shares of it."""
+    """Return the share accepted in a stratified population. weights (S,): sum 1; None for population shares."""
     population = sample.population.sum(axis=1)
     of_strata = VerdictSample(*(column.sum(axis=1) for column in sample.accepted))
     n = int(whole_statements(of_strata.n).sum())
@@ -106,7 +103,7 @@ def judge_assisted_rate(sample: JudgedSample, weights: Floats | None = None) -> 
 
 
 def judge_assisted_share(sample: JudgedSample) -> float | None:
-    """Return the value of `judge_assisted_rate` without its interval, which takes time."""
+    """Return the value of `judge_assisted_rate` without its interval, which is slow to compute."""
     if not sample.population.sum(axis=1).all():
         return None
     groups = post_strata(sample)
@@ -114,7 +111,7 @@ def judge_assisted_share(sample: JudgedSample) -> float | None:
 
 
 def people_alone(sample: JudgedSample) -> JudgedSample:
-    """Return the sample as if the judge had said nothing."""
+    """Return the sample without the judge's labels."""
 
     def in_other(values: NDArray[Any]) -> NDArray[Any]:
         zeros = np.zeros((len(values), OTHER), dtype=values.dtype)
@@ -126,7 +123,8 @@ def people_alone(sample: JudgedSample) -> JudgedSample:
 
 
 def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> int | None:
-    """Return how many statements of `population` make people's interval, from n, as wide as the assisted one."""
+    """Return the number of statements of `population` with which people's interval, from n, is as wide as
+    `assisted`."""
     if people.with_interval is None or assisted.with_interval is None:
         return None
     width_of_people, width = (high - low for _, low, high in (people.with_interval, assisted.with_interval))
@@ -135,14 +133,14 @@ def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> i
     return population if width <= 0 else statements_to_shrink(n, population, width / width_of_people)
 
 
-# -- groups ------------------------------------------------------------------------------------------------------------
+# Groups
 
 
 def post_strata(sample: JudgedSample) -> PostStrata:
-    """Return the groups of each stratum that are told apart.
+    """Return the post-stratification groups.
 
-    "other" joins "false" where a group is thin; a stratum in which one still is thin is one group. Thin is a group that
-    should have fewer than FEWEST_EXPECTED draws, unless all of it was drawn; or, once in twenty such, has no verdict.
+    "other" joins "false" if a group is thin; a stratum that still has a thin group is one group. A group is thin if it
+    has fewer than FEWEST_EXPECTED expected draws and was not drawn completely, or has no verdict (once in 20 such).
     """
     group_of = np.zeros(sample.population.shape, dtype=np.int64)
     n_groups = 0
@@ -164,7 +162,7 @@ def post_strata(sample: JudgedSample) -> PostStrata:
 
 
 def _groups_of_stratum(population: Counts, drawn: Counts, n: Floats) -> Counts:
-    """Return (3,) the group of each label, from 0 on; an empty label is in a group that is not."""
+    """Return (3,) the group of each label, from 0; an empty label joins a nonempty group."""
     expected = drawn.sum() * population / max(int(population.sum()), 1)
     for groups in (np.array([0, 1, 2]), np.array([0, 1, 1])):
         columns = (population, drawn, n, expected)
@@ -172,16 +170,16 @@ def _groups_of_stratum(population: Counts, drawn: Counts, n: Floats) -> Counts:
         is_thin = (draws < sizes) & (hoped < FEWEST_EXPECTED)
         has_verdicts = whole_statements(worth) > 0
         if not is_thin.any() and has_verdicts[sizes > 0].all():
-            number = np.maximum(np.cumsum(sizes > 0) - 1, 0)  # an empty group is in that before it
+            number = np.maximum(np.cumsum(sizes > 0) - 1, 0)  # an empty group joins the one before
             numbered: Counts = number[groups]
             return numbered
     return np.zeros(len(GROUPS), dtype=np.int64)
 
 
 def tells_apart(sample: JudgedSample) -> bool:
-    """Return whether verdicts differ between groups of several strata by more than chance; of one stratum always.
+    """Return True if verdicts differ significantly between the groups of several strata; always True for one stratum.
 
-    F test of the groups within strata (analysis of variance), which for verdicts is about the permutation test.
+    F test of groups within strata (analysis of variance), which approximates the permutation test for verdicts.
     """
     n_strata = len(sample.population)
     groups = post_strata(sample)
@@ -198,13 +196,13 @@ def tells_apart(sample: JudgedSample) -> bool:
     return bool(fdtrc(between_df, within_df, between / between_df / (within / within_df)) <= SIGNIFICANCE)
 
 
-# -- intervals ---------------------------------------------------------------------------------------------------------
+# Intervals
 
 
 def _rate(groups: PostStrata, is_simple: bool, weights: Floats | None) -> Rate:
-    """Return the rate over groups of a simple sample, or of several strata with `weights` (S,), None for their sizes.
+    """Return the rate over groups of a simple sample, or of strata with `weights` (S,), by default their sizes.
 
-    As `sample_rate`: from the lower limit at the least to the upper one at the most hits.
+    Its limits come from the minimum and maximum numbers of hits, as in `sample_rate`.
     """
     n, sizes = groups.accepted.n, groups.population
 
@@ -227,9 +225,9 @@ def _rate(groups: PostStrata, is_simple: bool, weights: Floats | None) -> Rate:
 
 @lru_cache(maxsize=100_000)
 def posterior_interval(groups: tuple[tuple[float, int, int], ...]) -> tuple[float, float]:
-    """Return the shortest interval that holds 95 % of the posterior of the share of hits in all groups together.
+    """Return the shortest interval with 95 % posterior probability of the overall share of hits.
 
-    groups: hits, draws and population of each.
+    groups: tuples of hits, draws, and population.
     """
     unseen = np.ones(1)
     for n_hits, n, population in groups:
@@ -240,7 +238,7 @@ def posterior_interval(groups: tuple[tuple[float, int, int], ...]) -> tuple[floa
 
 
 def _unseen_hits(n_hits: float, n: int, population: int) -> Floats:
-    """Return the posterior probabilities of 0, 1, ... hits among the tuples that were not drawn: beta-binomial."""
+    """Return the beta-binomial posterior probabilities of 0, 1, ... hits among the tuples not drawn."""
     rest = population - n
     hits = np.arange(rest + 1)
     logs = gammaln(hits + n_hits + PRIOR) - gammaln(hits + 1)
@@ -251,7 +249,7 @@ def _unseen_hits(n_hits: float, n: int, population: int) -> Floats:
 
 
 def _shortest(probabilities: Floats) -> tuple[int, int]:
-    """Return the first and last of the fewest neighbouring outcomes that hold 95 %; the likeliest of equally few."""
+    """Return the first and last outcome of the shortest range with probability 95 %; ties: the likeliest."""
     cumulated = np.concatenate([[0.0], probabilities.cumsum()])
     wanted = cumulated[:-1] + (1 - SIGNIFICANCE) * cumulated[-1]
     end = np.searchsorted(cumulated, wanted - 1e-12)
@@ -263,13 +261,13 @@ def _shortest(probabilities: Floats) -> tuple[int, int]:
     return best, int(end[best]) - 1
 
 
-# -- two sides compared ------------------------------------------------------------------------------------------------
+# Comparisons of two sides
 
 
 class JudgedSide(NamedTuple):
-    """One side's strata over all relations compared; shapes (S,) but for the sample.
+    """Strata of one side over all compared relations; shapes (S,) except for the sample.
 
-    calibration: which strata, by number, the verdicts of the sample were drawn for. weight, relation: of `SideSample`.
+    calibration: numbers of the strata for which the verdicts were drawn. weight, relation: see `SideSample`.
     """
 
     sample: JudgedSample
@@ -279,7 +277,7 @@ class JudgedSide(NamedTuple):
 
 
 class JudgedDifference(NamedTuple):
-    """difference: None where a side has no rate. a, b: of the sides."""
+    """difference: None if a side has no rate. a, b: rates of the sides."""
 
     difference: StatementDifference | None
     a: Rate
@@ -287,18 +285,18 @@ class JudgedDifference(NamedTuple):
 
 
 def judged_difference(a: JudgedSide, b: JudgedSide, shared: SharedStatements | None = None) -> JudgedDifference:
-    """Compare two sides. Each rate is post-stratified by the judge's labels and corrected by that side's own verdicts.
+    """Compare two sides. Each rate is post-stratified by the judge's labels and corrected by that side's verdicts.
 
-    A judge's error rates differ between LMs and settings. Correcting both sides by the errors on one side, or on both
-    together, can make the worse side look better (arXiv 2605.06939).
+    A judge's error rates differ between LMs and settings. Correcting both sides by errors measured on one side, or on
+    both together, can reverse the comparison (arXiv 2605.06939).
 
-    shared: statements drawn for both, (3 S_a, 3 S_b), strata by label of the judge; those of which both sides tell the
-    same labels apart make the two estimates alike. Raises ValueError if both sides were calibrated by the same strata.
+    shared: statements drawn for both sides, (3 S_a, 3 S_b), strata by label of the judge. They correlate the two
+    estimates if both sides distinguish the same labels. Raises ValueError if the sides share calibration strata.
     """
     if np.intersect1d(a.calibration, b.calibration).size:
         raise ValueError(
-            "Both sides of the comparison are corrected by the same verdicts, but a judge errs differently on each; "
-            "draw and judge statements of either side."
+            "Both sides use the same verdicts for calibration, but a judge's errors differ between sides. "
+            "Draw and judge statements for each side."
         )
     rate_a, rate_b = (judge_assisted_rate(side.sample, side.weight).rate for side in (a, b))
     groups = [post_strata(side.sample) for side in (a, b)]
@@ -312,7 +310,7 @@ def judged_difference(a: JudgedSide, b: JudgedSide, shared: SharedStatements | N
 
 
 def _codes(groups: list[PostStrata], sides: tuple[JudgedSide, JudgedSide]) -> list[Counts]:
-    """Return a number (G,) of each group's relation and labels, the same for both sides."""
+    """Return codes (G,) of each group's relation and labels, consistent between both sides."""
     rows = []
     for own, side in zip(groups, sides, strict=True):
         labels = np.zeros(len(own.population), dtype=np.int64)
@@ -332,19 +330,19 @@ def _in_groups(shared: SharedStatements, groups: list[PostStrata], is_alike: NDA
     return SharedStatements(*sums)
 
 
-# -- prediction-powered inference --------------------------------------------------------------------------------------
+# Prediction-powered inference
 
 
 def prediction_powered_mean(label: ArrayLike, predicted: ArrayLike, predicted_of_all: ArrayLike) -> Rate:
-    """Return the mean label with its normal 95 % interval (PPI++). The interval can exceed [0, 1]. Needs n >= 1.
+    """Return the mean label with its normal 95 % interval (PPI++), which can exceed [0, 1]. Needs n >= 1.
 
-    Angelopoulos, Duchi and Zrnic (2023), PPI++: Efficient Prediction-Powered Inference, arXiv 2311.01453. The numbers
-    equal those of `ppi_mean_ci` in ppi-python 0.2.3. Reports show it next to `judge_assisted_rate`, which is about the
-    finite population and covers the true rate more often.
+    Angelopoulos, Duchi and Zrnic (2023), PPI++: Efficient Prediction-Powered Inference, arXiv 2311.01453. Equals
+    `ppi_mean_ci` in ppi-python 0.2.3. Reports show it next to `judge_assisted_rate`, which is for the finite population
+    and has higher coverage.
 
-    label, predicted (n,): what people say, and the judge, of the labelled ones. predicted_of_all (N,): what the judge
-    says of all. Its weight, in [0, 1], is the covariance of both over the variance of the judge's labels of either
-    kind pooled, as the gradients in the paper's section 6 give it.
+    label, predicted (n,): labels of people and of the judge on the labeled sample. predicted_of_all (N,): the judge's
+    labels of all. The judge's weight, in [0, 1], is their covariance divided by the pooled variance of both kinds of
+    judge labels, following the gradients in section 6 of the paper.
     """
     y, f, f_all = (np.asarray(values, dtype=np.float64) for values in (label, predicted, predicted_of_all))
     n, n_all = len(y), len(f_all)

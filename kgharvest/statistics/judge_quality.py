@@ -1,37 +1,36 @@
-"""How good a judge is: its errors, calibration, steadiness and agreement with people, and the votes of a panel.
+"""Judge quality: errors, calibration, consistency, agreement with people, effective votes, and replacing annotators.
 
 Letters of shapes: T statements, J judgments of people, R repeats, M judges.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import false_discovery_control, t
 
 from kgharvest.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE, Codes, Counts, Flags, Floats
 from kgharvest.statistics.paired_tests import mcnemar_p
-from kgharvest.statistics.rates import Z_95, Rate, difference_interval, hajek_share, rate, unknown_rate
+from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, difference_interval, hajek_share, rate, unknown_rate
 
-UNPARSABLE = 3  # the label of a judge's answer that cannot be read; the others have the codes of people's labels
+UNPARSABLE = 3  # label of an unreadable answer; other labels have the codes of people's labels
 N_LABELS, N_VERDICTS = 4, 3
 N_BINS = 10
 FEWEST_FOR_VOTES = 10  # statements with a verdict
 
-NONE_ACCEPTED = "No statement that the judge labelled was accepted by people."
-NONE_REJECTED = "No statement that the judge labelled was rejected by people."
-ONE_JUDGE = "One judge alone is one vote."
-TOO_FEW_FOR_VOTES = f"Fewer than {FEWEST_FOR_VOTES} statements have a verdict and a label of each judge."
+NONE_ACCEPTED = "People accepted no statement that the judge labeled."
+NONE_REJECTED = "People rejected no statement that the judge labeled."
+ONE_JUDGE = "Effective votes need at least two judges."
+TOO_FEW_FOR_VOTES = f"Fewer than {FEWEST_FOR_VOTES} statements have a verdict and a label from each judge."
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
+# Errors
 
 
 class Errors(NamedTuple):
-    """sensitivity: of what people accept, the share that the judge calls True. specificity: of what they reject, the
-    share that it calls False. youden_j: their sum less 1; 0 for a judge who tells nothing. An answer that is neither
-    True nor False is an error of both. confusion (3, 4): statements by verdict and label, not weighted.
+    """sensitivity: share of accepted statements that the judge calls True. specificity: share of rejected ones that it
+    calls False. youden_j: their sum minus 1; 0 for an uninformative judge. An answer that is neither True nor False is
+    an error of both kinds. confusion (3, 4): unweighted statements by verdict and label.
     """
 
     sensitivity: Rate
@@ -41,11 +40,11 @@ class Errors(NamedTuple):
 
 
 def judge_errors(verdict: Codes, label: Codes, weight: Floats) -> Errors:
-    """Return the errors of a judge against people's verdicts, each with its 95 % interval. Shapes (T,).
+    """Return the errors of a judge against people's verdicts with 95 % intervals. Shapes (T,).
 
-    weight: for how many tuples a statement stands, the inverse of its inclusion probability; its scale does not matter.
-    Shares by Wilson's interval, at Kish's effective size where weights differ. J (Youden 1950, Cancer 3) is the
-    difference of two independent shares of True, so its interval is Newcombe's.
+    weight: tuples represented by a statement (inverse inclusion probability, on any scale). Shares use Wilson's
+    interval with Kish's effective size. J (Youden 1950, Cancer 3) is the difference of two independent shares of True,
+    so it uses Newcombe's interval.
     """
     sensitivity = _weighted_share(verdict == ACCEPTED, label == TRUE, weight, NONE_ACCEPTED)
     specificity = _weighted_share(verdict == REJECTED, label == FALSE, weight, NONE_REJECTED)
@@ -69,11 +68,11 @@ def _youden_j(sensitivity: Rate, specificity: Rate) -> Rate:
     return Rate(difference, *difference_interval(sensitivity, false_alarms))
 
 
-# -- calibration -------------------------------------------------------------------------------------------------------
+# Calibration
 
 
 class CalibrationBin(NamedTuple):
-    """Statements whose probability of True lies in [low, high), the last bin's in [low, high]: n, weighted means."""
+    """Statements with probability of True in [low, high); the last bin includes 1. Counts and weighted means."""
 
     low: float
     high: float
@@ -83,7 +82,7 @@ class CalibrationBin(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """error: expected calibration error over the bins that hold statements. brier: mean squared distance, in [0, 1]."""
+    """error: expected calibration error over nonempty bins. brier: mean squared error, in [0, 1]."""
 
     error: float
     brier: float
@@ -92,11 +91,11 @@ class Calibration(NamedTuple):
 
 
 def calibration(probability: Floats, is_accepted: Flags, weight: Floats) -> Calibration | None:
-    """Compare a judge's probability of True (T,) with people's verdicts; None without a statement.
+    """Compare a judge's probability of True (T,) with people's verdicts. Returns None without statements.
 
-    N_BINS bins of equal width; the error is the mean over statements of how far their bin's mean probability lies from
-    its share of accepted ones (Naeini, Cooper and Hauskrecht 2015; Guo et al. 2017, equation 3). Few statements a bin
-    make it too large, even for a judge who is calibrated.
+    N_BINS bins of equal width; the error is the mean over statements of the absolute difference between their bin's
+    mean probability and its share accepted (Naeini, Cooper and Hauskrecht 2015; Guo et al. 2017, equation 3). It is
+    biased upward with few statements per bin, even for a calibrated judge.
     """
     if not len(probability):
         return None
@@ -117,13 +116,13 @@ def calibration(probability: Floats, is_accepted: Flags, weight: Floats) -> Cali
     return Calibration(error, brier, len(probability), bins)
 
 
-# -- steadiness --------------------------------------------------------------------------------------------------------
+# Consistency of repeats
 
 
 class Flips(NamedTuple):
-    """n: tuples that were asked twice or more. n_changing: those whose repeats are not all alike.
+    """n: tuples with at least two repeats. n_changing: tuples with different labels.
 
-    flip_rate: how likely two repeats of a tuple differ, the mean over tuples.
+    flip_rate: probability that two repeats of a tuple differ, averaged over tuples.
     """
 
     n: int
@@ -132,9 +131,9 @@ class Flips(NamedTuple):
 
 
 def flips(counts: Counts) -> Flips | None:
-    """Return how often a judge changes its mind; None where no tuple was asked twice.
+    """Return how often repeats of a judge differ, or None without repeats.
 
-    counts (T, 4): repeats by label; an answer that cannot be read is a label of its own.
+    counts (T, 4): repeats by label; an unreadable answer is a separate label.
     """
     n_repeats = counts.sum(axis=1)
     counts, n_repeats = counts[n_repeats >= 2], n_repeats[n_repeats >= 2]
@@ -144,11 +143,11 @@ def flips(counts: Counts) -> Flips | None:
     return Flips(len(counts), int(np.count_nonzero(counts.max(axis=1) < n_repeats)), float(1 - alike.mean()))
 
 
-# -- agreement with people ---------------------------------------------------------------------------------------------
+# Agreement with people
 
 
 class Consensus(NamedTuple):
-    """How well somebody agrees with the others of each statement. alpha: Krippendorff's, nominal; None for `reason`."""
+    """Agreement with the other annotators of each statement. alpha: Krippendorff's nominal alpha, or None."""
 
     percent: float | None
     alpha: float | None
@@ -156,10 +155,10 @@ class Consensus(NamedTuple):
 
 
 class AgreementWithPeople(NamedTuple):
-    """Judge and people, compared on the same terms. n: judgments whose statement has others with one label most given.
+    """Judge and people compared on the same statements. n: judgments whose statement has a unique majority of others.
 
-    Each judgment is left out in turn: `people` is how it agrees with the most frequent label of the others, `judge` how
-    the judge's label of that statement does. What is the ceiling for a judge is what people reach themselves.
+    For each judgment, the consensus is the most frequent label of the others. `people` is the judgments' agreement with
+    it, `judge` that of the judge's labels. People's own agreement is the ceiling for a judge.
     """
 
     n: int
@@ -168,7 +167,7 @@ class AgreementWithPeople(NamedTuple):
 
 
 def agreement_with_people(task: Codes, label: Codes, judge: Codes) -> AgreementWithPeople:
-    """task, label: of judgments (J,); judge (T,): labels, negative for none, which leaves a statement out."""
+    """task, label: of judgments (J,); judge (T,): labels, negative for none, which excludes the statement."""
     kept = judge[task] >= 0
     task, label = task[kept], label[kept]
     counts = np.bincount(task * N_LABELS + label, minlength=len(judge) * N_LABELS).reshape(-1, N_LABELS)
@@ -193,14 +192,14 @@ def _consensus(label: Codes, consensus: Codes) -> Consensus:
     return Consensus(percent, float(alpha), None)
 
 
-# -- panels ------------------------------------------------------------------------------------------------------------
+# Panels of judges
 
 
 class EffectiveVotes(NamedTuple):
-    """How many judges who err independently a panel is worth; None where `reason` says why it is not known.
+    """Number of independent judges that a panel is equivalent to, or None with a `reason`.
 
-    kish: M / (1 + (M - 1) r), with r the mean correlation of two judges' errors. eigenvalue: the squared sum of the
-    eigenvalues of the matrix of correlations over the sum of their squares.
+    kish: M / (1 + (M - 1) r), with r the mean correlation of two judges' errors. eigenvalue: squared sum of the
+    eigenvalues of the correlation matrix divided by the sum of their squares.
     """
 
     n_judges: int
@@ -211,12 +210,12 @@ class EffectiveVotes(NamedTuple):
 
 
 def effective_votes(is_wrong: Flags) -> EffectiveVotes:
-    """Return the votes of a panel from who was wrong about which statement with a verdict, (T, M).
+    """Return the effective votes of a panel from its errors on statements with a verdict, (T, M).
 
-    Kish (1965, Survey Sampling, section 5.4) for judgments in clusters; the eigenvalue form is the participation ratio,
-    which also sees pairs who err alike in a panel whose mean correlation is small. That many judges are few votes:
-    "Nine Judges, Two Effective Votes" (arXiv 2605.29800). Judges who never, or always, err correlate with nobody.
-    Negative mean correlations count as none: more votes than judges would be chance.
+    Kish (1965, Survey Sampling, section 5.4) for clustered judgments. The eigenvalue form is the participation ratio,
+    which also detects pairs with similar errors if the mean correlation is small. Many judges can be few votes: "Nine
+    Judges, Two Effective Votes" (arXiv 2605.29800). Judges who never or always err have correlation 0. Negative mean
+    correlations count as 0, because more votes than judges would be chance.
     """
     n, n_judges = is_wrong.shape
     if n_judges < 2:
@@ -233,15 +232,15 @@ def effective_votes(is_wrong: Flags) -> EffectiveVotes:
     return EffectiveVotes(n_judges, n, kish, float(n_judges**2 / (correlations**2).sum()))
 
 
-# -- two runs compared -------------------------------------------------------------------------------------------------
+# Comparison of two runs
 
 
 class Change(NamedTuple):
-    """Two runs on the n tuples that both labelled; an answer that cannot be read is a label of its own.
+    """Comparison of two runs on the n tuples that both labeled; an unreadable answer is a separate label.
 
-    n_differing: with another label in the other run; share: of all. kappa: Cohen's, of both runs' labels. n_to_true:
-    only the other run calls them True; n_from_true: only this one does. more_true: their difference over n. p: that
-    both are as likely, two-sided (McNemar, exact); None where there are none.
+    n_differing, share: tuples with different labels. kappa: Cohen's. n_to_true: called True only by the other run;
+    n_from_true: only by this one. more_true: their difference divided by n. p: of equal probability, two-sided
+    (McNemar, exact); None if both are 0.
     """
 
     n: int
@@ -257,7 +256,7 @@ class Change(NamedTuple):
 def change_between(label: Codes, other: Codes) -> Change | None:
     """Compare the labels (T,) of two runs that differ in wording, order, seed, or LM. Return None if T is 0.
 
-    Intervals and p are for tuples like these.
+    Intervals and p are for similar tuples.
     """
     n = len(label)
     if not n:
@@ -280,9 +279,8 @@ def change_between(label: Codes, other: Codes) -> Change | None:
 
 
 def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
-    """Return (P - P_e) / (1 - P_e), P the share of alike labels, P_e that by chance from each run's shares of labels.
-
-    Cohen (1960). Its limits are those of P, with P_e as it was seen.
+    """Return Cohen's kappa (1960): (P - P_e) / (1 - P_e), with P the share of equal labels and P_e that expected by
+    chance from each run's label shares. Limits are those of P, with P_e fixed.
     """
     of_run, of_other = (np.bincount(labels, minlength=N_LABELS) / len(labels) for labels in (label, other))
     by_chance = float(of_run @ of_other)
@@ -295,10 +293,102 @@ def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
 def _paired_interval(n_to: int, n_from: int, n: int) -> tuple[float, float]:
     """Return the 95 % interval of the difference of two paired shares.
 
-    Wald's, after half a pair is added to each of the four kinds, which holds where next to nothing differs, too
-    (Agresti and Min 2005, Statistics in Medicine 24).
+    Wald's interval after adding half a pair to each of the four cells, which is valid for small differences (Agresti
+    and Min 2005, Statistics in Medicine 24).
     """
     n_adjusted = n + 2
     difference = (n_to - n_from) / n_adjusted
     error = Z_95 * float(np.sqrt(n_to + n_from + 1 - n_adjusted * difference**2)) / n_adjusted
     return max(-1.0, difference - error), min(1.0, difference + error)
+
+
+# Alternative annotator test: decide if a judge can replace a human annotator.
+#
+# Calderon, Reichart and Dror (2025), "The Alternative Annotator Test for LLM-as-a-Judge: How to Statistically Justify
+# Replacing Human Annotators with LLMs", ACL 2025, section 3. Each annotator is excluded in turn. On each of their
+# statements, annotator and judge are scored by the share of the other annotators' labels equal to theirs. W is the set
+# of statements on which the judge scores at least as high, H that on which the annotator does. The judge wins if the
+# share of H minus that of W is significantly below epsilon, which represents the judge's lower cost: a one-sided t
+# test, with p values adjusted over annotators (Benjamini and Yekutieli 2001). Omega is the share of annotators that the
+# judge wins against, rho the mean share of W. The test is passed if omega is at least one half.
+
+
+EPSILON = {"experts": 0.2, "skilled": 0.15, "crowd": 0.1}  # by kind of annotator, as recommended by the authors
+FEWEST_ANNOTATORS = 3
+FEWEST_STATEMENTS = 30  # per annotator
+PASSED = 0.5
+
+TOO_FEW = (
+    f"The test needs at least {FEWEST_ANNOTATORS} annotators with at least {FEWEST_STATEMENTS} statements each that "
+    "another annotator judged and the judge labeled."
+)
+
+
+class LeftOut(NamedTuple):
+    """One annotator compared with the judge on n statements.
+
+    advantage: share on which the judge scores at least as high. p: adjusted, for the null hypothesis that the annotator
+    is better by epsilon or more.
+    """
+
+    annotator: int
+    n: int
+    advantage: float
+    p: float
+
+    @property
+    def is_won(self) -> bool:
+        return self.p <= SIGNIFICANCE
+
+
+class AlternativeAnnotator(NamedTuple):
+    """omega, rho: in [0, 1], or None with a `reason`. annotators: the ones with enough statements."""
+
+    epsilon: float
+    omega: float | None
+    rho: float | None
+    annotators: list[LeftOut]
+    reason: str | None = None
+
+    @property
+    def is_passed(self) -> bool | None:
+        return None if self.omega is None else self.omega >= PASSED
+
+
+def alternative_annotator_test(
+    task: Codes, annotator: Codes, label: Codes, judge: Codes, epsilon: float
+) -> AlternativeAnnotator:
+    """Test `judge` (T,) against the annotators of judgments (J,), at most one per task and annotator.
+
+    judge: codes of `label`, another code for an answer that equals no label, or negative for no answer. Statements
+    without an answer are excluded.
+    """
+    n_judgments = np.bincount(task, minlength=len(judge))
+    is_shared = (n_judgments >= 2) & (judge >= 0)
+    kept = is_shared[task]
+    task, annotator, label = task[kept], annotator[kept], label[kept]
+    n_labels = int(max(label.max(initial=0), judge.max(initial=0))) + 1
+    counts = np.bincount(task * n_labels + label, minlength=len(judge) * n_labels).reshape(-1, n_labels)
+    # Both are compared with the same other annotators, so counts order them like shares.
+    of_annotator = counts[task, label] - 1
+    of_judge = counts[task, judge[task]] - (judge[task] == label)
+    wins, holds = (of_judge >= of_annotator).astype(np.float64), (of_annotator >= of_judge).astype(np.float64)
+    people = [code for code, n in enumerate(np.bincount(annotator)) if n >= FEWEST_STATEMENTS]
+    if len(people) < FEWEST_ANNOTATORS:
+        return AlternativeAnnotator(epsilon, None, None, [], TOO_FEW)
+    own = [annotator == code for code in people]
+    adjusted = false_discovery_control([_p_less(holds[mine] - wins[mine], epsilon) for mine in own], method="by")
+    left_out = [
+        LeftOut(code, int(mine.sum()), float(wins[mine].mean()), float(p))
+        for code, mine, p in zip(people, own, adjusted, strict=True)
+    ]
+    omega = sum(row.is_won for row in left_out) / len(left_out)
+    return AlternativeAnnotator(epsilon, omega, sum(row.advantage for row in left_out) / len(left_out), left_out)
+
+
+def _p_less(differences: Floats, epsilon: float) -> float:
+    """Return Student's p value of a mean of `epsilon` or more; 0 or 1 if all differences are equal."""
+    mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))
+    if error == 0:
+        return float(mean >= epsilon)
+    return float(t.cdf((mean - epsilon) / error, len(differences) - 1))

@@ -1,39 +1,37 @@
-"""Sides (LM and setting), the pairs of them that are compared, and paired tests.
+"""Paired comparisons: pairs of sides (LM and setting) that differ in one respect, and their tests.
 
-Compared are sides that differ in one respect. Tests: sign-flip and McNemar's, the bootstrap-t interval of a difference,
-Holm's adjustment.
+Sign-flip and McNemar's tests, bootstrap-t interval of a difference, Holm's adjustment, rank intervals.
 """
 
-from __future__ import annotations
-
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import ndtri, stdtr, stdtrit
 from scipy.stats import binomtest
 
-from kgharvest.statistics.arrays import Floats
+from kgharvest.statistics.arrays import Counts, Flags, Floats
+from kgharvest.statistics.rates import SIGNIFICANCE
 
 Differences = NDArray[np.float64]
 
 MOST_RELATIONS_EXACT = 20
 N_RANDOM_SIGNS = 9_999
-FEWEST_RELATIONS_TO_TELL = 6  # below these no p of the sign-flip test is under .05
+FEWEST_RELATIONS_TO_TELL = 6  # with fewer, the sign-flip test cannot reach p < .05
 N_RESAMPLES = 5_000
-MARGIN = 0.05  # within which two sides count as alike unless a report asks for another, as a share
-WIDEST = 3.0  # times Student's interval; a wider one of the bootstrap is an accident of few resamples
-ROUNDING = 1e-9  # sums of shares that are equal on paper differ by less than this, relative to their size
+MARGIN = 0.05  # default equivalence margin, as a share
+WIDEST = 3.0  # times Student's interval; a wider bootstrap interval is an artifact of few resamples
+ROUNDING = 1e-9  # relative tolerance for equality of sums of shares
 
-ONE_RELATION = "One relation gives no interval: how much relations differ is not known."
-NONE_DIFFERS = "The difference is 0: no relation differs."
-TOO_ALIKE = "The interval is not defined: too few relations, or too few of them differ from each other."
+ONE_RELATION = "An interval needs at least two relations."
+NONE_DIFFERS = "The difference is 0 in every relation."
+TOO_ALIKE = "The interval is undefined: it needs more relations, or more different values."
 
 
 class Equivalence(NamedTuple):
-    """Whether two sides are at most `margin` apart. smallest_margin: the one that has p = .05. None if not defined."""
+    """Test that two sides differ by less than `margin`. smallest_margin: margin with p = .05. None if undefined."""
 
     margin: float
     p: float | None
@@ -41,10 +39,10 @@ class Equivalence(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """Side a minus side b over the relations they share.
+    """Side a minus side b over their shared relations.
 
-    difference: mean over relations, each with the same weight, in [-1, 1]. low, high: its 95 % interval.
-    p: of the test, over relations (sign-flip) or over statements, which `unit` says. reason: why a part is None.
+    difference: unweighted mean over relations, in [-1, 1]. low, high: its 95 % interval. p: of the test over relations
+    (sign-flip) or over statements, as given by `unit`. reason: explanation of a missing part.
     """
 
     n_relations: int
@@ -58,10 +56,7 @@ class PairedDifference(NamedTuple):
 
 
 def paired_difference(differences: Differences, rng: np.random.Generator, margin: float = MARGIN) -> PairedDifference:
-    """Compare two sides by the difference of their rates in each of the n >= 1 relations, shape (n,).
-
-    margin: of the test of equivalence.
-    """
+    """Compare two sides by the differences of their rates in n >= 1 relations, shape (n,). margin: for equivalence."""
     p = sign_flip_p(differences, rng)
     low, high, reason = bootstrap_t_interval(differences, rng)
     equivalence = equivalence_over_relations(differences, margin)
@@ -71,25 +66,25 @@ def paired_difference(differences: Differences, rng: np.random.Generator, margin
 
 
 def mean_difference(differences: Differences) -> float:
-    """Return the mean over relations, 0 where only floating point left something."""
+    """Return the mean over relations, with rounding errors set to 0."""
     mean = float(differences.mean())
     return 0.0 if abs(mean) <= ROUNDING * np.abs(differences).sum() else mean
 
 
-# -- paired by relation ------------------------------------------------------------------------------------------------
+# Tests paired by relation
 
 
 def sign_flip_p(differences: Differences, rng: np.random.Generator) -> float:
-    """Return the two-sided p of the mean difference, if within a relation either sign were as likely.
+    """Return the two-sided p of the mean difference, assuming either sign is equally likely within a relation.
 
-    Fisher's randomisation test (1935, The Design of Experiments, section 21): exact over all 2^n patterns of signs up
-    to 20 relations; beyond that over random patterns, the observed one among them, so that p is never 0.
+    Fisher's randomization test (1935, The Design of Experiments, section 21): exact over all 2^n sign patterns up to 20
+    relations, otherwise over random patterns including the observed one, so p is never 0.
     """
     return float(sign_flip_ps(differences[np.newaxis], rng)[0])
 
 
 def sign_flip_ps(differences: Differences, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return the p of each row of (R, n), all against the same patterns of signs; a 0 counts like no relation."""
+    """Return the p of each row of (R, n) with common sign patterns; a difference of 0 has no effect."""
     observed = np.abs(differences.sum(axis=1)) - ROUNDING * np.abs(differences).sum(axis=1)  # (R,)
     if differences.shape[1] <= MOST_RELATIONS_EXACT:
         return np.array([_share_as_extreme(*row) for row in zip(differences, observed, strict=True)])
@@ -100,9 +95,9 @@ def sign_flip_ps(differences: Differences, rng: np.random.Generator) -> NDArray[
 
 
 def _share_as_extreme(differences: Differences, observed: float) -> float:
-    """Return the share of all patterns of signs whose sum is at least `observed` on either side.
+    """Return the share of sign patterns whose absolute sum is at least `observed`.
 
-    The sums of two halves, one of them sorted: 2^(n / 2) searches instead of 2^n sums.
+    Combines the sums of two halves, one of them sorted: 2^(n / 2) searches instead of 2^n sums.
     """
     if observed <= 0:
         return 1.0
@@ -121,19 +116,18 @@ def _sums_over_all_signs(differences: Differences) -> NDArray[np.float64]:
 
 
 def smallest_p(n_relations: int) -> float:
-    """Return the p of a sign-flip test in which one side is ahead in every relation."""
+    """Return the p of a sign-flip test if all differences have the same sign."""
     return 2.0 ** (1 - n_relations)
 
 
 def bootstrap_t_interval(
     differences: Differences, rng: np.random.Generator
 ) -> tuple[float | None, float | None, str | None]:
-    """Return the 95 % interval of the mean difference from resamples of whole relations, or why there is none.
+    """Return the 95 % bootstrap-t interval of the mean over resampled relations, or the reason for a missing one.
 
-    Each resample's distance from the mean is measured in its own standard errors (Efron and Tibshirani 1993, chapter
-    12): plain quantiles of the resampled means are far too narrow for a dozen relations. Where few relations differ,
-    some resamples have next to no spread of their own; an interval more than WIDEST times as wide as Student's is
-    their accident, and Student's is returned instead.
+    Distances are studentized by each resample's standard error (Efron and Tibshirani 1993, chapter 12). Percentiles of
+    the resampled means are far too narrow for a dozen relations. If few relations differ, some resamples have almost no
+    spread; if the interval is more than WIDEST times Student's, Student's is returned instead.
     """
     n = len(differences)
     if n < 2:
@@ -142,7 +136,7 @@ def bootstrap_t_interval(
         return None, None, NONE_DIFFERS
     mean, standard_error = differences.mean(), differences.std() / np.sqrt(n)
     distances = _studentised((differences - mean)[rng.integers(0, n, size=(N_RESAMPLES, n))])
-    # Neighbours, never a mixture: resamples of one relation over and over are infinitely far, and inf - inf is nothing.
+    # No interpolation: distances can be infinite if a resample repeats one relation, and inf - inf is NaN.
     below, above = np.quantile(distances, 0.025, method="lower"), np.quantile(distances, 0.975, method="higher")
     if standard_error <= ROUNDING or not np.isfinite([below, above]).all():
         return None, None, TOO_ALIKE
@@ -155,7 +149,7 @@ def bootstrap_t_interval(
 
 
 def equivalence_over_relations(differences: Differences, margin: float = MARGIN) -> Equivalence:
-    """Test "`margin` or more apart, over relations like these" by two one-sided t tests (Schuirmann 1987)."""
+    """Test a difference of `margin` or more over similar relations by two one-sided t tests (Schuirmann 1987)."""
     n = len(differences)
     standard_error = float(differences.std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0
     if standard_error <= ROUNDING:
@@ -166,7 +160,7 @@ def equivalence_over_relations(differences: Differences, margin: float = MARGIN)
 
 
 def _studentised(resamples: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean of each resample (R, n) in its standard errors: infinite where all its values are alike."""
+    """Return the mean of each resample (R, n) in standard errors; infinite if all its values are equal."""
     means, spreads = resamples.mean(axis=1), resamples.std(axis=1)  # (R,)
     spreads[spreads <= ROUNDING] = 0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -174,25 +168,25 @@ def _studentised(resamples: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isnan(distances), 0.0, distances)
 
 
-# -- paired by statement -----------------------------------------------------------------------------------------------
+# Tests paired by statement
 
 
 def mcnemar_p(n_only_a: int, n_only_b: int) -> float | None:
-    """Return the two-sided exact p of McNemar's test, or None where no statement tells the sides apart.
+    """Return McNemar's two-sided exact p, or None if both counts are 0.
 
-    n_only_a, n_only_b: statements that are accepted on one side and not on the other.
+    n_only_a, n_only_b: statements accepted only on one side.
     """
     n = n_only_a + n_only_b
     return float(binomtest(n_only_a, n).pvalue) if n else None
 
 
-# -- many comparisons --------------------------------------------------------------------------------------------------
+# Multiple comparisons
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return each p adjusted for all m of them, in the order given: the smallest times m, the next times m - 1, ...
+    """Return Holm-adjusted p values in the order of `p_values`.
 
-    Holm (1979), A simple sequentially rejective multiple test procedure. Never above 1, and never out of order.
+    Holm (1979), A simple sequentially rejective multiple test procedure. Monotone and at most 1.
     """
     values = np.asarray(p_values, dtype=np.float64)  # (m,)
     order = np.argsort(values, kind="stable")
@@ -203,30 +197,30 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def holm_by_family(p_values: Sequence[float], families: Sequence[Hashable]) -> list[float]:
-    """Return each p adjusted for those of its own family alone, in the order given."""
+    """Return p values adjusted within each family, in the order of `p_values`."""
     adjusted = [0.0] * len(p_values)
     for family in dict.fromkeys(families):
-        own = [number for number, other in enumerate(families) if other == family]
-        for number, p in zip(own, holm([p_values[number] for number in own]), strict=True):
+        members = [number for number, other in enumerate(families) if other == family]
+        for number, p in zip(members, holm([p_values[number] for number in members]), strict=True):
             adjusted[number] = p
     return adjusted
 
 
-# Sides, and the pairs of sides that are compared
+# Pairs of sides
 
 
 FEWEST_RELATIONS = 2
 
 
 class Side(NamedTuple):
-    """An LM and setting; None for imported judgments that name none."""
+    """An LM and setting; None for imported judgments that do not name one."""
 
     model: str | None
     setting: str | None
 
 
 class CellKey(NamedTuple):
-    """model and setting: as of a `Side`."""
+    """model and setting: see `Side`."""
 
     relation: str
     model: str | None
@@ -238,7 +232,7 @@ class CellKey(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two sides that differ in one respect. kind: in which, "settings" or "models". common: what they share."""
+    """Two sides that differ in `kind`, "settings" or "models". common: the value they share."""
 
     kind: str
     common: str | None
@@ -248,27 +242,27 @@ class Pair(NamedTuple):
     @property
     def names(self) -> tuple[str, str]:
         a, b = (self.a.setting, self.b.setting) if self.kind == "settings" else (self.a.model, self.b.model)
-        return str(a), str(b)  # named: pairs_of_sides leaves others out
+        return str(a), str(b)  # never None: pairs_of_sides skips sides without a name
 
 
-Planned = frozenset[frozenset[Side]]  # the two sides of each comparison that was preregistered
+Planned = frozenset[frozenset[Side]]  # preregistered comparisons, each a set of two sides
 
 
 def is_planned(pair: Pair, planned: Planned | None) -> bool | None:
-    """Return whether the comparison of two sides was preregistered; None where nothing was."""
+    """Return True if the comparison was preregistered, or None without a preregistration."""
     return None if planned is None else frozenset((pair.a, pair.b)) in planned
 
 
 def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, Floats]]:
-    """Yield each pair of sides that share enough relations, with a minus b in each of these."""
+    """Yield each pair of sides that share enough relations, with a - b in each of them."""
     for pair, shared in compared_cells(accuracies):
         yield pair, np.array([a - b for a, b in shared])
 
 
 def compared_cells(of_cells: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, list[tuple[float, float]]]]:
-    """Yield each pair of sides that share enough relations, with what is known of both in each of these.
+    """Yield each pair of sides that share enough relations, with both values in each of them.
 
-    Sorted by relation, so that no other order can move a random draw.
+    Relations are sorted so that random draws do not depend on the order of cells.
     """
     by_side = relations_of_sides(of_cells)
     for pair in pairs_of_sides(list(by_side)):
@@ -279,20 +273,83 @@ def compared_cells(of_cells: Mapping[CellKey, float | None]) -> Iterator[tuple[P
 
 
 def relations_of_sides(of_cells: Mapping[CellKey, Any]) -> dict[Side, dict[str, Any]]:
-    """Return what is known of cells by relation, per side in the order of the cells."""
+    """Return the values of cells by relation, per side in the order of the cells."""
     by_side: dict[Side, dict[str, Any]] = {}
     for key, value in of_cells.items():
-        relations = by_side.setdefault(Side(key.model, key.setting), {})  # whose place no missing verdict moves
+        relations = by_side.setdefault(Side(key.model, key.setting), {})  # keep order despite missing verdicts
         if value is not None:
             relations[key.relation] = value
     return by_side
 
 
 def pairs_of_sides(sides: list[Side]) -> Iterator[Pair]:
-    """Yield the pairs that differ in one respect; a side that names no setting, or no LM, has none to compare."""
+    """Yield the pairs that differ in one respect, ignoring sides without a setting or LM to compare."""
     for a, b in combinations(sides, 2):
         if a.model == b.model and a.setting and b.setting:
             yield Pair("settings", a.model, a, b)
     for a, b in combinations(sides, 2):
         if a.setting == b.setting and a.model and b.model:
             yield Pair("models", a.setting, a, b)
+
+
+# Rank intervals of S sides
+#
+# A side's rank is 1 plus the number of better sides. If all pairs are tested with a familywise error rate of .05, the
+# ranks from 1 plus the number of significantly better sides to S minus the number of significantly worse ones cover all
+# true ranks simultaneously with 95 % (Mogstad, Romano, Shaikh and Wilhelm 2024, "Inference for Ranks with Applications
+# to Mobility across Neighbourhoods and Academic Achievement across Countries"). Tied sides are covered with all their
+# ranks.
+
+
+class PairTest(NamedTuple):
+    """Numbers of sides a and b, the difference a - b, and its two-sided p."""
+
+    a: int
+    b: int
+    difference: float
+    p: float
+
+
+def rank_intervals(is_better: Flags) -> Counts:
+    """Return (S, 2) the first and last possible rank of each side; 1 is best.
+
+    is_better: (S, S), True if the row's side is significantly better than the column's.
+    """
+    return np.column_stack([1 + is_better.sum(axis=0), len(is_better) - is_better.sum(axis=1)])
+
+
+def better_by_tests(n_sides: int, tests: Sequence[PairTest]) -> Flags:
+    """Return (S, S) significantly better sides, with Holm's adjustment over all tests. Untested pairs are False."""
+    is_better = np.zeros((n_sides, n_sides), dtype=np.bool_)
+    for test, p in zip(tests, holm([test.p for test in tests]), strict=True):
+        if p < SIGNIFICANCE and test.difference:
+            ahead, behind = (test.a, test.b) if test.difference > 0 else (test.b, test.a)
+            is_better[ahead, behind] = True
+    return is_better
+
+
+def better_by_limits(lower_limits: Callable[[float], Floats]) -> Flags:
+    """Return significantly better sides from intervals: Holm's steps without p values.
+
+    lower_limits: takes z and returns (S, S) the lower limit of row minus column at z standard errors, NaN if undefined.
+    Each pair that is significant at a step relaxes the level for the remaining pairs.
+    """
+    is_known = ~np.isnan(lower_limits(0.0))
+    np.fill_diagonal(is_known, False)
+    n_pairs = n_left = int(is_known.sum()) // 2
+    is_better = np.zeros(is_known.shape, dtype=np.bool_)
+    while n_left:
+        z = float(ndtri(1 - SIGNIFICANCE / 2 / n_left))
+        is_better = is_known & (lower_limits(z) > 0)
+        n_told = int(is_better.sum())
+        if n_told == n_pairs - n_left:
+            break
+        n_left = n_pairs - n_told
+    return is_better
+
+
+def tied_with(is_better: Flags) -> list[list[int]]:
+    """Return the sides that are not significantly different, for each side."""
+    is_apart = is_better | is_better.T
+    np.fill_diagonal(is_apart, True)
+    return [np.flatnonzero(~row).tolist() for row in is_apart]

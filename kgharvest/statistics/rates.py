@@ -1,15 +1,13 @@
-"""Rates with their 95 % intervals: of simple samples and weighted draws, of cells, averages and differences of rates.
+"""Rates with 95 % intervals: of simple samples, weighted draws, strata, averages, and differences of rates.
 
-Every rate of a harvest comes from `population_rate`: of a cell, of a cut, of a point of a curve, of an average over
-these relations. A stratum is a part of the population, known in size, of which a simple random sample has been judged.
-The interval is about the tuples that were not judged, so that a census has no width. The other functions are about no
-finite population.
+`population_rate` computes every rate of a harvest: of a cell, a cut, a point of a curve, and an average over these
+relations. A stratum is a part of the population with a known size, of which a simple random sample was judged. These
+intervals are for a finite population, so a census has no width. The other functions assume an infinite population.
 
-The interval inverts a test: it holds every rate at which the observed estimate is not among the least expected 5 %.
-Its distribution is exact: hypergeometric in each stratum, convolved over strata. Acceptability is Blaker's (2000),
-"Confidence curves and improved exact confidence intervals for discrete distributions", Canad. J. Statist. 28, which is
-never wider than Clopper and Pearson's. If several strata share a rate, each takes its most likely part of it (profile
-likelihood, as in Miettinen and Nurminen 1985). docs/statistics.md has the coverage measured.
+The interval inverts a test with level 5 %. The estimate's distribution is exact: hypergeometric in each stratum and
+convolved over strata. Acceptability follows Blaker (2000), "Confidence curves and improved exact confidence intervals
+for discrete distributions", Canad. J. Statist. 28, which is never wider than Clopper and Pearson's. The shares of
+several strata are profiled out (profile likelihood, Miettinen and Nurminen 1985). Coverage: docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -26,15 +24,14 @@ from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
 from kgharvest.statistics.arrays import Counts, Floats
 
-SIGNIFICANCE = 0.05  # the level of every test and, as 1 minus it, of every interval
-Z_95 = float(ndtri(1 - SIGNIFICANCE / 2))  # the 97.5 % quantile of the standard normal distribution
-
+SIGNIFICANCE = 0.05  # level of every test; intervals have level 1 - SIGNIFICANCE
+Z_95 = float(ndtri(1 - SIGNIFICANCE / 2))
 
 NOTHING_COUNTED = "No statement has a verdict."
 
 
 class Rate(NamedTuple):
-    """A share in [0, 1] with its 95 % interval; `reason` says why there is no share."""
+    """A share in [0, 1] with its 95 % interval. `reason` explains a missing value."""
 
     value: float | None
     low: float | None
@@ -43,7 +40,7 @@ class Rate(NamedTuple):
 
     @property
     def with_interval(self) -> tuple[float, float, float] | None:
-        """Return value, low and high; None where one of them is not known."""
+        """Return (value, low, high), or None if any of them is undefined."""
         if self.value is None or self.low is None or self.high is None:
             return None
         return self.value, self.low, self.high
@@ -54,46 +51,46 @@ def unknown_rate(reason: str) -> Rate:
 
 
 def rate(n_hits: int, n: int) -> Rate:
-    """Return `n_hits` / `n` of a simple sample with its Wilson interval."""
+    """Return the share of `n_hits` in a simple sample with its Wilson interval."""
     if n == 0:
         return unknown_rate(NOTHING_COUNTED)
     return Rate(n_hits / n, *wilson_interval(n_hits, n))
 
 
 def hajek_share(weight: float, hits: float, squares: float) -> tuple[float, float, float]:
-    """Return Hajek's estimate with its 95 % interval from sums over draws of unequal weight.
+    """Return Hajek's estimate and its 95 % interval from sums over draws of unequal weight.
 
-    Weighted hits over weights, and Wilson's interval on Kish's effective size. squares: the sum of squared weights.
+    Wilson's interval with Kish's effective sample size. `squares`: sum of squared weights.
     """
     share = min(float(hits / weight), 1.0)
     return share, *wilson_interval_of_share(share, float(weight**2 / squares))
 
 
 def wilson_interval(n_hits: int, n: int) -> tuple[float, float]:
-    """Return the score interval of a proportion from a simple sample of n >= 1 (Wilson 1927), inside [0, 1]."""
+    """Return the score interval in [0, 1] of a proportion from a simple sample of n >= 1 (Wilson 1927)."""
     return wilson_interval_of_share(n_hits / n, n)
 
 
 def wilson_interval_of_share(share: float, n: float, z: float = Z_95) -> tuple[float, float]:
-    """Return Wilson's interval for a share seen in a sample worth `n` > 0 simple draws, a whole number or not."""
+    """Return Wilson's interval for an effective sample size `n` > 0, which can be fractional."""
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half_width = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    # At 0 and 1 the bound is exact in the formula but not in floating point.
+    # At 0 and 1 the formula is exact, but floating-point arithmetic is not.
     low = 0.0 if share == 0 else centre - half_width
     high = 1.0 if share == 1 else centre + half_width
     return low, high
 
 
 def macro_average(rates: Iterable[float | None]) -> float | None:
-    """Return the mean over relations, each with the same weight; relations without a rate do not take part."""
-    known = [value for value in rates if value is not None]
-    return sum(known) / len(known) if known else None
+    """Return the unweighted mean over relations, ignoring relations without a rate."""
+    defined_rates = [value for value in rates if value is not None]
+    return sum(defined_rates) / len(defined_rates) if defined_rates else None
 
 
 def macro_interval(rates: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the interval of the mean over relations like these: Student's t over relations, cut to [0, 1].
+    """Return Student's t interval of the mean over similar relations, clipped to [0, 1]. Needs two relations.
 
-    What relations differ by and what sampling within them adds are both in their spread. Needs two relations.
+    The spread of the rates contains both the variance between relations and the sampling variance within them.
     """
     n = len(rates)
     if n < 2:
@@ -106,10 +103,10 @@ def macro_interval(rates: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 def difference_interval(a: Rate, b: Rate) -> tuple[float | None, float | None]:
-    """Return the interval of a minus b for two independent rates, from their own intervals.
+    """Return the interval of a - b for two independent rates.
 
-    Newcombe (1998), Interval estimation for the difference between independent proportions: method 10 with whichever
-    intervals the two have. Too wide rather than too narrow if the two samples share statements.
+    Newcombe (1998), Interval estimation for the difference between independent proportions: method 10, with the given
+    intervals. Conservative if the two samples share statements.
     """
     if a.with_interval is None or b.with_interval is None:
         return None, None
@@ -121,16 +118,16 @@ def difference_interval(a: Rate, b: Rate) -> tuple[float | None, float | None]:
     return max(-1.0, difference - below), min(1.0, difference + above)
 
 
-# -- by score ----------------------------------------------------------------------------------------------------------
+# Accuracy by score
 
 MOST_BINS = 10
 FEWEST_PER_BIN = 5
 
 
 class Bin(NamedTuple):
-    """The n draws with a score in [score_low, score_high], and the accuracy of the tuples that they stand for.
+    """Accuracy of the tuples represented by the n draws with a score in [score_low, score_high].
 
-    accepted: how many of them, incomplete ones with what their labels say.
+    accepted: number of accepted draws; incomplete statements count with their expected verdict.
     """
 
     score_low: float
@@ -143,10 +140,10 @@ class Bin(NamedTuple):
 
 
 def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floats) -> list[Bin]:
-    """Return bins of about equally many draws, lowest scores first; equal scores stay in one bin. Shapes (D,).
+    """Return bins of about equal numbers of draws, ascending by score; equal scores share a bin. Shapes (D,).
 
-    n, n_accepted: for how many complete statements a draw counts, and for how many accepted ones. weight: for how many
-    tuples one of these stands.
+    n, n_accepted: complete statements, and accepted ones, to which a draw is equivalent. weight: tuples that one of
+    these statements represents.
     """
     order = np.argsort(score, kind="stable")
     n_bins = max(1, min(MOST_BINS, len(score) // FEWEST_PER_BIN))
@@ -163,29 +160,28 @@ def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floa
 
 # Rates of cells
 
-
-ROUNDING = 1e-9  # tail probabilities that differ by less are equal
+ROUNDING = 1e-9  # tolerance for comparing tail probabilities
 DISTANCE_OF_LIMITS = float(np.sqrt(-2 * np.log(SIGNIFICANCE)))
-DECIMALS = 11  # of hits and weights; more of them depend on the order of additions
-PRECISION = 1e-4  # of a limit of a stratified interval, as a rate
-GRID = 4096  # points of [0, 1] on which estimates of several strata are distributed
-STEEPEST = 20.0  # asinh of the multiple at which every stratum has its least or most hits
-MOST_CONVOLVED = 60  # strata; the mean of more is normal but for its skewness
-# So is one of fewer that is no more skewed, and that single draws move by less in standard errors.
+DECIMALS = 11  # of hits and weights; further digits depend on the order of summation
+PRECISION = 1e-4  # of the limits of a stratified interval
+GRID = 4096  # grid points of [0, 1] for the distribution of stratified estimates
+STEEPEST = 20.0  # asinh of the multiplier at which every stratum reaches its minimum or maximum
+MOST_CONVOLVED = 60  # strata; with more, the mean is normal except for its skewness
+# With fewer strata, the normal approximation needs limits on skewness and on the step of a draw in standard errors.
 MOST_SKEWED, COARSEST = 0.15, 0.2
-AS_GOOD_AS_INFINITE = 10_000_000  # tuples; gamma functions of more lose digits
-CANDIDATES = 2000  # numbers of hits tried at most for one limit of a simple sample
-FINEST = 1_000_000  # shares of an infinite population that are told apart
+AS_GOOD_AS_INFINITE = 10_000_000  # tuples; gamma functions of larger numbers lose digits
+CANDIDATES = 2000  # maximum numbers of hits tried per limit of a simple sample
+FINEST = 1_000_000  # resolution of shares of an infinite population
 
-EMPTY_STRATUM = "A stratum has no verdict yet, so nothing is known about its part of the harvest."
-UNKNOWN_POPULATION = "It is not known how many tuples the statements were drawn from."
+EMPTY_STRATUM = "A stratum has no verdict yet, so its part of the harvest is unknown."
+UNKNOWN_POPULATION = "The number of tuples from which the statements were drawn is unknown."
 
 
 class VerdictSample(NamedTuple):
-    """What statements say of one verdict; by stratum (S,) or by draw (D,), which adds up to the same.
+    """Evidence for one verdict, by stratum (S,) or by draw (D,); draws of a stratum add up to the stratum.
 
-    n: how many complete statements they tell as much as. n_hits: with the verdict. least, most: the same where the
-    labels tell how many; else those for certain, and those possible (kgharvest.statistics.verdicts).
+    n: equivalent number of complete statements. n_hits: those with the verdict. least, most: bounds on n_hits. They
+    differ if the labels do not identify the share (kgharvest.statistics.verdicts).
     """
 
     n: Floats
@@ -199,7 +195,7 @@ class VerdictSample(NamedTuple):
         return cls(np.asarray(n, dtype=np.float64), hits, hits, hits)
 
     def summed(self, stratum: Counts, n_strata: int) -> VerdictSample:
-        """Return the sums by stratum, from what draws of `stratum` (D,) say."""
+        """Return sums by stratum; `stratum` (D,) is the stratum of each draw."""
         return VerdictSample(*(np.bincount(stratum, column, n_strata).astype(np.float64) for column in self))
 
     def at(self, positions: Counts | NDArray[np.bool_] | list[int]) -> VerdictSample:
@@ -207,7 +203,7 @@ class VerdictSample(NamedTuple):
 
 
 def sample_rate(sample: VerdictSample, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
-    """Return `population_rate` of a sample, from the lower limit at its least to the upper one at its most hits."""
+    """Return `population_rate` of a sample; the limits come from its minimum and maximum numbers of hits."""
     rate = population_rate(sample.n_hits, sample.n, population, weights)
     if rate.value is None or np.array_equal(sample.least, sample.most):
         return rate
@@ -216,13 +212,13 @@ def sample_rate(sample: VerdictSample, population: ArrayLike, weights: ArrayLike
 
 
 def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
-    """Return the share of hits in a population of which `n` of each stratum's `population` were judged; shapes (S,).
+    """Return the share of hits in a stratified population of which `n` of `population` tuples were judged; shapes (S,).
 
-    n_hits and n need not be whole where some statements are incomplete; then the limits are those of the nearest
-    samples that are, on either side of the share.
-    population: 0 where nobody knows it; it counts as infinite then, and several strata need weights.
-    weights: of the strata in the rate, of sum 1; None for their shares of the population. An average over cells gives
-    each cell's strata their part of the cell's weight.
+    n_hits, n: can be fractional if statements are incomplete. Limits are then those of the nearest integer samples on
+    either side of the share.
+    population: 0 if unknown; treated as infinite, and several strata then need weights.
+    weights: of the strata, sum 1; None for population shares. In an average over cells, each cell's weight is divided
+    among its strata.
     """
     estimate = population_share(n_hits, n, population, weights)
     value = estimate.value
@@ -232,9 +228,9 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
     judged = whole_statements(worth)
     if len(sizes) > 1:
         sizes = np.where(sizes, sizes, AS_GOOD_AS_INFINITE)
-    # Sums of probabilities may leave [0, n] by a rounding error.
+    # Rounding errors can move sums of probabilities outside [0, n].
     shares, parts = np.clip(np.asarray(n_hits, dtype=np.float64) / worth, 0, 1), _parts(sizes, weights)
-    open_strata = np.flatnonzero(judged != sizes)  # the others are known entirely
+    open_strata = np.flatnonzero(judged != sizes)  # strata that are not judged completely
     if not len(open_strata):
         return Rate(value, value, value)
     if len(open_strata) > 1:
@@ -248,7 +244,7 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
 
 
 def population_share(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
-    """Return what population_rate does but the limits, which take time."""
+    """Return `population_rate` without its limits, which are slow to compute."""
     worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
     judged = whole_statements(worth)
     if not judged.sum():
@@ -262,30 +258,30 @@ def population_share(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, wei
 
 
 def _inside(share: float) -> float:
-    """Return the share without what rounding adds beyond 0 and 1."""
+    """Clip a rounding error beyond 0 or 1."""
     return min(max(share, 0.0), 1.0)
 
 
 def whole_statements(worth: Floats) -> Counts:
-    """Return how many complete statements tell at most as much; one for more than half of one."""
+    """Round down equivalent numbers of complete statements; more than half of one counts as one."""
     return np.where(worth > 0.5, np.maximum(np.floor(worth + ROUNDING), 1), 0).astype(np.int64)
 
 
 def _parts(sizes: Counts, weights: ArrayLike | None) -> Floats:
-    """Return the weights of the strata, their shares of the population if none are given; shapes (S,)."""
+    """Return the weights of the strata, by default their shares of the population; shapes (S,)."""
     if weights is not None:
         return np.asarray(weights, dtype=np.float64)
     return sizes / sizes.sum() if sizes.all() else np.ones(1)
 
 
-# -- simple samples ----------------------------------------------------------------------------------------------------
+# Simple samples
 
 
 @lru_cache(maxsize=100_000)
 def simple_interval(n_hits: int, n: int, population: int = 0) -> tuple[float, float]:
-    """Return Blaker's exact interval of a share, from `n_hits` among `n` >= 1 drawn without replacement.
+    """Return Blaker's exact interval of a share for `n_hits` among `n` >= 1 draws without replacement.
 
-    population: 0 for an infinite one (binomial). For a population the limits are shares it can have.
+    population: 0 for an infinite one (binomial). Limits are attainable shares of a finite population.
     """
     if 2 * n_hits < n:
         low, high = simple_interval(n - n_hits, n, population)
@@ -296,16 +292,15 @@ def simple_interval(n_hits: int, n: int, population: int = 0) -> tuple[float, fl
 
 
 def _limit(n_hits: int, n: int, population: int, *, lower: bool) -> float:
-    """Return the acceptable share that is farthest from the observed one, below or above it.
+    """Return the acceptable share farthest from the observed one, below (`lower`) or above it.
 
-    Clopper and Pearson's limit is found first, by bisection of its monotone tail; Blaker's is the first acceptable
-    share from there inwards.
+    Start at Clopper and Pearson's limit, found by bisection of its monotone tail, and search inward for Blaker's.
     """
     if n_hits == n and not lower:
         return 1.0
     known_hits, known_misses = (n_hits, n - n_hits) if population else (0, 0)
     size = population or FINEST
-    least, most = known_hits, size - known_misses  # how many hits the population can have
+    least, most = known_hits, size - known_misses  # possible numbers of hits in the population
     observed = min(max(round(n_hits / n * size), least), most)
     outside, inside = (least, observed) if lower else (most, observed)
     if _tail(outside, n_hits, n, size, population, lower) <= SIGNIFICANCE / 2:
@@ -331,13 +326,13 @@ def _limit(n_hits: int, n: int, population: int, *, lower: bool) -> float:
 
 
 def _tail(hits_in_all: int, n_hits: int, n: int, size: int, population: int, lower: bool) -> float:
-    """Return how likely at least (at most) as many hits as observed are, if the population has `hits_in_all`."""
+    """Return the probability of at least (`lower`) or at most `n_hits` if the population has `hits_in_all`."""
     [probabilities] = _outcomes(np.array([hits_in_all]), n, size, population)
     return float(probabilities[n_hits:].sum() if lower else probabilities[: n_hits + 1].sum())
 
 
 def _outcomes(hits_in_all: Counts, n: int, size: int, population: int) -> Floats:
-    """Return (K, n + 1) the probability of each number of hits among n, for each number of hits in all."""
+    """Return (K, n + 1) probabilities of 0..n hits in the sample for each number of hits in the population."""
     if population:
         return hypergeometric(hits_in_all.astype(np.float64), n, size)
     share = (hits_in_all / size)[:, None]  # (K, 1)
@@ -350,14 +345,14 @@ def _outcomes(hits_in_all: Counts, n: int, size: int, population: int) -> Floats
 
 
 def hypergeometric(hits_in_all: Floats, n: int, population: int) -> Floats:
-    """Return (K, n + 1) the hypergeometric probabilities of 0..n hits; `hits_in_all` (K,) need not be whole.
+    """Return (K, n + 1) hypergeometric probabilities of 0..n hits; `hits_in_all` (K,) can be fractional.
 
-    Between whole numbers the binomial coefficients go on as gamma functions do, so that a rate can vary continuously.
+    Gamma functions interpolate the binomial coefficients, so the rate can vary continuously.
     """
     hits = np.arange(n + 1)
     inside, outside = hits_in_all[:, None] - hits, (population - hits_in_all)[:, None] - (n - hits)  # (K, n + 1)
     possible = (inside > -ROUNDING) & (outside > -ROUNDING)
-    # Of the binomial coefficients, without the factorials that all outcomes share.
+    # Binomial coefficients without the factorials common to all outcomes.
     factorials = gammaln(hits + 1)
     logs = -(factorials + factorials[::-1] + gammaln(np.maximum(inside, 0) + 1) + gammaln(np.maximum(outside, 0) + 1))
     logs = np.where(possible, logs, -np.inf)
@@ -367,8 +362,8 @@ def hypergeometric(hits_in_all: Floats, n: int, population: int) -> Floats:
 
 
 def _acceptability(probabilities: Floats, observed: int) -> Floats:
-    """Return (K,) Blaker's acceptability of each distribution (K, n + 1): the smaller tail at what was observed, and
-    the largest tail at the other end that is no larger."""
+    """Return (K,) Blaker's acceptability of distributions (K, n + 1): the smaller tail at the observed value plus the
+    largest opposite tail that does not exceed it."""
     below, above = probabilities.cumsum(axis=1), probabilities[:, ::-1].cumsum(axis=1)[:, ::-1]
     smaller = np.minimum(below[:, observed], above[:, observed])
     others = np.where((below[:, observed] <= above[:, observed])[:, None], above, below)
@@ -377,15 +372,15 @@ def _acceptability(probabilities: Floats, observed: int) -> Floats:
     return acceptability
 
 
-# -- several strata ----------------------------------------------------------------------------------------------------
+# Several strata
 
 
 def _interval_over_strata(
     value: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats
 ) -> tuple[float, float]:
-    """Return the farther limits of the nearest sample with whole hits and of that sample moved to `value`."""
-    # In one order and without last bits, so that the limits are the same in whatever order the strata come, and however
-    # their weights and the worth of incomplete statements were added up: at a half, and at a step, a bit would decide.
+    """Return the outer limits of the nearest integer sample and of that sample shifted to `value`."""
+    # Sorting and rounding make limits independent of the order of strata and of summation, which would otherwise decide
+    # ties at one half and at steps.
     nearest = np.rint(n_hits.round(DECIMALS))
     columns = (nearest, n, population, weights.round(DECIMALS))
     strata = sorted(zip(*(column.tolist() for column in columns), strict=True))
@@ -398,18 +393,18 @@ def _interval_over_strata(
 
 @lru_cache(maxsize=10_000)
 def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> tuple[float, float]:
-    """strata: hits, n, population and weight of each."""
+    """strata: tuples of hits, n, population, and weight."""
     columns = [np.array(column) for column in zip(*strata, strict=True)]
     n_hits, n, population, weights = columns[0], columns[1], columns[2], columns[3]
     value = float(weights @ (n_hits / n))
     of_misses = tuple(sorted((n - hits, n, size, weight) for hits, n, size, weight in strata))
-    # The same search for both, so that misses mirror hits at one half, too.
+    # Use one search for hits and misses so that limits are symmetric, also at one half.
     if value < 0.5 - ROUNDING or (value <= 0.5 + ROUNDING and strata < of_misses):
         low, high = _stratified_interval(of_misses)
         return 1 - high, 1 - low
 
     def distance(rate: float) -> float:
-        """Return how many standard errors `rate` is from being rejected, about linear in it."""
+        """Return the distance of `rate` from rejection in standard errors; almost linear in `rate`."""
         acceptability = _stratified_acceptability(rate, n_hits, n, population, weights)
         return DISTANCE_OF_LIMITS - float(np.sqrt(-2 * np.log(max(acceptability, 1e-300))))
 
@@ -424,14 +419,14 @@ def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> t
 
 
 def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> float:
-    """Return how acceptable the observed estimate is if the population has `rate`, strata at their likeliest."""
+    """Return the acceptability of the observed estimate if the population has `rate`, with profiled strata."""
     shares = likeliest_shares(rate, n_hits, n, population, weights)
     score = _normal_score(float(weights @ (n_hits / n)) - rate, shares, n, population, weights)
     if score is not None:
         return float(2 * ndtr(-abs(score)))
     probabilities = _distribution(shares, n, population, weights)
-    # Estimates are spread over two neighbouring points in each stratum: by one for each at most, and over many strata
-    # by a normal error whose deviation is at most half the root of their number. What is that near counts as equal.
+    # Each outcome is split over two neighboring grid points. The error is at most one point per stratum, and over many
+    # strata normal with a deviation of at most half the square root of their number. Differences within it are ties.
     observed, near = float(weights @ (n_hits / n)) * (GRID - 1), 0.5 + min(0.5 * len(n), len(n) ** 0.5)
     up_to, down_to = int(observed + near), max(0, int(np.ceil(observed - near)))
     below, above = probabilities.cumsum(), probabilities[::-1].cumsum()[::-1]
@@ -441,10 +436,10 @@ def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population
 
 
 def _normal_score(difference: float, shares: Floats, n: Counts, population: Counts, weights: Floats) -> float | None:
-    """Return the score statistic corrected for skewness (Gart and Nam 1988), None where strata should be convolved.
+    """Return the score statistic corrected for skewness (Gart and Nam 1988), or None if strata must be convolved.
 
-    In the form that never turns back (after Hall 1992, JRSS B 54): score - a (score^2 - 1) with a = skewness / 6 would
-    accept rates that are twenty standard errors away.
+    Uses a monotone form (after Hall 1992, JRSS B 54). The form score - a (score^2 - 1) with a = skewness / 6 would
+    accept rates twenty standard errors away.
     """
     others = np.maximum(population - 1, 1)
     spread = weights**2 * shares * (1 - shares) / n * (population - n) / others
@@ -464,9 +459,9 @@ def _normal_score(difference: float, shares: Floats, n: Counts, population: Coun
 
 
 def _distribution(shares: Floats, n: Counts, population: Counts, weights: Floats) -> Floats:
-    """Return (GRID,) the probabilities of the weighted mean of the strata's sample shares.
+    """Return (GRID,) the distribution of the weighted mean of the strata's sample shares.
 
-    Each outcome of a stratum is split between the two nearest points, which keeps the mean exact.
+    Splitting each outcome between the two nearest grid points preserves the mean.
     """
     transformed = np.ones(GRID + 1, dtype=np.complex128)
     for share, drawn, size, weight in zip(shares, n.tolist(), population.tolist(), weights, strict=True):
@@ -486,11 +481,11 @@ def _distribution(shares: Floats, n: Counts, population: Counts, weights: Floats
 
 
 def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> Floats:
-    """Return (S,) the shares of hits under which the sample is most likely, among those whose weighted mean is `rate`.
+    """Return (S,) the most likely shares of hits among those with weighted mean `rate`.
 
-    The log-likelihood of stratum h, with n_h (N_h - 1) / (N_h - n_h) draws' worth of information, has its maximum under
-    the constraint where its slope is a multiple t of the weight w_h: a quadratic in the share for each t, and the mean
-    falls in t. A share stays within what the stratum's judged part allows.
+    Stratum h contributes information of n_h (N_h - 1) / (N_h - n_h) draws. At the constrained maximum its log-
+    likelihood has slope t w_h (w_h: weight), which is a quadratic equation in the share. The mean decreases in t.
+    Shares stay in the range that the judged part of the stratum allows.
     """
     is_open = n < population
     shares: Floats = n_hits / n
@@ -502,7 +497,7 @@ def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts,
     def shares_at(multiple: float) -> Floats:
         slope = multiple * weight
         root = np.sqrt(np.maximum((worth + slope) ** 2 - 4 * slope * worth * (hits / drawn), 0))
-        # The root inside [0, 1], in the form that does not cancel.
+        # The root inside [0, 1], in the form without cancellation.
         inside = 2 * worth * (hits / drawn) / np.maximum(worth + slope + root, 1e-300)
         inside = np.where(worth + slope < 0, (worth + slope - root) / np.where(slope < 0, 2 * slope, 1), inside)
         return np.clip(inside, least, most)

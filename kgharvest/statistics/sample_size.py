@@ -1,6 +1,4 @@
-"""Sample-size planning: statements and relations that make an interval narrower, or tell two sides apart."""
-
-from __future__ import annotations
+"""Sample-size planning: statements and relations needed for an interval width or for a difference between sides."""
 
 import math
 from bisect import bisect_left
@@ -16,19 +14,19 @@ MOST_RELATIONS = 10_000
 
 
 def relations_for_interval(n_relations: int, shrink: float) -> int:
-    """Return how many relations make Student's interval over relations `shrink` times as wide as that over these."""
-    width_now = _width(n_relations)
-    return _smallest(lambda n: _width(n) <= shrink * width_now, n_relations)
+    """Return the relations for which Student's interval is `shrink` times as wide as with `n_relations`."""
 
+    def width(n: int) -> float:
+        return float(stdtrit(n - 1, 0.975)) / math.sqrt(n)
 
-def _width(n: int) -> float:
-    return float(stdtrit(n - 1, 0.975)) / math.sqrt(n)
+    target = shrink * width(n_relations)
+    return _smallest(lambda n: width(n) <= target, n_relations)
 
 
 def statements_to_shrink(n: int, population: int, shrink: float) -> int:
-    """Return how many statements of a stratum make its rate `shrink` times as uncertain as `n` do; at most all.
+    """Return the statements of a stratum for a standard error `shrink` times that of `n`; at most all.
 
-    population: 0 for an endless one. The variance is proportional to 1 / n - 1 / N (Cochran 1977, section 2.6).
+    population: 0 if infinite. The variance is proportional to 1 / n - 1 / N (Cochran 1977, section 2.6).
     """
     if not n or not population:
         return math.ceil(n / shrink**2)
@@ -36,16 +34,17 @@ def statements_to_shrink(n: int, population: int, shrink: float) -> int:
 
 
 def fewest_relations(n_comparisons: int) -> int:
-    """Return the fewest relations with which a sign-flip test can be significant after Holm, whichever comparison."""
+    """Return the minimum number of relations with which a sign-flip test can be significant after Holm's adjustment."""
     return next(n for n in range(2, MOST_RELATIONS) if smallest_p(n) * n_comparisons < SIGNIFICANCE)
 
 
 def relations_to_tell_apart(difference: float, spread: float, n_comparisons: int = 1) -> int | None:
-    """Return the relations at which a paired comparison finds `difference` in POWER of rounds; None beyond 10,000.
+    """Return the relations with which a paired comparison detects `difference` with probability POWER; None if >
+    10,000.
 
-    spread: standard deviation of the difference over relations, > 0. Student's paired test, two-sided .05 divided by
-    the number of comparisons, as Holm does for the smallest p. The sign-flip test over relations matches it but for few
-    relations; the noncentral t distribution is taken as the central one moved.
+    spread: standard deviation of the difference over relations, > 0. Student's paired test, two-sided, level .05
+    divided by the number of comparisons, as Holm does for the smallest p. It approximates the sign-flip test except for
+    few relations. The noncentral t distribution is approximated by a shifted central one.
     """
     start = fewest_relations(n_comparisons)
     n = _smallest(lambda n: difference_over_relations(spread, n, n_comparisons) <= abs(difference), start)
@@ -53,21 +52,22 @@ def relations_to_tell_apart(difference: float, spread: float, n_comparisons: int
 
 
 def difference_over_relations(spread: float, n_relations: int, n_comparisons: int = 1) -> float:
-    """Return the difference that a comparison over relations finds in POWER of rounds; as `relations_to_tell_apart`."""
-    tail = _tail(n_comparisons)
-    return float(stdtrit(n_relations - 1, 1 - tail) + stdtrit(n_relations - 1, POWER)) * spread / math.sqrt(n_relations)
+    """Return the difference that a comparison over relations detects with probability POWER; inverse of
+    `relations_to_tell_apart`."""
+    quantiles = stdtrit(n_relations - 1, 1 - _tail(n_comparisons)) + stdtrit(n_relations - 1, POWER)
+    return float(quantiles) * spread / math.sqrt(n_relations)
 
 
 def difference_by_statements(standard_error: float, n_comparisons: int = 1) -> float:
-    """Return the difference that a comparison of two sides by their statements finds in POWER of rounds; normal."""
+    """Return the difference that a comparison by statements detects with probability POWER (normal approximation)."""
     return float(ndtri(1 - _tail(n_comparisons)) + ndtri(POWER)) * standard_error
 
 
 def _tail(n_comparisons: int) -> float:
-    """Return the level on either side at which Holm tests the smallest p."""
+    """Return the one-sided level at which Holm tests the smallest p."""
     return SIGNIFICANCE / n_comparisons / 2
 
 
 def _smallest(is_enough: Callable[[int], bool], start: int) -> int:
-    """Return the smallest n from `start` on that is enough, MOST_RELATIONS if none below is."""
+    """Return the smallest n >= `start` for which `is_enough`, or at least MOST_RELATIONS if there is none below it."""
     return start + bisect_left(range(start, MOST_RELATIONS), True, key=is_enough)

@@ -1,21 +1,18 @@
-"""Intervals of a finite population's rate that hold at every look: how wide they are may decide when to stop.
+"""Confidence sequences: anytime-valid intervals of a finite population's rate, for example for optional stopping.
 
-The usual 95 % interval holds where the size of the sample was fixed beforehand; of those who look again and again, and
-stop when it is narrow, more than 5 % see it miss at some look. Here all looks together miss in at most 5 % of rounds,
-however many there are and whatever makes one look or stop: a confidence sequence for sampling without replacement
-(Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", NeurIPS 33, section 2.1). It
-holds every number of hits whose prior-to-posterior ratio is below 20. By Ville's inequality the ratio of the true
-number, a martingale of mean 1, reaches 20 at any time with probability 1 / 20 at most; the prior does not matter for
-that.
+A fixed-sample 95 % interval is invalid under repeated looks: stopping when it is narrow misses the true value in more
+than 5 % of rounds. Here all looks together miss in at most 5 % of rounds, for any number of looks and any stopping
+rule: a confidence sequence for sampling without replacement (Waudby-Smith and Ramdas 2020, "Confidence sequences for
+sampling without replacement", NeurIPS 33, section 2.1). It contains every number of hits with a prior-to-posterior
+ratio below 20. The ratio at the true number is a martingale with mean 1, so by Ville's inequality it ever reaches 20
+with probability at most 1 / 20, for any prior.
 
-Averages over relations would pay for the prior of each stratum: ratios that multiply make the interval of fourteen
-relations four times as wide as the usual one. Their estimates have a normal error with independent increments in
-information, one over the variance, so that a normal mixture holds at all looks in the limit (Robbins 1970, "Statistical
-methods related to the law of the iterated logarithm", Ann. Math. Stat. 41; Waudby-Smith et al. 2024, "Time-uniform
-central limit theory and asymptotic confidence sequences", Ann. Statist. 52): about 1.6 times as wide.
+For averages over relations, multiplying the ratios of strata is costly: intervals of fourteen relations would be four
+times as wide as fixed-sample ones. Their estimates have a normal error with independent increments in information
+(inverse variance), so a normal mixture is asymptotically anytime-valid (Robbins 1970, "Statistical methods related to
+the law of the iterated logarithm", Ann. Math. Stat. 41; Waudby-Smith et al. 2024, "Time-uniform central limit theory
+and asymptotic confidence sequences", Ann. Statist. 52): about 1.6 times as wide.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -25,27 +22,27 @@ from scipy.special import betaln, gammaln, logsumexp
 from kgharvest.statistics.arrays import Counts, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE
 
-PRIOR = 0.5  # both parameters of the beta-binomial prior of a stratum's hits: Jeffreys's
+PRIOR = 0.5  # both parameters of the beta-binomial prior of a stratum's hits (Jeffreys)
 LOG_LIMIT = -float(np.log(SIGNIFICANCE))
 
-# Information, in units of the mixture's, when all that was drawn is judged: from a quarter of that on the interval is
-# within 2 % of the narrowest that a mixture can be.
+# Information when all draws are judged, in units of the mixture's. From a quarter of it, the interval is within 2 % of
+# the narrowest mixture interval.
 INFORMATION_AT_END = 20.0
 
 METHOD = (
-    "Interval that holds at every look: the numbers of hits whose prior-to-posterior ratio has stayed below 20, for a "
-    "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020); ratios of strata multiply, and "
+    "Anytime-valid interval: the numbers of hits whose prior-to-posterior ratio has stayed below 20, with a "
+    "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020). Ratios of strata are multiplied; "
     "those of people alone and with the judge are averaged. All looks together miss in at most 5 % of rounds. Averages "
-    "over relations: normal mixture (Robbins 1970), variances from shares with a hit and a miss added; they hold in "
-    "the limit: of two or three relations with few statements, up to 6 of 100 simulated rounds had a look that missed."
+    "over relations: normal mixture (Robbins 1970), variances from shares with a hit and a miss added; valid in the "
+    "limit. With two or three relations and few statements, a look missed in up to 6 of 100 simulated rounds."
 )
 
 
 class SeenStrata(NamedTuple):
-    """What was judged of a population's strata, all of shape (S,), whole numbers.
+    """Judgments so far in a population's strata; integers of shape (S,).
 
-    least, most: hits among the `n` statements judged so far, whatever labels are still missing; alike where none is.
-    population: of which these are the first of a random order; of strata that nobody looked at yet, n is 0.
+    least, most: bounds on the hits among the `n` statements so far, for any missing labels; equal if none are missing.
+    population: the statements are the first of a random order of it. n is 0 for strata without statements.
     """
 
     n: Counts
@@ -55,11 +52,11 @@ class SeenStrata(NamedTuple):
 
 
 def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -> tuple[float, float] | None:
-    """Return the interval of the share of hits in a population that holds at every look; None where nothing is known.
+    """Return the anytime-valid interval of the share of hits in a population, or None without statements.
 
-    with_judge: the same statements with strata split by a judge's label, which must not depend on people's. Both count
-    then: the interval holds every share of which the mean of both ratios is below 20, so that a judge who tells nothing
-    costs little. Strata without a statement say nothing, and the interval allows for all that they may hold.
+    with_judge: the same statements with strata split by a judge's label, which must not depend on people's judgments.
+    The interval then contains every share for which the mean of both ratios is below 20, so an uninformative judge
+    costs little. Strata without statements can have any share.
     """
     size = int(people.population.sum())
     if not people.n.sum() or not people.population.all():
@@ -71,10 +68,9 @@ def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -
 
 
 def anytime_average(strata: SeenStrata, weights: Floats, n_drawn: Counts) -> tuple[float, float] | None:
-    """Return the interval of the weighted mean of strata's shares that holds at every look; None where one has no
-    statement yet.
+    """Return the anytime-valid interval of a weighted mean of strata's shares, or None if one has no statement.
 
-    weights (S,): of sum 1. n_drawn (S,): statements to be judged in all, fixed when the round was opened.
+    weights (S,): sum 1. n_drawn (S,): final number of statements, fixed when the round was opened.
     """
     if not strata.n.all() or not strata.population.all():
         return None
@@ -97,19 +93,19 @@ def _mixture_interval(n_hits: Counts, strata: SeenStrata, weights: Floats, n_dra
 
 
 def _first_possible(log_ratios: list[Floats]) -> int:
-    """Return the smallest number of hits in all whose mean ratio is below the limit. log_ratios: (N + 1,) each.
+    """Return the smallest total number of hits whose mean ratio is below the limit. log_ratios: (N + 1,) each.
 
-    One always is: under the likeliest number the sample is at least as probable as under the prior.
+    It always exists: the sample is at least as probable under the likeliest number as under the prior.
     """
     mean = logsumexp(log_ratios, axis=0) - np.log(len(log_ratios))
     return int(np.flatnonzero(mean < LOG_LIMIT)[0])
 
 
 def _log_ratios(sample: SeenStrata, n_hits: Counts) -> Floats:
-    """Return (N + 1,) for each number of hits in all the least log of the product of the strata's ratios.
+    """Return (N + 1,) the minimum log product of the strata's ratios for each total number of hits.
 
-    The log ratio of a stratum is convex in its hits, so the least sum over all ways to share them out takes the
-    strata's increments in ascending order (the infimal convolution of convex sequences).
+    Log ratios are convex in the hits of a stratum, so the minimum over all allocations adds the strata's increments in
+    ascending order (infimal convolution of convex sequences).
     """
     below, increments, total = 0, [], 0.0
     for n, hits, size in zip(sample.n.tolist(), n_hits.tolist(), sample.population.tolist(), strict=True):
@@ -124,9 +120,9 @@ def _log_ratios(sample: SeenStrata, n_hits: Counts) -> Floats:
 
 
 def log_prior_to_posterior(n_hits: int, n: int, population: int) -> Floats:
-    """Return (N - n + 1,) the log of prior over posterior probability of `n_hits` .. `n_hits` + N - n hits in all.
+    """Return (N - n + 1,) log ratios of prior to posterior probability of `n_hits` .. `n_hits` + N - n total hits.
 
-    By Bayes that is the probability of the sample's order under the prior over that under these hits.
+    By Bayes' theorem: the probability of the sample's order under the prior divided by that given the total.
     """
     in_all = np.arange(n_hits, n_hits + population - n + 1, dtype=np.float64)
     under_prior = betaln(PRIOR + n_hits, PRIOR + n - n_hits) - betaln(PRIOR, PRIOR)

@@ -1,12 +1,10 @@
-"""Two sides compared on these very relations, by their statements: interval, p, and how far apart they are at most.
+"""Comparison of two sides on the given relations, by statements: interval, p, and equivalence.
 
-The difference is that of two averages over strata (kgharvest.statistics.rates). Its interval is put
-together from the sides' own (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a
-general approach", Stat. Med. 27), with the correlation that statements drawn for both sides give them: these have one
-verdict. p is 1 minus the level at which this interval ends at 0, so that the two never contradict.
+The difference is that of two averages over strata (kgharvest.statistics.rates). Its interval combines those of the
+sides (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a general approach", Stat.
+Med. 27), with the correlation due to statements drawn for both sides, which share a verdict. p is 1 minus the level of
+the interval that ends at 0, so the two are consistent.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable
@@ -20,15 +18,15 @@ from scipy.special import ndtr, ndtri
 from kgharvest.statistics.arrays import Counts, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, VerdictSample, sample_rate, wilson_interval_of_share
 
-FARTHEST = 38.0  # standard errors; beyond these p is 0 in floating point
+FARTHEST = 38.0  # standard errors; beyond it p is 0 in floating point
 ROUNDING = 1e-9
 
 
 class SideSample(NamedTuple):
-    """One side's strata over all relations compared; shapes (S,).
+    """Strata of one side over all compared relations; shapes (S,).
 
-    accepted: what its statements say. population: 0 where nobody knows it. weight: of the stratum in the side's
-    average, of sum 1. relation: number of the stratum's relation, the same for both sides.
+    accepted: evidence. population: 0 if unknown. weight: of the stratum in the side's average, sum 1. relation: number
+    of the stratum's relation, common to both sides.
     """
 
     accepted: VerdictSample
@@ -38,7 +36,7 @@ class SideSample(NamedTuple):
 
 
 class SharedStatements(NamedTuple):
-    """Statements drawn for a stratum of either side, and the accepted among them; (S_a, S_b)."""
+    """Statements drawn for a stratum of each side, and the accepted ones among them; (S_a, S_b)."""
 
     n: Floats
     n_hits: Floats
@@ -46,7 +44,7 @@ class SharedStatements(NamedTuple):
 
 @dataclass(frozen=True)
 class StatementDifference:
-    """a, b: value, low and high of each side, 95 %. correlation: of the two estimates, in [0, 1]."""
+    """a, b: value and 95 % limits of each side. correlation: of the two estimates, in [0, 1]."""
 
     a: tuple[float, float, float]
     b: tuple[float, float, float]
@@ -63,16 +61,16 @@ class StatementDifference:
 
     @property
     def p(self) -> float:
-        """Return the two-sided p of no difference; 0 where both harvests are judged entirely and differ."""
+        """Return the two-sided p of no difference; 0 if both harvests are fully judged and differ."""
         return min(1.0, 2 * min(self._p_of_at_least(0.0), self._p_of_at_most(0.0)))
 
     def equivalence_p(self, margin: float) -> float:
-        """Return the p of "`margin` or more apart": the larger of two one-sided tests (Schuirmann 1987)."""
+        """Return the p of a difference of `margin` or more: the larger of two one-sided tests (Schuirmann 1987)."""
         return max(self._p_of_at_least(margin), self._p_of_at_most(-margin))
 
     @property
     def smallest_margin(self) -> float:
-        """Return the margin whose equivalence has p = .05: the farther limit of the 90 % interval."""
+        """Return the margin with equivalence p = .05: the outer limit of the 90 % interval."""
         z = float(ndtri(1 - SIGNIFICANCE))
         return min(1.0, max(self.high_at(z), -self.low_at(z)))
 
@@ -98,16 +96,13 @@ class StatementDifference:
 
 
 def statement_difference(
-    a: SideSample,
-    b: SideSample,
-    shared: SharedStatements | None = None,
-    rates: tuple[Rate, Rate] | None = None,
+    a: SideSample, b: SideSample, shared: SharedStatements | None = None, rates: tuple[Rate, Rate] | None = None
 ) -> StatementDifference | None:
-    """Compare the averages of two sides; None where one has no interval.
+    """Compare the averages of two sides; None if one has no interval.
 
-    shared: None for none. rates: the averages where others than people's verdicts have a part in them.
+    shared: None for none. rates: the averages, if they are based on more than people's verdicts.
     """
-    rates = rates or (_side_rate(a), _side_rate(b))
+    rates = rates or (sample_rate(a.accepted, a.population, a.weight), sample_rate(b.accepted, b.population, b.weight))
     (value_a, low_a, high_a), (value_b, low_b, high_b) = (rate[:3] for rate in rates)
     if value_a is None or low_a is None or high_a is None or value_b is None or low_b is None or high_b is None:
         return None
@@ -116,19 +111,16 @@ def statement_difference(
     )
 
 
-def _side_rate(side: SideSample) -> Rate:
-    return sample_rate(side.accepted, side.population, side.weight)
-
-
 def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> float:
-    """Return the correlation of the two averages given which statements both drew.
+    """Return the correlation of the two averages due to shared statements.
 
-    In samples from endless harvests the covariance is the sum of W_a W_b m s / (n_a n_b) over pairs of strata that
-    share m statements whose verdicts lie s from the relation's share, in the mean square: less than all statements'
-    p (1 - p) where both sides find what is true. Samples drawn independently of each other from harvests of N tuples
-    share some by chance, though one estimate then tells nothing of the other; half of both finite population
-    corrections, the sum of W^2 p (1 - p) / N, is at least what these come to, and is taken off.
+    For infinite harvests, the covariance is the sum of W_a W_b m s / (n_a n_b) over pairs of strata that share m
+    statements, where s is their mean squared deviation of verdicts from the relation's share. s is below the p (1 - p)
+    of all statements if both sides find true tuples. Independent samples from harvests of N tuples share statements by
+    chance although the estimates are independent. Half of both finite population corrections, the sum of
+    W^2 p (1 - p) / N, is an upper bound of this part and is subtracted.
     """
+    # Pooled shares of hits (R,), shrunk toward one half (Agresti and Coull).
     # Shares of hits of both sides together, (R,), moved towards one half as by Agresti and Coull.
     relation = np.concatenate([a.relation, b.relation])
     n = np.bincount(relation, np.concatenate([a.accepted.n, b.accepted.n]))
@@ -153,12 +145,12 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
 
 
 def _below(rate: tuple[float, float, float], z: float) -> float:
-    """Return how far the lower limit lies below the value at `z` standard errors.
+    """Return the distance of the lower limit from the value at `z` standard errors.
 
-    As Wilson's does whose limit at 95 % is the rate's own: distances of exact limits do not grow in proportion to z.
+    Scales the Wilson interval that matches the 95 % limit: distances of exact limits are not proportional to z.
     """
     value, low, _ = rate
-    if value - low < ROUNDING:  # nothing, or what only floating point left, whose square is 0
+    if value - low < ROUNDING:  # zero except for rounding error, whose square is 0
         return 0.0
     size = Z_95**2 * low * (1 - low) / (value - low) ** 2
     return value - wilson_interval_of_share(value, size, z)[0] if size > 0 else value - low
@@ -170,7 +162,7 @@ def _above(rate: tuple[float, float, float], z: float) -> float:
 
 
 def _tail(room_at: Callable[[float], float]) -> float:
-    """Return the tail beyond the z at which a limit has no room left; `room_at(0)` >= 0."""
+    """Return the tail probability beyond the z at which `room_at` is 0; `room_at(0)` >= 0."""
     if room_at(0.0) <= 0:
         return 0.5
     if room_at(FARTHEST) > 0:

@@ -1,16 +1,15 @@
-"""Verdict rules, and the verdicts that incomplete statements will get.
+"""Verdict rules, and expected verdicts of incomplete statements.
 
-A rule takes the counts of labels (T, 3) and returns codes of verdicts (T,).
+A rule maps counts of labels (T, 3) to verdict codes (T,).
 
-Which statements lack judgments may depend on the answers: if a third person is asked only when two differ, statements
-in dispute wait longest; excluding an annotator who always says True leaves those complete that others called False.
-Discarding them would shift every rate. They count with the probability of each verdict, given the labels that they
-have: judgments are exchangeable, and what is missing depends on labels that were seen (missing at random; Little and
-Rubin 2002, section 1.3). The shares of the complete patterns are found by EM (Dempster, Laird and Rubin 1977). If the
-labels do not determine the share of a verdict, it lies between what is certain and what is possible (Manski 1989).
+Missing judgments can depend on earlier labels. If a third annotator is asked only after a disagreement, disputed
+statements stay incomplete longest; excluding an annotator who always says True leaves complete the ones that others
+called False. Discarding incomplete statements would bias every rate. They count with the probability of each verdict
+given their labels: judgments are exchangeable and missing at random (Little and Rubin 2002, section 1.3). Shares of
+complete patterns are fitted by EM (Dempster, Laird and Rubin 1977). If the labels do not identify the share of a
+verdict, it is bounded by the certain and possible verdicts (Manski 1989).
 
-Letters of shapes: G groups of statements that are alike but for their labels (strata), P patterns of labels, F full
-patterns of k labels.
+Letters of shapes: G groups of statements (strata), P patterns of labels, F full patterns of k labels.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ Number = int | Codes
 
 
 def is_majority(n: Number, n_judgments: Number, quorum: int) -> Any:
-    """Return whether `n` of `n_judgments`, Unjudgeable included, are more than half and at least `quorum`.
+    """Return True if `n` is more than half of `n_judgments`, Unjudgeable included, and at least `quorum`.
 
-    The verdict rule, for integers and for arrays. annotation.judging.verdicts has it in SQL.
+    The verdict rule, for integers and arrays. annotation.judging.verdicts implements it in SQL.
     """
     return (2 * n > n_judgments) & (n >= quorum)
 
@@ -72,16 +71,13 @@ def unjudgeable_as_false(counts: Codes, quorum: int = 1) -> Codes:
 
 
 def by_model(labels: Floats, n_judgments: Codes) -> Codes:
-    """Return what a model of annotators holds for more likely than not, from its probabilities (T, 2).
-
-    Undecided on a statement that nobody called True or False.
-    """
+    """Return verdicts with a probability above one half in an annotator model (T, 2); Undecided without opinions."""
     is_judged = n_judgments > 0
     return _decided((labels[:, TRUE] > 0.5) & is_judged, (labels[:, FALSE] > 0.5) & is_judged)
 
 
 def adjudicated(verdict: Codes, by_expert: Codes) -> Codes:
-    """Return an expert's verdict (T,) where there is one, not INCOMPLETE, and the crowd's elsewhere."""
+    """Return the expert's verdict (T,), or the crowd's if the former is INCOMPLETE."""
     return np.where(by_expert == INCOMPLETE, verdict, by_expert)
 
 
@@ -91,19 +87,19 @@ def adjudicated(verdict: Codes, by_expert: Codes) -> Codes:
 VerdictRule = Callable[[Counts, int], Counts]  # from labels (F, 3) and a quorum to verdicts (F,)
 
 MOST_STEPS, TOLERANCE = 2000, 1e-9
-BOUNDARY = 1e-10  # a share below it is none; one that EM only drives there still tells how little is known
-SINGULAR, IDENTIFIED = 1e-9, 1e-4  # relative size of a direction without information; misfit that gives one away
-LEAST_INFORMATION = 0.1  # below it a share is not told from the labels, but bounded
-MOST_WANTED = 20  # labels of a statement; one that wants more is decided by those it has
+BOUNDARY = 1e-10  # smaller shares count as 0; a share that EM moves there still affects the information
+SINGULAR, IDENTIFIED = 1e-9, 1e-4  # relative tolerance of singular directions; misfit that reveals one
+LEAST_INFORMATION = 0.1  # below it, a share is bounded instead of estimated
+MOST_WANTED = 20  # maximum required labels; statements that require more are decided by the labels present
 
 
 class CompletedVerdicts:
-    """Verdicts (accepted, rejected, undecided) of statements by group and pattern, complete or not.
+    """Verdicts (accepted, rejected, undecided) of complete and incomplete statements by group and pattern.
 
-    counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): how many labels decide, at least those there
-    are. n_tasks (G, P): statements of each group; those without a label are taken for none.
-    certain (P, 3): 1 for the verdict that a pattern gets whatever the missing labels say; possible (P, 3): 1 for those
-    that it may get. probability (G, P, 3): of each verdict; 0 for a pattern without a label.
+    counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): number of deciding labels, at least the number
+    present. n_tasks (G, P): statements of each group; statements without labels are ignored.
+    certain (P, 3): 1 for the verdict that holds for any missing labels; possible (P, 3): 1 for possible verdicts.
+    probability (G, P, 3): of each verdict; 0 for a pattern without labels.
     """
 
     def __init__(
@@ -128,14 +124,14 @@ class CompletedVerdicts:
 
     @cached_property
     def has_verdict(self) -> Flags:
-        """Return (G,) whether a statement of the group has a certain verdict."""
+        """Return (G,) True if a statement of the group has a certain verdict."""
         has_verdict: Flags = (self.n_tasks @ self.certain).sum(axis=1) > 0
         return has_verdict
 
     @cached_property
     def _told(self) -> Floats:
-        """Return (G, 3) for how many complete statements one with labels counts, in [0, 1]; 0 where that is too few."""
-        lost = np.zeros((len(self.n_tasks), 3))  # statements that the missing labels take away, in complete ones
+        """Return (G, 3) the information of a labeled statement relative to a complete one, in [0, 1]; 0 if too low."""
+        lost = np.zeros((len(self.n_tasks), 3))  # information lost to missing labels, in complete statements
         for group, pattern, labels, shares in self._fitted:
             n_of_k = self.n_tasks[np.ix_(group, pattern)]
             with np.errstate(divide="ignore"):
@@ -145,33 +141,33 @@ class CompletedVerdicts:
         return np.where((told >= LEAST_INFORMATION) & (told * n_seen >= 1), told, 0)
 
     def shares(self, verdict: int) -> Floats:
-        """Return (G,) the share of a verdict in each group; NaN where none is certain."""
+        """Return (G,) the share of a verdict in each group; NaN without a certain verdict."""
         with np.errstate(invalid="ignore"):
             shares = (self.n_tasks * self.probability[:, :, verdict]).sum(axis=1) / self.n_tasks.sum(axis=1)
         return np.where(self.has_verdict, shares, np.nan)
 
     def extremes(self, verdict: int) -> tuple[Floats, Floats]:
-        """Return (G,) how many statements with labels get a verdict at least, and at most, whatever is missing."""
+        """Return (G,) the minimum and maximum numbers of labeled statements with a verdict, for any missing labels."""
         n_tasks = self.n_tasks.astype(np.float64)
         return n_tasks @ self.certain[:, verdict], n_tasks @ self.possible[:, verdict]
 
     def of_groups(self, verdict: int) -> VerdictSample:
-        """Return what each group (G,) says of a verdict."""
+        """Return the evidence of each group (G,) for a verdict."""
         worth, *parts = self._sample(verdict)
         return VerdictSample(
             self.n_tasks.sum(axis=1) * worth, *((self.n_tasks * part).sum(axis=1) * worth for part in parts)
         )
 
     def of_statements(self, group: Counts, pattern: Counts, verdict: int) -> VerdictSample:
-        """Return what statements of `group` (D,) with `pattern` (D,) say; those of a group add up to the group's."""
+        """Return the evidence of statements of `group` (D,) with `pattern` (D,); a group's statements add up to it."""
         worth, *parts = self._sample(verdict)
         weight = worth[group] * (self.n_tasks[group, pattern] > 0)
         return VerdictSample(weight, *(part[group, pattern] * weight for part in parts))
 
     def _sample(self, verdict: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return (G,) for how many complete statements one counts, and (G, P) its share of hits, least and most.
+        """Return (G,) the complete statements to which one is equivalent, and (G, P) its share of hits and bounds.
 
-        Where the labels do not tell the share, it lies between what is certain and what is possible.
+        The bounds differ only if the labels do not identify the share.
         """
         told, probability = self._told[:, verdict], self.probability[:, :, verdict]
         least, most = (
@@ -181,7 +177,7 @@ class CompletedVerdicts:
 
 
 class _Fitted(NamedTuple):
-    """Groups and patterns of which some labels are missing, with the shares (G, F) of the full patterns."""
+    """Groups and patterns with missing labels, and the shares (G, F) of their full patterns."""
 
     group: Counts
     pattern: Counts
@@ -190,31 +186,32 @@ class _Fitted(NamedTuple):
 
 
 class _Labels:
-    """What P patterns of labels tell of the F full patterns of k that they may be parts of.
+    """Relation of P label patterns to the F full patterns of k labels that can complete them.
 
-    likelihood (P, F): of the labels so far among the k. verdict (F, 3), certain, possible (P, 3): 0 or 1.
+    likelihood (P, F): probability of the labels given the full pattern. verdict (F, 3), certain, possible (P, 3): 0 or
+    1.
     """
 
     def __init__(self, counts: Counts, k: int, quorum: int, rule: VerdictRule) -> None:
         full = np.array([np.bincount(labels, minlength=3) for labels in combinations_with_replacement(range(3), k)])
         ways = binomial(full[None, :, :], counts[:, None, :]).prod(axis=2)
         self.likelihood: Floats = ways / binomial(k, counts.sum(axis=1))[:, None]
-        self.verdict = np.eye(3)[rule(full, quorum)]  # a 1 in each row
+        self.verdict = np.eye(3)[rule(full, quorum)]  # one-hot rows
         may_be = self.likelihood > 0
         self.possible = (may_be @ self.verdict > 0).astype(np.float64)
         self.certain = self.possible * (self.possible.sum(axis=1) == 1)[:, None]
         self.is_certain = self.certain.any(axis=1)
 
     def posterior(self, shares: Floats) -> Floats:
-        """Return (G, P, 3) the probabilities of the verdicts, given the shares (G, F) of the full patterns."""
+        """Return (G, P, 3) verdict probabilities given the shares (G, F) of full patterns."""
         with np.errstate(divide="ignore", invalid="ignore"):
             by_verdict = [shares * column @ self.likelihood.T for column in self.verdict.T]
             posterior: Floats = np.stack(by_verdict, axis=2) / np.sum(by_verdict, axis=0)[..., None]
         posterior[:, self.is_certain] = self.certain[self.is_certain]
-        return np.nan_to_num(posterior)  # a pattern that the group does not show may have no chance there
+        return np.nan_to_num(posterior)  # a pattern absent from the group can have probability 0
 
     def information(self, n_tasks: Counts, shares: Floats) -> Floats:
-        """Return (G, 3) the variance of a verdict's share if all were complete, over the one it has from the labels."""
+        """Return (G, 3) the variance of a verdict's share with complete labels divided by that with these labels."""
         return np.array([
             [_information(self.likelihood[n > 0], n[n > 0], share, verdict) for verdict in self.verdict.T]
             for n, share in zip(n_tasks, shares, strict=True)
@@ -222,7 +219,7 @@ class _Labels:
 
 
 def fit_shares(likelihood: Floats, n_tasks: Counts) -> Floats:
-    """Return (G, F) the shares of the full patterns under which the labels of each group are most likely, by EM."""
+    """Return (G, F) the maximum-likelihood shares of full patterns in each group, by EM."""
     n_groups, n_patterns = len(n_tasks), likelihood.shape[1]
     shares = np.full((n_groups, n_patterns), 1 / n_patterns)
     moving, weight = np.arange(n_groups), n_tasks / n_tasks.sum(axis=1, keepdims=True)  # (G,), (G, P)
@@ -241,8 +238,8 @@ def fit_shares(likelihood: Floats, n_tasks: Counts) -> Floats:
 def _information(likelihood: Floats, n_tasks: Counts, shares: Floats, has_verdict: Floats) -> float:
     """Return the information on a verdict's share in the labels of one group, in [0, 1].
 
-    Its variance by the observed information of the shares (F,) of the full patterns that occur; where that is singular
-    in the direction of the verdict, the labels do not tell the share.
+    Uses the observed information of the shares (F,) of occurring full patterns. If it is singular in the direction of
+    the verdict, the labels do not identify the share, and the result is 0.
     """
     occurs = shares > BOUNDARY
     n, share = int(n_tasks.sum()), float(shares @ has_verdict)

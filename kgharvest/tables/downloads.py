@@ -1,7 +1,5 @@
 """Files as HTTP responses."""
 
-from __future__ import annotations
-
 from django.http import HttpResponse, StreamingHttpResponse
 
 from kgharvest.bulk.file_writing import in_chunks

@@ -1,7 +1,5 @@
 """File formats: title, content type and writer of each, by suffix."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -70,13 +68,11 @@ def json_text(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-# -- Parquet -----------------------------------------------------------------------------------------------------------
+# Parquet
 
 
 def parquet_pieces(table: Table) -> Iterator[bytes]:
-    """Yield a Parquet file, a group of rows at a time."""
     import pyarrow as pa  # not at import: only this format needs it
-    import pyarrow.parquet as pq
 
     types = {
         Kind.TEXT: pa.string(),
@@ -86,9 +82,16 @@ def parquet_pieces(table: Table) -> Iterator[bytes]:
         Kind.COUNT: pa.int64(),
     }
     schema = pa.schema([(column.title, types.get(column.kind, pa.float64())) for column in table.columns])
+    return parquet_of(schema, (row.values for row in table.rows))
+
+
+def parquet_of(schema: Any, rows: Iterator[Sequence[Any]]) -> Iterator[bytes]:
+    """Yield a Parquet file, a group of rows at a time. schema: a PyArrow schema."""
+    import pyarrow as pa  # not at import: only this format needs it
+    import pyarrow.parquet as pq
+
     file = StreamedFile()
     with pq.ParquetWriter(file, schema) as writer:
-        rows = (row.values for row in table.rows)
         while group := list(islice(rows, ROWS_IN_A_GROUP)):
             columns = zip(zip(*group, strict=True), schema.types, strict=True)
             arrays = [pa.array(values, value_type) for values, value_type in columns]
@@ -97,7 +100,7 @@ def parquet_pieces(table: Table) -> Iterator[bytes]:
     yield file.take()
 
 
-# -- Markdown ----------------------------------------------------------------------------------------------------------
+# Markdown
 
 
 def markdown_of(title: str, tables: Iterable[Table]) -> str:
@@ -122,7 +125,7 @@ def markdown_text(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", " ".join(text.split()))
 
 
-# -- terminals ---------------------------------------------------------------------------------------------------------
+# Terminals
 
 
 def terminal_text(table: Table) -> str:
@@ -140,7 +143,7 @@ def terminal_text(table: Table) -> str:
     )
 
 
-# -- registry ----------------------------------------------------------------------------------------------------------
+# Registry
 
 
 class Format(NamedTuple):

@@ -1,7 +1,5 @@
 """LaTeX for booktabs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -59,7 +57,7 @@ def latex_of(name: str, tables: Iterable[Table]) -> str:
     return "\n".join([*head, *body]) + "\n"
 
 
-# -- as wide as a page -------------------------------------------------------------------------------------------------
+# As wide as a page
 
 
 def parts_of(table: Table) -> Iterator[Table]:
@@ -97,7 +95,7 @@ def _width(table: Table, number: int) -> int:
     return min(max([heading, *map(len, texts)]), LONGEST_LINE)
 
 
-# -- one table ---------------------------------------------------------------------------------------------------------
+# One table
 
 
 def _floating_table(table: Table, caption: str) -> Iterable[str]:

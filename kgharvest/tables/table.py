@@ -1,7 +1,5 @@
 """Tables, independent of the file or page that they end in. `kgharvest.tables.formats` writes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -129,7 +127,7 @@ class Table:
             yield {"is_summary": row.is_summary, "about": row.about, "cells": list(self.cells(row))}
 
     def texts(self) -> Iterator[tuple[bool, list[str]]]:
-        """Yield each row as formatted text, with whether it is a summary."""
+        """Yield (is_summary, formatted values) for each row."""
         for row in self.rows:
             yield row.is_summary, [text_of(value, column.kind) for value, column in self.cells(row)]
 
@@ -207,7 +205,7 @@ def split_rates(table: Table) -> Table:
     return replace(table, columns=tuple(columns), rows=tuple(rows))
 
 
-# -- values as text ----------------------------------------------------------------------------------------------------
+# Values as text
 
 
 TEXTS: Mapping[Kind, Callable[[Any], str]] = {

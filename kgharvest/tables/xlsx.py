@@ -1,7 +1,5 @@
 """XLSX: a sheet per table, numbers as numbers."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence

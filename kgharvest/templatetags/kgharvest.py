@@ -1,4 +1,4 @@
-"""Filters and tags of pages: numbers in words, sentences with slots, entities, and `{% panels "region" subject %}`."""
+"""Template filters and tags: numbers, statements with slots, entities, and `{% panels "region" subject %}`."""
 
 from __future__ import annotations
 
@@ -37,18 +37,15 @@ for number_filter in (count, duration, hours, in_points, pace, percent, points, 
 
 @register.filter
 def named_for(person: Any, user: Any) -> str:
-    """Return who has done what the whole installation sees, as `user` may learn it."""
+    """Return the name of a person who acted on shared data, if `user` may see it (`knows`)."""
     if person is None:
         return "the operator"
-    return person.get_username() if knows(user, person) else "somebody outside your projects"
-
-
-# -- sentences and entities --------------------------------------------------------------------------------------------
+    return person.get_username() if knows(user, person) else "a user outside your projects"
 
 
 @register.filter
 def slots(text: str) -> SafeString:
-    """Set off the slots of a prompt or statement."""
+    """Highlight the slots of a prompt or statement."""
     pieces = SLOT.split(text)
     marked = [
         f'<code class="slot">&lt;ENT{piece}&gt;</code>' if index % 2 else escape(piece)
@@ -59,7 +56,7 @@ def slots(text: str) -> SafeString:
 
 @register.filter
 def filled(statement: str, entities: Sequence[str]) -> SafeString:
-    """Return the statement with `entities` in its slots, each isolated so that its script's direction stays its own."""
+    """Return the statement with `entities` in its slots, each in a `bdi` element to isolate its text direction."""
     pieces = SLOT.split(SPACE_BEFORE_END.sub("", statement.strip()))
     marked = [
         format_html("<b><bdi>{}</bdi></b>", entities[int(piece)]) if index % 2 else escape(piece)
@@ -70,7 +67,7 @@ def filled(statement: str, entities: Sequence[str]) -> SafeString:
 
 @register.filter
 def entities(names: Sequence[str]) -> SafeString:
-    """Set off the entities of a tuple."""
+    """Highlight the entities of a tuple."""
     return format_html(
         '<span class="entities">{}</span>', format_html_join("", "<b><bdi>{}</bdi></b>", ((name,) for name in names))
     )
@@ -86,9 +83,6 @@ def broker_away_since() -> datetime | None:
     return messages.away_since()
 
 
-# -- what apps add to a page -------------------------------------------------------------------------------------------
-
-
 @register.simple_tag(takes_context=True)
 def panels(context: RequestContext, region: str, subject: Any = None) -> SafeString:
     return rendered(context, panels_of(region, context["request"], subject))
@@ -96,7 +90,7 @@ def panels(context: RequestContext, region: str, subject: Any = None) -> SafeStr
 
 @register.simple_tag(takes_context=True)
 def rendered(context: RequestContext, parts: Iterable[Panel]) -> SafeString:
-    """Render panels that the view has asked for already."""
+    """Render panels from the view."""
     html = []
     for panel in parts:
         with context.push(**panel.context):

@@ -1,7 +1,6 @@
-"""Where addresses that people give may lead: to the internet, not to this machine or the network that it stands in.
+"""Protection against server-side request forgery: user-supplied URLs must lead to public internet addresses.
 
-A name is resolved once and the connection goes to that very address, so that a name that means another address a moment
-later leads nowhere else.
+A hostname is resolved once and the connection uses that address, which prevents DNS rebinding.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ Address = IPv4Address | IPv6Address
 
 
 class BadAddress(DomainError):
-    """An address to which nothing may be sent."""
+    """A malformed or forbidden URL."""
 
 
 class Target(NamedTuple):
-    """What a URL leads to. path: with its query."""
+    """Components of a URL and its resolved address. path: with the query."""
 
     scheme: str
     host: str
@@ -35,22 +34,22 @@ class Target(NamedTuple):
 
 
 def resolve(url: str) -> Target:
-    """Return where `url` leads now. Raises BadAddress if nothing may be sent there, OSError if its name is unknown."""
+    """Resolve `url`. Raises BadAddress if its address is forbidden, OSError if the hostname is unknown."""
     scheme, host, port, path = split(url)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError:  # a part between two dots is empty or too long
-        raise BadAddress(f"{host!r:.80} is no name of a host.") from None
-    addresses = [ip_address(str(socket_address[0]).partition("%")[0]) for *_, socket_address in found]
+        results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:  # an empty or too long label between two dots
+        raise BadAddress(f"Invalid hostname: {host!r:.80}.") from None
+    addresses = [ip_address(str(socket_address[0]).partition("%")[0]) for *_, socket_address in results]
     for address in addresses:
         if not is_allowed(address):
             raise BadAddress(
-                f"{host} is {address}, which is no address of the internet; the operator may allow its network with "
-                "KGHARVEST_WEBHOOK_NETWORKS."
+                f"{host} resolves to {address}, which is not a public internet address. The operator can allow its "
+                "network with KGHARVEST_WEBHOOK_NETWORKS."
             )
     if scheme == "http" and not all(map(_is_named_in_settings, addresses)):
         raise BadAddress(
-            "Write https; plain http is for networks that the operator allows with KGHARVEST_WEBHOOK_NETWORKS."
+            "Use https. Plain http is for networks that the operator allows with KGHARVEST_WEBHOOK_NETWORKS."
         )
     return Target(scheme, host, port, path, addresses[0])
 
@@ -61,26 +60,26 @@ def split(url: str) -> tuple[str, str, int, str]:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme, parts.hostname, parts.port
     except ValueError as error:
-        raise BadAddress(f"{url!r:.80} is no address ({error}).") from None
+        raise BadAddress(f"Invalid URL {url!r:.80}: {error}.") from None
     if len(url) > LONGEST_URL or not url.isprintable() or not url.isascii() or " " in url:
-        raise BadAddress(f"An address has at most {LONGEST_URL} letters, digits and signs of ASCII, without spaces.")
+        raise BadAddress(f"Invalid URL. Use at most {LONGEST_URL} printable ASCII characters without spaces.")
     if scheme not in ("http", "https") or not host:
-        raise BadAddress(f"{url!r:.80} is no address; write https://host/path.")
+        raise BadAddress(f"Invalid URL {url!r:.80}. Use the form https://host/path.")
     if parts.username is not None or parts.password is not None:
-        raise BadAddress("Leave user and password out of the address; they would be stored in plain text.")
+        raise BadAddress("Remove the username and password from the URL. They would be stored in plain text.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return scheme, host, port or (443 if scheme == "https" else 80), path
 
 
 def is_allowed(address: Address) -> bool:
-    """Return whether anything may be sent to `address`: one of the internet's, or of a network that settings allow."""
+    """Return whether `address` is a public internet address or in settings.WEBHOOK_NETWORKS."""
     inner = _inner(address)
     is_special = inner.is_multicast or inner.is_reserved or (inner.version == 6 and inner.is_site_local)
     return _is_named_in_settings(address) or (inner.is_global and not is_special)
 
 
 def _inner(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for, if it does: a gateway sends to that one."""
+    """Return the IPv4 address embedded in an IPv6 address, if any, as gateways forward to it."""
     if isinstance(address, IPv4Address):
         return address
     if address in NAT64:

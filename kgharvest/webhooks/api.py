@@ -1,4 +1,4 @@
-"""Webhooks of a project in the API, for its owners: their addresses, secrets and deliveries."""
+"""API of a project's webhooks and their deliveries, for project owners."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DELIVERY = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A webhook", WEBHOOK, response_only=True)])
 class WebhookSerializer(serializers.ModelSerializer):
-    """failing_since: null while the last event arrived. disabled_at: since when nothing is sent; null: it is sent."""
+    """A webhook. failing_since: null if the last delivery succeeded. disabled_at: null if enabled."""
 
     events = serializers.ListField(child=serializers.ChoiceField(list(TOPICS)))
 
@@ -56,20 +56,20 @@ class WebhookSerializer(serializers.ModelSerializer):
     examples=[OpenApiExample("A new webhook", WEBHOOK | {"secret": "whsec_..."}, response_only=True)]
 )
 class NewWebhookSerializer(WebhookSerializer):
-    secret = serializers.CharField(help_text="Signs what is sent. It is shown now and never again.")
+    secret = serializers.CharField(help_text="Signing secret. Shown only once.")
 
     class Meta(WebhookSerializer.Meta):
         fields = [*WebhookSerializer.Meta.fields, "secret"]
 
 
 class WebhookInput(StrictSerializer):
-    url = serializers.CharField(max_length=LONGEST_URL, help_text="https, of the internet.")
+    url = serializers.CharField(max_length=LONGEST_URL, help_text="Public https URL.")
     events = serializers.ListField(child=serializers.ChoiceField(list(TOPICS)), allow_empty=False)
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A delivery", DELIVERY, response_only=True)])
 class DeliverySerializer(serializers.ModelSerializer):
-    """An event on its way. status: HTTP's, of the last try; null where nobody answered. body: what is sent."""
+    """Delivery of an event. status: HTTP status of the last attempt; null without a response. body: request body."""
 
     class Meta:
         model = Delivery
@@ -87,7 +87,7 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
 
     access = Action.MANAGE
     serializer_class = WebhookSerializer
-    is_keyed = False  # some answers have a secret
+    is_keyed = False  # some responses contain a secret
 
     def get_queryset(self) -> QuerySet[Webhook]:
         return Webhook.objects.filter(project_id=self.project.pk)
@@ -97,50 +97,50 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
         self.serializer_class = NewWebhookSerializer
         return self.answer(new.webhook, status_code, location)
 
-    @extend_schema(request=WebhookInput, responses={201: NewWebhookSerializer}, summary="Make a webhook")
+    @extend_schema(request=WebhookInput, responses={201: NewWebhookSerializer}, summary="Create a webhook")
     def create(self, request: Request, slug: str) -> Response:
-        """The answer has the secret, this once."""
+        """The response contains the secret, which is shown only once."""
         new = outbox.create_webhook(self.project.pk, **self.sent(WebhookInput), by=request.user)
         return self.with_secret(new, status.HTTP_201_CREATED, self.address(new.webhook))
 
-    @extend_schema(request=WebhookInput, summary="Change address or events of a webhook")
+    @extend_schema(request=WebhookInput, summary="Change the URL or events of a webhook")
     def partial_update(self, request: Request, slug: str, pk: int) -> Response:
-        """Pending deliveries go to the new address."""
+        """Pending deliveries go to the new URL."""
         webhook = self.named()
-        sent = {"url": webhook.url, "events": webhook.events} | self.sent(WebhookInput, partial=True)
-        outbox.edit_webhook(webhook, **sent, by=request.user)
+        values = {"url": webhook.url, "events": webhook.events} | self.sent(WebhookInput, partial=True)
+        outbox.edit_webhook(webhook, **values, by=request.user)
         return self.answer(self.named())
 
     @extend_schema(summary="Delete a webhook")
     def destroy(self, request: Request, slug: str, pk: int) -> Response:
-        """With its log. Pending deliveries are not sent."""
+        """Also deletes its delivery log. Pending deliveries are not sent."""
         outbox.delete_webhook(self.named(), request.user)
         return self.deleted()
 
-    @operation("Send a webhook again", is_keyed=True)
+    @operation("Enable a webhook", is_keyed=True)
     def enable(self, request: Request, slug: str, pk: int) -> Response:
-        """Pending deliveries are sent at once."""
+        """Pending deliveries are sent immediately."""
         return self.changed(outbox.enable_webhook)
 
-    @operation("Send nothing more to a webhook", is_keyed=True)
+    @operation("Disable a webhook", is_keyed=True)
     def disable(self, request: Request, slug: str, pk: int) -> Response:
         return self.changed(outbox.disable_webhook)
 
-    @operation("Give a webhook a new secret", responses=NewWebhookSerializer, is_keyed=False)
+    @operation("Rotate the secret of a webhook", responses=NewWebhookSerializer, is_keyed=False)
     def secret(self, request: Request, slug: str, pk: int) -> Response:
-        """For a day the old one signs as well, so that receivers can change theirs."""
+        """Messages are also signed with the old secret for one day, so that receivers can switch."""
         return self.with_secret(outbox.rotate_secret(self.named(), request.user), status.HTTP_200_OK)
 
     @operation(
-        "Send a test to a webhook",
+        "Send a test event to a webhook",
         responses={202: DeliverySerializer},
         serializer_class=DeliverySerializer,
         is_keyed=True,
     )
     def test(self, request: Request, slug: str, pk: int) -> Response:
         """A worker sends it within seconds. The list of deliveries shows the result."""
-        sent = outbox.send_test(self.named(), request.user)
-        return self.accepted(sent, self.location("kgharvest:api_deliveries", slug, pk))
+        delivery = outbox.send_test(self.named(), request.user)
+        return self.accepted(delivery, self.location("kgharvest:api_deliveries", slug, pk))
 
 
 @extend_schema_view(list=extend_schema(operation_id="webhook_deliveries_list"))
@@ -156,8 +156,8 @@ class DeliveryViewSet(PagedList, ProjectPartViewSet):
         webhook = get_object_or_404(Webhook, project_id=self.project.pk, pk=self.kwargs["pk"])
         return webhook.deliveries.select_related("webhook")
 
-    @operation("Send an event again", "send-again/", responses={202: DeliverySerializer})
+    @operation("Retry a delivery", "send-again/", responses={202: DeliverySerializer})
     def again(self, request: Request, slug: str, pk: int, delivery: int) -> Response:
-        """At once, and for another 48 hours. A delivered event does not change."""
+        """Retries immediately and for another 48 hours. Successful deliveries do not change."""
         outbox.send_again(self.named(), request.user)
         return self.accepted(self.named(), self.location("kgharvest:api_deliveries", slug, pk))

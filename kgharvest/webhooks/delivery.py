@@ -1,4 +1,4 @@
-"""The outbox of webhooks: sends each event at least once, and retries failures for 48 hours."""
+"""Outbox of webhook deliveries: delivers each event at least once; retries failures for 48 hours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kgharvest.webhooks.sending import headers_of, post
 
 logger = logging.getLogger(__name__)
 
-LOG_LASTS = timedelta(days=30)  # delivered and failed rows
+LOG_LASTS = timedelta(days=30)  # retention of completed deliveries
 
 
 class DeliveryOutbox(Outbox):
@@ -34,9 +34,9 @@ class DeliveryOutbox(Outbox):
     rows_at_once = 8
 
     def due(self, now: datetime) -> QuerySet[Delivery]:
-        """Return due deliveries to enabled webhooks, the earliest due first.
+        """Return due deliveries to enabled webhooks, earliest first.
 
-        Deliveries to webhooks whose last delivery failed come last, as each can take ten seconds to fail again.
+        Failing webhooks come last, as each delivery can take ten seconds to fail again.
         """
         due = Delivery.objects.waiting().filter(next_try_at__lte=now, webhook__disabled_at=None)
         return due.order_by(IsNull(F("webhook__failing_since"), False), "next_try_at", "pk").select_related("webhook")
@@ -54,23 +54,23 @@ class DeliveryOutbox(Outbox):
 
     @transaction.atomic
     def record(self, delivery: Delivery, outcome: Outcome, now: datetime) -> None:
-        """Store the outcome. Disable the webhook if all deliveries to it have failed for GIVE_UP_AFTER."""
+        """Store the outcome. Disable the webhook if all its deliveries have failed for GIVE_UP_AFTER."""
         webhook = Webhook.objects.select_for_update(of=("self",), no_key=True).filter(pk=delivery.webhook_id).first()
-        if webhook is None:  # deleted meanwhile, together with the delivery
+        if webhook is None:  # deleted in the meantime, together with the delivery
             return
         super().record(delivery, outcome, now)
-        same = Webhook.objects.filter(pk=webhook.pk)
+        rows = Webhook.objects.filter(pk=webhook.pk)
         if outcome.result is Result.DONE:
-            same.exclude(failing_since=None).update(failing_since=None)
+            rows.exclude(failing_since=None).update(failing_since=None)
         elif webhook.failing_since is None:
-            same.update(failing_since=now)
+            rows.update(failing_since=now)
         elif webhook.disabled_at is None and now - webhook.failing_since >= GIVE_UP_AFTER:
-            same.update(disabled_at=now)
-            logger.warning("Webhook %s is disabled, because all deliveries to it failed for 48 hours.", webhook.pk)
+            rows.update(disabled_at=now)
+            logger.warning("Webhook %s disabled: all deliveries failed for 48 hours.", webhook.pk)
             record_event("webhook.disabled", webhook, None, webhook.project_id, webhook=webhook.pk)
 
     def clean_up(self, now: datetime) -> None:
-        """Give up old deliveries to disabled webhooks; delete old rows of the log."""
+        """Mark expired deliveries to disabled webhooks as failed; delete old log rows."""
         to_disabled = Delivery.objects.waiting().filter(give_up_at__lt=now, webhook__disabled_at__isnull=False)
         to_disabled.update(state=Delivery.State.FAILED)
         Delivery.objects.exclude(state=Delivery.State.WAITING).filter(created_at__lt=now - LOG_LASTS).delete()

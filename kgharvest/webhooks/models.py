@@ -1,4 +1,4 @@
-"""Webhooks of projects, and the outbox of what is sent to them."""
+"""Webhooks of projects, and the outbox of their deliveries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from django.utils.crypto import salted_hmac
 from kgharvest.accounts.models import person_or_null
 from kgharvest.audit.tables import canonical_json
 
-TEST = "test"  # of the button
+TEST = "test"  # topic of test events
 GIVE_UP_AFTER = timedelta(hours=48)
 OLD_SECRET_LASTS = timedelta(hours=24)
 STANDARD = "std:"  # prefix of secret keys whose secret is standard base64, as Standard Webhooks libraries require
-SECRET_SALT = "kgharvest.webhooks.secret"  # noqa: S105 (names what is derived, and is none)
+SECRET_SALT = "kgharvest.webhooks.secret"  # noqa: S105 (a salt, not a secret)
 
 
 def new_secret_key() -> str:
@@ -32,11 +32,11 @@ class WebhookQuerySet(models.QuerySet):
 
 
 class Webhook(models.Model):
-    """An address of a project's own that events are sent to.
+    """A URL to which events of a project are sent.
 
-    secret_key: from it and the installation's SECRET_KEY the secret follows, so that the database alone forges no
-    signature. old_secret_key, rotated_at: the one before, which signs as well for OLD_SECRET_LASTS. failing_since: the
-    first failure since anything was delivered; disabled_at: when that was GIVE_UP_AFTER ago, or somebody disabled it.
+    secret_key: the signing secret is derived from it and SECRET_KEY, so the database alone cannot forge signatures.
+    old_secret_key, rotated_at: previous key, which also signs for OLD_SECRET_LASTS. failing_since: first failure since
+    the last success. disabled_at: set by a user, or GIVE_UP_AFTER after failing_since.
     """
 
     project_id = models.BigIntegerField(db_index=True)
@@ -64,7 +64,7 @@ class Webhook(models.Model):
         return self.disabled_at is not None and self.failing_since is not None
 
     def secrets_at(self, now) -> list[str]:
-        """Return the secrets that sign now, the present one first."""
+        """Return the valid signing secrets, the current one first."""
         keys = [self.secret_key]
         if self.old_secret_key and self.rotated_at and now < self.rotated_at + OLD_SECRET_LASTS:
             keys.append(self.old_secret_key)
@@ -72,9 +72,9 @@ class Webhook(models.Model):
 
 
 def secret_of(secret_key: str) -> str:
-    """Return the secret of a key, as it is shown to the owner.
+    """Return the secret derived from a key, as shown to the owner.
 
-    Keys without the prefix STANDARD are older, and their secrets must not change: unpadded, URL-safe base64.
+    Secrets of older keys, without the prefix STANDARD, must not change: unpadded, URL-safe base64.
     """
     digest = salted_hmac(SECRET_SALT, secret_key, algorithm="sha256").digest()
     if secret_key.startswith(STANDARD):
@@ -88,17 +88,17 @@ class DeliveryQuerySet(models.QuerySet):
 
 
 class Delivery(models.Model):
-    """One event on its way to one webhook: a row of the outbox, written in the transaction of what happened.
+    """Delivery of one event to one webhook: a row of the outbox, written in the transaction of the event.
 
-    event_id: the same in every try, so that receivers know what they have. body: what is sent, byte for byte.
-    next_try_at: while it waits. give_up_at: a try that fails then or later is the last one. status: HTTP's, of the last
-    try; None where nobody answered. error: why the last try failed, one sentence.
+    event_id: constant over all attempts, so receivers can detect duplicates. body: request body, byte for byte.
+    next_try_at: valid while pending. give_up_at: an attempt that fails at or after this time is the last. status: HTTP
+    status of the last attempt; None without a response. error: reason of the last failure, one sentence.
     """
 
     class State(models.TextChoices):
         WAITING = "waiting"
         DELIVERED = "delivered"
-        FAILED = "failed", "given up"
+        FAILED = "failed"
 
     event_id = models.UUIDField(unique=True, default=uuid4, editable=False)
     webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
@@ -135,7 +135,7 @@ class Delivery(models.Model):
 
     @classmethod
     def about(cls, webhook: Webhook, topic: str, facts: dict[str, Any], at: datetime) -> Delivery:
-        """Return an unsaved delivery that is due now. facts: JSON values; they name people by codes only."""
+        """Return an unsaved delivery, due now. facts: JSON values, with codes instead of names of people."""
         event_id = uuid4()
         body = {"id": event_id, "event": topic, "at": at, "project": webhook.project_id, "facts": facts}
         times = {"created_at": at, "next_try_at": at, "give_up_at": at + GIVE_UP_AFTER}

@@ -19,57 +19,52 @@ from kgharvest.events.types import TOPICS
 from kgharvest.webhooks.addresses import BadAddress, resolve
 from kgharvest.webhooks.models import GIVE_UP_AFTER, TEST, Delivery, Webhook, new_secret_key, secret_of
 
-MOST_WEBHOOKS = 20  # of a project
+MOST_WEBHOOKS = 20  # per project
 
 
 class NewSecret(NamedTuple):
-    """A webhook, and its secret, which is shown this once."""
+    """A webhook and its secret, which is shown only once."""
 
     webhook: Webhook
     secret: str
 
 
 def send_test(webhook: Webhook, by=None) -> Delivery:
-    """Put a test event into the outbox of one webhook. Raises NotAllowed, WebhookDisabled."""
+    """Enqueue a test event. Raises NotAllowed, WebhookDisabled."""
     _check_may_manage(webhook.project_id, by)
     if webhook.disabled_at is not None:
-        raise DomainError("WebhookDisabled", f"{webhook.url} is disabled; enable it first.")
-    facts = {"message": "This is a test of the webhook; nothing has happened."}
+        raise DomainError("WebhookDisabled", f"Webhook {webhook.url} is disabled. Enable it first.")
+    facts = {"message": "This is a test event. Nothing has happened."}
     delivery = Delivery.about(webhook, TEST, facts, timezone.now())
     delivery.save()
     return delivery
 
 
 def send_again(delivery: Delivery, by=None) -> None:
-    """Try an event at once that waits or was given up, for another 48 hours. Raises NotAllowed, WebhookDisabled."""
+    """Retry a pending or failed delivery now and for another 48 hours. Raises NotAllowed, WebhookDisabled."""
     _check_may_manage(delivery.webhook.project_id, by)
     if delivery.webhook.disabled_at is not None:
-        raise DomainError("WebhookDisabled", f"{delivery.webhook.url} is disabled; enable it first.")
+        raise DomainError("WebhookDisabled", f"Webhook {delivery.webhook.url} is disabled. Enable it first.")
     now = timezone.now()
-    again = {"state": Delivery.State.WAITING, "next_try_at": now, "give_up_at": now + GIVE_UP_AFTER}
-    Delivery.objects.filter(pk=delivery.pk).exclude(state=Delivery.State.DELIVERED).update(**again)
-
-
-# -- webhooks ----------------------------------------------------------------------------------------------------------
+    values = {"state": Delivery.State.WAITING, "next_try_at": now, "give_up_at": now + GIVE_UP_AFTER}
+    Delivery.objects.filter(pk=delivery.pk).exclude(state=Delivery.State.DELIVERED).update(**values)
 
 
 def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) -> NewSecret:
-    """Make a webhook. Raises NotAllowed, BadAddress, BadWebhook."""
+    """Create a webhook. Raises NotAllowed, BadAddress, BadWebhook."""
     _check_may_manage(project_id, by)
     _check(url, events)
     with transaction.atomic():
-        Project.objects.select_for_update(no_key=True).get(pk=project_id)  # webhooks made at once are counted in turns
+        Project.objects.select_for_update(no_key=True).get(pk=project_id)  # serializes the count
         if Webhook.objects.filter(project_id=project_id).count() >= MOST_WEBHOOKS:
-            raise DomainError(
-                "BadWebhook", f"A project has at most {MOST_WEBHOOKS} webhooks; delete one that nobody needs."
-            )
+            raise DomainError("BadWebhook", f"The project already has {MOST_WEBHOOKS} webhooks. Delete one first.")
         webhook = _save(Webhook(project_id=project_id, url=url, events=sorted(events), created_by=by))
         _record("made", webhook, by, events=webhook.events)
     return NewSecret(webhook, secret_of(webhook.secret_key))
 
 
 def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> None:
-    """Give a webhook another address or other events. What waits goes to the new address. Raises as create_webhook."""
+    """Change URL and events. Pending deliveries go to the new URL. Raises as create_webhook."""
     _check_may_manage(webhook.project_id, by)
     _check(url, events)
     with transaction.atomic():
@@ -80,25 +75,19 @@ def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> 
 
 
 def rotate_secret(webhook: Webhook, by=None) -> NewSecret:
-    """Give a webhook a new secret. The old one signs as well for a day, so that receivers can change theirs.
-
-    Raises NotAllowed.
-    """
+    """Create a new secret. The old secret also signs for one day, so receivers can switch. Raises NotAllowed."""
     _check_may_manage(webhook.project_id, by)
     with transaction.atomic():
         locked = _lock(webhook)
-        locked.old_secret_key, locked.secret_key, locked.rotated_at = (
-            locked.secret_key,
-            new_secret_key(),
-            timezone.now(),
-        )
+        locked.old_secret_key, locked.secret_key = locked.secret_key, new_secret_key()
+        locked.rotated_at = timezone.now()
         locked.save()
         _record("secret_rotated", locked, by)
     return NewSecret(locked, secret_of(locked.secret_key))
 
 
 def disable_webhook(webhook: Webhook, by=None) -> None:
-    """Send nothing more to it. Doing it twice is doing it once. Raises NotAllowed."""
+    """Disable a webhook; idempotent. Raises NotAllowed."""
     _check_may_manage(webhook.project_id, by)
     with transaction.atomic():
         locked = _lock(webhook)
@@ -107,9 +96,9 @@ def disable_webhook(webhook: Webhook, by=None) -> None:
 
 
 def enable_webhook(webhook: Webhook, by=None) -> None:
-    """Send to it again, what waits at once. Raises NotAllowed, BadAddress."""
+    """Enable a webhook; pending deliveries become due immediately. Raises NotAllowed, BadAddress."""
     _check_may_manage(webhook.project_id, by)
-    _resolve(webhook.url)
+    _check_url(webhook.url)
     with transaction.atomic():
         locked = _lock(webhook)
         disabled = Webhook.objects.filter(pk=locked.pk, disabled_at__isnull=False)
@@ -119,7 +108,7 @@ def enable_webhook(webhook: Webhook, by=None) -> None:
 
 
 def delete_webhook(webhook: Webhook, by=None) -> None:
-    """Delete it with its log; what waits is not sent. Raises NotAllowed."""
+    """Delete a webhook with its log and pending deliveries. Raises NotAllowed."""
     _check_may_manage(webhook.project_id, by)
     with transaction.atomic():
         locked = _lock(webhook)
@@ -137,14 +126,14 @@ def _check_may_manage(project_id: int, by) -> None:
 def _check(url: str, events: Sequence[str]) -> None:
     if not events or not set(events) <= TOPICS.keys():
         raise DomainError("BadWebhook", f"Choose at least one of these events: {', '.join(TOPICS)}.")
-    _resolve(url)
+    _check_url(url)
 
 
-def _resolve(url: str) -> None:
+def _check_url(url: str) -> None:
     try:
         resolve(url)
     except OSError:
-        raise BadAddress(f"The host of {url:.80} is not known; look at its name again.") from None
+        raise BadAddress(f"Cannot resolve the hostname of {url:.80}. Check the spelling.") from None
 
 
 def _save(webhook: Webhook) -> Webhook:
@@ -152,9 +141,7 @@ def _save(webhook: Webhook) -> Webhook:
         with transaction.atomic():
             webhook.save()
     except IntegrityError:
-        raise DomainError(
-            "BadWebhook", f"The project has a webhook for {webhook.url} already; change that one."
-        ) from None
+        raise DomainError("BadWebhook", f"The project already has a webhook for {webhook.url}. Edit it.") from None
     return webhook
 
 
@@ -163,5 +150,5 @@ def _lock(webhook: Webhook) -> Webhook:
 
 
 def _record(verb: str, webhook: Webhook, by, **facts: Any) -> None:
-    """The address is no fact: it may hold a key of the receiver's."""
+    # The URL is not recorded, as it may contain a key of the receiver.
     record(f"webhook.{verb}", webhook, by, webhook.project_id, webhook=webhook.pk, **facts)

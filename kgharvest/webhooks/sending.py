@@ -1,4 +1,4 @@
-"""One POST of one event: signed, to the resolved address, without redirects, in bounded time and memory."""
+"""Signed POST of one event to the resolved address, without redirects, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kgharvest import VERSION
 from kgharvest.webhooks.addresses import BadAddress, Target, resolve
 
 CONNECT_TIMEOUT_S = 5
-ANSWER_TIMEOUT_S = 10  # for the whole exchange, however slowly an answer dribbles in
+ANSWER_TIMEOUT_S = 10  # for the whole exchange, even if the response arrives slowly
 
 
 class Answer(NamedTuple):
-    """status: the HTTP status, or None without an answer. error: a sentence; empty after a success."""
+    """Result of a POST. status: HTTP status; None without a response. error: a sentence; empty on success."""
 
     status: int | None
     error: str
@@ -42,7 +42,7 @@ def headers_of(event: str, event_id: str, body: str, secrets: Sequence[str], now
         "webhook-id": event_id,
         "webhook-timestamp": timestamp,
         "webhook-signature": " ".join(Webhook(_key(secret)).sign(event_id, now, body) for secret in secrets),
-        # Deprecated, for receivers written before the Standard Webhooks headers were sent.
+        # Deprecated: for receivers that predate the Standard Webhooks headers.
         "X-Kgharvest-Event": event,
         "X-Kgharvest-Event-Id": event_id,
         "X-Kgharvest-Timestamp": timestamp,
@@ -54,25 +54,25 @@ def headers_of(event: str, event_id: str, body: str, secrets: Sequence[str], now
 
 
 def _key(secret: str) -> bytes:
-    """Decode a secret. Secrets created before the Standard Webhooks headers are unpadded, URL-safe base64."""
+    """Decode a secret. Older secrets are unpadded, URL-safe base64."""
     return base64.b64decode(secret.removeprefix("whsec_").replace("-", "+").replace("_", "/") + "==")
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
-    """Send `body` once; any 2xx is a success. Whatever the other side does, this returns."""
+    """Send `body` once; any 2xx is a success. Raises nothing, whatever the receiver does."""
     try:
         return _exchange(resolve(url), body, headers)
     except BadAddress as refusal:
         return Answer(None, str(refusal))
     except TimeoutError:
-        return Answer(None, f"There was no answer within {ANSWER_TIMEOUT_S} seconds.")
+        return Answer(None, f"No response within {ANSWER_TIMEOUT_S} seconds.")
     except ssl.SSLError as error:
         return Answer(None, f"TLS failed: {error.reason or error}.")
     except socket.gaierror as error:
-        return Answer(None, f"The host's name is not known: {error.strerror}.")
+        return Answer(None, f"Cannot resolve the hostname: {error.strerror}.")
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Answer(None, f"There was no answer: {reason}.")
+        return Answer(None, f"No response: {reason}.")
 
 
 def _exchange(target: Target, body: bytes, headers: dict[str, str]) -> Answer:
@@ -82,7 +82,7 @@ def _exchange(target: Target, body: bytes, headers: dict[str, str]) -> Answer:
     cut.start()
     try:
         connection.request("POST", target.path, body, headers)
-        status = connection.getresponse().status  # its body is nobody's concern and stays unread
+        status = connection.getresponse().status  # the body is not read
     except (OSError, http.client.HTTPException):
         if connection.was_cut:
             raise TimeoutError from None
@@ -93,17 +93,17 @@ def _exchange(target: Target, body: bytes, headers: dict[str, str]) -> Answer:
     if 200 <= status < 300:
         return Answer(status, "")
     if 300 <= status < 400:
-        return Answer(status, f"It answered {status}, a redirect, and those are not followed; give the right address.")
-    return Answer(status, f"It answered {status}.")
+        return Answer(status, f"Status {status}: redirects are not followed. Enter the final URL.")
+    return Answer(status, f"Status {status}.")
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection to the address that the host's name was resolved to, with TLS for that name."""
+    """Connection to the resolved address, with TLS for the hostname."""
 
     def __init__(self, target: Target):
         super().__init__(target.host, target.port, timeout=ANSWER_TIMEOUT_S)
         self._target = target
-        self.default_port = 443 if target.scheme == "https" else 80  # which the Host header leaves out
+        self.default_port = 443 if target.scheme == "https" else 80  # omitted from the Host header
         self.was_cut = False
 
     def connect(self) -> None:

@@ -1,4 +1,4 @@
-"""The pages of a project's webhooks, for its owners."""
+"""Pages of a project's webhooks, for project owners."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.webhooks import outbox
 from kgharvest.webhooks.addresses import LONGEST_URL
 
-CHOICES = [(name, f"{name}: {says[0].lower()}{says[1:]}") for name, says in TOPICS.items()]
+CHOICES = [(name, f"{name}: {text[0].lower()}{text[1:]}") for name, text in TOPICS.items()]
 
 
 class WebhookForm(forms.Form):
     url = forms.CharField(
-        label="Address",
+        label="URL",
         max_length=LONGEST_URL,
         widget=forms.URLInput({"placeholder": "https://lab.example.org/hooks/kgharvest"}),
-        help_text="Where events are sent by POST; https, of the internet.",
+        help_text="Public https URL that receives events by POST.",
     )
     events = forms.MultipleChoiceField(choices=CHOICES, widget=forms.CheckboxSelectMultiple)
 
@@ -41,7 +41,7 @@ class WebhookForm(forms.Form):
 @researcher_required
 @sensitive_variables()
 def webhook_list(request: HttpRequest, slug: str) -> HttpResponse:
-    """The webhooks of a project, and the form that makes one, whose secret the answer shows."""
+    """List and create webhooks. The response to the form shows the new secret."""
     project = find_visible(request, slug, Action.MANAGE)
     form = WebhookForm(request.POST or None, initial={"events": list(TOPICS)})
     new: outbox.NewSecret | None = None
@@ -57,13 +57,13 @@ def webhook_list(request: HttpRequest, slug: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def webhook_detail(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """A webhook with its log, and the form that changes it."""
+    """Show a webhook with its delivery log; edit its settings."""
     project, webhook = _find(request, slug, pk)
     form = WebhookForm(request.POST or None, initial={"url": webhook.url, "events": webhook.events})
     if form.is_valid():
         with refusal_in_form(form):
             outbox.edit_webhook(webhook, by=request.user, **form.cleaned_data)
-            messages.success(request, "Saved.")
+            messages.success(request, "Webhook saved.")
             return redirect("kgharvest:webhook", slug, pk)
     return _show(request, project, webhook, form)
 
@@ -77,7 +77,7 @@ def _show(request: HttpRequest, project: Project, webhook: Webhook, form: Webhoo
 @researcher_required
 @require_POST
 def webhook_change(request: HttpRequest, slug: str, pk: int, change: Callable[..., Any], done: str) -> HttpResponse:
-    """Do `change` to a webhook and say what was done."""
+    """Call `change` of the outbox services with a webhook. done: success message."""
     _, webhook = _find(request, slug, pk)
     with refusal_as_message(request):
         change(webhook, by=request.user)
@@ -90,7 +90,7 @@ def webhook_change(request: HttpRequest, slug: str, pk: int, change: Callable[..
 @require_POST
 @sensitive_variables()
 def webhook_rotate(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """Give the webhook a new secret, which the answer shows."""
+    """Rotate the secret; the response shows the new one."""
     project, webhook = _find(request, slug, pk)
     new = outbox.rotate_secret(webhook, request.user)
     form = WebhookForm(initial={"url": webhook.url, "events": webhook.events})
@@ -102,7 +102,7 @@ def webhook_rotate(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 def webhook_delete(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     _, webhook = _find(request, slug, pk)
     outbox.delete_webhook(webhook, request.user)
-    messages.success(request, f"The webhook for {webhook.url} is deleted, and its log.")
+    messages.success(request, f"Webhook for {webhook.url} deleted.")
     return redirect("kgharvest:webhook_list", slug)
 
 
@@ -110,10 +110,10 @@ def webhook_delete(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @require_POST
 def delivery_send_again(request: HttpRequest, slug: str, pk: int, delivery: int) -> HttpResponse:
     _, webhook = _find(request, slug, pk)
-    waiting: Delivery = get_object_or_404(webhook.deliveries.select_related("webhook"), pk=delivery)
+    pending: Delivery = get_object_or_404(webhook.deliveries.select_related("webhook"), pk=delivery)
     with refusal_as_message(request):
-        outbox.send_again(waiting, request.user)
-        messages.success(request, "It is sent again within seconds.")
+        outbox.send_again(pending, request.user)
+        messages.success(request, "The delivery is retried within seconds.")
     return redirect("kgharvest:webhook", slug, pk)
 
 

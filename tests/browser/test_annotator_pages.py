@@ -46,7 +46,7 @@ def refused_join(page):
     join_page(page)
     page.get_by_label("name or code").fill("Ada")
     page.get_by_role("button", name="Start judging").click()
-    expect(page.get_by_text("Tick that you agree")).to_be_visible()
+    expect(page.get_by_text("You must agree")).to_be_visible()
 
 
 def return_page(page):
@@ -161,14 +161,14 @@ def a_check(page):
     page.keyboard.press("Tab")
     page.keyboard.type("Cofi")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("You have two tries.")).to_be_visible()
+    expect(page.get_by_text("You have two attempts.")).to_be_visible()
 
 
 def a_second_try(page):
     a_check(page)
     page.get_by_label("Yes, any case will do").check()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("This is your last try.")).to_be_visible()
+    expect(page.get_by_text("This is your last attempt.")).to_be_visible()
 
 
 def a_failed_check(page):

@@ -85,7 +85,7 @@ def test_people_log_in_send_files_and_log_out(visit, site):
 
     file = {"name": "own.json", "mimeType": "application/json", "buffer": json.dumps(OWN_SET).encode()}
     page.locator("input[type=file]").set_input_files(file)
-    page.get_by_role("main").get_by_role("button", name="Import").click()
+    page.get_by_role("main").get_by_role("button", name="Import relations").click()
     expect(page.get_by_text("own", exact=True).first).to_be_visible()
 
     assert Relation.objects.get().name == "prevents"

@@ -72,9 +72,9 @@ def test_rows_give_the_share_of_a_cell_in_strata(open_page, address, report):
     [cell] = [cell for cell in report.document["cells"] if cell["weighting"] == "stratified"]
     page = open_page(f"{address}#relation=capital_of&model=lm-a&setting=multi").page
 
-    said = f"{cell['accuracy']:.2f}".lstrip("0")
-    expect(page.locator("#recount")).to_contain_text(f"The report says {said} accepted")
-    expect(page.locator("#recount")).to_contain_text(f"these rows give {said}, its parts weighing as many tuples")
+    accuracy = f"{cell['accuracy']:.2f}".lstrip("0")
+    expect(page.locator("#recount")).to_contain_text(f"Report: {accuracy} accepted")
+    expect(page.locator("#recount")).to_contain_text(f"from these rows: {accuracy}, weighted by the size of strata")
 
 
 def test_filters_are_in_the_address_which_restores_the_view(open_page, address):

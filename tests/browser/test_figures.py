@@ -83,11 +83,11 @@ def test_columns_of_wide_tables_are_chosen_and_kept_in_the_address(visit, report
 
     annotators.get_by_text("Columns", exact=True).first.click()
     annotators.get_by_role("checkbox", name="Unjudgeable", exact=True).first.uncheck()
-    page.get_by_role("checkbox", name="Dense tables").check()
+    page.get_by_role("checkbox", name="Compact tables").check()
     expect(share).to_be_hidden()
     page.reload()
 
     expect(share).to_be_hidden()
-    expect(page.get_by_role("checkbox", name="Dense tables")).to_be_checked()
+    expect(page.get_by_role("checkbox", name="Compact tables")).to_be_checked()
     assert visitor.axe_violations() == []
     assert visitor.complaints == []

@@ -46,7 +46,7 @@ def test_relations_are_searched_chosen_and_launched_by_keyboard(visit):
     page.get_by_label("Search").fill("")
     page.get_by_role("checkbox", name="other").focus()
     page.keyboard.press("Space")
-    expect(page.get_by_text("3 of 3 chosen")).to_be_visible()
+    expect(page.get_by_text("3 of 3 selected")).to_be_visible()
     page.get_by_role("button", name="Preview").focus()
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Launch 3 harvests").focus()

@@ -101,7 +101,7 @@ def test_the_longest_entities_are_broken_on_a_phone(visit):
         assert page.evaluate(WIDTH) == 360
 
 
-@pytest.mark.parametrize(("path", "heading"), [("/no/such/page/", "No such page"), ("/harvests/", "Not allowed")])
+@pytest.mark.parametrize(("path", "heading"), [("/no/such/page/", "Page not found"), ("/harvests/", "Access denied")])
 def test_axe_finds_nothing_on_error_pages(visit, path, heading):
     visitor = visit(factories.make_user())
 

@@ -46,7 +46,7 @@ def test_from_the_entry_link_to_the_code(visit):
     assert "C0DE-4711" not in phone.content() + page.content()
     phone.keyboard.press("f")
 
-    expect(phone.get_by_role("heading", name="You are done, thank you")).to_be_visible()
+    expect(phone.get_by_role("heading", name="All statements judged. Thank you!")).to_be_visible()
     expect(phone.get_by_label("Your code")).to_have_value("C0DE-4711")
     phone.get_by_role("button", name="Copy code").click()
     expect(phone.locator("[data-copied]")).not_to_be_empty()
@@ -94,7 +94,7 @@ def test_participants_pages_are_accessible_and_fit_a_phone(visit, page):
     link = f"/enter/{panel.token}/?participant=p1"
     visitor.page.goto(link)
     if page == "given back":
-        visitor.page.get_by_role("button", name="Give my place back").click()
+        visitor.page.get_by_role("button", name="Return my place").click()
     if page == "done":
         visitor.page.get_by_label("I have read this").check()
         visitor.page.get_by_role("button", name="Start judging").click()

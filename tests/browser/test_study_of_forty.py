@@ -185,7 +185,7 @@ def take_part_in_a_browser(study: Study, visitor) -> Submission:
     page.get_by_label("I have read this and agree").check()
     page.get_by_role("button", name="Start judging").click()
     page.get_by_label(RIGHT).check()
-    page.get_by_role("button", name="Answer").click()
+    page.get_by_role("button", name="Submit answers").click()
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()  # the keys are listened to
     expect(page.get_by_text(f"0 judged, {N_STATEMENTS} left")).to_be_visible()
     for _ in range(N_STATEMENTS):

@@ -48,7 +48,9 @@ def make_document(cells: Mapping[tuple, Counts] = THREE_CELLS, **fields) -> dict
         "method": "Verdict: accepted if more than half of a statement's judgments are True.",
     }
     if fields.get("source") == "simulated":
-        document["notes"] = ["The judgments are simulated, not people: they say nothing about what is true."]
+        document["notes"] = [
+            "The judgments are simulated, not people: the rates are not evidence about the truth of the tuples."
+        ]
     return {**document, **fields}
 
 
@@ -95,7 +97,7 @@ def make_comparison(**fields) -> dict:
         "high": None,
         "p_sign_flip": 0.5,
         "p_holm": 0.5,
-        "sentence": "With big, human and multi are not distinguishable: 35.0 points in favour of multi.",
+        "sentence": "With big, human and multi are not distinguishable: 35.0 points in favor of multi.",
     }
     return {**comparison, **fields}
 

@@ -65,7 +65,7 @@ def test_superusers_and_the_operator_may_everything_and_others_nothing():
         assert [may(user, action, project) for user in (None, root)] == [True, True]
         assert not any(may(user, action, project) for user in (annotator, AnonymousUser(), inactive, gone))
     assert [is_researcher(user) for user in (root, annotator, inactive, gone)] == [True, False, False, False]
-    with pytest.raises(NotAllowed, match="the project Default allows it to owner; ask its owner"):
+    with pytest.raises(NotAllowed, match=r"the project Default\. Ask its owner for the role owner"):
         check_may(annotator, Action.MANAGE, project)
 
 
@@ -95,7 +95,7 @@ def test_a_relation_set_of_another_project_stays_as_it_is(stranger):
         (f"/relations/sets/{relation.relation_set_id}/prompts/", {}),
     ]:
         assert (client.post(path, sent).status_code, viewer.post(path, sent).status_code) == (404, 403), path
-    assert "is one of another project" in client.post("/relations/new/", written).text
+    assert "is used by another project" in client.post("/relations/new/", written).text
     assert viewer.post("/relations/new/", written).status_code == 403
 
     assert (RelationSet.objects.values().get(), Relation.objects.values().get()) == before
@@ -136,12 +136,12 @@ def test_a_tuple_is_hidden_by_who_works_in_every_project_that_found_it(stranger,
 
     for client in (researcher_client, client_of(stranger)):
         page = client.get(known.get_absolute_url()).text
-        assert "Record the decision" not in page
+        assert "Save decision" not in page
         assert client.post(known.get_absolute_url(), sent).status_code == 403
     assert KnowledgeTuple.objects.get().curation is None
 
     stranger.memberships.get().project.members.create(user=researcher, role=Role.RESEARCHER)
-    assert "Record the decision" in researcher_client.get(known.get_absolute_url()).text
+    assert "Save decision" in researcher_client.get(known.get_absolute_url()).text
     researcher_client.post(known.get_absolute_url(), sent)
     assert KnowledgeTuple.objects.get().curation == "hidden"
 

@@ -107,7 +107,7 @@ def test_report_sections_of_a_distribution_are_used(install):
     report = create_report(round)
 
     assert report.document["acme"] == {"n": 6}
-    assert report.method == f"{before.method} Acme counts twice."
+    assert report.method == f"{before.method}\n\nAcme counts twice."
     assert [table.name for table in report_tables(report.document)].count("acme") == 1
     assert '<section class="stack" id="acme">' in render_body(report, everything=False)
     assert "acme" not in before.document
@@ -172,7 +172,7 @@ def test_two_distributions_cannot_add_the_same_name(install):
 def test_a_distribution_cannot_replace_a_built_in_entry(install):
     install("acme", {"kgharvest.exports": {"csv": "acme:FORMAT"}})
 
-    with pytest.raises(ImportError, match=r"'csv' to kgharvest\.exports, which kgharvest has itself"):
+    with pytest.raises(ImportError, match=r"'csv' to kgharvest\.exports, but kgharvest already has it"):
         len(Registry("kgharvest.exports", {"csv": None}))
 
 

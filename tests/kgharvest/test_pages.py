@@ -138,7 +138,7 @@ def test_cancelling_twice_is_explained(researcher_client):
 
     page = researcher_client.post(reverse("kgharvest:harvest_cancel", args=[job.pk]), follow=True).content.decode()
 
-    assert "already ended; there is nothing to cancel" in page
+    assert "it has already ended" in page
 
 
 def test_a_harvest_is_not_cancelled_by_a_link(researcher_client):

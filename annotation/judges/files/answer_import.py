@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,6 @@ from django.utils import timezone
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.judges.runs import (
     Answered,
-    JudgedTuple,
     Question,
     prepare_run,
     record_run,
@@ -31,7 +31,6 @@ from annotation.judges.specs import run_from_spec
 from annotation.models import Label, Round
 from kgharvest.bulk.file_reading import (
     MOST_ENTITIES,
-    Line,
     decode_utf8,
     entities_error,
     parse_json,
@@ -49,20 +48,16 @@ LONGEST_MODEL = JudgeRun._meta.get_field("model").max_length
 
 
 class FileAnswer(NamedTuple):
-    """An answer in a file. where: for example "line 3". label: None to parse it from `raw`."""
+    """An answer in a file. where: for example "line 3". reply: fields of Answered."""
 
     where: str
     relation: str
     entities: Sequence[str]
     repeat: int
-    raw: str
-    label: str | None = None
-    model: str = ""
-    n_prompt_tokens: int = 0
-    n_completion_tokens: int = 0
-    seconds: float | None = None
-    score: float | None = None
-    prompt_sha256: str = ""
+    reply: Mapping[str, Any]
+
+
+AnswerReader = Callable[[Any], Iterable[tuple[str, Sequence[str], int, Mapping[str, Any]]]]  # raises BadAnswer
 
 
 def import_file(round: Round, document: Mapping[str, Any], path: Path | str, by=None) -> JudgeRun:
@@ -124,22 +119,8 @@ def _matched(run: JudgeRun, entries: Iterable[FileAnswer]) -> tuple[list[Answere
             faults.append(BadEntry(entry.where, "repeats an earlier question; number the repeats"))
         else:
             seen.add(question)
-            answers.append(_answered(row, entry))
+            answers.append(Answered(Question(row, entry.repeat), **entry.reply))
     return answers, faults
-
-
-def _answered(judged: JudgedTuple, entry: FileAnswer) -> Answered:
-    return Answered(
-        Question(judged, entry.repeat),
-        entry.raw,
-        entry.model,
-        entry.n_prompt_tokens,
-        entry.n_completion_tokens,
-        entry.seconds,
-        entry.score,
-        entry.label,
-        entry.prompt_sha256,
-    )
 
 
 def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
@@ -151,8 +132,7 @@ def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
     if isinstance(whole, dict) and "samples" in whole:
         samples = whole["samples"] if isinstance(whole["samples"], list) else []
         for number, sample in enumerate(samples, start=1):
-            where = f"sample {number}"
-            yield from _checked(where, lambda sample=sample, where=where: [_inspect_sample(whole, sample, where)])
+            yield from _read(f"sample {number}", sample, partial(_from_inspect, whole))
         return
     first_filter = None
     for line in read_json_objects(text.split("\n")):  # splitlines would also split at characters within JSON strings
@@ -162,7 +142,15 @@ def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
         # lm-eval writes one line per filter, with the same answers.
         first_filter = first_filter or line.value.get("filter")
         if line.value.get("filter") in (None, first_filter):
-            yield from (_from_lm_eval if "doc" in line.value else _from_line)(line)
+            reader = _from_lm_eval if "doc" in line.value else _from_line
+            yield from _read(f"line {line.number}", line.value, reader)
+
+
+def _read(where: str, value: Any, reader: AnswerReader) -> Iterator[FileAnswer | BadEntry]:
+    try:
+        yield from [FileAnswer(where, *answer) for answer in reader(value)]
+    except BadAnswer as fault:
+        yield BadEntry(where, str(fault))
 
 
 class BadAnswer(ValueError):
@@ -199,42 +187,23 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
-def _checked(where: str, read: Callable[[], Iterable[FileAnswer]]) -> Iterator[FileAnswer | BadEntry]:
-    try:
-        yield from list(read())
-    except BadAnswer as fault:
-        yield BadEntry(where, str(fault))
+def _from_line(value: dict[str, Any]) -> Iterator[tuple[str, list[str], int, dict[str, Any]]]:
+    relation, entities = _about(value)
+    label = value.get("label")
+    if label is not None and label not in ("", *Label.values):
+        raise BadAnswer(f'has the label {label!r:.40}; use true, false, unjudgeable, or "" for none')
+    if label is None and "raw" not in value:
+        raise BadAnswer("has neither label nor raw")
+    repeat = _count(value.get("repeat"), "repeat", MOST_REPEATS - 1)
+    reply = {"raw": _text(value.get("raw", label), "raw"), "label": label}
+    reply["model_reported"] = _text(value.get("model", ""), "model")
+    reply |= {name: _count(value.get(name), name) for name in ("n_prompt_tokens", "n_completion_tokens")}
+    reply |= {name: _number(value.get(name), name) for name in ("seconds", "score")}
+    reply["prompt_sha256"] = _text(value.get("prompt_sha256", ""), "prompt_sha256")[:64]
+    yield relation, entities, repeat, reply
 
 
-def _from_line(line: Line) -> Iterator[FileAnswer | BadEntry]:
-    where, value = f"line {line.number}", line.value
-
-    def read() -> Iterable[FileAnswer]:
-        relation, entities = _about(value)
-        label = value.get("label")
-        if label is not None and label not in ("", *Label.values):
-            raise BadAnswer(f'has the label {label!r:.40}; use true, false, unjudgeable, or "" for none')
-        if label is None and "raw" not in value:
-            raise BadAnswer("has neither label nor raw")
-        yield FileAnswer(
-            where,
-            relation,
-            entities,
-            _count(value.get("repeat"), "repeat", MOST_REPEATS - 1),
-            _text(value.get("raw", label), "raw"),
-            label,
-            _text(value.get("model", ""), "model"),
-            _count(value.get("n_prompt_tokens"), "n_prompt_tokens"),
-            _count(value.get("n_completion_tokens"), "n_completion_tokens"),
-            _number(value.get("seconds"), "seconds"),
-            _number(value.get("score"), "score"),
-            _text(value.get("prompt_sha256", ""), "prompt_sha256")[:64],
-        )
-
-    return _checked(where, read)
-
-
-def _inspect_sample(log: Mapping[str, Any], sample: Any, where: str) -> FileAnswer:
+def _from_inspect(log: Mapping[str, Any], sample: Any) -> Iterator[tuple[str, list[str], int, dict[str, Any]]]:
     relation, entities = _about(sample.get("metadata") if isinstance(sample, dict) else None)
     try:
         output = sample["output"]
@@ -247,28 +216,19 @@ def _inspect_sample(log: Mapping[str, Any], sample: Any, where: str) -> FileAnsw
         raise BadAnswer(f"has epoch {sample['epoch']!r}; give a whole number from 1 to {MOST_REPEATS}")
     if isinstance(content, list):
         content = "".join(_text(part.get("text", ""), "text") for part in content if isinstance(part, dict))
-    return FileAnswer(
-        where,
-        relation,
-        entities,
-        epoch - 1,
-        _text(content, "content"),
-        model=_text(model, "model"),
-        n_prompt_tokens=_count(usage.get("input_tokens"), "input_tokens"),
-        n_completion_tokens=_count(usage.get("output_tokens"), "output_tokens"),
-        seconds=_number(output.get("time"), "time"),
-    )
+    reply = {
+        "raw": _text(content, "content"),
+        "model_reported": _text(model, "model"),
+        "n_prompt_tokens": _count(usage.get("input_tokens"), "input_tokens"),
+        "n_completion_tokens": _count(usage.get("output_tokens"), "output_tokens"),
+        "seconds": _number(output.get("time"), "time"),
+    }
+    yield relation, entities, epoch - 1, reply
 
 
-def _from_lm_eval(line: Line) -> Iterator[FileAnswer | BadEntry]:
-    where, value = f"line {line.number}", line.value
-
-    def read() -> Iterable[FileAnswer]:
-        relation, entities = _about(value["doc"])
-        for repeat, raw in enumerate(_lm_eval_texts(value)):
-            yield FileAnswer(where, relation, entities, repeat, raw)
-
-    return _checked(where, read)
+def _from_lm_eval(value: dict[str, Any]) -> Iterator[tuple[str, list[str], int, dict[str, Any]]]:
+    relation, entities = _about(value["doc"])
+    yield from ((relation, entities, repeat, {"raw": raw}) for repeat, raw in enumerate(_lm_eval_texts(value)))
 
 
 def _lm_eval_texts(value: Mapping[str, Any]) -> list[str]:

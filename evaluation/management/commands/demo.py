@@ -34,10 +34,12 @@ SHOWN = ("relations", "comparisons")  # of the report's tables
 
 
 class Command(DomainCommand):
-    help = "Set up and run everything on this machine: pages, a worker, example harvests, a round to judge, a report."
+    help = "Set up and run kgharvest on this machine: web server, worker, sample harvests, an open round, and a report."
 
     def add_arguments(self, parser):
-        parser.add_argument("--once", action="store_true", help="serve no pages; print the report as a table and exit")
+        parser.add_argument(
+            "--once", action="store_true", help="print the report as a table and exit, without a web server"
+        )
 
     def handle(self, *, once, **options):
         self.started = time.monotonic()
@@ -57,21 +59,21 @@ class Command(DomainCommand):
         round = demo.open_people_round(jobs)
         simulated = demo.open_simulated_round(jobs)
         report = demo.report_on(simulated, self.judge(programs, simulated))
-        self.say(f"Ready: a round for people, {round}, and one judged by a simulation, not people, {report.round}")
+        self.say(f"Ready: round {round} for people, and round {report.round} with simulated judgments")
         self.print_logins(logins)
         if once:
-            shown = [table for table in tables_to_read(report.document) if table.name in SHOWN]
-            self.stdout.write("\n" + markdown_of(report.document["round"], shown))
+            tables = [table for table in tables_to_read(report.document) if table.name in SHOWN]
+            self.stdout.write("\n" + markdown_of(report.document["round"], tables))
         else:
             self.print_addresses(round, report)
             self.serve(programs)
 
     def harvest(self, programs: Supervisor) -> list[HarvestJob]:
-        """Wait until the worker has done every harvest of the demo; return the jobs, in their order."""
+        """Wait for all harvests of the demo; return the jobs in order."""
         jobs = demo.queue_missing_harvests()
         waiting = {job.pk for job in jobs if job.is_unfinished}
-        rest = "; the embedded LM does the others" if waiting else ""
-        self.say(f"{len(jobs) - len(waiting)} of {len(jobs)} harvests are there{rest}")
+        rest = "; running the others with the embedded LM" if waiting else ""
+        self.say(f"{len(jobs) - len(waiting)} of {len(jobs)} harvests finished{rest}")
         while waiting:
             programs.check()
             waiting -= {job.pk for job in self.newly_done(waiting)}
@@ -79,7 +81,7 @@ class Command(DomainCommand):
         return list(HarvestJob.objects.filter(pk__in=[job.pk for job in jobs]).order_by("pk"))
 
     def judge(self, programs: Supervisor, round: Round) -> JudgeRun:
-        """Wait until the worker has asked the demo's judge about the round; return its run."""
+        """Wait for the run of the demo's judge; return it."""
         run = demo.queue_missing_judge_run(round)
         while run.is_unfinished:
             programs.check()
@@ -87,39 +89,37 @@ class Command(DomainCommand):
             run.refresh_from_db()
         if run.status != Job.Status.SUCCEEDED:
             raise DomainError(
-                "HarvestFailed", f"The judge run {run} (job {run.pk}) {run.status}: {run.error or 'start it again'}"
+                "HarvestFailed", f"The judge run {run} (job {run.pk}) {run.status}: {run.error or 'Start it again.'}"
             )
-        self.say(
-            f"  {run.model}, a demonstrator as well, has judged {run.done} tuples as an LM judge, beside the simulation"
-        )
+        self.say(f"  {run.model}, also a demonstrator, has labeled {run.done} tuples as an LM judge")
         return run
 
     def newly_done(self, waiting: set[int]) -> list[HarvestJob]:
-        ended = list(HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=Job.objects.unfinished()))
-        for job in ended:
+        finished = list(HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=Job.objects.unfinished()))
+        for job in finished:
             if job.status != Job.Status.SUCCEEDED:
                 raise DomainError(
-                    "HarvestFailed", f"The harvest {job} (job {job.pk}) {job.status}: {job.error or 'start it again'}"
+                    "HarvestFailed", f"The harvest {job} (job {job.pk}) {job.status}: {job.error or 'Start it again.'}"
                 )
             self.say(f"  {job}: {job.n_tuples} tuples in {seconds((job.finished_at - job.started_at).total_seconds())}")
-        return ended
+        return finished
 
     def serve(self, programs: Supervisor) -> None:
         programs.start("urgent-worker", urgent_worker_command(), OMP_NUM_THREADS="1")
         with suppress(KeyboardInterrupt):
             while True:
                 for program in programs.restart_ended():
-                    self.say(f"The {program.name} ended and is started again; nothing is lost")
+                    self.say(f"The {program.name} stopped and was restarted; no data is lost")
                 time.sleep(LOOK_EVERY_S)
         self.say("Stopping; this takes a few seconds")
 
     def print_logins(self, logins: Sequence[Login]) -> None:
         self.stdout.write("")
         if all(login.password is None for login in logins):
-            self.stdout.write("The logins are those of the first demo; their passwords were printed then.")
-            self.stdout.write(f"A new password: {sys.executable} manage.py changepassword {demo.RESEARCHER}")
+            self.stdout.write("The users already exist; their passwords were printed by the first run.")
+            self.stdout.write(f"To set a new password: {sys.executable} manage.py changepassword {demo.RESEARCHER}")
         for login in logins:
-            self.stdout.write(f"  {login.username:<12} {login.password or '(password as before)'}")
+            self.stdout.write(f"  {login.username:<12} {login.password or '(password unchanged)'}")
 
     def print_addresses(self, round: Round, report: Report) -> None:
         base = f"http://{HOST}:{settings.PORT}"
@@ -128,7 +128,7 @@ class Command(DomainCommand):
         self.stdout.write(f"  Round          {base}{round.get_absolute_url()}")
         self.stdout.write(f"  Join it        {base}{reverse('annotation:join', args=[round.join_token])}")
         self.stdout.write(f"  Report         {base}{report.get_absolute_url()}  (simulated, not people)")
-        self.stdout.write("\nLog in at the start page. Ctrl-C stops everything.")
+        self.stdout.write("\nLog in on the home page. Press Ctrl-C to stop everything.")
         self.stdout.flush()
 
     def say(self, text: str) -> None:
@@ -137,7 +137,7 @@ class Command(DomainCommand):
 
 
 def end_like_ctrl_c_on(*signals: signal.Signals) -> None:
-    """Let each signal raise KeyboardInterrupt, also where a shell started this in the background, deaf to Ctrl-C."""
+    """Let each signal raise KeyboardInterrupt, even if the shell ignores Ctrl-C for background processes."""
     for number in signals:
         signal.signal(number, signal.default_int_handler)
 
@@ -149,7 +149,7 @@ def worker_command(*options: str) -> list[str]:
 
 
 def urgent_worker_command() -> list[str]:
-    """A worker without children that never loads an LM, so that urgent jobs wait for no harvest."""
+    """Return the command of a worker that never loads an LM, so that urgent jobs do not wait for harvests."""
     return worker_command("--queues", URGENT, "--pool", "solo", "--hostname", "urgent@%h")
 
 

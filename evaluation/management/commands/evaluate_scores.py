@@ -1,7 +1,8 @@
-"""`evaluate_scores [--model M] [--setting S ...] [--more S ...] [--scores F] [--facts F] [--output F] [--figure F]`"""
+"""`evaluate_scores [--model M] [--setting S ...] [--baseline S ...] [--scores F] [--facts F] [--output F]`"""
 
 from __future__ import annotations
 
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -30,17 +31,23 @@ from kgharvest.management.command import DomainCommand, add_placement_arguments,
 from kgharvest.pages.number_format import counted
 from kgharvest.tables.formats import json_text
 
-MORE_HELP = f"of {', '.join(MORE_SCORES)}: prior-corrected scores, the entities' prior, their frequency"
+MORE_HELP = (
+    f"baselines: {', '.join(MORE_SCORES)} (prior-corrected scores, prior of the entities, frequency of the entities)"
+)
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
 
 
 class Command(DomainCommand):
-    help = "Compare scores on known facts and negative samples by their average precision. The result is kept."
+    help = "Compare scores on known facts and negative samples by average precision. The result is stored."
 
     def add_arguments(self, parser):
-        parser.add_argument("--model", default="embedded", help=f"embedded (default), {LM_NAMES_HELP}")
+        parser.add_argument("--model", default="embedded", help=f"LM: embedded (default), {LM_NAMES_HELP}")
         parser.add_argument(
-            "--setting", nargs="+", choices=PROMPT_SETTINGS, metavar="S", help=f"of {', '.join(PROMPT_SETTINGS)}"
+            "--setting",
+            nargs="+",
+            choices=PROMPT_SETTINGS,
+            metavar="S",
+            help=f"prompt settings: {', '.join(PROMPT_SETTINGS)}",
         )
         parser.add_argument(
             "--harvested",
@@ -48,29 +55,44 @@ class Command(DomainCommand):
             choices=STORED_SETTINGS,
             default=[],
             metavar="S",
-            help="prompts of harvests",
+            help="settings with stored prompts of harvests",
         )
-        parser.add_argument("--more", nargs="+", choices=MORE_SCORES, default=[], metavar="S", help=MORE_HELP)
         parser.add_argument(
-            "--scores", type=Path, action="append", default=[], metavar="F", help="of other systems; repeatable"
+            "--baseline", dest="more", nargs="+", choices=MORE_SCORES, default=[], metavar="S", help=MORE_HELP
+        )
+        parser.add_argument("--more", nargs="+", choices=MORE_SCORES, metavar="S", help=SUPPRESS)  # old name
+        parser.add_argument(
+            "--scores",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="F",
+            help="file with scores of other systems; repeatable",
         )
         parser.add_argument(
             "--judge-run", action="append", default=[], metavar="ROUND/NAME", help="scores of an LM judge; repeatable"
         )
-        parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="instead of the embedded LM's world")
-        parser.add_argument("--seed", type=int, default=0, help="of the negative samples (0)")
+        parser.add_argument(
+            "--facts", type=Path, metavar="F.jsonl", help="file of facts; default: the embedded LM's world"
+        )
+        parser.add_argument("--seed", type=int, default=0, help="seed of the negative samples (default: 0)")
         add_placement_arguments(parser)
         add_project_argument(parser)
-        parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
-        parser.add_argument("--samples", type=Path, metavar="F.jsonl", help="write what was scored, with its scores")
-        parser.add_argument("--figure", type=Path, metavar="F", help="draw the curves, too: F.svg or F.pdf")
+        parser.add_argument(
+            "--output", type=Path, metavar="F", help="write the result to a file; default: standard output"
+        )
+        parser.add_argument("--samples", type=Path, metavar="F.jsonl", help="write the scored tuples with their scores")
+        parser.add_argument(
+            "--figure", type=Path, metavar="F", help="write the precision-recall curves: F.svg or F.pdf"
+        )
 
     def handle(self, *, model, setting, harvested, facts, output, figure, samples, **options):
         for path in filter(None, [output, figure, samples]):
             check_writable(path)
         if figure and figure.suffix not in FIGURES:
             raise DomainError(
-                "UnknownFigure", f"{figure} is no figure; name a file that ends in {' or '.join(FIGURES)}."
+                "UnknownFigure",
+                f"Unknown figure format: {figure}. Use a file name that ends in {' or '.join(FIGURES)}.",
             )
         request = ScoreRequest(
             get_language_model(model),
@@ -99,15 +121,15 @@ class Command(DomainCommand):
         else:
             self.stdout.write(text, ending="")
         written = {output: in_words(document), samples: counted(len(evaluation.samples), "tuple"), figure: "curves"}
-        says = self.stdout if output else self.stderr  # the document is alone on standard output
-        for path, what in written.items():
+        says = self.stdout if output else self.stderr  # standard output contains only the document
+        for path, content in written.items():
             if path:
-                says.write(f"{path}: {what}.")
+                says.write(f"{path}: {content}.")
         says.write(f"{evaluation}: {settings.ORIGIN}{evaluation.get_absolute_url()}")
 
 
 def in_words(document: Document) -> str:
-    """Return what was scored, in a phrase."""
+    """Return a summary of the scored tuples."""
     return (
         f"{counted(len(document['scorers']), 'score')} of {counted(document['n_positive'], 'fact')} and "
         f"{counted(document['n_negative'], 'false tuple')} of {counted(document['n_relations'], 'relation')}"
@@ -115,18 +137,18 @@ def in_words(document: Document) -> str:
 
 
 def systems_of(paths: Sequence[Path]) -> Table:
-    """Return the scores of all files; those of one system in two files are its scores together."""
+    """Return the scores of all files, merged by system."""
     table: Table = {}
     for path in paths:
         for system, by_relation in scores_of_content(read_bytes(path), path.name).items():
-            own = table.setdefault(system, {})
+            system_scores = table.setdefault(system, {})
             for relation, scores in by_relation.items():
-                own.setdefault(relation, []).extend(scores)
+                system_scores.setdefault(relation, []).extend(scores)
     return table
 
 
 def judge_run_of(path: str) -> JudgeRun:
-    """Return the judge run that ROUND/NAME means. Raises NotFound."""
+    """Return the judge run named ROUND/NAME. Raises NotFound."""
     round, _, name = path.rpartition("/")
     return find_run(find_round(round), name)
 

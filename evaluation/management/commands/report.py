@@ -15,28 +15,28 @@ from kgharvest.tables.formats import csv_text
 
 
 class Command(DomainCommand):
-    help = "Report what people said about a round: accuracy with intervals, agreement, tests. The report is kept."
+    help = "Create a report on a round: accuracy with intervals, agreement, tests. The report is stored."
 
     def add_arguments(self, parser):
-        parser.add_argument("--round", required=True, metavar="NAME", help="the round, alone or as project/NAME")
+        parser.add_argument("--round", required=True, metavar="NAME", help="name of the round, or project/NAME")
         parser.add_argument(
-            "--format", dest="file_format", choices=list(FILES), default="json", help="of the file (json)"
+            "--format", dest="file_format", choices=list(FILES), default="json", help="file format (default: json)"
         )
-        parser.add_argument("--table", metavar="T", help="with --format csv: a table by name, e.g. comparisons")
+        parser.add_argument("--table", metavar="T", help="table for --format csv, for example comparisons")
         parser.add_argument(
-            "--reference", type=Path, metavar="KG", help="triples (.csv, .tsv, .jsonl) that are not new"
+            "--reference", type=Path, metavar="KG", help="reference KG for novelty: triples (.csv, .tsv, .jsonl)"
         )
         margin = ReportForm.base_fields["equivalence_margin"]
         parser.add_argument("--equivalence-margin", metavar="POINTS", default=margin.initial, help=margin.help_text)
         judge = ReportForm.base_fields["judge"]
         parser.add_argument("--judge", metavar="RUN", help=judge.help_text)
-        parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
+        parser.add_argument(
+            "--output", type=Path, metavar="F", help="write the report to a file; default: standard output"
+        )
 
     def handle(self, *, round, file_format, table, reference, equivalence_margin, judge, output, **options):
         if table and file_format != "csv":
-            raise DomainError(
-                "NoSuchTable", "--table chooses a table for --format csv; the other formats hold all tables."
-            )
+            raise DomainError("NoSuchTable", "--table requires --format csv. The other formats contain all tables.")
         if output:
             check_writable(output)
         judged = find_round(round)

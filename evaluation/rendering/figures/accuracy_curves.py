@@ -1,4 +1,4 @@
-"""Accuracy against the size of the KG, and against score, from one sample."""
+"""Accuracy by size of the KG and by score, from one sample."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 from evaluation.rendering.documents import Document, side_name, side_numbers, tuples_query
 from evaluation.rendering.figures import drawing
 from evaluation.rendering.figures.drawing import DASHES, LINE, Drawing, Off, Panel, Shape, Sheet, hue, text
-from evaluation.reports.sections.curves import calibration_curves, calibration_left_out, side_curves
+from evaluation.reports.sections.rates import calibration_curves, calibration_left_out, side_curves
 from kgharvest.pages.number_format import count, number, percent, share_tick, share_with_interval
 
-CUTS = {  # titles of the paper's cuts, and the corners of their marks
+CUTS = {  # titles of the paper's cuts and corners of their marks
     "base:10": ("base-10", [(0, -6), (6, 0), (0, 6), (-6, 0)]),
     "base:100": ("base-100", [(0, -6), (6, 5), (-6, 5)]),
     "share:0.5": ("50 %", [(-5, -5), (5, -5), (5, 5), (-5, 5)]),
 }
-MOST_BANDS = 4  # in one panel; more of them hide each other, and each gets a panel of its own
+MOST_BANDS = 4  # bands in one panel; with more, each curve gets its own panel
 SCORE_AXIS = "score (nats, higher is better)"
 
 Rate = Mapping[str, Any]  # accuracy, low, high, n
 
 
 class Point(NamedTuple):
-    """An estimate at x. address: page of its tuples, relative to the report's."""
+    """An estimate at x. address: URL of its tuples page, relative to the report."""
 
     x: float
     rate: Rate
@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
 
 class SizeCurve(NamedTuple):
-    """Accuracy of the best tuples of an LM and setting. cuts: with their keys in CUTS."""
+    """Accuracy of the top-ranked tuples of an LM and setting. cuts: with their keys in CUTS."""
 
     number: int
     name: str
@@ -48,7 +48,7 @@ class SizeCurve(NamedTuple):
 
 
 def size_curves(document: Document) -> tuple[list[SizeCurve], bool]:
-    """Return the curves, and whether x is a number of tuples, which must be known of all; else it is a share."""
+    """Return the curves, and True if x is a number of tuples; x is a share if a population is unknown."""
     populations = {(total["model"], total["setting"]): total.get("population") for total in document["totals"]}
     curves, numbers = side_curves(document), side_numbers(document)
     is_counted = all(populations.get(_side(curve)) for curve in curves)
@@ -70,7 +70,7 @@ def _side(part: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 def _size_point(curve: Mapping[str, Any], point: Rate, scale: int | None) -> Point:
     x = point["share"] * (scale or 1)
-    kept = f"best {percent(point['share'])}" + (f", {count(round(x))} tuples" if scale else "")
+    kept = f"top {percent(point['share'])}" + (f", {count(round(x))} tuples" if scale else "")
     address = f"tuples/?{tuples_query(curve, best=round(point['share'], 6))}"
     return Point(x, point, f"{side_name(curve)}, {kept}", address)
 
@@ -83,9 +83,9 @@ def _cuts(document: Document, curve: Mapping[str, Any]) -> Iterator[tuple[str, P
 
 
 def draw_size_curves(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
-    """Draw a line with its band per LM and setting, and the cuts of the paper as marks, estimated on their own.
+    """Draw a line and band per LM and setting, with separately estimated marks for the cuts of the paper.
 
-    More than a few lines get a panel each, with the others in gray.
+    With many lines, each gets its own panel, with the other lines in gray.
     """
     every, is_counted = size_curves(document)
     curves = [curve for curve in every if curve.number not in set(off)]
@@ -103,7 +103,7 @@ def draw_size_curves(document: Document, width: float | None = None, off: Off = 
     ]
     key, bottom = drawing.legend([*(samples if is_file and is_together else []), *cuts], width, height)
     x_domain = 0, max((curve.points[-1].x for curve in curves if curve.points), default=1)
-    axis = "tuples kept, best first" if is_counted else "share of each harvest kept, best first"
+    axis = "number of top-ranked tuples" if is_counted else "top-ranked share of each harvest"
 
     def shapes() -> Iterator[Shape]:
         yield text(0, LINE - 4, "accuracy", fill="ink-soft")
@@ -156,7 +156,7 @@ def _drawn(panel: Panel, curve: SizeCurve, row: int) -> Iterator[Shape]:
 
 
 def draw_calibration(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
-    """Draw a panel per cell: accuracy and its interval in bins of equally many judged tuples."""
+    """Draw a panel per cell: accuracy with interval in bins of equal numbers of judged tuples."""
     numbers = side_numbers(document)
     curves = [curve for curve in calibration_curves(document) if numbers[_side(curve)] not in set(off)]
     is_file, width = width is None, width or drawing.paper_width(7.2)

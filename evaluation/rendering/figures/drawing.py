@@ -32,7 +32,7 @@ PAPER_SCALE = 12 / 13  # 9 points at 96 pixels per inch
 DASHES = (None, "6 3", "2 3", "8 3 2 3")
 N_HUES = 8
 
-# The eight hues are distinct without color vision and against the paper (Okabe and Ito 2008; lighter on dark).
+# The eight hues are distinct for color-blind readers and against the background (Okabe and Ito 2008).
 # heat: accuracy 1 in heat maps; the ink has a contrast of at least 4.5:1 on it.
 COLORS = ("paper", "ink", "ink-soft", "line", "heat", *(f"series-{number}" for number in range(N_HUES)))
 Theme = Mapping[str, str]
@@ -139,7 +139,7 @@ def _width(character: str) -> int:
 
 
 def text_width(words: str) -> float:
-    """Return an upper estimate in pixels."""
+    """Return an upper bound of the width in pixels."""
     return FONT_SIZE / 35 * sum(map(_width, words))
 
 
@@ -318,7 +318,7 @@ def _svg(root: Shape, theme: Theme) -> str:
     return "".join(parts)
 
 
-pdf_lock = Lock()  # matplotlib's settings and fonts are shared by all threads
+pdf_lock = Lock()  # threads share the settings and fonts of matplotlib
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The flow of tuples, people and judgments as a diagram, as CONSORT draws that of a trial."""
+"""Flow diagram of tuples, people and judgments in the style of CONSORT."""
 
 from __future__ import annotations
 
@@ -13,37 +13,40 @@ from evaluation.reports.sections.conduct import Step, flow_steps
 from kgharvest.pages.number_format import count
 
 COLUMNS = (("tuples", "statements"), ("people",), ("judgments",))
-WIDTH, HEIGHT = drawing.paper_width(2.7), drawing.paper_width(0.95)  # of a column and of a step, its arrow included
+WIDTH, HEIGHT = (
+    drawing.paper_width(2.7),
+    drawing.paper_width(0.95),
+)  # width of a column and height of a step with its arrow
 BOX_WIDTH, BOX_HEIGHT = 148, 58
-LETTERS = 21  # of a line in a box, and beside an arrow
+LETTERS = 21  # characters per line in a box, and next to an arrow
 SMALL, SMALL_LINE = 11.5, 14.5  # pixels: font size and line height
 
 
 def columns_of(document: Document) -> list[list[tuple[Step, list[Step]]]]:
     """Return the columns from left to right: each step with its parts.
 
-    A step that leaves nothing out is in the table only, unless it is the first or the last of its kind.
+    Steps without exclusions are in the table only, except the first and the last of a population.
     """
-    every = flow_steps(document)
+    all_steps = flow_steps(document)
     columns: list[list[tuple[Step, list[Step]]]] = []
     for group in COLUMNS:
         steps: list[tuple[Step, list[Step]]] = []
-        for step in every:
+        for step in all_steps:
             if step.of in group and step.is_part and steps:
                 steps[-1][1].append(step)
-            elif step.of in group and (step.left_out or step in _ends(every, step.of)):
+            elif step.of in group and (step.n_excluded or step in _ends(all_steps, step.of)):
                 steps.append((step, []))
         columns.append(steps)
     return columns
 
 
 def _ends(steps: Sequence[Step], of: str) -> tuple[Step, Step]:
-    own = [step for step in steps if step.of == of and not step.is_part]
-    return own[0], own[-1]
+    matching = [step for step in steps if step.of == of and not step.is_part]
+    return matching[0], matching[-1]
 
 
 def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
-    """Draw boxes downwards, an arrow to the next, and beside it the number left out and the reason."""
+    """Draw boxes from top to bottom, connected by arrows with the number and reason of exclusions."""
     columns = columns_of(document)
 
     def shapes() -> Iterator[Shape]:
@@ -61,17 +64,17 @@ def _step(left: float, top: float, step: Step, parts: Sequence[Step], *, is_firs
         tip = top + gap
         yield drawing.line([(x, top - gap), (x, tip - 6)], "ink-soft", 1.2)
         yield drawing.polygon([(x, tip), (x - 4, tip - 8), (x + 4, tip - 8)], "ink-soft")
-        if step.left_out:
-            lines = wrap(f"− {count(step.left_out)} {step.because}", LETTERS + 6)
+        if step.n_excluded:
+            lines = wrap(f"− {count(step.n_excluded)} {step.reason}", LETTERS + 6)
             yield from _lines(x + 12, top, lines, fill="ink-soft")
     yield drawing.rect(left, top + gap, BOX_WIDTH, BOX_HEIGHT, fill="none", stroke="ink-soft")
     yield from _lines(x, y, [count(step.n), *wrap(f"{step.of} {step.name}", LETTERS)], **CENTER)
-    told = [words for part in parts for words in wrap(f"{count(part.n)} {part.name}", LETTERS)]
-    yield from _lines(left + BOX_WIDTH + 10, y, told, fill="ink-soft")
+    part_lines = [words for part in parts for words in wrap(f"{count(part.n)} {part.name}", LETTERS)]
+    yield from _lines(left + BOX_WIDTH + 10, y, part_lines, fill="ink-soft")
 
 
 def _lines(x: float, y: float, lines: Sequence[str], **look: Any) -> Iterator[Shape]:
-    """Yield lines of small text whose middle is at y."""
+    """Yield lines of small text, vertically centered at y."""
     for row, words in enumerate(lines):
         baseline = y + SMALL_LINE * (row - (len(lines) - 1) / 2) + 0.35 * SMALL
         yield text(x, baseline, words, **{"font-size": SMALL}, **look)

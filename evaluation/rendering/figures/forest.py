@@ -27,10 +27,9 @@ GAP = 12
 
 
 class Estimate(NamedTuple):
-    """A row of a forest plot. is_firm: filled, which tells two kinds of rows apart.
+    """A row of a forest plot. is_firm: filled mark. basis: of the estimate, as text.
 
-    basis: what the estimate rests on, in words. series: numbers of the LMs and settings that it compares.
-    address: page of its evidence, relative to the report's.
+    series: numbers of the compared LMs and settings. address: URL of its evidence, relative to the report.
     """
 
     name: str
@@ -95,7 +94,7 @@ def draw(
     is_difference: bool = False,
     line_below: int = 0,
 ) -> Drawing:
-    """Draw a row per estimate, the first one on top, with its text. line_below: number of rows above a line."""
+    """Draw a row per estimate with its text, from top to bottom. line_below: number of rows above a line."""
     width = width or drawing.paper_width(7.2)
     shown = [estimate for estimate in estimates if not set(off) & set(estimate.series)]
     is_narrow = width < NARROW

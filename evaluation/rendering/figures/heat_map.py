@@ -12,15 +12,15 @@ from evaluation.rendering.figures.drawing import CENTER, LINE, MIDDLE, Drawing, 
 from evaluation.reports.sections.rates import cells_by_relation, interval_of_average
 from kgharvest.pages.number_format import counted, share, share_with_interval
 
-MOST_LABELED = 80  # rows in a file; of more there is only their color
+MOST_LABELED = 80  # maximum number of labeled rows in a file; more rows are shown by color only
 ROW, THIN_ROW = 24, 3.2  # pixels
 HEAD = 40
 NARROWEST, WIDEST, LEAST_IN_FILES = 52, 180, 90  # pixels of a column
-ROWS_OF_BLOCK = 40  # browsers skip blocks that are out of sight: there may be thousands of rows
+ROWS_OF_BLOCK = 40  # browsers skip blocks outside the viewport; there can be thousands of rows
 
 
 class Rates(NamedTuple):
-    """A cell: accuracy, and the words of its tooltip."""
+    """A cell: accuracy and the text of its tooltip."""
 
     accuracy: float
     words: str
@@ -52,7 +52,7 @@ def _average(total: Mapping[str, Any]) -> Rates | None:
 
 
 def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
-    """Draw accuracy by color and in numbers. On pages, blocks of rows follow a sheet with the heads of the columns."""
+    """Draw accuracy as color and number. On pages, a sheet with column headers precedes blocks of rows."""
     numbers = [number for number in range(len(document["totals"])) if number not in set(off)]
     heads = [(short_model(total["model"]), name_of(total["setting"])) for total in document["totals"]]
     relations = {cell["relation"] for cell in document["cells"]}
@@ -94,7 +94,7 @@ def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawi
 
 
 class _Table(NamedTuple):
-    """Rows with names and cells. numbers: the columns shown. names, step: widths of names and of a column."""
+    """Rows with names and cells. numbers: of the visible columns. names, step: widths of names and of a column."""
 
     document: Document
     rows: Rows
@@ -103,7 +103,7 @@ class _Table(NamedTuple):
     step: float
 
     def shapes(self, first: int, end: int, top: float = 0) -> Iterator[Shape]:
-        """Yield the rows from `first` to before `end`."""
+        """Yield the rows from `first` up to `end`, exclusive."""
         sides = [(side_name(total), tuples_query(total)) for total in self.document["totals"]]
         for row, (name, cells) in enumerate(self.rows[first:end], start=first):
             is_average = row == len(self.rows) - 1
@@ -125,7 +125,7 @@ class _Table(NamedTuple):
                 yield drawing.mark((row, column), f"{name}, {sides[number][0]}", cell.words, address, color, printed)
 
     def colors(self, top: float) -> Iterator[Shape]:
-        """Yield all rows without names and numbers, a shape for all cells of a color."""
+        """Yield all rows without names and numbers, with one shape per color."""
         said = f"{len(self.rows) - 1:,} relations and their average"
         yield text(self.names, top + THIN_ROW * len(self.rows) + LINE - 4, said)
         paths: dict[float, list[str]] = {}

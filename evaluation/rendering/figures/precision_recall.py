@@ -9,11 +9,11 @@ from evaluation.rendering.figures import drawing
 from evaluation.rendering.figures.drawing import DASHES, LINE, N_HUES, Drawing, Off, Shape, Sheet, hue, text
 from kgharvest.pages.number_format import share, share_tick
 
-MOST_POINTS = 60  # of a curve that are marks on a page
+MOST_POINTS = 60  # maximum number of marks of a curve on a page
 
 
 def names_of(scores: Mapping[str, Any]) -> list[str]:
-    """Return the scorers with their average precision, of which good ones differ in the third digit."""
+    """Return the scorers with their average precision to three digits, in which good scorers differ."""
     return [f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})" for scorer in scores["scorers"]]
 
 
@@ -26,9 +26,9 @@ def thinned(curve: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 
 
 def draw(scores: Mapping[str, Any], width: float | None = None, off: Off = ()) -> Drawing:
-    """Draw a line per scorer over all relations, and the share of facts, which a random order reaches.
+    """Draw a line per scorer over all relations, and the share of facts as the random baseline.
 
-    A point has no statements, so its mark leads to the table of scorers.
+    Marks link to the table of scorers, because points have no statements.
     """
     is_file, width = width is None, width or drawing.paper_width(3.4)
     scorers = [(number, scorer) for number, scorer in enumerate(scores["scorers"]) if number not in set(off)]

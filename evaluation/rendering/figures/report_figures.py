@@ -1,4 +1,4 @@
-"""Figures of a report, drawn from its document."""
+"""Figures of a report, computed from its document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evaluation.rendering.documents import Document, side_name
 from evaluation.rendering.figures import accuracy_curves, flow, forest, heat_map
 from evaluation.rendering.figures.drawing import LIGHT, PAPER_SCALE, DrawFigure, Theme, paper_box, render
 from evaluation.reports.sections.conduct import flow_steps
-from evaluation.reports.sections.curves import (
+from evaluation.reports.sections.rates import (
     calibration_curves,
     calibration_left_out,
     calibration_table,
@@ -21,9 +21,9 @@ from kgharvest.tables.table import Table
 
 
 class ReportFigure(NamedTuple):
-    """A figure of reports that have data for it.
+    """A figure, shown in reports that contain its data.
 
-    shows: the data that it draws; without any there is no figure. alt: the figure in words. draw: the figure as
+    shows: returns its data; reports without data lack the figure. alt: text description. draw: the figure as
     `draw(document, width=None, off=())`, as wide as in files if there is no width. table: the report's table
     with its numbers; numbers: the drawn part of it, None if the page shows the table anyway. left_out: the cells that
     are not drawn, in words; readers choose them by relation. is_interactive: pages replace its image by a drawing.
@@ -41,7 +41,7 @@ class ReportFigure(NamedTuple):
     is_interactive: bool = True
 
     def image(self, document: Document) -> dict[str, Any]:
-        """Return name, words and size, in CSS pixels, so that nothing on a page moves when the image arrives."""
+        """Return name, texts and size in CSS pixels, which avoids layout shifts when the image loads."""
         width, height = (round(PAPER_SCALE * size) for size in paper_box(self.draw(document), document)[:2])
         return {
             "name": self.name,
@@ -57,7 +57,7 @@ class ReportFigure(NamedTuple):
         return render(self.draw(document), document, file_format, theme)
 
 
-BY_RELATION = ("calibration",)  # of too many panels for one look: readers choose a relation
+BY_RELATION = ("calibration",)  # figures with many panels, filtered by relation
 
 
 def figures_of(document: Document) -> list[ReportFigure]:
@@ -65,7 +65,7 @@ def figures_of(document: Document) -> list[ReportFigure]:
 
 
 def figure_named(name: str, document: Document) -> ReportFigure | None:
-    """Return the figure, None if there is none of this name or the document has nothing for it."""
+    """Return the figure with this name, or None if it is unknown or the document lacks its data."""
     return next((figure for figure in FIGURES if figure.name == name and figure.shows(document)), None)
 
 
@@ -78,7 +78,7 @@ def averages_in_words(document: Document) -> str:
 
 
 def averages_caption(document: Document) -> str:
-    """Name the population of each interval shown: `interval_of_average` differs for a single relation."""
+    """Return the caption with the population of the intervals, which differs for a single relation."""
     has_interval = {
         total["n_relations"] > 1
         for total, estimate in zip(_totals(document), forest.averages(document), strict=True)
@@ -86,9 +86,9 @@ def averages_caption(document: Document) -> str:
     }
     for_several, for_one = True in has_interval, False in has_interval
     if for_several and for_one:
-        return "Mean over relations. The interval is for relations like these; with one relation, for that relation."
+        return "Mean over relations. The interval is for similar relations; with one relation, for that relation."
     if for_several:
-        return "Mean over relations; the interval is for relations like these."
+        return "Mean over relations; the interval is for similar relations."
     return "Accuracy of one relation with its interval." if for_one else "Mean over relations."
 
 
@@ -106,7 +106,7 @@ def curves_in_words(document: Document) -> str:
         f"{side_name(curve)} from {share(curve['sizes'][0]['accuracy'])} to {share(curve['sizes'][-1]['accuracy'])}"
         for curve in side_curves(document)
     ]
-    return f"Accuracy from the best tuples to the whole harvest: {'; '.join(parts)}."
+    return f"Accuracy from the top-ranked tuples to the whole harvest: {'; '.join(parts)}."
 
 
 def calibration_in_words(document: Document) -> str:
@@ -122,7 +122,7 @@ FIGURES = (
     ReportFigure(
         "heat-map",
         "Accuracy per relation",
-        lambda document: "The table above as a map: the stronger the colour, the more of the sample is true.",
+        lambda document: "The table above as a heat map. Stronger color means higher accuracy.",
         "relations",
         lambda document: [cell for cell in document["cells"] if cell["accuracy"] is not None],
         lambda document: f"Heat map of accuracy, relations by LM and setting. {averages_in_words(document)}",
@@ -140,7 +140,7 @@ FIGURES = (
     ReportFigure(
         "differences",
         "Differences with intervals",
-        lambda document: "Paired by relation. An interval that spans 0 leaves open which is better.",
+        lambda document: "Paired by relation. If an interval contains 0, it is open which side is better.",
         "comparisons",
         forest.differences,
         differences_in_words,
@@ -148,9 +148,9 @@ FIGURES = (
     ),
     ReportFigure(
         "sizes",
-        "Accuracy against the size of the KG",
+        "Accuracy by size of the KG",
         lambda document: (
-            "Accuracy of the best tuples if more or fewer of them are kept, with a 95 % band, from one sample. "
+            "Accuracy by number of top-ranked tuples with a 95 % band, from one sample. "
             "The marks are the cuts of the paper."
         ),
         "size-curves",

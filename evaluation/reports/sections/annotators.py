@@ -1,4 +1,4 @@
-"""Annotators: their labels, gold, agreement of pairs, and models of annotators beside the majority."""
+"""Annotators: labels, gold accuracy, agreement, and models of annotators compared with the majority."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from typing import Any
 import numpy as np
 
 from evaluation.evidence.evidence import Evidence, label_counts
-from evaluation.rendering.documents import Document
+from evaluation.rendering.documents import Document, about_side, lm_and_setting
 from kgharvest.pages.number_format import p_value
-from kgharvest.statistics.agreement import pair_counts
+from kgharvest.statistics.agreement import (
+    N_DRAWS,
+    annotators_interval,
+    expected_flips,
+    fleiss_kappa,
+    gwet_ac1,
+    krippendorff_alpha,
+    pair_counts,
+    percent_agreement,
+)
 from kgharvest.statistics.annotator_models import FITS, DawidSkene, Judged, Mace
 from kgharvest.statistics.arrays import (
     ACCEPTED,
@@ -31,22 +40,53 @@ from kgharvest.statistics.rates import SIGNIFICANCE, rate
 from kgharvest.statistics.verdicts import by_model, majority
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
-METHOD = (
-    "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments but "
-    "Unjudgeable; McNemar's exact test against the majority on gold statements."
+METHOD_PARTS = (
+    (
+        "Agreement: nominal Krippendorff's alpha over statements with at least two judgments, and Gwet's AC1 (2008) "
+        "with the shares of labels over all judged statements. Percent agreement is the share of agreeing pairs of "
+        "judgments. Intervals hold for similar statements and the same annotators: 2.5 % and 97.5 % quantiles of 5,000 "
+        "draws (1,000 for a part of the statements) of the Bayesian bootstrap (Rubin 1981) over all possible patterns "
+        "of a statement's judgments. For few statements, the quantiles are widened like those of Student's t "
+        "(Hesterberg 2015).",
+        lambda document: document["alpha"]["n_units"],
+    ),
+    (
+        "The second interval of alpha also holds for similar annotators. Each of its arms adds, in quadrature, the arm "
+        "of two-way clustering by annotator (Cameron, Gelbach, and Miller 2011).",
+        lambda document: document["alpha"]["annotators"]["low"] is not None,
+    ),
+    (
+        "Fleiss' kappa is computed over all statements if each has the same number of judgments.",
+        lambda document: document["fleiss_kappa"]["value"] is not None,
+    ),
+    (
+        "Verdict stability: the expected share of verdicts that a new panel would change. The panel has the most "
+        "frequent size. Each statement's propensity to be judged True is fitted by EM on a grid. The interval uses "
+        "polynomials that bound the share of changed verdicts at every propensity from below and above.",
+        lambda document: document["verdict_stability"]["flips"] is not None,
+    ),
+    (
+        "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments "
+        "except Unjudgeable.",
+        lambda document: any(model["reason"] is None for model in document["annotator_models"]),
+    ),
+    (
+        "McNemar's exact test compares each model of annotators with the majority on gold statements.",
+        lambda document: any(model["gold"] for model in document["annotator_models"]),
+    ),
 )
 MODEL_TITLES = {"dawid_skene": "Dawid-Skene", "mace": "MACE"}
-ONE_ANNOTATOR = "One annotator alone cannot be told from the truth."
-NO_OPINION = "Nobody said True or False."
-ONE_LABEL = "All judgments of True or False are alike, so annotators cannot be told apart."
-NO_GOLD = "without gold statements nothing tells which of the two is right"
+ONE_ANNOTATOR = "With a single annotator, errors cannot be estimated."
+NO_OPINION = "There is no True or False label."
+ONE_LABEL = "All True or False labels are alike, so annotators cannot be distinguished."
+NO_GOLD = "without gold statements it is unknown which of the two is correct"
 
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A model of annotators: verdicts (T,) on all statements and, on gold ones, what it and the majority say.
+    """A fitted model of annotators. verdict (T,): of all statements. gold_verdict: of gold statements.
 
-    fit: None where `reason` says why there is none.
+    fit: None if the model cannot be fitted; `reason` says why.
     """
 
     name: str
@@ -58,7 +98,7 @@ class FittedModel:
 
 
 def fit_models(evidence: Evidence) -> list[FittedModel]:
-    """Fit each model to all judgments of True and False, those of gold statements among them but not their truth."""
+    """Fit each model to all True and False labels, including those of gold statements but not their known answers."""
     judged, has_opinion = judged_opinions(evidence)
     reason = None
     if not len(judged.task):
@@ -74,21 +114,18 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
     for name, fit_model in FITS.items():
         fit = fit_model(judged)
         verdict = by_model(fit.labels, n_opinions)
-        own, gold = verdict[: evidence.n_tasks], verdict[evidence.n_tasks :]
-        fitted.append(FittedModel(name, fit, own, gold, has_opinion, None))
+        of_tasks, of_gold = np.split(verdict, [evidence.n_tasks])
+        fitted.append(FittedModel(name, fit, of_tasks, of_gold, has_opinion, None))
     return fitted
 
 
 def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
-    """Return the judgments with an opinion, gold statements behind the others, and which annotators have one (A,)."""
+    """Return the True and False labels, gold statements last, and which annotators gave any (A,)."""
     columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
     n_tasks = evidence.n_tasks + len(evidence.gold_truth)
     has_opinion = np.bincount(annotator, minlength=len(evidence.annotators)) > 0
     return Judged(task, annotator, label, n_tasks, len(evidence.annotators), 2, len(evidence.gold_truth)), has_opinion
-
-
-# -- entries of the document -------------------------------------------------------------------------------------------
 
 
 def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dict[str, Any]]:
@@ -105,7 +142,7 @@ def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list
     dawid_skene, mace = by_name["dawid_skene"], by_name["mace"]
     entries = []
     for number, code in enumerate(evidence.annotators):
-        own_seconds = seconds[edges[number] : edges[number + 1]]
+        annotator_seconds = seconds[edges[number] : edges[number + 1]]
         accuracy = rate(n_correct[number], n_gold[number])
         confusion = competence = None
         if isinstance(dawid_skene.fit, DawidSkene) and dawid_skene.has_opinion[number]:
@@ -117,7 +154,7 @@ def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list
             "annotator": code,
             "n_judgments": int(labels[number].sum()),
             **dict(zip(LABELS, labels[number].tolist(), strict=True)),
-            "median_seconds": float(np.median(own_seconds)) if len(own_seconds) else None,
+            "median_seconds": float(np.median(annotator_seconds)) if len(annotator_seconds) else None,
             "gold": {
                 "n": n_gold[number], "correct": n_correct[number],
                 "accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high,
@@ -131,34 +168,17 @@ def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list
 def pair_entries(evidence: Evidence) -> list[dict[str, Any]]:
     codes = evidence.annotators
     return [
-        {
-            "a": codes[pair.a],
-            "b": codes[pair.b],
-            "n_shared": pair.n_shared,
-            "agreement": pair.n_agreeing / pair.n_shared,
-        }
-        for pair in pair_counts(*evidence.first_two.judgments[:3])
+        {"a": codes[a], "b": codes[b], "n_shared": n_shared, "agreement": n_agreeing / n_shared}
+        for a, b, n_shared, n_agreeing in pair_counts(*evidence.first_two.judgments[:3])
     ]
-
-
-# -- models beside the majority ----------------------------------------------------------------------------------------
 
 
 def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dict[str, Any]]:
     entries = []
     for model in models:
         if model.fit is None or model.verdict is None or model.gold_verdict is None:
-            keys = (
-                "n_steps",
-                "converged",
-                "prior_true",
-                *VERDICTS[:3],
-                "n_compared",
-                "n_differing",
-                "gold",
-                "sentence",
-            )
-            entries.append({"model": model.name, "reason": model.reason, **dict.fromkeys(keys)})
+            keys = ("n_steps", "converged", "prior_true", *VERDICTS[:3], "n_compared", "n_differing")
+            entries.append({"model": model.name, "reason": model.reason, **dict.fromkeys((*keys, "gold", "sentence"))})
             continue
         both_decide = (model.verdict < UNDECIDED) & (evidence.verdict < UNDECIDED)
         n_compared = int(np.count_nonzero(both_decide))
@@ -181,7 +201,7 @@ def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dic
 
 
 def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
-    """Return who is right on the gold statements that somebody judged; None if there is none."""
+    """Return the correct verdicts of the model and of the majority on judged gold statements; None without any."""
     n_gold = len(evidence.gold_truth)
     counts = label_counts(evidence.gold._replace(task=evidence.gold.task - evidence.n_tasks), n_gold)  # (gold, 3)
     is_judged = counts.sum(axis=1) > 0
@@ -200,56 +220,47 @@ def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
 
 
 def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
-    """Say how the model's verdicts differ, and that one side is better only where gold shows it."""
+    """Return how the model's verdicts differ; one side is called better only if gold statements show it."""
     title = MODEL_TITLES[name]
-    start = f"{title} and the majority differ on {n_differing} of {n_compared} statements that both decide"
-    rest = "" if converged else f" {title} did not come to rest; its figures are preliminary."
+    start = f"{title} and the majority differ on {n_differing} of {n_compared} statements decided by both"
+    rest = "" if converged else f" {title} did not converge; its numbers are preliminary."
     if gold is None:
         return f"{start}; {NO_GOLD}.{rest}"
-    right = f"on {gold['n']} gold statements {title} is right {gold['model_correct']} times, "
-    right += f"the majority {gold['majority_correct']} times"
+    correct = f"of {gold['n']} gold statements, {title} has {gold['model_correct']} correct, "
+    correct += f"the majority {gold['majority_correct']}"
     if gold["p"] is None or gold["p"] >= SIGNIFICANCE:
-        return f"{start}; {right}: not distinguishable.{rest}"
+        return f"{start}; {correct}: not distinguishable.{rest}"
     better = title if gold["model_correct"] > gold["majority_correct"] else "the majority"
-    return f"{start}; {right}: {better} is better (p {'' if gold['p'] < 0.001 else '= '}{p_value(gold['p'])}).{rest}"
+    return f"{start}; {correct}: {better} is better (p {'' if gold['p'] < 0.001 else '= '}{p_value(gold['p'])}).{rest}"
 
 
-MOST_ANNOTATORS_IN_MATRIX = 20  # as many columns as a page can hold
-
-
+MOST_ANNOTATORS_IN_MATRIX = 20  # maximum number of columns on a page
 NOTE_ON_MODELS = (
-    "true found, false found: how often the annotator says True of what Dawid-Skene takes for true, and False of "
-    "false. competence: share of judgments that MACE takes for known rather than guessed."
+    "sensitivity, specificity: how often the annotator labels statements True that are true according to Dawid-Skene, "
+    "and False that are false. competence: share of judgments that MACE classifies as known rather than guessed."
 )
 
 
 def annotator_table(document: Document) -> Table:
-    rows = [
-        Row(tuple(_annotator_values(annotator)), about={"annotator": annotator["annotator"]})
-        for annotator in document["annotators"]
-    ]
+    rows = []
+    for annotator in document["annotators"]:
+        gold, dawid_skene, mace = (annotator.get(key) or {} for key in ("gold", "dawid_skene", "mace"))
+        values = (
+            *(annotator[key] for key in ("annotator", "n_judgments", "true", "false", "unjudgeable")),
+            annotator.get("median_seconds"), gold.get("accuracy"), gold.get("n") or None,
+            dawid_skene.get("true_accuracy"), dawid_skene.get("false_accuracy"), mace.get("competence"),
+        )  # fmt: skip
+        rows.append(Row(values, about={"annotator": annotator["annotator"]}))
     columns = (
         Column("annotator"),
         *of_kind(Kind.COUNT, "judgments", "True", "False", "Unjudgeable"),
         Column("median s", Kind.NUMBER),
-        Column("right on gold", Kind.SHARE),
+        Column("gold accuracy", Kind.SHARE),
         Column("gold", Kind.COUNT),
-        *of_kind(Kind.SHARE, "true found", "false found", "competence"),
+        *of_kind(Kind.SHARE, "sensitivity", "specificity", "competence"),
     )
     has_models = any(annotator.get("dawid_skene") for annotator in document["annotators"])
     return Table("annotators", "Annotators", columns, tuple(rows), (NOTE_ON_MODELS,) if has_models else ())
-
-
-def _annotator_values(annotator: Mapping[str, Any]) -> Iterable[Any]:
-    yield from (annotator[key] for key in ("annotator", "n_judgments", "true", "false", "unjudgeable"))
-    yield annotator.get("median_seconds")
-    gold = annotator.get("gold") or {}
-    yield gold.get("accuracy")
-    yield gold.get("n") or None
-    dawid_skene = annotator.get("dawid_skene") or {}
-    yield dawid_skene.get("true_accuracy")
-    yield dawid_skene.get("false_accuracy")
-    yield (annotator.get("mace") or {}).get("competence")
 
 
 def fits_matrix(document: Document) -> bool:
@@ -257,7 +268,7 @@ def fits_matrix(document: Document) -> bool:
 
 
 def pair_table(document: Document) -> Table:
-    """How often each two annotators agree; empty if nobody shares a statement or there are too many for a table."""
+    """Agreement of each pair of annotators; empty without shared statements or with too many annotators."""
     codes = [annotator["annotator"] for annotator in document["annotators"]]
     columns = (Column("annotator"), *(Column(code, Kind.SHARE) for code in codes))
     rows: list[Row] = []
@@ -267,8 +278,8 @@ def pair_table(document: Document) -> Table:
             Row((code, *(agreement.get(frozenset((code, other))) for other in codes)), about={"annotator": code})
             for code in codes
         ]
-    notes = ("Share of alike labels on the statements that both judged.",)
-    return Table("annotator-pairs", "How often each two annotators agree", columns, tuple(rows), notes)
+    notes = ("Share of equal labels on the statements judged by both.",)
+    return Table("annotator-pairs", "Pairwise agreement", columns, tuple(rows), notes)
 
 
 def annotator_model_table(document: Document) -> Table:
@@ -284,7 +295,173 @@ def annotator_model_table(document: Document) -> Table:
         ))
         for model in models
     ]  # fmt: skip
-    counts = ("accepted", "rejected", "undecided", "compared", "differing", "right on gold", "majority right on gold")
-    columns = (Column("model"), *(Column(name, Kind.COUNT) for name in counts), Column("p", Kind.P), Column("why not"))
+    counts = ("accepted", "rejected", "undecided", "compared", "differing", "correct on gold")
+    columns = (
+        Column("model"),
+        *of_kind(Kind.COUNT, *counts, "majority correct on gold"),
+        Column("p", Kind.P),
+        Column("reason"),
+    )
     notes = tuple(model["sentence"] for model in models if model["sentence"])
     return Table("annotator-models", "Verdicts of models of annotators", columns, tuple(rows), notes)
+
+
+# Agreement
+
+
+N_DRAWS_OF_PARTS = 1000
+AC1 = "Gwet's AC1"
+OTHER_PEOPLE = "similar annotators"
+HELD_FIXED = f"low, high: for similar statements and the same annotators; {OTHER_PEOPLE}: also for other annotators."
+PARADOX = (
+    "If nearly all statements are true, alpha is low even if annotators agree (prevalence paradox), because most "
+    "agreement is then expected by chance. Gwet's AC1 is not affected."
+)
+NO_VERDICT = "No statement has a verdict."
+MOSTLY_ALONE = "Most statements have fewer than two judgments, so differences between panels cannot be estimated."
+ALL_OR_NONE = "All or none of the statements are accepted, so differences between panels cannot be estimated."
+
+
+def agreement_entries(evidence: Evidence) -> dict[str, Any]:
+    every_task, patterns = np.arange(evidence.n_tasks), evidence.first_two.patterns
+    without_unjudgeable = _alpha_entry(
+        evidence, every_task, patterns.counts[:, :UNJUDGEABLE], patterns.n_tasks, N_DRAWS
+    )
+    return _coefficients(evidence, every_task, N_DRAWS) | {"alpha_without_unjudgeable": without_unjudgeable}
+
+
+def agreement_part_entries(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return one entry per relation, then one per LM and setting. A statement counts once in each of them."""
+    relations = sorted({cell.relation for cell in evidence.cells})
+    number_of = {relation: number for number, relation in enumerate(relations)}
+    relation_of_cell = np.array([number_of[cell.relation] for cell in evidence.cells], dtype=np.int64)
+    of_relations = _tasks_by(evidence, relation_of_cell, len(relations))
+    of_sides = _tasks_by(evidence, evidence.side_of_cell, len(evidence.sides))
+    parts: list[tuple[str, str | None, str | None, str | None, Codes]] = [
+        ("relation", relation, None, None, tasks) for relation, tasks in zip(relations, of_relations, strict=True)
+    ]
+    parts += [("side", None, *side, tasks) for side, tasks in zip(evidence.sides, of_sides, strict=True)]
+    return [
+        {
+            "by": by,
+            "relation": relation,
+            "model": model,
+            "setting": setting,
+            "n_tasks": len(tasks),
+            "n_judgments": int(evidence.counts[tasks].sum()),
+            **_coefficients(evidence, tasks, N_DRAWS_OF_PARTS),
+        }
+        for by, relation, model, setting, tasks in parts
+    ]
+
+
+def _tasks_by(evidence: Evidence, group_of_cell: Codes, n_groups: int) -> list[Codes]:
+    """Return the distinct statements of each group of cells."""
+    group = group_of_cell[evidence.cell_of_draw]  # (D,)
+    pairs = np.unique(group * evidence.n_tasks + evidence.draws.task)
+    edges = np.searchsorted(pairs, np.arange(1, n_groups) * evidence.n_tasks)
+    return (
+        [part % evidence.n_tasks for part in np.split(pairs, edges)][:n_groups]
+        if evidence.n_tasks
+        else [pairs] * n_groups
+    )
+
+
+def _coefficients(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]:
+    patterns = evidence.first_two.patterns  # (P, 3): judgments by label
+    counts, n_tasks = patterns.counts, np.bincount(patterns.of_task[tasks], minlength=len(patterns.counts))
+    return {
+        "alpha": _alpha_entry(evidence, tasks, counts, n_tasks, n_draws),
+        "gwet_ac1": gwet_ac1(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)._asdict(),
+        "percent_agreement": percent_agreement(counts, n_tasks),
+        "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
+        "verdict_stability": _stability(evidence, tasks, counts, n_tasks, n_draws),
+    }
+
+
+def _alpha_entry(evidence: Evidence, tasks: Codes, counts: Codes, n_tasks: Codes, n_draws: int) -> dict[str, Any]:
+    """Return alpha of these statements. counts (P, C), n_tasks (P,): patterns of C labels and their frequencies."""
+    alpha = krippendorff_alpha(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)
+    is_in_part = np.zeros(evidence.n_tasks, dtype=np.bool_)
+    is_in_part[tasks] = True
+    judgments = evidence.first_two.judgments
+    counted = is_in_part[judgments.task] & (judgments.label < counts.shape[1])
+    interval = annotators_interval(alpha, *(column[counted] for column in judgments[:3]))
+    return alpha._asdict() | {"annotators": interval._asdict()}
+
+
+def _stability(evidence: Evidence, tasks: Codes, counts: Codes, n_tasks: Codes, n_draws: int) -> dict[str, Any]:
+    """Return the expected share of verdicts that a new panel would change (docs/report-json.md)."""
+    verdicts = evidence.verdict[tasks]
+    n_complete = int(np.count_nonzero(verdicts != INCOMPLETE))
+    n_accepted = int(np.count_nonzero(verdicts == ACCEPTED))
+    if n_accepted in (0, n_complete):
+        reason = ALL_OR_NONE if n_complete else NO_VERDICT
+        return {"k": None, "flips": None, "low": None, "high": None, "reason": reason}
+    panel_size = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
+    if panel_size < 2:
+        return {"k": None, "flips": None, "low": None, "high": None, "reason": MOSTLY_ALONE}
+    k = evidence.judgments_per_task if evidence.has_thirds else panel_size  # two equal labels decide like three
+    has_size = counts.sum(axis=1) == panel_size
+    by_n_true = np.bincount(counts[has_size, 0], n_tasks[has_size], minlength=panel_size + 1).astype(np.int64)
+    flips = expected_flips(by_n_true, k, np.random.default_rng(evidence.seed), n_draws)
+    return {"k": k, "flips": flips.value, "low": flips.low, "high": flips.high, "reason": None}
+
+
+AGREEMENT_COLUMNS = (
+    *of_kind(Kind.COEFFICIENT, "value", "low", "high"),
+    *of_kind(Kind.COEFFICIENT, "low", "high", group=OTHER_PEOPLE),
+    Column("statements", Kind.COUNT),
+    Column("reason"),
+)
+
+
+def agreement_table(document: Document) -> Table:
+    coefficients = {
+        "Krippendorff's alpha": document["alpha"],
+        "Krippendorff's alpha without Unjudgeable": document["alpha_without_unjudgeable"],
+        AC1: document.get("gwet_ac1"),  # absent from old reports
+    }
+    rows = [Row(_agreement_values(name, entry), about={}) for name, entry in coefficients.items() if entry is not None]
+    kappa = document.get("fleiss_kappa", {"value": None, "reason": None})
+    percent = document["percent_agreement"]
+    # All three are based on the statements with at least two judgments.
+    n_units = document["alpha"]["n_units"]
+    rows.append(Row(_agreement_values("Fleiss' kappa", {"n_units": n_units, **kappa}), about={}))
+    reason = document["alpha"]["reason"] if percent is None else None
+    percent_entry = {"value": percent, "n_units": n_units, "reason": reason}
+    rows.append(Row(_agreement_values("percent agreement", percent_entry), about={}))
+    if stability := document.get("verdict_stability"):
+        entry = stability | {"value": stability["flips"]}
+        rows.append(Row(_agreement_values("verdict flip rate", entry), about={}))
+    notes = (HELD_FIXED, PARADOX) if "gwet_ac1" in document else ()
+    return Table("agreement", "Agreement", (Column("measure"), *AGREEMENT_COLUMNS), tuple(rows), notes)
+
+
+def _agreement_values(name: str, entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    annotators = entry.get("annotators") or {}  # absent from old reports
+    intervals = (part.get(end) for part in (entry, annotators) for end in ("low", "high"))
+    return (name, entry["value"], *intervals, entry.get("n_units"), entry["reason"] or annotators.get("reason"))
+
+
+def agreement_parts_table(document: Document) -> Table:
+    rows = [
+        Row((
+            part["relation"] if part["by"] == "relation" else lm_and_setting(part),
+            *(part["alpha"][key] for key in ("value", "low", "high")),
+            *((part.get("gwet_ac1") or {}).get(key) for key in ("value", "low", "high")),
+            part["percent_agreement"],
+            (part.get("verdict_stability") or {}).get("flips"),
+            part["n_tasks"],
+            part["n_judgments"],
+        ), about=about_side(part) | {"relation": part.get("relation")})
+        for part in document.get("agreement", [])
+    ]  # fmt: skip
+    columns = (
+        Column("relation, or LM and setting"),
+        *of_kind(Kind.COEFFICIENT, "alpha", "low", "high", "AC1", "AC1 low", "AC1 high"),
+        *of_kind(Kind.SHARE, "percent agreement", "verdict flip rate"),
+        *of_kind(Kind.COUNT, "statements", "judgments"),
+    )
+    notes = ("verdict flip rate: expected share of verdicts that a new panel of the same size would change.",)
+    return Table("agreement-parts", "Agreement per relation and per LM and setting", columns, tuple(rows), notes)

@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.cells import DrawnVerdicts, SharedTasks, shared_between, shared_tasks
-from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.evidence import DrawnVerdicts, Evidence, SharedTasks, shared_between, shared_tasks
 from evaluation.evidence.judges import N_GROUPS, JudgedStrata
 from evaluation.rendering.documents import Document, about_side, name_of
-from evaluation.reports.sections.comparisons import common_about, common_of, comparison_in_words, planned_mark
+from evaluation.reports.sections.comparisons import (
+    common_about,
+    common_of,
+    comparison_in_words,
+    pair_entry,
+    planned_mark,
+)
 from kgharvest.pages.number_format import counted, share
 from kgharvest.statistics.arrays import ACCEPTED, Codes, Floats
 from kgharvest.statistics.judge_assisted import (
@@ -39,29 +44,41 @@ from kgharvest.statistics.rates import Rate, difference_interval
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
-METHOD = (
-    "With a judge: people's verdicts post-stratified by what an LM says of every tuple that they were drawn from; they "
-    "alone tell what is true, so the estimate holds whatever the LM is worth. Interval of a simple sample: the "
-    "shortest that holds 95 % of the beta-binomial posterior of what was not drawn (Jeffreys's prior in each group), "
-    "convolved over groups; of several strata, and of averages: the exact one over all groups. People's verdicts stand "
-    "alone where a group should have fewer than three draws, and for an LM and setting of several strata whose "
-    "verdicts do not differ between the judge's labels (F test). PPI++ (Angelopoulos, Duchi and Zrnic 2023), for "
-    "comparison: normal interval, weight from the gradients. "
-    "Comparisons with a judge: for these very relations, by their statements, each side post-stratified and corrected "
-    "by its own verdicts, as a judge errs differently on what each says; p by the interval, adjusted after Holm for "
-    "all comparisons with the judge. Youden's J of the judge on either side, and its difference, by Newcombe."
+METHOD_PARTS = (
+    (
+        "Judge-assisted estimates: human verdicts are post-stratified by the LM judge's labels of all tuples in the "
+        "population. Only human verdicts determine the truth, so the estimate holds for a judge of any quality. The "
+        "interval of a simple sample is the shortest 95 % interval of the beta-binomial posterior of the tuples that "
+        "were not drawn (Jeffreys prior in each group), convolved over groups. For several strata and for averages, it "
+        "is the exact interval over all groups.",
+        lambda document: document["judge"],
+    ),
+    (
+        "The estimate is based on human verdicts alone if fewer than three draws are expected in a group, and for an "
+        "LM and setting with several strata whose verdicts do not differ between the labels of the judge (F test).",
+        lambda document: document["judge"],
+    ),
+    (
+        "PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison, with a normal interval and a weight from "
+        "the gradients.",
+        lambda document: any((cell.get("judge") or {}).get("prediction_powered") for cell in document["cells"]),
+    ),
+    (
+        "Judge-assisted comparisons hold for these relations and are based on their statements. Each side is "
+        "post-stratified and corrected by its own verdicts, because a judge's errors differ between sides. p is "
+        "derived from the interval and adjusted after Holm for all judge-assisted comparisons. Youden's J of the judge "
+        "on each side and the difference of both: Newcombe's method.",
+        lambda document: (document["judge"] or {}).get("comparisons"),
+    ),
 )
 METHOD_NAMES = {POST_STRATIFIED: "with the judge"}
 KEYS = ("accuracy", "accuracy_low", "accuracy_high")
 
 
-# -- entries of the document -------------------------------------------------------------------------------------------
-
-
 def with_assisted_rates(
     entries: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
 ) -> list[dict[str, Any]]:
-    """Return the entries of cells, in their order, with `judge`."""
+    """Return the entries of cells, in order, with `judge`."""
     return [
         {**entry, "judge": _cell_entry(strata, evidence, judged)}
         for entry, strata in zip(entries, evidence.strata_of_cells, strict=True)
@@ -100,10 +117,7 @@ def _rate(assisted: AssistedRate) -> dict[str, Any]:
 
 
 def _judge_alone(strata: Codes, judged: JudgedStrata) -> float | None:
-    """Return the share that the judge calls true: what it would be if people were not asked.
-
-    None where it was not asked about every tuple.
-    """
+    """Return the share of tuples that the judge labels True, or None if it did not label every tuple."""
     population = judged.sample(strata, judged.ranked.last[strata]).population.sum(axis=0)
     size = int(population.sum())
     return int(population[CALLED_TRUE]) / size if size and judged.is_labelled(strata) else None
@@ -112,7 +126,7 @@ def _judge_alone(strata: Codes, judged: JudgedStrata) -> float | None:
 def _prediction_powered(
     strata: Codes, population: Codes, evidence: Evidence, judged: JudgedStrata
 ) -> dict[str, float | None] | None:
-    """Return PPI++ of a simple sample; None of several strata, and where nobody decided anything or labels lack."""
+    """Return PPI++ of a simple sample; None for several strata, without verdicts, or with missing labels."""
     drawn = np.flatnonzero(np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task])
     if len(strata) > 1 or not len(drawn) or not population.any() or not judged.is_labelled(strata):
         return None
@@ -126,7 +140,7 @@ def _prediction_powered(
 def with_assisted_averages(
     totals: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
 ) -> list[dict[str, Any]]:
-    """Return the entries of LMs and settings with `judge`: the mean over relations, and of all tuples alike."""
+    """Return the entries of LMs and settings with `judge`: the mean over relations, and over all tuples."""
     entries = []
     for total in totals:
         side = Side(total["model"], total["setting"])
@@ -137,49 +151,42 @@ def with_assisted_averages(
 
 
 def _average_entry(cells: Sequence[Codes], evidence: Evidence, judged: JudgedStrata) -> dict[str, Any]:
-    last, every = judged.ranked.last, np.concatenate(cells)
-    known = [strata for strata in cells if judged.rate(strata, last[strata]).rate.value is not None]
-    weighted = judged.rate(every, last[every])
-    alone = [_judge_alone(strata, judged) for strata in known]
+    last, all_strata = judged.ranked.last, np.concatenate(cells)
+    rated_cells = [strata for strata in cells if judged.rate(strata, last[strata]).rate.value is not None]
+    rated_strata = np.concatenate([*rated_cells, np.zeros(0, dtype=np.int64)])
+    weighted = judged.rate(all_strata, last[all_strata])
+    alone = [_judge_alone(strata, judged) for strata in rated_cells]
     return {
-        **_judge(judged, every),
-        **_rate(macro_rate(known, evidence, judged)),
-        "n_relations": len(known),
+        **_judge(judged, all_strata),
+        **_rate(judged.rate(rated_strata, last[rated_strata], macro_weights(rated_cells, evidence))),
+        "n_relations": len(rated_cells),
         "judge_alone": None if None in alone or not alone else float(np.mean(np.array(alone, dtype=np.float64))),
         **{f"weighted_{key}": value for key, value in zip(KEYS, weighted.rate[:3], strict=True)},
     }
 
 
-def macro_rate(cells: Sequence[Codes], evidence: Evidence, judged: JudgedStrata) -> AssistedRate:
-    """Return the mean accuracy of cells, given by their strata, each weighing the same."""
-    strata = np.concatenate([*cells, np.zeros(0, dtype=np.int64)])
-    return judged.rate(strata, judged.ranked.last[strata], macro_weights(cells, evidence))
-
-
 def macro_weights(cells: Sequence[Codes], evidence: Evidence) -> Floats:
-    """Return the weights of the strata of cells that weigh the same."""
+    """Return the weights of the strata of cells with equal weights."""
     sizes = [evidence.population_of_stratum[strata] for strata in cells]
     return np.concatenate([*(size / size.sum() / len(cells) for size in sizes), np.zeros(0)])
 
 
 def assisted_point(judged: JudgedStrata, strata: Codes, last_rank: Codes) -> dict[str, Any]:
-    """Return `judge` of a cut or of a point of a curve."""
+    """Return `judge` of a cut, or of a point of a curve."""
     return {"judge": _rate(judged.rate(strata, last_rank))}
 
-
-# -- tables ------------------------------------------------------------------------------------------------------------
 
 AVERAGE = "average"
 PEOPLE, WITH_JUDGE, PPI = "people alone", "with the judge", "PPI++"
 INTERVAL = ("Acc", "low", "high")
 NOTE = (
-    "With the judge: people's verdicts, weighed by how many tuples of the harvest the LM puts into each group; an LM "
-    "that knows nothing changes nothing. As many as: statements that people alone would have needed for such an "
-    "interval. Judge alone: the share that the LM calls true, which no interval makes right."
+    "With the judge: human verdicts, weighted by the number of harvested tuples in each label group of the LM. An LM "
+    "without knowledge does not change the estimate. Equivalent sample size: number of statements that people alone "
+    "would need for an interval of this width. Judge alone: the share that the LM labels True, which may be biased."
 )
 NOTE_ON_ALONE = (
-    "People alone stand where a group of the judge's labels should have fewer than three draws, where the judge has "
-    "not answered about every tuple, and where verdicts on an LM and setting do not differ between its labels."
+    "People alone: used if fewer than three draws are expected in a label group, if the judge did not label every "
+    "tuple, or if the verdicts on an LM and setting do not differ between its labels."
 )
 
 
@@ -196,7 +203,7 @@ def assisted_table(document: Document) -> Table:
     ]
     columns = (
         *map(Column, ("relation", "LM", "setting")),
-        *of_kind(Kind.COUNT, "statements", "as many as"),
+        *of_kind(Kind.COUNT, "statements", "equivalent sample size"),
         *of_kind(Kind.SHARE, *INTERVAL, group=PEOPLE),
         *of_kind(Kind.SHARE, *INTERVAL, group=WITH_JUDGE),
         Column("method"),
@@ -229,24 +236,26 @@ def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str], powered: 
 def _notes(document: Document) -> list[str]:
     judge = document["judge"]
     tuples = counted(judge["n_labelled"], "tuple")
-    notes = [f"Judge: {judge['model']} (run {judge['run']}), {tuples} labelled. {NOTE}"]
-    averages = [total["judge"] for total in document["totals"]]
+    notes = [f"Judge: {judge['model']} (run {judge['run']}), {tuples} labeled. {NOTE}"]
     if any(cell["judge"]["method"] != POST_STRATIFIED for cell in document["cells"]):
         notes.append(NOTE_ON_ALONE)
-    saved = sum((average["effective_labels"] or 0) for average in averages)
-    asked = sum(total["n"] for total in document["totals"])
-    if saved > asked:
-        notes.append(f"For the averages, {asked:,} statements tell as much as {saved:,} would by people alone.")
+    n_equivalent = sum(total["judge"]["effective_labels"] or 0 for total in document["totals"])
+    n_judged = sum(total["n"] for total in document["totals"])
+    if n_equivalent > n_judged:
+        notes.append(
+            f"For the averages, {n_judged:,} statements are equivalent to {n_equivalent:,} statements judged by people "
+            "alone."
+        )
     return notes
 
 
 def assisted_cut_table(document: Document) -> Table:
-    """Accuracy of cuts and of the best parts of each harvest, by people alone and with the judge."""
+    """Accuracy of cuts and of the top-ranked parts of each harvest, by people alone and with the judge."""
     of_cuts = [
         _part_row("all", cut, cut["cut"], cut["size"], cut) for cut in document.get("cuts", []) if cut.get("judge")
     ]
     of_curves = [
-        _part_row(curve["relation"] or "all", curve, f"best {share(point['share'])}", point["size"], point)
+        _part_row(curve["relation"] or "all", curve, f"top {share(point['share'])}", point["size"], point)
         for curve in document.get("curves", [])
         for point in curve["sizes"]
         if point.get("judge")
@@ -256,7 +265,7 @@ def assisted_cut_table(document: Document) -> Table:
         *of_kind(Kind.COUNT, "tuples", "judged"),
         *of_kind(Kind.SHARE, *INTERVAL, group=PEOPLE),
         *of_kind(Kind.SHARE, *INTERVAL, group=WITH_JUDGE),
-        Column("as many as", Kind.COUNT),
+        Column("equivalent sample size", Kind.COUNT),
     )
     return Table("assisted-cuts", "Accuracy of cuts with a judge", columns, (*of_cuts, *of_curves))
 
@@ -277,22 +286,20 @@ Compared = tuple[Pair, int, StatementDifference, StatementDifference, dict[str, 
 
 def judge_entry(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata) -> dict[str, Any]:
     """Return `judge` of docs/report-json.md."""
-    tuples = judged.tuples
+    comparisons = assisted_comparison_entries(evidence, drawn, judged)
+    n_labelled = int(judged.tuples.is_labelled.sum())
     return {
-        "run": tuples.run,
-        "model": tuples.model,
-        "n_labelled": int(tuples.is_labelled.sum()),
-        "comparisons": assisted_comparison_entries(evidence, drawn, judged),
-    }
+        "run": judged.tuples.run, "model": judged.tuples.model, "n_labelled": n_labelled, "comparisons": comparisons,
+    }  # fmt: skip
 
 
 def assisted_comparison_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata) -> list[dict[str, Any]]:
     strata = dict(zip(evidence.cells, evidence.strata_of_cells, strict=True))
-    known = {
-        key: own if judged.rate(own, judged.ranked.last[own]).rate.value is not None else None
-        for key, own in strata.items()
+    rated = {
+        key: numbers if judged.rate(numbers, judged.ranked.last[numbers]).rate.value is not None else None
+        for key, numbers in strata.items()
     }
-    by_side = relations_of_sides(known)
+    by_side = relations_of_sides(rated)
     compared: list[Compared] = []
     for pair in pairs_of_sides(list(by_side)):
         relations = sorted(by_side[pair.a].keys() & by_side[pair.b].keys())
@@ -319,17 +326,17 @@ def _differences(
     cells: tuple[Sequence[Codes], Sequence[Codes]],
     tasks: SharedTasks,
 ) -> tuple[StatementDifference | None, StatementDifference | None]:
-    """Return the difference with the judge, and by people alone."""
+    """Return the differences with the judge and by people alone."""
     group, accepted = judged.tuples.group_of_draw, drawn.accepted
     in_groups = tasks._replace(
         stratum_a=tasks.stratum_a * N_GROUPS + group[tasks.draw_a],
         stratum_b=tasks.stratum_b * N_GROUPS + group[tasks.draw_b],
     )
     groups_a, groups_b = (
-        (np.concatenate(own)[:, np.newaxis] * N_GROUPS + np.arange(N_GROUPS)).ravel() for own in cells
+        (np.concatenate(strata)[:, np.newaxis] * N_GROUPS + np.arange(N_GROUPS)).ravel() for strata in cells
     )
     shared = shared_between(in_groups, accepted, groups_a, groups_b)
-    a, b = (_side(evidence, judged, own) for own in cells)
+    a, b = (_side(evidence, judged, strata) for strata in cells)
     alone_a, alone_b = (side._replace(sample=people_alone(side.sample)) for side in (a, b))
     shared_alone = shared_between(in_groups._replace(
         stratum_a=tasks.stratum_a * N_GROUPS + N_GROUPS - 1, stratum_b=tasks.stratum_b * N_GROUPS + N_GROUPS - 1,
@@ -342,30 +349,26 @@ def _differences(
 
 def _side(evidence: Evidence, judged: JudgedStrata, cells: Sequence[Codes]) -> JudgedSide:
     strata = np.concatenate(cells)
-    relation = np.repeat(np.arange(len(cells)), [len(own) for own in cells])
+    relation = np.repeat(np.arange(len(cells)), [len(numbers) for numbers in cells])
     sample: JudgedSample = judged.heard(strata, judged.ranked.last[strata])
     return JudgedSide(sample, strata, macro_weights(cells, evidence), relation)
 
 
 def _youden(evidence: Evidence, judged: JudgedStrata, of_a: Codes, of_b: Codes) -> dict[str, Any]:
-    """Return Youden's J of the judge on what each side says, and its difference."""
+    """Return Youden's J of the judge on each side, and the difference."""
     n_drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata))
     weight = (evidence.population_of_stratum / np.maximum(n_drawn, 1))[evidence.draws.stratum]
     verdict = evidence.verdict[evidence.draws.task]
     rates: list[Rate] = []
     for strata in (of_a, of_b):
-        own = np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task]
+        is_in = np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task]
         if not judged.is_labelled(strata):
-            own[:] = False  # what has no label is no error
-        rates.append(judge_errors(verdict[own], judged.tuples.group_of_draw[own], weight[own]).youden_j)
+            is_in[:] = False  # a missing label is not an error
+        rates.append(judge_errors(verdict[is_in], judged.tuples.group_of_draw[is_in], weight[is_in]).youden_j)
     a, b = rates
     low, high = difference_interval(a, b)
-    value = None if a.value is None or b.value is None else a.value - b.value
-    return {
-        "youden_j_a": a.value,
-        "youden_j_b": b.value,
-        "youden_j_difference": {"value": value, "low": low, "high": high},
-    }
+    difference = {"value": None if a.value is None or b.value is None else a.value - b.value, "low": low, "high": high}
+    return {"youden_j_a": a.value, "youden_j_b": b.value, "youden_j_difference": difference}
 
 
 def _entry(
@@ -378,12 +381,8 @@ def _entry(
 ) -> dict[str, Any]:
     low, high = with_judge.interval
     paired = PairedDifference(n_relations, with_judge.value, low, high, with_judge.p, None, "statements", None)
-    a, b = pair.names
     return {
-        "kind": pair.kind,
-        "model" if pair.kind == "settings" else "setting": pair.common,
-        "a": a,
-        "b": b,
+        **pair_entry(pair),
         "n_relations": n_relations,
         "difference": with_judge.value,
         "low": low,
@@ -409,15 +408,15 @@ def assisted_comparison_table(document: Document) -> Table:
     ]  # fmt: skip
     difference = ("difference", *INTERVAL[1:])
     columns = (
-        Column("in both"), Column("first"), Column("second"), Column("relations", Kind.COUNT),
+        Column("held constant"), Column("first"), Column("second"), Column("relations", Kind.COUNT),
         *(Column(title, Kind.POINTS, PEOPLE) for title in difference),
         *(Column(title, Kind.POINTS, WITH_JUDGE) for title in difference),
         Column("p", Kind.P), Column("p (Holm)", Kind.P),
         *of_kind(Kind.COEFFICIENT, "first", "second", "difference", group="Youden's J of the judge"),
     )  # fmt: skip
     notes = (
-        "Each side is corrected by its own verdicts. A judge whose J differs between the sides would favour one of "
-        "them; one whose J is small tells no more than people alone.",
+        "Each side is corrected by its own verdicts. Uncorrected, a judge whose J differs between the sides favors one "
+        "side. A judge with a small J adds nothing to people alone.",
         *(entry["sentence"] for entry in compared),
     )
     return Table("assisted-comparisons", "Comparisons with a judge", columns, tuple(rows), notes if rows else ())

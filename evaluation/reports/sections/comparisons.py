@@ -1,4 +1,4 @@
-"""Comparisons of settings of an LM and of LMs in a setting, paired by relation."""
+"""Comparisons of settings of an LM and of LMs in a setting, paired by relation; ranks; matrices of differences."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.cells import Cell, DrawnVerdicts, shared_statements, statement_comparisons
-from evaluation.evidence.evidence import Evidence
-from evaluation.rendering.documents import Document, about_side, lm_and_setting, name_of
-from evaluation.reports.sections.rates import demonstrator_mark
+from evaluation.evidence.evidence import Cell, DrawnVerdicts, Evidence, shared_statements, statement_comparisons
+from evaluation.rendering.documents import Document, about_side, demonstrator_mark, lm_and_setting, name_of, short_model
 from kgharvest.pages.number_format import (
     counted,
     decimals_of_points,
     in_points,
     p_value,
+    points,
     points_interval,
 )
 from kgharvest.statistics.arrays import ACCEPTED, Flags, Floats
@@ -29,50 +28,80 @@ from kgharvest.statistics.paired_tests import (
     Equivalence,
     Pair,
     PairedDifference,
+    PairTest,
     Planned,
     Side,
+    better_by_limits,
+    better_by_tests,
     holm_by_family,
     is_planned,
     mean_difference,
     paired_accuracies,
     paired_difference,
     pairs_of_sides,
+    rank_intervals,
     relations_of_sides,
     sign_flip_p,
     sign_flip_ps,
     smallest_p,
-)
-from kgharvest.statistics.ranks import (
-    PairTest,
-    better_by_limits,
-    better_by_tests,
-    rank_intervals,
     tied_with,
 )
 from kgharvest.statistics.rates import SIGNIFICANCE, Rate, difference_interval
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
-METHOD = (
-    "Comparisons: difference of macro averages over the relations that both sides share. From six relations on, for "
-    "relations like these: 95 % bootstrap-t interval over relations (5,000 resamples; Student's where that is more "
-    "than three times as wide); p of the two-sided sign-flip test over relations, exact up to 20 relations, else over "
-    "9,999 random patterns. Below six, where no such p is below .05, for these very relations, by their statements: "
-    "interval from both averages' own (MOVER, Zou and Donner 2008) with the correlation of shared statements, and the "
-    "p at which it ends at 0. p adjusted after Holm for all comparisons of the report; one side beats the other where "
-    "the adjusted p is below .05. At most so many points apart: two one-sided tests at .05, over the same unit, not "
-    "adjusted. "
-    "A statement that both sides drew has one verdict, so McNemar's test over shared statements does not apply; "
-    "it compares two rounds that judged the same tuples, where reports are laid side by side. "
-    "Intervals of single relations: Newcombe's method 10 on both exact intervals."
+METHOD_PARTS = (
+    (
+        "Comparisons: the difference of macro averages over the relations that both sides share. p is adjusted after "
+        "Holm for all comparisons of the report. One side is better if the adjusted p is below .05. Intervals of "
+        "single relations: Newcombe's method 10 on both exact intervals.",
+        lambda document: document["comparisons"],
+    ),
+    (
+        "From six shared relations on, a comparison holds for similar relations: 95 % bootstrap-t interval over "
+        "relations (5,000 resamples; Student's t if the former is more than three times as wide) and two-sided "
+        "sign-flip test over relations (exact up to 20 relations, otherwise 9,999 random patterns).",
+        lambda document: any(comparison["unit"] == "relations" for comparison in document["comparisons"]),
+    ),
+    (
+        "With fewer than six shared relations, that p cannot be below .05. The comparison then holds for these "
+        "relations only and is based on their statements: interval from the intervals of both averages (MOVER, Zou and "
+        "Donner 2008) with the correlation of shared statements; p is the level at which this interval ends at 0.",
+        lambda document: any(comparison["unit"] == "statements" for comparison in document["comparisons"]),
+    ),
+    (
+        "Equivalence bounds: two one-sided tests at .05 over the same unit of analysis, not adjusted.",
+        lambda document: any(comparison["equivalence"] for comparison in document["comparisons"]),
+    ),
+    (
+        "A statement drawn by both sides has one verdict, so McNemar's test over shared statements does not apply. It "
+        "is used to compare the reports of two rounds that judged the same tuples.",
+        lambda document: any(comparison["n_shared_tuples"] for comparison in document["comparisons"]),
+    ),
+    (
+        "Ranks of LMs and settings by accuracy averaged over relations: simultaneous 95 % intervals for the true ranks "
+        "(Mogstad, Romano, Shaikh, and Wilhelm 2024). All pairs of sides that share two relations are compared as "
+        "above, adjusted after Holm for all these pairs. The first rank is 1 plus the number of significantly better "
+        "sides. The last rank is the number of sides minus the number of significantly worse sides. The true rank of a "
+        "side is 1 plus the number of sides that are more accurate on the relations that both have.",
+        lambda document: (document["ranks"] or {}).get("sides"),
+    ),
+    (
+        "Ranks within a relation are based on the exact intervals of its cells (Newcombe's method 10, widened by half "
+        "a statement of either cell), adjusted after Holm for the pairs of that relation. They hold with 95 % for each "
+        "relation separately.",
+        lambda document: (document["ranks"] or {}).get("relations"),
+    ),
 )
-ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, so none tells the sides apart."
+ONE_VERDICT = "A statement has one verdict in a round, regardless of the side, so McNemar's test does not apply."
 
 
 def comparison_entries(
     evidence: Evidence, cells: Sequence[Cell], drawn: DrawnVerdicts, margin: float = MARGIN
 ) -> list[dict[str, Any]]:
-    """margin: at most how far apart two sides are to count as alike, as a share."""
+    """Return `comparisons` of docs/report-json.md. margin: of equivalence, as a share."""
+    if len(evidence.sides) < 2:
+        return []
     rates = {cell.key: (cell, cell.rate_of(ACCEPTED)) for cell in cells}
     accuracies = {key: rate.value for key, (_, rate) in rates.items()}
     compare_statements = statement_comparisons(evidence)
@@ -85,21 +114,18 @@ def comparison_entries(
 def _with_relations(entry: dict[str, Any], rates: Mapping[CellKey, tuple[Cell, Rate]]) -> dict[str, Any]:
     sentence = entry.pop("sentence")
     a, b = sides_of(entry)
-    known = {key: (rate.value, rate) for key, (_, rate) in rates.items() if rate.value is not None}
-    pairs = [
-        (CellKey(relation, *a), CellKey(relation, *b))
-        for relation in sorted({key.relation for key in known})
-        if CellKey(relation, *a) in known and CellKey(relation, *b) in known
-    ]
     relations = []
-    for cell_a, cell_b in pairs:
-        (value_a, rate_a), (value_b, rate_b) = known[cell_a], known[cell_b]
+    for relation in sorted({key.relation for key in rates}):
+        pair = [rates.get(CellKey(relation, *side)) for side in (a, b)]
+        if None in pair or any(rate.value is None for _, rate in pair):
+            continue
+        (cell_a, rate_a), (cell_b, rate_b) = pair
         low, high = difference_interval(rate_a, rate_b)
         relations.append({
-            "relation": cell_a.relation,
-            "n_a": rates[cell_a][0].n,
-            "n_b": rates[cell_b][0].n,
-            "difference": value_a - value_b,
+            "relation": relation,
+            "n_a": cell_a.n,
+            "n_b": cell_b.n,
+            "difference": rate_a.value - rate_b.value,
             "low": low,
             "high": high,
         })  # fmt: skip
@@ -112,7 +138,7 @@ def sides_of(entry: Mapping[str, Any]) -> tuple[Side, Side]:
     return Side(entry["a"], entry["setting"]), Side(entry["b"], entry["setting"])
 
 
-# The comparison of two sides by their statements; None where these are not known.
+# Comparison of two sides by their statements; None if the statements are unknown.
 ByStatements = Callable[[Pair], StatementDifference | None]
 
 
@@ -129,8 +155,7 @@ def compare_sides(
 ) -> list[dict[str, Any]]:
     """Compare all settings of each LM and all LMs in each setting that share at least two relations.
 
-    accuracies: None where nothing has a verdict. n_shared: statements with a verdict that both sides drew. margin: of
-    equivalence.
+    accuracies: None without a verdict. n_shared: number of shared statements with a verdict. margin: of equivalence.
     """
     return _entries(_compared(accuracies, seed, by_statements, margin), n_shared)
 
@@ -150,7 +175,7 @@ def _compared(
 def _entries(
     compared: Sequence[Compared], n_shared: Mapping[frozenset[Side], int], planned: Planned | None = None
 ) -> list[dict[str, Any]]:
-    """Adjust p in two families where comparisons were planned: those, and all others."""
+    """Return the entries with adjusted p; planned and exploratory comparisons are separate families."""
     families = [is_planned(pair, planned) for pair, *_ in compared]
     adjusted = holm_by_family([paired.p for _, paired, _ in compared], families)
     return [
@@ -168,7 +193,7 @@ def planned_mark(family: bool | None) -> dict[str, bool]:
 def compare_pair(
     differences: Floats, statements: StatementDifference | None, seed: int, margin: float = MARGIN
 ) -> PairedDifference:
-    """Compare two sides over relations like these or, where these are too few to tell, over their statements."""
+    """Compare two sides over relations or, if there are too few relations, over their statements."""
     paired = paired_difference(differences, np.random.default_rng(seed), margin)
     if statements is None or len(differences) >= FEWEST_RELATIONS_TO_TELL:
         return paired
@@ -180,18 +205,18 @@ def compare_pair(
 
 
 def p_of_pair(differences: Floats, statements: StatementDifference | None, seed: int) -> float:
-    """Return the p of `compare_pair` without its interval, which takes far longer."""
+    """Return the p of `compare_pair` without its interval, which is slow to compute."""
     if statements is None or len(differences) >= FEWEST_RELATIONS_TO_TELL:
         return sign_flip_p(differences, np.random.default_rng(seed))
     return statements.p
 
 
-# The same under one of several rules, by its number.
+# Comparison of two sides by their statements under the verdict rule with this number.
 ByStatementsOfRule = Callable[[Pair, int], StatementDifference | None]
 
 
 class ComparedRules(NamedTuple):
-    """Two sides under R rules. difference, p_holm: (R,), NaN where a rule leaves too few relations."""
+    """Two sides under R rules. difference, p_holm: (R,), NaN if a rule leaves too few relations."""
 
     pair: Pair
     difference: Floats
@@ -205,9 +230,9 @@ def compare_rules(
     by_statements: ByStatementsOfRule = unknown_statements,
     planned: Planned | None = None,
 ) -> list[ComparedRules]:
-    """Return the comparisons of a report as difference and p alone, for all rules at once.
+    """Return difference and p of a report's comparisons under all rules.
 
-    table: accuracies (R, C) under each rule, the first the report's own; NaN where there is none.
+    table: accuracies (R, C) under each rule, first the report's rule; NaN if undefined.
     """
     columns = {key: column for column, key in enumerate(cells) if not np.isnan(table[0, column])}
     by_side = relations_of_sides(columns)
@@ -224,7 +249,7 @@ def compare_rules(
                     ps[rule] = statements.p
             compared.append((pair, np.array([_mean_of_known(row) for row in differences]), ps))
     families = [is_planned(pair, planned) for pair, *_ in compared]
-    # p of all comparisons that a rule allows are adjusted rule by rule, each family for itself.
+    # p is adjusted per rule and family, over the comparisons defined under the rule.
     ps = np.array([p for *_, p in compared]).reshape(len(compared), len(table))
     adjusted = np.full(ps.shape, np.nan)
     for rule, values in enumerate(ps.T):
@@ -247,13 +272,14 @@ def _ps(differences: Floats, seed: int) -> Floats:
     return np.where(is_known.sum(axis=1) >= FEWEST_RELATIONS, ps, np.nan)
 
 
+def pair_entry(pair: Pair) -> dict[str, Any]:
+    common = "model" if pair.kind == "settings" else "setting"
+    return {"kind": pair.kind, common: pair.common, **dict(zip("ab", pair.names, strict=True))}
+
+
 def _entry(pair: Pair, paired: PairedDifference, p_holm: float, n_shared: int) -> dict[str, Any]:
-    a, b = pair.names
     return {
-        "kind": pair.kind,
-        "model" if pair.kind == "settings" else "setting": pair.common,
-        "a": a,
-        "b": b,
+        **pair_entry(pair),
         "n_relations": paired.n_relations,
         "difference": paired.difference,
         "low": paired.low,
@@ -277,20 +303,17 @@ def tested(paired: PairedDifference, p_holm: float) -> dict[str, Any]:
     }
 
 
-# -- in words ----------------------------------------------------------------------------------------------------------
-
-
 def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> str:
-    """Return the result as one sentence, which says that a side is better only where p after Holm is below .05."""
+    """Return the result as a sentence. It calls a side better only if the Holm-adjusted p is below .05."""
     ahead, behind = pair.names if paired.difference >= 0 else pair.names[::-1]
     size = in_points(paired.difference, decimals_of_points(paired.difference))
     evidence = f"{_interval(paired)} {_over(paired)}; {_p_values(paired, p_holm)}"
     start = f"With {pair.common}, " if pair.common else ""
     if p_holm < SIGNIFICANCE:
         return f"{start}{ahead} beats {behind} by {size}{evidence}."
-    favour = f" in favour of {ahead}" if paired.difference else ""
+    favor = f" in favor of {ahead}" if paired.difference else ""
     names = f"{pair.names[0]} and {pair.names[1]}"
-    return f"{start}{names} are not distinguishable: {size}{favour}{evidence}{_at_most(paired.equivalence)}."
+    return f"{start}{names} are not distinguishable: {size}{favor}{evidence}{_at_most(paired.equivalence)}."
 
 
 def _over(paired: PairedDifference) -> str:
@@ -302,9 +325,9 @@ def _over(paired: PairedDifference) -> str:
 
 
 def _at_most(equivalence: Equivalence | None) -> str:
-    """Return how many points apart the two are at most: the margin asked for if it holds, else the smallest that does.
+    """Return the equivalence bound: the requested margin if it holds, otherwise the smallest margin that holds.
 
-    Without the word, which marks the difference as the number that the sentence is about.
+    It omits the word "points", which marks the main number of the sentence.
     """
     if equivalence is None or equivalence.p is None or equivalence.smallest_margin is None:
         return ""
@@ -317,12 +340,12 @@ def _at_most(equivalence: Equivalence | None) -> str:
 
 
 def rounded_up(margin: float) -> float:
-    """Return a margin as it is printed: to a tenth of a point, never below what holds."""
+    """Return a margin rounded up to a tenth of a point."""
     return ceil(1000 * margin - 1e-9) / 1000
 
 
 def _interval(paired: PairedDifference) -> str:
-    """Return the interval in whole points, or as fine as a small difference, seen from the side that is ahead."""
+    """Return the interval for the leading side, in whole points, or with the decimals of a small difference."""
     if paired.low is None or paired.high is None:
         return ""
     low, high = (paired.low, paired.high) if paired.difference >= 0 else (-paired.high, -paired.low)
@@ -343,7 +366,7 @@ def family_of(comparison: Mapping[str, Any]) -> str:
 
 
 def comparison_table(document: Document) -> Table:
-    """Which comparisons were planned is a column where the round was preregistered, and only there."""
+    """Comparisons; with a column for the family if the round was preregistered."""
     has_plan = any("planned" in comparison for comparison in document["comparisons"])
     margin = 100 * document.get("equivalence_margin", MARGIN)
     rows = [
@@ -366,13 +389,13 @@ def comparison_table(document: Document) -> Table:
         for equivalence in [comparison.get("equivalence") or {}]
     ]  # fmt: skip
     columns = (
-        *map(Column, ("in both", "first", "second")),
+        *map(Column, ("held constant", "first", "second")),
         Column("relations", Kind.COUNT),
-        Column("tested over"),
+        Column("unit of analysis"),
         *of_kind(Kind.POINTS, "difference", "low", "high"),
         *of_kind(Kind.P, "p", "p (Holm)"),
         Column(f"p (at most {margin:g} points apart)", Kind.P),
-        Column("at most apart", Kind.POINTS),
+        Column("equivalence bound", Kind.POINTS),
         *([Column("family")] if has_plan else ()),
     )
     sentences = tuple(comparison["sentence"] for comparison in document["comparisons"])
@@ -388,43 +411,38 @@ def common_key(comparison: Mapping[str, Any]) -> str:
 
 
 def common_about(comparison: Mapping[str, Any]) -> dict[str, str | None]:
-    """Name the statements of both sides."""
+    """Return the LM or setting of both sides, for `Row.about`."""
     return {common_key(comparison): comparison.get(common_key(comparison))}
 
 
 # Ranks
 
 
-RANK_METHOD = (
-    "Ranks: of LMs and settings by accuracy averaged over relations, as intervals that hold the true ranks of all of "
-    "them at once with 95 %. All pairs of sides that share two relations are compared with the test of comparisons, "
-    "adjusted after Holm for all these pairs; the first rank is 1 plus how many sides are told to be better, the last "
-    "one the number of sides less how many are told to be worse (Mogstad, Romano, Shaikh and Wilhelm 2024). A side's "
-    "true rank is 1 plus the number of sides that are more accurate on the relations both have. In a single relation: "
-    "from the exact intervals of its cells by Newcombe's method 10, half a statement of either added, adjusted "
-    "likewise for the pairs of that relation, with 95 % for each relation alone."
-)
-NOTHING_RANKED = "No two LMs or settings have verdicts on the same two relations."
+NOTHING_RANKED = "No two LMs or settings share two relations with verdicts."
 MOST_NAMED = 4
 
 
 def rank_entry(evidence: Evidence, cells: Sequence[Mapping[str, Any]], drawn: DrawnVerdicts) -> dict[str, Any] | None:
-    """Return the ranks of all sides, and of those of each relation; None where there are no two sides.
+    """Return the ranks of all sides, overall and per relation; None with fewer than two sides.
 
     cells: the report's entries, with accuracy and interval.
     """
     if len(evidence.sides) < 2:
         return None
     by_side = relations_of_sides({_key(cell): cell["accuracy"] for cell in cells})
-    sides = [side for side, known in by_side.items() if len(known) >= FEWEST_RELATIONS]
+    sides = [side for side, relations in by_side.items() if len(relations) >= FEWEST_RELATIONS]
     tests = list(_tests(evidence, {side: by_side[side] for side in sides}, drawn))
     is_better = better_by_tests(len(sides), tests)
+    ranked = _ranked(sides, is_better) if tests else []
     relations = list(_relation_entries(cells))
     return {
         "n_pairs": len(sides) * (len(sides) - 1) // 2,
         "n_tested": len(tests),
         "n_told_apart": int(is_better.sum()),
-        "sides": _with_ties(_ranked(sides, is_better), is_better) if tests else [],
+        "sides": [
+            entry | {"tied_with": [sides[number]._asdict() for number in tied]}
+            for entry, tied in zip(ranked, tied_with(is_better), strict=False)
+        ],
         "reason": None if tests else NOTHING_RANKED,
         "n_relations": len(relations),
         "relations": [relation for relation in relations if relation["n_told_apart"]],
@@ -436,14 +454,14 @@ def _key(cell: Mapping[str, Any]) -> CellKey:
 
 
 def _tests(evidence: Evidence, by_side: Mapping[Side, Mapping[str, float]], drawn: DrawnVerdicts) -> Iterator[PairTest]:
-    """Yield the test of each pair of sides that share enough relations: that of comparisons."""
+    """Yield the test of each pair of sides that share enough relations, as for comparisons."""
     compare_statements, accepted = statement_comparisons(evidence), drawn.accepted
     for (number_a, a), (number_b, b) in combinations(enumerate(by_side), 2):
         shared = sorted(by_side[a].keys() & by_side[b].keys())
         if len(shared) >= FEWEST_RELATIONS:
             differences: Floats = np.array([by_side[a][relation] - by_side[b][relation] for relation in shared])
             is_few = len(shared) < FEWEST_RELATIONS_TO_TELL
-            statements = compare_statements(a, b, accepted) if is_few else None  # seconds of work where there are many
+            statements = compare_statements(a, b, accepted) if is_few else None  # slow with many statements
             p = p_of_pair(differences, statements, evidence.seed)
             yield PairTest(number_a, number_b, mean_difference(differences), p)
 
@@ -453,31 +471,21 @@ def _ranked(sides: Sequence[Side], is_better: Flags) -> list[dict[str, Any]]:
     return [{**side._asdict(), "low": low, "high": high} for side, (low, high) in zip(sides, ranks, strict=True)]
 
 
-def _with_ties(ranked: Sequence[dict[str, Any]], is_better: Flags) -> list[dict[str, Any]]:
-    names = [{key: entry[key] for key in ("model", "setting")} for entry in ranked]
-    ties = tied_with(is_better)
-    return [{**entry, "tied_with": [names[n] for n in tied]} for entry, tied in zip(ranked, ties, strict=True)]
-
-
-# -- within a relation -------------------------------------------------------------------------------------------------
-
-
 def _relation_entries(cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     by_relation: dict[str, list[Mapping[str, Any]]] = {}
     for cell in cells:
         if cell["accuracy_low"] is not None:
             by_relation.setdefault(cell["relation"], []).append(cell)
-    for relation, own in sorted(by_relation.items()):
-        if len(own) > 1:
-            is_better = _better_cells(own)
-            sides = [_key(cell).side for cell in own]
-            n_told_apart = int(is_better.sum())
-            yield {"relation": relation, "n_told_apart": n_told_apart, "sides": _ranked(sides, is_better)}
+    for relation, relation_cells in sorted(by_relation.items()):
+        if len(relation_cells) > 1:
+            is_better = _better_cells(relation_cells)
+            ranked = _ranked([_key(cell).side for cell in relation_cells], is_better)
+            yield {"relation": relation, "n_told_apart": int(is_better.sum()), "sides": ranked}
 
 
 def _better_cells(cells: Sequence[Mapping[str, Any]]) -> Flags:
     rates = [(cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"]) for cell in cells]
-    # Exact limits are steps: half a statement of either cell, where not all tuples were judged, keeps far levels safe.
+    # Exact limits are step functions. Half a statement of each sampled cell keeps extreme levels conservative.
     half = [0.5 / max(cell["n"], 1) if low < high else 0.0 for cell, (_, low, high) in zip(cells, rates, strict=True)]
     differences = {(a, b): StatementDifference(rates[a], rates[b], 0.0) for a, b in combinations(range(len(rates)), 2)}
 
@@ -491,16 +499,13 @@ def _better_cells(cells: Sequence[Mapping[str, Any]]) -> Flags:
     return better_by_limits(lower_limits)
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
-
-
 def ranks_of(document: Document) -> Mapping[str, Any]:
-    """Return the block of ranks; of documents without one that of no sides."""
+    """Return the ranks of a document; empty ranks if it has none."""
     return document.get("ranks") or {"sides": [], "relations": []}
 
 
 def rank_table(document: Document) -> Table:
-    """Sides with the ranks they may have, those with the best first rank on top; never in the order of the sample."""
+    """Sides with their possible ranks, sorted by rank and never by the sample's order."""
     ranks = ranks_of(document)
     rows = [
         Row(
@@ -528,34 +533,34 @@ def rank_in_words(side: Mapping[str, Any]) -> str:
 
 
 def ties_in_words(side: Mapping[str, Any], n_sides: int) -> str:
-    """Return whom a side was not told apart from; the first few of many by name."""
+    """Return the sides that do not differ significantly from `side`; only the first few of many by name."""
     tied = side["tied_with"]
     if not tied:
-        return "nobody"
+        return "none"
     if len(tied) == n_sides - 1:
         return "all others"
-    named = [lm_and_setting(other) for other in tied]
-    if len(named) <= MOST_NAMED + 1:
-        return "; ".join(named)
-    return f"{'; '.join(named[:MOST_NAMED])} and {len(named) - MOST_NAMED} others"
+    names = [lm_and_setting(other) for other in tied]
+    if len(names) <= MOST_NAMED + 1:
+        return "; ".join(names)
+    return f"{'; '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others"
 
 
 def _notes(document: Document) -> Iterator[str]:
     ranks = ranks_of(document)
     yield (
-        "From first to last rank: where each may stand by its average over relations; with 95 % the true ranks of all "
-        "lie in these intervals at once. Tied with: not told apart from, which is not the same as equal."
+        "First and last rank: simultaneous 95 % interval for the true rank by average over relations. Tied with: no "
+        "significant difference, which is not the same as equal."
     )
     if not ranks["n_told_apart"]:
-        yield "No two are told apart: the order in this sample says nothing about which is better."
+        yield "No difference is significant: the order in this sample does not show which is better."
     if untested := ranks["n_pairs"] - ranks["n_tested"]:
-        yield f"{counted(untested, 'pair')} without two relations in common could not be compared, and count as tied."
+        yield f"{counted(untested, 'pair')} without two shared relations could not be compared and count as tied."
     if n := ranks["n_relations"]:
-        yield f"Within a single relation all are tied in {n - len(ranks['relations'])} of {counted(n, 'relation')}."
+        yield f"Within single relations, all are tied in {n - len(ranks['relations'])} of {counted(n, 'relation')}."
 
 
 def relation_rank_table(document: Document) -> Table:
-    """The relations in which some are told apart; sides as columns."""
+    """Relations with significant differences; sides as columns."""
     sides = [(total["model"], total["setting"]) for total in document["totals"]]
     rows = []
     for relation in ranks_of(document)["relations"]:
@@ -563,7 +568,61 @@ def relation_rank_table(document: Document) -> Table:
         rows.append(Row((relation["relation"], *(ranks.get(side) for side in sides))))
     columns = [Column(name_of(setting), Kind.TEXT, demonstrator_mark(document, model)) for model, setting in sides]
     notes = (
-        "Relations in which no two are told apart are left out. Each relation's ranks hold with 95 % alone, not all "
-        "relations together: of twenty relations one may have a false one.",
+        "Relations without a significant difference are omitted. The ranks hold with 95 % for each relation, not for "
+        "all relations jointly: one of twenty relations may have a false rank.",
     )
     return Table("relation-ranks", "Ranks within relations, 95 %", (Column("relation"), *columns), tuple(rows), notes)
+
+
+# Matrices
+
+
+MOST_SENTENCES = 10  # with more comparisons, pages show matrices and fold the sentences
+
+
+class Difference(NamedTuple):
+    """A difference between two sides. number: of the comparison in its report. interval: as text, or empty."""
+
+    number: int
+    text: str
+    interval: str
+    is_significant: bool
+    sentence: str
+
+
+class Matrix(NamedTuple):
+    """Differences between the settings of an LM, or the LMs in a setting: row minus column, None on the diagonal."""
+
+    common: str
+    names: list[str]
+    rows: list[tuple[str, list[Difference | None]]]
+
+
+def matrices_of(document: Document) -> list[Matrix]:
+    """Return a matrix for each shared LM or setting of comparisons; none if there are few comparisons."""
+    if len(document["comparisons"]) <= MOST_SENTENCES:
+        return []
+    groups: dict[tuple[str, str], dict[tuple[str, str], Difference]] = {}
+    for number, comparison in enumerate(document["comparisons"], start=1):
+        group = groups.setdefault((comparison["kind"], common_of(comparison)), {})
+        for sign, pair in ((1, ("a", "b")), (-1, ("b", "a"))):
+            first, second = (comparison[side] for side in pair)
+            group[first, second] = _difference(number, comparison, sign)
+    matrices = []
+    for (_, common), differences in groups.items():
+        sides = list(dict.fromkeys(side for pair in differences for side in pair))
+        rows = [(short_model(side), [differences.get((side, other)) for other in sides]) for side in sides]
+        matrices.append(Matrix(short_model(common), [short_model(side) for side in sides], rows))
+    return matrices
+
+
+def _difference(number: int, comparison: Document, sign: int) -> Difference:
+    ends = (comparison["low"], comparison["high"])
+    low, high = sorted(sign * end for end in ends) if None not in ends else (None, None)
+    return Difference(
+        number,
+        points(sign * comparison["difference"]),
+        "" if low is None or high is None else points_interval(low, high),
+        comparison["p_holm"] is not None and comparison["p_holm"] < SIGNIFICANCE,
+        comparison["sentence"],
+    )

@@ -1,29 +1,35 @@
-"""Conduct of the round: samples and harvests, participants, exclusions, design and timeline."""
+"""Study log: samples, harvests, participants, exclusions, design and timeline of the round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
-from evaluation.evidence.evidence import Conduct, Evidence, ExcludedJudgments, patterns_of
-from evaluation.rendering.documents import Document, lm_and_setting, name_of
-from evaluation.reports.sections.rates import demonstrator_mark
+from evaluation.evidence.evidence import (
+    Conduct,
+    DrawnVerdicts,
+    Evidence,
+    ExcludedJudgments,
+    accuracies_of,
+    drawn_verdicts,
+    patterns_of,
+)
+from evaluation.rendering.documents import Document, demonstrator_mark, lm_and_setting, name_of
 from kgharvest.pages.number_format import counted, percent
 from kgharvest.statistics.arrays import ACCEPTED, VERDICTS
 from kgharvest.statistics.rates import macro_average
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
-MOST_CELLS = 60  # that people read one by one
-MOST_PROMPTS = 200
+MOST_CELLS = 60  # maximum number of rows, one per cell
+MOST_PROMPTS = 200  # maximum number of rows
 
 SIZES = ("harvested", "kept", "left_out", "population", "drawn")
-SIZE_COLUMNS = (*of_kind(Kind.COUNT, "harvested", "within cut", "hidden", "drawn from", "drawn"),)
+SIZE_COLUMNS = of_kind(Kind.COUNT, "harvested", "within cut", "hidden", "population", "drawn")
 SIZE_NOTE = (
-    "hidden: by curation or, where the round leaves them out, with sensitive words. drawn: a simple random sample "
-    "without replacement of each stratum of ranks"
+    "hidden: excluded by curation, or sensitive if the round excludes sensitive tuples. drawn: a simple random sample "
+    "without replacement from each stratum of ranks"
 )
 
 Cell = Mapping[str, Any]
@@ -35,12 +41,16 @@ def cells_of(document: Document) -> Sequence[Cell]:
 
 
 def sampling_table(document: Document) -> Table:
-    """Cells as rows, LMs and settings where there are too many cells for people."""
+    """Cells as rows; LMs and settings as rows if there are too many cells."""
     cells = cells_of(document)
-    shown = cells if len(cells) <= MOST_CELLS else [_together(own) for own in _by_side(cells)]
+    if len(cells) > MOST_CELLS:
+        sides: dict[tuple[str | None, str | None], list[Cell]] = {}
+        for cell in cells:
+            sides.setdefault((cell["model"], cell["setting"]), []).append(cell)
+        cells = [_merged(side_cells) for side_cells in sides.values()]
     rows = [
         Row((cell["relation"], name_of(cell["model"]), name_of(cell["setting"]), cell["cut"], *_sizes(cell)))
-        for cell in shown
+        for cell in cells
     ]
     columns = (*map(Column, ("relation", "LM", "setting", "cut")), *SIZE_COLUMNS)
     notes = (f"{SIZE_NOTE}, seed {document.get('seed')}.",)
@@ -51,26 +61,16 @@ def _sizes(cell: Cell) -> tuple[int | None, ...]:
     return tuple(cell[key] for key in SIZES)
 
 
-def _by_side(cells: Sequence[Cell]) -> list[list[Cell]]:
-    sides: dict[tuple[str | None, str | None], list[Cell]] = {}
-    for cell in cells:
-        sides.setdefault((cell["model"], cell["setting"]), []).append(cell)
-    return list(sides.values())
-
-
-def _together(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return all relations of one LM and setting as one row; a number is None if it is not known of one of them."""
+def _merged(cells: Sequence[Cell]) -> dict[str, Any]:
+    """Return the totals over the relations of one LM and setting; None if the number of a relation is unknown."""
     totals = {
         key: None if any(value is None for value in values) else sum(values)
         for key in SIZES
         if (values := [cell[key] for cell in cells])
     }
     relations = counted(len({cell["relation"] for cell in cells}), "relation")
-    return {**cells[0], "relation": relations, "cut": _listed(cell["cut"] for cell in cells), **totals}
-
-
-def _listed(values: Iterable[str | None]) -> str:
-    return ", ".join(sorted({value for value in values if value}))
+    cuts = ", ".join(sorted({cell["cut"] for cell in cells if cell["cut"]}))
+    return {**cells[0], "relation": relations, "cut": cuts, **totals}
 
 
 def sampling_cell_table(document: Document) -> Table:
@@ -85,33 +85,32 @@ def sampling_cell_table(document: Document) -> Table:
         *map(Column, ("relation", "LM", "setting", "cut")), *SIZE_COLUMNS, Column("strata", Kind.COUNT),
         Column("hidden now", Kind.COUNT), Column("sensitive now", Kind.COUNT), Column("harvest"),
     )  # fmt: skip
-    return Table("sampling-cells", "The sample of every cell", columns, tuple(rows), (f"{SIZE_NOTE}.",))
+    return Table("sampling-cells", "Sample of every cell", columns, tuple(rows), (f"{SIZE_NOTE}.",))
 
-
-# -- harvests ----------------------------------------------------------------------------------------------------------
 
 MADE_BY = ("model", "setting", "origin", "revision", "dtype", "device", "code_version")
 
 
 def harvest_table(document: Document) -> Table:
-    """The LMs and how they were asked, a row for what is the same of all relations."""
-    alike: dict[tuple[str | None, ...], list[Cell]] = {}
+    """Harvests, merged over relations with the same LM, setting and origin."""
+    groups: dict[tuple[str | None, ...], list[Cell]] = {}
     for cell in cells_of(document):
         if cell["harvested"] is not None:
-            alike.setdefault(tuple(cell[key] for key in MADE_BY), []).append(cell)
+            groups.setdefault(tuple(cell[key] for key in MADE_BY), []).append(cell)
     rows = [
         Row((
             demonstrator_mark(document, model), setting, revision, dtype, device, len(cells),
             sum(cell["n_prompts"] for cell in cells), _span([cell["harvested_at"] for cell in cells]),
             "imported" if origin == "imported" else code_version,
         ), about={"model": model, "setting": setting})
-        for (model, setting, origin, revision, dtype, device, code_version), cells in alike.items()
+        for (model, setting, origin, revision, dtype, device, code_version), cells in groups.items()
     ]  # fmt: skip
     columns = (
         *map(Column, ("LM", "setting", "revision", "dtype", "device")),
-        Column("harvests", Kind.COUNT), Column("prompts", Kind.COUNT), Column("made"), Column("by code"),
+        Column("harvests", Kind.COUNT), Column("prompts", Kind.COUNT), Column("created"),
+        Column("kgharvest version"),
     )  # fmt: skip
-    return Table("harvests", "Harvests", columns, tuple(rows), ("A folder or an embedded LM has no revision.",))
+    return Table("harvests", "Harvests", columns, tuple(rows), ("Folders and embedded LMs have no revision.",))
 
 
 def _span(times: Sequence[str | None]) -> str | None:
@@ -120,7 +119,7 @@ def _span(times: Sequence[str | None]) -> str | None:
 
 
 def prompt_table(document: Document) -> Table:
-    """The prompts with their weights; none of them where they are too many for people: the JSON has them all."""
+    """Prompts with their weights; no rows if there are too many. The JSON contains all prompts."""
     rows = [
         Row((cell["relation"], name_of(cell["model"]), name_of(cell["setting"]), prompt["weight"], prompt["text"]))
         for cell in cells_of(document)
@@ -130,11 +129,8 @@ def prompt_table(document: Document) -> Table:
     return Table("prompts", "Prompts with their weights", columns, tuple(rows) if len(rows) <= MOST_PROMPTS else ())
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
-
-
 def without_many_prompts(entry: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the block `conduct` without prompts where they are too many for a table."""
+    """Return the block `conduct` without prompts if there are too many for a table."""
     if entry is None:
         return None
     cells = entry["cells"]
@@ -145,23 +141,26 @@ def without_many_prompts(entry: Mapping[str, Any] | None) -> dict[str, Any] | No
 
 # Participants, exclusions and timeline
 
-METHOD = (
-    "Exclusions: accuracy with somebody's judgments is that of the verdicts which all counted judgments and theirs "
-    "together give, everybody else who is excluded left out."
+METHOD_PARTS = (
+    (
+        "Effect of exclusions: the accuracy with an excluded annotator is based on the verdicts from all counted "
+        "judgments together with the judgments of this annotator. All other excluded annotators remain excluded.",
+        lambda document: document["conduct"] and any(entry["effects"] for entry in document["conduct"]["exclusions"]),
+    ),
 )
 
 
-# -- the effect of exclusions ------------------------------------------------------------------------------------------
-
-
 def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) -> dict[str, Any]:
-    """Return the block `conduct` of docs/report-json.md: what was gathered, with the effects of exclusions in force."""
-    without = _side_accuracies(evidence, drawn)
+    """Return the block `conduct` of docs/report-json.md, with the effects of the exclusions in force."""
     exclusions = []
     for exclusion in conduct.entry["exclusions"]:
         is_in_force = exclusion["reinstated_at"] is None
-        own = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
-        effects = [] if own is None else _effects(evidence, without, _accuracies_with(evidence, own))
+        excluded = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
+        effects = []
+        if excluded is not None:
+            accuracies = _accuracies_with(evidence, excluded), _side_accuracies(evidence, drawn)
+            pairs = zip(evidence.sides, *accuracies, strict=True)
+            effects = [{**side._asdict(), "with": before, "without": after} for side, before, after in pairs]
         exclusions.append({**exclusion, "effects": effects})
     statements = {
         "n_drawn": len(evidence.draws.task),
@@ -172,23 +171,13 @@ def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) ->
     return {**conduct.entry, "statements": statements, "exclusions": exclusions}
 
 
-def _effects(
-    evidence: Evidence, without: Sequence[float | None], included: Sequence[float | None]
-) -> list[dict[str, Any]]:
-    return [
-        {**side._asdict(), "with": before, "without": after}
-        for side, before, after in zip(evidence.sides, included, without, strict=True)
-    ]
+def _accuracies_with(evidence: Evidence, excluded: ExcludedJudgments) -> list[float | None]:
+    """Return the accuracies from the counted judgments and those of an excluded annotator.
 
-
-def _accuracies_with(evidence: Evidence, own: ExcludedJudgments) -> list[float | None]:
-    """Return the accuracies that the counted judgments and an excluded annotator's give together.
-
-    A statement whose place nobody has filled since is as it was before the exclusion; one that somebody has judged
-    instead has a judgment more than it wanted.
+    A statement that was reassigned after the exclusion then has one judgment more than required.
     """
     counts = evidence.counts.copy()
-    np.add.at(counts, (own.task, own.label), 1)
+    np.add.at(counts, (excluded.task, excluded.label), 1)
     return _side_accuracies(evidence, drawn_verdicts(evidence, patterns_of(counts, evidence.wanted)))
 
 
@@ -201,38 +190,34 @@ def _side_accuracies(evidence: Evidence, drawn: DrawnVerdicts) -> list[float | N
     ]
 
 
-# -- in words ----------------------------------------------------------------------------------------------------------
-
-
 def notes_on_conduct(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a reader of any number must know, one sentence each."""
+    """Yield notes that readers of any number need."""
     in_force = [exclusion for exclusion in entry["exclusions"] if exclusion["reinstated_at"] is None]
     if in_force:
-        n = entry["judgments"]["n_excluded"]
         were = "annotator was" if len(in_force) == 1 else "annotators were"
+        judgments = counted(entry["judgments"]["n_excluded"], "judgment")
         yield (
-            f"{len(in_force)} {were} excluded: {counted(n, 'judgment')} count no more. Who, why, and what that does to "
-            "the accuracies stands under “Exclusions”."
+            f"{len(in_force)} {were} excluded, with {judgments}. “Exclusions” lists the annotators, the reasons, and "
+            "the effect on accuracy."
         )
 
 
 class Step(NamedTuple):
     """A step of the flow of tuples, statements, people or judgments.
 
-    left_out: how many of the step before are no more there, None where none are. is_part: of the step before, and not
-    what follows on it.
+    n_excluded: number excluded since the previous step, or None. is_part: a part of the previous step, not a successor.
     """
 
     of: str
     name: str
     n: int
-    left_out: int | None = None
-    because: str | None = None
+    n_excluded: int | None = None
+    reason: str | None = None
     is_part: bool = False
 
 
 def flow_steps(document: Document) -> list[Step]:
-    """Return the steps in their order; none in reports made before they were recorded."""
+    """Return the steps in order; old reports have none."""
     conduct = document.get("conduct")
     if not conduct:
         return []
@@ -240,38 +225,39 @@ def flow_steps(document: Document) -> list[Step]:
 
 
 def flow_table(document: Document) -> Table:
-    """The flow from what was harvested to what the numbers rest on, with what was left out at each step."""
+    """The flow from harvested tuples to counted judgments, with the exclusions at each step."""
     rows = [Row(step[:5]) for step in flow_steps(document)]
-    columns = (Column("of"), Column("step"), Column("n", Kind.COUNT), Column("left out", Kind.COUNT), Column("because"))
+    columns = (
+        *map(Column, ("population", "step")), *of_kind(Kind.COUNT, "n", "excluded"), Column("reason"),
+    )  # fmt: skip
     notes = (
         *flow_in_words(document),
-        "Tuples are those of each cell: what several harvests found counts for each; such statements are judged once.",
+        "Tuples are counted per cell: a tuple of several harvests counts for each, but its statement is judged once.",
     )
-    return Table("flow", "Flow of tuples, people and judgments", columns, tuple(rows), notes)
+    return Table("flow", "Flow of tuples, people, and judgments", columns, tuple(rows), notes)
 
 
-def _step(of: str, name: str, n: int, before: int | None = None, because: str | None = None) -> Step:
+def _step(of: str, name: str, n: int, before: int | None = None, reason: str | None = None) -> Step:
     is_whole = before is None or before == n
-    return Step(of, name, n) if is_whole or before is None else Step(of, name, n, before - n, because)
+    return Step(of, name, n) if is_whole or before is None else Step(of, name, n, before - n, reason)
 
 
 def flow_in_words(document: Document) -> Iterator[str]:
-    """Yield the flow as a paper tells it."""
+    """Yield the flow as text for a paper."""
     n = {(step.of, step.name): step.n for step in flow_steps(document)}
     if not n:
         return
     sampled = ""
     if ("tuples", "harvested") in n:
-        drawn, population = n["tuples", "drawn"], n["tuples", "drawn from"]
+        drawn, population = n["tuples", "drawn"], n["tuples", "in the population"]
         sample = "all were drawn" if drawn == population else f"{drawn:,} were drawn at random"
         sampled = (
-            f"Of {counted(n['tuples', 'harvested'], 'tuple')} harvested, {n['tuples', 'within the cuts']:,} were "
-            f"within the cuts and {population:,} left after curation, of which {sample} (seed {document['seed']}). "
+            f"Of {counted(n['tuples', 'harvested'], 'harvested tuple')}, {n['tuples', 'within the cuts']:,} were "
+            f"within the cuts and {population:,} remained after curation; {sample} (seed {document['seed']}). "
         )
-    counts = n["judgments", "counted"]
     yield (
         f"{sampled}{counted(n['people', 'joined'], 'person', 'people')} joined, {n['people', 'judged']:,} judged, and "
-        f"{counted(counts, 'judgment')} by {n['people', 'counted']:,} of them count. Of "
+        f"{counted(n['judgments', 'counted'], 'judgment')} by {n['people', 'counted']:,} of them count. Of "
         f"{counted(n['statements', 'to judge'], 'statement')}, {n['statements', 'with a verdict']:,} have a verdict."
     )
 
@@ -282,16 +268,16 @@ def _flow_of_tuples(conduct: Mapping[str, Any]) -> Iterator[Step]:
         sum(cell[key] for cell in framed) for key in ("harvested", "kept", "population", "drawn")
     )
     if framed:
-        sensitive = "" if conduct["design"]["include_sensitive"] else ", or with sensitive words"
+        sensitive = "" if conduct["design"]["include_sensitive"] else ", or sensitive"
         yield _step("tuples", "harvested", harvested)
         yield _step("tuples", "within the cuts", kept, harvested, "below a cut")
-        yield _step("tuples", "drawn from", population, kept, f"hidden by curation{sensitive}")
+        yield _step("tuples", "in the population", population, kept, f"hidden by curation{sensitive}")
         yield _step("tuples", "drawn", drawn, population, "not in the random sample")
     statements = conduct["statements"]
     n_tasks, n_begun = statements["n_tasks"], statements["n_begun"]
     n_complete = n_tasks - statements["incomplete"]
     yield _step("statements", "to judge", n_tasks, statements["n_drawn"], "drawn for several cells, judged once")
-    yield _step("statements", "with a judgment", n_begun, n_tasks, "nobody’s judgment counts")
+    yield _step("statements", "with a judgment", n_begun, n_tasks, "no counted judgment")
     yield _step("statements", "with a verdict", n_complete, n_begun, "incomplete")
     for verdict in ("accepted", "rejected", "undecided"):
         yield Step("statements", verdict, statements[verdict], is_part=True)
@@ -300,64 +286,56 @@ def _flow_of_tuples(conduct: Mapping[str, Any]) -> Iterator[Step]:
 def _flow_of_people(conduct: Mapping[str, Any]) -> Iterator[Step]:
     people, training = conduct["people"], conduct["training"]
     if people["n_invited"]:
-        yield _step("people", "invited by a link of their own", people["n_invited"])
+        yield _step("people", "invited by a personal link", people["n_invited"])
     yield _step("people", "joined", people["n_joined"])
     before = people["n_joined"]
     if training["n_statements"]:
         before = people["n_trained"]
         yield _step("people", "finished the training", before, people["n_joined"], "did not finish it")
-    yield _step("people", "judged", people["n_judged"], before, "judged nothing")
+    yield _step("people", "judged", people["n_judged"], before, "no judgment")
     if people["n_blocked_by_limits"]:
-        yield Step("people", "of whom a limit paused", people["n_blocked_by_limits"], is_part=True)
+        yield Step("people", "of these, paused by a limit", people["n_blocked_by_limits"], is_part=True)
     if people["n_with_full_share"]:
-        yield Step("people", "of whom judged their full share", people["n_with_full_share"], is_part=True)
-    because = "excluded, or nothing of theirs counts" if people["n_excluded"] else "nothing of theirs counts"
-    yield _step("people", "counted", people["n_counted"], people["n_judged"], because)
+        yield Step("people", "of these, with their full share judged", people["n_with_full_share"], is_part=True)
+    reason = "excluded, or no counted judgment" if people["n_excluded"] else "no counted judgment"
+    yield _step("people", "counted", people["n_counted"], people["n_judged"], reason)
 
 
 def _flow_of_judgments(conduct: Mapping[str, Any]) -> Iterator[Step]:
-    given = conduct["judgments"]
-    current = given["n_given"] - given["n_superseded"]
-    of_others = current - given["n_gold"]
-    in_time = of_others - given["n_late"]
-    yield _step("judgments", "given", given["n_given"])
-    yield _step("judgments", "standing", current, given["n_given"], "taken back or changed by who gave them")
-    yield _step("judgments", "not on gold", of_others, current, "on gold")
-    yield _step("judgments", "in time", in_time, of_others, "came when their place was taken")
-    yield _step("judgments", "counted", given["n_counted"], in_time, "of excluded annotators")
-
-
-# -- rules and dates ---------------------------------------------------------------------------------------------------
+    judgments = conduct["judgments"]
+    current = judgments["n_given"] - judgments["n_superseded"]
+    not_gold = current - judgments["n_gold"]
+    in_time = not_gold - judgments["n_late"]
+    yield _step("judgments", "given", judgments["n_given"])
+    yield _step("judgments", "current", current, judgments["n_given"], "withdrawn or changed by the annotator")
+    yield _step("judgments", "not on gold", not_gold, current, "on gold")
+    yield _step("judgments", "in time", in_time, not_gold, "late: the statement was reassigned")
+    yield _step("judgments", "counted", judgments["n_counted"], in_time, "of excluded annotators")
 
 
 def design_table(document: Document) -> Table:
     conduct = document.get("conduct")
-    said = (*_rules(conduct), *_dates(conduct, document), *_trail(document)) if conduct else ()
-    rows = [Row(row) for row in said if row[1]]
-    notes = ("Times are in UTC.",)
-    return Table("design", "How the round was made", (Column("what"), Column("how")), tuple(rows), notes)
-
-
-def _trail(document: Document) -> Iterator[tuple[str, str | None]]:
-    """Yield the head of the audit trail; older reports name none."""
-    if audit := document.get("audit"):
-        yield "audit trail", f"entry {audit['number']:,}, SHA-256 {audit['hash']}"
+    items = [*_rules(conduct), *_dates(conduct, document)] if conduct else []
+    if conduct and (audit := document.get("audit")):  # absent from old reports
+        items.append(("audit log", f"entry {audit['number']:,}, SHA-256 {audit['hash']}"))
+    rows = [Row(item) for item in items if item[1]]
+    return Table("design", "Round design", (Column("item"), Column("value")), tuple(rows), ("Times are in UTC.",))
 
 
 def _rules(conduct: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     design = conduct["design"]
     k, most = design["judgments_per_task"], design["max_per_annotator"]
-    thirds = "two, and a third where they differ" if design["third_only_if_split"] else f"{k}, each by another person"
-    agreeing = f", at least {design['quorum']} of them" if design["quorum"] > 1 else ""
-    yield "judgments per statement", "as many as were imported" if design["quorum"] > 1 else thirds
-    yield "verdict", f"of more than half of the judgments{agreeing}; else undecided"
+    thirds = "two, and a third if they differ" if design["third_only_if_split"] else f"{k}, by different people"
+    quorum = f", at least {design['quorum']}" if design["quorum"] > 1 else ""
+    yield "judgments per statement", "as imported" if design["quorum"] > 1 else thirds
+    yield "verdict", f"more than half of the judgments{quorum}; otherwise undecided"
     yield "gold", _gold(conduct["gold"], design["gold_share"])
     yield "training", _training(conduct["training"])
     yield "limits that pause an annotator", conduct["limits"]["sentence"]
-    yield "most statements by one person", f"{most:,}" if most else "no limit"
-    yield "largest share of one person", percent(cap) if (cap := design["dominance_cap"]) else "no limit"
-    yield "tuples with sensitive words", "included" if design["include_sensitive"] else "left out"
-    yield "consent", "asked for" if design["has_consent"] else "not asked for"
+    yield "maximum statements per person", f"{most:,}" if most else "no limit"
+    yield "maximum share per person", percent(cap) if (cap := design["dominance_cap"]) else "no limit"
+    yield "sensitive tuples", "included" if design["include_sensitive"] else "excluded"
+    yield "consent", "required" if design["has_consent"] else "not required"
     yield "adjudication", _adjudication(conduct["adjudications"])
     for imported in conduct["imports"]:
         yield "imported", _import(imported)
@@ -370,7 +348,7 @@ def _gold(gold: Mapping[str, Any], gold_share: float) -> str:
     confirmed = f", confirmed by {counted(n, 'person', 'people')}" if (n := gold["n_confirmed_by"]) else ""
     when = f" between {_day(gold['confirmed_from'])} and {_day(gold['confirmed_to'])}" if confirmed else ""
     return (
-        f"{percent(gold_share)} of what an annotator sees: {gold['n_true']} true (seed tuples), "
+        f"{percent(gold_share)} of an annotator's statements: {gold['n_true']} true (seed tuples), "
         f"{gold['n_false']} false (corrupted seed tuples{confirmed}{when})"
     )
 
@@ -378,10 +356,10 @@ def _gold(gold: Mapping[str, Any], gold_share: float) -> str:
 def _training(training: Mapping[str, Any]) -> str:
     if not training["n_statements"]:
         return "none"
-    right = f", {percent(training['n_right'] / n)} of their answers right" if (n := training["n_answered"]) else ""
+    correct = f", {percent(training['n_right'] / n)} of their answers correct" if (n := training["n_answered"]) else ""
     return (
         f"{counted(training['n_statements'], 'statement')} with known answers; {training['n_finished']} of "
-        f"{counted(training['n_begun'], 'person', 'people')} finished it{right}; nobody is turned away by it"
+        f"{counted(training['n_begun'], 'person', 'people')} finished it{correct}; no one is screened out"
     )
 
 
@@ -390,14 +368,14 @@ def _adjudication(adjudications: Mapping[str, Any]) -> str:
         return "none"
     return (
         f"{counted(adjudications['n_statements'], 'statement')} by "
-        f"{counted(adjudications['n_experts'], 'expert')}, {adjudications['n_blind']} without seeing who said what"
+        f"{counted(adjudications['n_experts'], 'expert')}, {adjudications['n_blind']} blind to the annotators' labels"
     )
 
 
 def _import(imported: Mapping[str, Any]) -> str:
     n_rows, policy = imported["n_rows"], imported["duplicates"]
     rows = "" if n_rows is None else f" in {counted(n_rows, 'row')}"
-    repeats = "" if policy is None else f"; repeats by one annotator: {policy} ({imported['n_duplicates']} of them)"
+    repeats = "" if policy is None else f"; duplicates by one annotator: {policy} ({imported['n_duplicates']})"
     return f"{counted(imported['n_judgments'], 'judgment')} from {imported['file']}{rows}{repeats}"
 
 
@@ -407,7 +385,7 @@ def _dates(conduct: Mapping[str, Any], document: Document) -> Iterator[tuple[str
     for key, title in titles.items():
         yield title, _minute(dates[key])
     yield "closed", _minute(dates["closed_at"]) or "not yet"
-    yield "report made", _minute(document.get("created_at"))
+    yield "report created", _minute(document.get("created_at"))
 
 
 def _minute(at: str | None) -> str | None:
@@ -421,12 +399,9 @@ def _day(at: str | None) -> str:
 def timeline_table(document: Document) -> Table:
     lines = (document.get("conduct") or {}).get("timeline", [])
     rows = [Row((_minute(line["at"]), line["by"], line["annotator"], line["what"])) for line in lines]
-    columns = (Column("when"), Column("by"), Column("annotator"), Column("what"))
-    notes = ("by: the role in the project; nobody where the system acted, or the operator at the command line.",)
-    return Table("timeline", "What happened when", columns, tuple(rows), notes)
-
-
-# -- exclusions --------------------------------------------------------------------------------------------------------
+    columns = tuple(map(Column, ("time", "by", "annotator", "event")))
+    notes = ("by: role in the project; empty for the system, or for the operator at the command line.",)
+    return Table("timeline", "Timeline", columns, tuple(rows), notes)
 
 
 def exclusion_table(document: Document) -> Table:
@@ -442,27 +417,23 @@ def exclusion_table(document: Document) -> Table:
         Column("annotator"), Column("excluded"), Column("by"), Column("reason"), Column("judgments", Kind.COUNT),
         Column("reinstated"), Column("counted again", Kind.COUNT),
     )  # fmt: skip
-    notes = ("by: the role in the project. judgments: taken out of the count.",)
+    notes = ("by: role in the project. judgments: no longer counted.",)
     return Table("exclusions", "Exclusions", columns, tuple(rows), notes)
 
 
 def exclusion_effect_table(document: Document) -> Table:
-    rows = [
-        Row((exclusion["annotator"], lm_and_setting(effect), *_with_and_without(effect)))
-        for exclusion in (document.get("conduct") or {}).get("exclusions", [])
-        for effect in exclusion["effects"]
-    ]
+    rows = []
+    for exclusion in (document.get("conduct") or {}).get("exclusions", []):
+        for effect in exclusion["effects"]:
+            included, excluded = effect["with"], effect["without"]
+            difference = None if included is None or excluded is None else excluded - included
+            rows.append(Row((exclusion["annotator"], lm_and_setting(effect), included, excluded, difference)))
     columns = (
         Column("without"), Column("LM and setting"), Column("with", Kind.SHARE), Column("without", Kind.SHARE),
         Column("difference", Kind.POINTS),
     )  # fmt: skip
     notes = (
-        "Accuracy, mean over relations, with and without the judgments of each excluded annotator; without is what "
-        "this report says. With: all counted judgments and theirs together.",
+        "Accuracy, mean over relations. with: from all counted judgments and those of the excluded annotator. without: "
+        "as in this report.",
     )
-    return Table("exclusion-effects", "What the exclusions change", columns, tuple(rows), notes)
-
-
-def _with_and_without(effect: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
-    included, excluded = effect["with"], effect["without"]
-    return included, excluded, None if included is None or excluded is None else excluded - included
+    return Table("exclusion-effects", "Effect of exclusions", columns, tuple(rows), notes)

@@ -10,11 +10,12 @@ import numpy as np
 from evaluation.evidence.evidence import Evidence
 from evaluation.evidence.judges import JudgeAnswers, OtherRun, relation_of_statement, statement_weights
 from evaluation.rendering.documents import Document
-from kgharvest.statistics.alternative_annotator import EPSILON, alternative_annotator_test
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, LABELS, TRUE, UNDECIDED, VERDICTS, Flags
 from kgharvest.statistics.judge_quality import (
+    EPSILON,
     N_BINS,
     agreement_with_people,
+    alternative_annotator_test,
     calibration,
     change_between,
     effective_votes,
@@ -26,15 +27,14 @@ from kgharvest.statistics.rates import accuracy_by_score
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 NOTE_ON_EFFECTS = (
-    "Runs that differ from this one in one thing only, on the tuples that both labelled; an answer without a label "
-    "counts as one of its own. Kappa: Cohen's, 1 where the thing changes nothing. More True: how many more tuples the "
-    "other run calls True; p (McNemar, exact) that it is as likely to call them True as not to, adjusted after Holm "
-    "for all of them. What of it is chance shows between repeats. Each tuple is asked about in a request of its own, "
-    "so that statements have no order."
+    "Runs that differ from this run in one option, on the tuples labeled by both. An answer without a label counts as "
+    "a separate label. Kappa: Cohen's kappa, 1 for identical labels. Change in True rate: of the other run, with an "
+    "exact McNemar test (p adjusted after Holm for all these runs). Compare with the differences between repeats, "
+    "which are due to chance. Each tuple is sent in a separate request, so the order of statements has no effect."
 )
 NOTE_ON_REST = (
-    "Repeats: tuples whose repeats are not all alike, and how likely two repeats differ. Other runs: those that differ "
-    "in several things, and the tuples that they label otherwise."
+    "Repeats: tuples with different labels across repeats, and the probability that two repeats differ. Other runs: "
+    "runs that differ in several options, and the tuples with changed labels."
 )
 
 
@@ -70,7 +70,7 @@ def card_of(document: Document) -> Mapping[str, Any]:
 
 
 def judge_name(card: Mapping[str, Any]) -> str:
-    """Return a judge with its LM, as it is named wherever it shows."""
+    """Return the name of a judge with its LM."""
     return f"{card['name']} ({card['model']})"
 
 
@@ -79,7 +79,7 @@ def titled(card: Mapping[str, Any], title: str) -> str:
 
 
 def effect_table(document: Document) -> Table:
-    """What wording, order and the like change by themselves: runs that differ in one thing."""
+    """Effects of single options, such as wording and order: runs that differ in one option."""
     card = card_of(document)
     rows = [
         Row((
@@ -91,56 +91,75 @@ def effect_table(document: Document) -> Table:
         if len(run["differs"]) == 1 and "kappa" in run
     ]  # fmt: skip
     columns = (
-        *map(Column, ("what differs", "other run")),
-        *of_kind(Kind.COUNT, "tuples", "other labels"),
-        *of_kind(Kind.SHARE, *ERROR_KEYS, group="share of other labels"),
+        *map(Column, ("changed option", "other run")),
+        *of_kind(Kind.COUNT, "tuples", "changed labels"),
+        *of_kind(Kind.SHARE, *ERROR_KEYS, group="share of changed labels"),
         *of_kind(Kind.COEFFICIENT, *ERROR_KEYS, group="kappa"),
-        *of_kind(Kind.POINTS, *ERROR_KEYS, group="more True"),
+        *of_kind(Kind.POINTS, *ERROR_KEYS, group="change in True rate"),
         Column("p (Holm)", Kind.P),
     )
     return Table("judge-effects", titled(card, "Effect of wording and order"), columns, tuple(rows), (NOTE_ON_EFFECTS,))
 
 
 def steadiness_table(document: Document) -> Table:
-    """How labels hang on chance, and on several things at once."""
+    """Label changes between repeats, and between runs that differ in several options."""
     card = card_of(document)
     rows = []
     if card and (repeated := card["flips"]).get("n"):
         changing = repeated["n_changing"]
-        rows.append(
-            Row(("its own repeats", "chance", repeated["n"], changing, repeated["flip_rate"], None, None, None))
-        )
+        rows.append(Row(("repeats", "chance", repeated["n"], changing, repeated["flip_rate"], None, None, None)))
     rows += [
         Row((
-            f"{run['run']} ({run['model']})", ", ".join(run["differs"]) or "nothing that is recorded", run["n"],
+            f"{run['run']} ({run['model']})", ", ".join(run["differs"]) or "no recorded option", run["n"],
             run["n_differing"], run["share"], run["low"], run["high"], run["more_true"],
         ))
         for run in card.get("other_runs", [])
         if len(run["differs"]) != 1 or "kappa" not in run
     ]  # fmt: skip
     columns = (
-        *map(Column, ("compared with", "what differs")),
-        *of_kind(Kind.COUNT, "tuples", "other labels"),
+        *map(Column, ("compared with", "changed option")),
+        *of_kind(Kind.COUNT, "tuples", "changed labels"),
         *of_kind(Kind.SHARE, "share", "low", "high"),
-        Column("more True", Kind.POINTS),
+        Column("change in True rate", Kind.POINTS),
     )
-    return Table(
-        "judge-steadiness", titled(card, "What changes the judge's mind"), columns, tuple(rows), (NOTE_ON_REST,)
-    )
+    return Table("judge-steadiness", titled(card, "Stability of the judge"), columns, tuple(rows), (NOTE_ON_REST,))
 
 
-METHOD = (
-    "Judge card: sensitivity, specificity and Youden's J of an LM's labels against people's verdicts, statements "
-    "weighted by one over their inclusion probability (Wilson at Kish's effective size, Newcombe for J); agreement of "
-    "the judge, and of each person, with the most frequent label of the others; the alternative annotator test "
-    "(Calderon, Reichart and Dror 2025); flips between repeats, and between runs that differ in one thing (McNemar, "
-    "exact, adjusted after Holm; Cohen's kappa); calibration over ten bins of equal width; effective votes of a panel "
-    "from the correlations of errors (Kish 1965)."
+METHOD_PARTS = (
+    (
+        "Judge quality: sensitivity, specificity, and Youden's J of the LM judge's labels against human verdicts. "
+        "Statements are weighted by their inverse inclusion probability (Wilson's interval at Kish's effective sample "
+        "size; Newcombe's method for J). Agreement of the judge, and of each annotator, is with the most frequent "
+        "label of the other annotators.",
+        lambda document: document["judge_card"] and document["judge_card"]["n_verdicts"],
+    ),
+    (
+        "Alternative annotator test: Calderon, Reichart, and Dror (2025).",
+        lambda document: any(
+            test["reason"] is None for test in (document["judge_card"] or {}).get("alternative_annotator", ())
+        ),
+    ),
+    (
+        "Label changes between repeats of the judge, and between runs that differ in one option: McNemar's exact test, "
+        "adjusted after Holm, and Cohen's kappa.",
+        lambda document: (
+            document["judge_card"]
+            and (document["judge_card"]["other_runs"] or "reason" not in document["judge_card"]["flips"])
+        ),
+    ),
+    (
+        "Calibration of the judge: ten bins of equal width.",
+        lambda document: ((document["judge_card"] or {}).get("calibration") or {}).get("bins"),
+    ),
+    (
+        "Effective votes of a panel of judges: from the correlations of their errors (Kish 1965).",
+        lambda document: (document["judge_card"] or {}).get("panel"),
+    ),
 )
 JUDGE_LABELS = (*LABELS, "unparsable")
-NO_VERDICTS = "People have decided no statement that the judge labelled: nothing is known yet of how good it is."
-NO_PROBABILITY = "This judge gives no probability: ask a chat model with repeats, whose share of True is one."
-ASKED_ONCE = "Every tuple was asked once: start a run with repeats to see how steady the judge is."
+NO_VERDICTS = "No statement labeled by the judge has a human verdict yet, so its quality is unknown."
+NO_PROBABILITY = "This judge gives no probability. Run a chat model with repeats; its share of True is a probability."
+ASKED_ONCE = "Every tuple was labeled once. Start a run with repeats to measure the stability of the judge."
 ALL_RELATIONS = "all"
 
 
@@ -166,7 +185,7 @@ def card_entry(evidence: Evidence, answers: JudgeAnswers) -> dict[str, Any]:
 
 
 def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> Iterator[dict[str, Any]]:
-    """Yield all relations together, then each."""
+    """Yield an entry for all relations, then for each relation."""
     names, relation = relation_of_statement(evidence)
     weight = statement_weights(evidence)
     everything = np.ones(evidence.n_tasks, dtype=bool)
@@ -176,8 +195,9 @@ def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) 
     for name, is_in in parts:
         judged = has_verdict & is_in
         errors = judge_errors(evidence.verdict[judged], answers.label[judged], weight[judged])
-        own = is_in[evidence.judgments.task]
-        agreement = agreement_with_people(evidence.judgments.task[own], evidence.judgments.label[own], answers.label)
+        chosen = is_in[evidence.judgments.task]
+        labels = evidence.judgments.task[chosen], evidence.judgments.label[chosen]
+        agreement = agreement_with_people(*labels, answers.label)
         yield {
             "relation": None if name == ALL_RELATIONS else name,
             "n": int(judged.sum()),
@@ -195,7 +215,7 @@ def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) 
 
 
 def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> dict[str, Any]:
-    """Return calibration of probabilities; of a score judge, whose scores are none, the accuracy by its score."""
+    """Return the calibration of probabilities; for a score judge, the accuracy by its score."""
     weight, is_accepted = statement_weights(evidence), evidence.verdict == ACCEPTED
     has_score = has_verdict & ~np.isnan(answers.score)
     if has_score.any():
@@ -211,7 +231,7 @@ def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: F
 
 
 def _alternative_annotator(evidence: Evidence, answers: JudgeAnswers) -> list[dict[str, Any]]:
-    """Return the test for each kind of annotator. A third person was asked only in disputes, so it is left out."""
+    """Return the test for each kind of annotator, without third judgments, which exist only for disputes."""
     task, annotator, label, _ = evidence.first_two.judgments
     entries = []
     for kind, epsilon in EPSILON.items():
@@ -232,9 +252,6 @@ def _panel_entry(evidence: Evidence, answers: JudgeAnswers) -> dict[str, Any] | 
     right = np.where(evidence.verdict[decided] == ACCEPTED, TRUE, FALSE)[:, None]
     votes = effective_votes(label[decided] != right)
     return {"panel": answers.panel.name, "runs": list(answers.panel.runs), **votes._asdict()}
-
-
-# -- tables ------------------------------------------------------------------------------------------------------------
 
 
 def judge_table(document: Document) -> Table:
@@ -264,12 +281,12 @@ def judge_table(document: Document) -> Table:
     )
     notes = (
         card.get("reason") or "",
-        "Sensitivity: of what people accept, the share that the judge calls True; specificity: of what they reject, "
-        "the share that it calls False; J: their sum less 1, 0 for a judge who tells nothing. Agreement: with the most "
-        "frequent label of the other people of a statement, of the judge and of the person left out, on the same "
-        "statements.",
+        "Sensitivity: share of accepted statements that the judge labels True. Specificity: share of rejected "
+        "statements that it labels False. J: sensitivity + specificity − 1, 0 for an uninformative judge. Agreement: "
+        "with the most frequent label of the other people who judged a statement, for the judge and for the omitted "
+        "person, on the same statements.",
     )
-    return Table("judge", titled(card, "How good the judge is"), columns, tuple(rows), tuple(filter(None, notes)))
+    return Table("judge", titled(card, "Judge quality"), columns, tuple(rows), tuple(filter(None, notes)))
 
 
 ERROR_KEYS = ("value", "low", "high")
@@ -307,9 +324,10 @@ def alternative_annotator_table(document: Document) -> Table:
     reasons = {test["reason"] for test in tests if test["reason"]}
     notes = (
         *reasons,
-        "Alternative annotator test (Calderon, Reichart and Dror 2025): whether the judge agrees with the others about "
-        "as well as each person left out in turn, but for ε, which its lower price is worth. ω: against how many "
-        "it wins (Benjamini and Yekutieli, 5 %); passed from .5 on. ρ: on what share of statements it is as good.",
+        "Alternative annotator test (Calderon, Reichart, and Dror 2025): each person is omitted in turn. The judge "
+        "wins if it agrees with the remaining people at least as well, up to a tolerance ε for its lower cost. ω: "
+        "share of people against whom the judge wins (Benjamini and Yekutieli, 5 %); passed if ω is at least .5. ρ: "
+        "share of statements on which the judge is as good.",
     )
     return Table("judge-alternative", titled(card, "Alternative annotator test"), columns, tuple(rows), notes)
 
@@ -328,7 +346,7 @@ def calibration_table(document: Document) -> Table:
     )
     note = (
         f"Expected calibration error {result['error']:.3f} over {N_BINS} bins of equal width, Brier score "
-        f"{result['brier']:.3f}. With few statements a bin the error is too large even for a calibrated judge."
+        f"{result['brier']:.3f}. With few statements per bin, the error is too large even for a calibrated judge."
         if rows
         else ""
     )
@@ -336,7 +354,7 @@ def calibration_table(document: Document) -> Table:
 
 
 def score_table(document: Document) -> Table:
-    """Accuracy by the score of a score judge: where to set its threshold."""
+    """Accuracy by the score of a score judge, to choose its threshold."""
     card = card_of(document)
     rows = [
         Row((part["score_low"], part["score_high"], part["n"], part["accuracy"], part["low"], part["high"]))
@@ -348,8 +366,8 @@ def score_table(document: Document) -> Table:
         *of_kind(Kind.SHARE, *ERROR_KEYS, group="accepted"),
     )
     note = (
-        f"Its threshold is {card['threshold']:g} nats. Another one that these verdicts suggest needs verdicts of "
-        "its own to be judged by."
+        f"The threshold is {card['threshold']:g} nats. A threshold chosen from these verdicts must be evaluated on new "
+        "verdicts."
         if rows
         else ""
     )
@@ -367,17 +385,17 @@ def panel_table(document: Document) -> Table:
         *map(Column, ("panel", "judges")),
         Column("statements", Kind.COUNT),
         *of_kind(Kind.NUMBER, "votes (Kish)", "votes (eigenvalues)"),
-        Column("why not"),
+        Column("reason"),
     )
     notes = (
-        "Judges that err on the same statements are fewer votes than judges: M / (1 + (M − 1) r) with r the mean "
-        "correlation of their errors, and the squared sum of the eigenvalues of the correlations over the sum of their "
-        "squares.",
+        "Judges that err on the same statements count as fewer votes. Kish: M / (1 + (M − 1) r) for M judges with mean "
+        "error correlation r. Eigenvalues: squared sum of the eigenvalues of the error correlations divided by the sum "
+        "of their squares.",
     )
     return Table("judge-panel", titled(card, "Effective votes of the panel"), columns, tuple(rows), notes)
 
 
-STEADINESS_TABLES = (effect_table, steadiness_table)  # these need no verdicts by people
+STEADINESS_TABLES = (effect_table, steadiness_table)  # these require no human verdicts
 TABLES = (
     judge_table, confusion_table, alternative_annotator_table, effect_table, steadiness_table, calibration_table,
     score_table, panel_table,

@@ -1,4 +1,4 @@
-"""Accuracies that rest on a model beside the share of verdicts: corrected for annotators' errors, and pooled."""
+"""Model-based accuracies: corrected for annotators' errors, partially pooled, and with anytime-valid intervals."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.cells import Cell, DrawnVerdicts
-from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.evidence import Cell, DrawnVerdicts, Evidence
 from evaluation.evidence.judges import JudgedStrata
 from evaluation.rendering.documents import Document, about_side, name_of
 from evaluation.reports.sections.annotators import judged_opinions
@@ -25,30 +24,41 @@ from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, UNKNOWN_P
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
-METHOD = (
-    "Accuracy corrected for annotators' errors: two classes, sensitivity and specificity of each annotator (Dawid and "
-    "Skene 1979), partially pooled over annotators, prevalences over groups of statements drawn for the same strata, "
-    "judgments of Unjudgeable missing, the truth of gold known; posterior by Gibbs's sampler. Each arm of its interval "
-    "is the exact one's of the finite population and the posterior's added in squares. Partially pooled relations: "
-    "beta-binomial over the relations of an LM and setting, mean and precision drawn from a grid; strata weigh as in "
-    "the cell's rate, and what was judged is known."
+METHOD_PARTS = (
+    (
+        "Accuracy corrected for annotators' errors: a two-class model with the sensitivity and specificity of each "
+        "annotator (Dawid and Skene 1979), partially pooled over annotators, and with one prevalence per group of "
+        "statements drawn for the same strata. Unjudgeable counts as missing; the truth of gold statements is known. "
+        "The posterior is drawn by Gibbs sampling. Each arm of the interval adds the arm of the exact interval for the "
+        "finite population and the arm of the posterior in quadrature.",
+        lambda document: document["annotator_errors"]["reason"] is None,
+    ),
+    (
+        "Partially pooled relations: a beta-binomial model over the relations of an LM and setting. Mean and precision "
+        "are drawn from a grid. Strata have the same weights as in the rate of the cell, and judged tuples are known.",
+        lambda document: any(cell["pooled"]["value"] is not None for cell in document["cells"]),
+    ),
+    (
+        sequential.METHOD,
+        lambda document: any(entry["every_look"]["low"] is not None for entry in document["cells"]),
+    ),
 )
 NOTE_ON_CORRECTION = (
-    "By verdicts: as in the first table. Corrected: the share of true statements, given how often people seem to err; "
-    "it takes for granted that they err independently of each other, alike on all statements that are true, or false, "
-    "and are right more often than not."
+    "By verdicts: as in the first table. Corrected: the share of true statements given the estimated error rates of "
+    "annotators. Assumptions: annotators err independently, with equal rates for all true and for all false "
+    "statements, and are correct more often than not."
 )
 NOTE_ON_POOLING = (
-    "Pooled: each relation is drawn towards the others of its LM and setting, the more the less is known of it. Of "
-    "many such intervals 95 % hold the accuracy; a relation unlike all others is drawn to where it is not."
+    "Pooled: each relation is shrunk towards the other relations of its LM and setting, more strongly with less data. "
+    "On average, 95 % of these intervals contain the accuracy. A relation unlike all others is biased by shrinkage."
 )
 AVERAGE = "average"
-NOT_TOLD = "The labels of incomplete statements do not tell how many will be accepted."
+NOT_TOLD = "The labels of incomplete statements do not determine how many will be accepted."
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What the judgments tell of the annotators; truths: None where `reason` says why they do not."""
+    """Estimated error rates of annotators. truths: None if they cannot be estimated; `reason` says why."""
 
     truths: Truths | None
     n_gold: int
@@ -68,11 +78,8 @@ def correct_for_errors(evidence: Evidence) -> Correction:
     return Correction(truths, n_gold, None)
 
 
-# -- entries of the document -------------------------------------------------------------------------------------------
-
-
 def correction_entry(correction: Correction) -> dict[str, Any]:
-    """Return how often a judgment calls what is true True, and what is false False, on average over judgments."""
+    """Return sensitivity and specificity, averaged over judgments."""
     skills: dict[str, dict[str, float | None]] = {}
     for name in ("sensitivity", "specificity"):
         skills[name] = {"value": None, "low": None, "high": None}
@@ -91,16 +98,16 @@ def with_modelled_rates(
     rates = [cell.rate_of(ACCEPTED) for cell in cells]
     pooled = [unknown_rate(rate.reason or NOT_TOLD) for rate in rates]
     for side in dict.fromkeys(cell.key.side for cell in cells):
-        known = [
+        identified = [
             (number, rate.value, sample)
             for number, (cell, rate) in enumerate(zip(cells, rates, strict=True))
             if cell.key.side == side and rate.value is not None
-            # The labels of the others do not tell what is accepted.
+            # Otherwise the labels of incomplete statements do not determine the number accepted.
             if np.array_equal((accepted := cell.samples[ACCEPTED]).least, accepted.most)
             if (sample := effective_sample(accepted.n, cell.population, cell.part_of_strata))
         ]
-        if known:
-            numbers, shares, samples = zip(*known, strict=True)
+        if identified:
+            numbers, shares, samples = zip(*identified, strict=True)
             for number, rate in zip(numbers, pooled_rates(shares, samples, rng), strict=True):
                 pooled[number] = rate
     return [
@@ -113,14 +120,13 @@ def with_corrected_averages(
     totals: Sequence[dict[str, Any]], evidence: Evidence, cells: Sequence[Cell], correction: Correction
 ) -> list[dict[str, Any]]:
     """Return the entries of LMs and settings with `corrected`: the mean over relations that have a corrected rate."""
-    strata = evidence.strata_of_cells
     averages = []
     for total in totals:
         side = Side(total["model"], total["setting"])
-        of_side = [(cell, part) for cell, part in zip(cells, strata, strict=True) if cell.key.side == side]
-        known = [pair for pair in of_side if _why_unknown(*pair, correction) is None]
-        of_known, strata_of_known = zip(*(known or of_side[:1]), strict=True)
-        averages.append({**total, "corrected": _corrected(of_known, strata_of_known, correction)._asdict()})
+        pairs = [pair for pair in zip(cells, evidence.strata_of_cells, strict=True) if pair[0].key.side == side]
+        defined = [pair for pair in pairs if _why_unknown(*pair, correction) is None]
+        side_cells, strata = zip(*(defined or pairs[:1]), strict=True)
+        averages.append({**total, "corrected": _corrected(side_cells, strata, correction)._asdict()})
     return averages
 
 
@@ -132,11 +138,11 @@ def _why_unknown(cell: Cell, strata: Codes, correction: Correction) -> str | Non
         return NOTHING_COUNTED
     if not n.all():
         return EMPTY_STRATUM
-    return UNKNOWN_POPULATION if cell.is_stratified and not cell.population.all() else None
+    return UNKNOWN_POPULATION if len(cell.counts) > 1 and not cell.population.all() else None
 
 
 def _corrected(cells: Sequence[Cell], strata: Sequence[Codes], correction: Correction) -> Rate:
-    """Return the mean corrected rate of cells, each weighing the same."""
+    """Return the mean corrected rate of cells with equal weights."""
     reasons = [_why_unknown(cell, numbers, correction) for cell, numbers in zip(cells, strata, strict=True)]
     if correction.truths is None or any(reasons):
         return unknown_rate(next(filter(None, reasons)))
@@ -144,8 +150,6 @@ def _corrected(cells: Sequence[Cell], strata: Sequence[Codes], correction: Corre
     weights = np.concatenate([cell.part_of_strata / len(cells) for cell in cells])
     return corrected_rate(correction.truths, np.concatenate(strata), population, weights)
 
-
-# -- tables ------------------------------------------------------------------------------------------------------------
 
 INTERVAL = (("value", "Acc"), ("low", "low"), ("high", "high"))
 BY_VERDICTS = "by verdicts"
@@ -181,14 +185,14 @@ def pooled_table(document: Document) -> Table:
 
 
 def _annotator_errors(document: Document) -> Mapping[str, Any]:
-    """Return how often people err. Reports frozen before LMs were judges name it otherwise; the oldest lack it."""
+    """Return the annotators' error rates. Old reports use another key; the oldest have none."""
     errors: Mapping[str, Any] | None = document.get("annotator_errors") or document.get("judge_errors")
-    return errors or {"reason": "This report was made before annotators' errors were estimated."}
+    return errors or {"reason": "This report was created before annotators' errors were estimated."}
 
 
 def _columns(name: str) -> tuple[Column, ...]:
     numbers = (Column(title, Kind.SHARE, group) for group in (BY_VERDICTS, name) for _, title in INTERVAL)
-    return (*NAMES, *numbers, Column("why not"))
+    return (*NAMES, *numbers, Column("reason"))
 
 
 def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str], name: str) -> Row:
@@ -214,14 +218,11 @@ def _skills_in_words(document: Document) -> Iterable[str]:
     true, false = (
         share_with_interval(*(errors[name][key] for key, _ in INTERVAL)) for name in ("sensitivity", "specificity")
     )
-    gold = f"; {errors['n_gold']} gold statements tell, too" if errors["n_gold"] else ""
-    yield f"A judgment calls what is true True with {true}, and what is false False with {false}{gold}."
+    gold = f" The estimates include {errors['n_gold']} gold statements." if errors["n_gold"] else ""
+    yield f"A true statement is labeled True with probability {true}, a false one False with {false}.{gold}"
 
 
-# At every look
-
-
-EVERY_LOOK_METHOD = sequential.METHOD
+# Anytime-valid intervals
 
 
 def every_look_entries(
@@ -230,9 +231,9 @@ def every_look_entries(
     group_of_draw: Codes | None = None,
     sizes: Codes | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the entries of cells, in their order, with `every_look`: low and high, None where nothing is known.
+    """Return the entries of cells, in order, with `every_look`: low and high, None if undefined.
 
-    group_of_draw (D,), sizes (S, G): what a judge calls each draw, and how many tuples of each stratum it calls so.
+    group_of_draw (D,): group of the judge's label of each draw. sizes (S, G): tuples of each stratum by group.
     """
     strata = seen_strata(evidence, evidence.draws.stratum, evidence.population_of_stratum.astype(np.int64))
     cell = cell_of_group = evidence.cell_of_stratum
@@ -257,7 +258,7 @@ def with_every_look_averages(
     evidence: Evidence,
     judged: JudgedStrata | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the entries of LMs and settings with `every_look`: of their mean over relations, or of their one cell."""
+    """Return the entries of LMs and settings with `every_look`, of the mean over relations or of the only cell."""
     every_stratum = np.arange(len(evidence.strata))
     by_label = None if judged is None else judged.heard(every_stratum, judged.ranked.last)
     intervals = []
@@ -276,27 +277,27 @@ def with_every_look_averages(
 def _average(
     evidence: Evidence, cells: Sequence[Codes], by_label: JudgedSample | None, judged: JudgedStrata | None
 ) -> tuple[float, float] | None:
-    """Return the interval of the mean of cells, given by their strata; by the judge's groups where it is heard."""
-    own = np.concatenate(cells)
-    if not evidence.population_of_stratum[own].all():
+    """Return the interval of the mean of cells, given by their strata; by the judge's groups if its labels are used."""
+    strata = np.concatenate(cells)
+    if not evidence.population_of_stratum[strata].all():
         return None
     weights = macro_weights(cells, evidence)
     n_drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata))
     if judged is None or by_label is None:
         seen = seen_strata(evidence, evidence.draws.stratum, evidence.population_of_stratum.astype(np.int64))
-        return anytime_average(_at(seen, own), weights, n_drawn[own])
+        return anytime_average(_at(seen, strata), weights, n_drawn[strata])
     groups = post_strata(by_label)
     group = groups.group_of[evidence.draws.stratum, judged.tuples.group_of_draw]
     seen = seen_strata(evidence, group, groups.population)
     in_groups = np.bincount(groups.group_of.ravel(), by_label.drawn.ravel(), len(groups.population)).astype(np.int64)
     of_strata = np.zeros(len(evidence.strata))
-    of_strata[own] = weights
-    is_own = np.isin(groups.stratum, own) & (groups.population > 0)
-    return anytime_average(_at(seen, is_own), groups.weights(of_strata)[is_own], in_groups[is_own])
+    of_strata[strata] = weights
+    is_in = np.isin(groups.stratum, strata) & (groups.population > 0)
+    return anytime_average(_at(seen, is_in), groups.weights(of_strata)[is_in], in_groups[is_in])
 
 
 def seen_strata(evidence: Evidence, stratum: Codes, population: Codes) -> SeenStrata:
-    """Return what was judged of strata of which draws (D,) are; statements with a label count, whatever they become."""
+    """Return the judged draws by stratum (D,), including incomplete statements with a label."""
     drawn = DrawnVerdicts(len(population), (stratum, evidence.draws.task), evidence.patterns, evidence.quorum)
     least, most = drawn.extremes(ACCEPTED)
     has_label = (evidence.counts.sum(axis=1) > 0)[evidence.draws.task]
@@ -305,8 +306,8 @@ def seen_strata(evidence: Evidence, stratum: Codes, population: Codes) -> SeenSt
     return SeenStrata(n, np.rint(least).astype(np.int64), np.rint(most).astype(np.int64), population)
 
 
-def _at(strata: SeenStrata, wanted: Codes | Flags) -> SeenStrata:
-    return SeenStrata(*(column[wanted] for column in strata))
+def _at(strata: SeenStrata, chosen: Codes | Flags) -> SeenStrata:
+    return SeenStrata(*(column[chosen] for column in strata))
 
 
 def every_look_table(document: Document) -> Table:
@@ -324,17 +325,16 @@ def every_look_table(document: Document) -> Table:
         *map(Column, ("relation", "LM", "setting")),
         Column("verdicts", Kind.COUNT),
         Column("accuracy", Kind.SHARE),
-        *of_kind(Kind.SHARE, "low", "high", group="holds at every look"),
+        *of_kind(Kind.SHARE, "low", "high", group="anytime-valid interval"),
         Column("±", Kind.SHARE),
     )
     notes = (
-        "For whoever looks while people judge and stops when it is narrow enough: all looks together miss in at most 5 "
-        "of 100 rounds, however many there are. The usual interval of a cell is for a sample whose size was fixed "
-        "beforehand: of six looks at it, one missed in up to 17 of 100 simulated rounds. That is what it costs: this "
-        "one is about one and a half times as wide at a look. Averages are known once each of their relations has a "
-        "judgment.",
+        "These intervals allow you to monitor a round and stop it once they are narrow enough: over any number of "
+        "looks, at most 5 of 100 rounds have an interval that misses. The standard interval of a cell assumes a fixed "
+        "sample size: with six looks, up to 17 of 100 simulated rounds had an interval that missed. The anytime-valid "
+        "interval is about one and a half times as wide. Averages are defined once each relation has a judgment.",
     )
-    return Table("every-look", "Accuracy, to look at as often as one likes", columns, tuple(rows), notes)
+    return Table("every-look", "Accuracy with anytime-valid intervals", columns, tuple(rows), notes)
 
 
 def _is_known(entry: Mapping[str, Any]) -> bool:

@@ -1,48 +1,75 @@
-"""Accuracy and rejection per cell, and per LM and setting."""
+"""Accuracy and rejection per cell, per LM and setting, by size and by score, and sample-size planning."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.cells import Cell, joint_rate
-from evaluation.evidence.evidence import Evidence
-from evaluation.rendering.documents import Document, about_side, name_of
-from kgharvest.pages.number_format import DASH, counted, share, share_with_interval
+from evaluation.evidence.evidence import BASES, Cell, Evidence, SampledHarvest, joint_rate
+from evaluation.evidence.judges import JudgedStrata
+from evaluation.rendering.documents import Document, about_side, demonstrator_mark, lm_and_setting, name_of
+from evaluation.reports.sections.assisted_rates import assisted_point
+from kgharvest.pages.number_format import DASH, counted, in_points, share, share_with_interval
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, VERDICTS, Codes
+from kgharvest.statistics.cut_rates import RankedStrata, largest_part, score_cuts
+from kgharvest.statistics.paired_tests import Side
 from kgharvest.statistics.rates import (
     EMPTY_STRATUM,
     NOTHING_COUNTED,
     UNKNOWN_POPULATION,
     Rate,
     VerdictSample,
+    accuracy_by_score,
     macro_average,
     macro_interval,
     unknown_rate,
 )
+from kgharvest.statistics.sample_size import (
+    fewest_relations,
+    relations_for_interval,
+    relations_to_tell_apart,
+    statements_to_shrink,
+)
 from kgharvest.tables.table import Column, Kind, Rates, Row, Table, of_kind
 
-METHOD = (
-    "Accuracy and rejection: of the tuples that a cell's statements were drawn from, estimated from those with a "
-    "verdict; strata of ranks weigh as many tuples as they hold. 95 % intervals are exact for the finite population: "
-    "Blaker's, of the hypergeometric distribution, convolved over strata; what was judged is known, so that a census "
-    "has no width. Where nobody knows how many tuples the statements were drawn from: Blaker's binomial interval. "
-    "Macro averages: mean over relations; interval for relations like these: Student's t over relations; for these "
-    "relations: the exact interval of that mean, each relation weighing the same. All statements together: not "
-    "weighted by the sizes of the harvests that they were drawn from, and therefore without an interval; weighted "
-    "accuracy: each relation weighs as many tuples as it was drawn from."
+METHOD_PARTS = (
+    (
+        "Accuracy and rejection rates estimate shares of the population of tuples that the statements of a cell were "
+        "drawn from. They are based on the statements with a verdict; strata of ranks are weighted by their size. 95 % "
+        "intervals are exact for the finite population: Blaker's interval for the hypergeometric distribution, "
+        "convolved over strata. Judged tuples are known, so a census has an interval of zero width.",
+        lambda document: document["cells"],
+    ),
+    (
+        "If the size of the population is unknown, the interval is Blaker's binomial interval.",
+        lambda document: any(cell["population"] is None for cell in document["cells"]),
+    ),
+    (
+        "Macro averages are means over relations. Their interval for similar relations is Student's t over relations. "
+        "Their interval for these relations is the exact interval of the mean with equal weights. The pooled rate of "
+        "all statements is not weighted by the sizes of the harvests and therefore has no interval. In the weighted "
+        "accuracy, the weight of a relation is its population.",
+        lambda document: any(total["n_relations"] > 1 for total in document["totals"]),
+    ),
+    (
+        "Accuracy by size and at cuts is estimated like the accuracy of a cell, over the part of each stratum inside "
+        "the cut. It is undefined if one of these parts has no verdict.",
+        lambda document: document["curves"] or document["cuts"],
+    ),
 )
 
 
 def cell_entries(cells: Iterable[Cell]) -> list[dict[str, Any]]:
     entries = []
     for cell in cells:
-        rates = [cell.rate_of(verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED)]
+        accuracy, rejection, undecided = (cell.rate_of(verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED))
         limits: dict[str, float | None] = {}
-        if cell.counts[:, INCOMPLETE].any():  # accuracy if all open statements were rejected, or accepted
+        if cell.counts[:, INCOMPLETE].any():
             names = ("accuracy_if_rejected", "accuracy_if_accepted")
             for name, n_hits in zip(names, (cell.accepted_at_least, cell.accepted_at_most), strict=True):
                 sample = VerdictSample.of_complete(cell.counts.sum(axis=1), n_hits)
@@ -50,10 +77,11 @@ def cell_entries(cells: Iterable[Cell]) -> list[dict[str, Any]]:
         entries.append({
             **cell.key._asdict(),
             **_counts(cell.counts),
-            **_shares(*rates),
-            "weighting": "stratified" if cell.is_stratified else "simple",
+            **_with_intervals(accuracy=accuracy, rejection=rejection),
+            "undecided_share": undecided.value,
+            "weighting": "stratified" if len(cell.counts) > 1 else "simple",
             "population": int(cell.population.sum()) or None,
-            "reason": rates[0].reason,
+            "reason": accuracy.reason,
             **limits,
             "strata": list(_strata(cell)),
         })  # fmt: skip
@@ -65,13 +93,10 @@ def _counts(counts: Codes) -> dict[str, int]:
     return {"n": sum(numbers.values()) - numbers["incomplete"], **numbers}
 
 
-def _shares(accuracy: Rate, rejection: Rate, undecided: Rate) -> dict[str, float | None]:
-    undecided_share = {"undecided_share": undecided.value}
-    return _with_interval("accuracy", accuracy) | _with_interval("rejection", rejection) | undecided_share
-
-
-def _with_interval(name: str, rate: Rate) -> dict[str, float | None]:
-    return {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
+def _with_intervals(**rates: Rate) -> dict[str, float | None]:
+    return {
+        f"{name}{end}": rate[part] for name, rate in rates.items() for part, end in enumerate(("", "_low", "_high"))
+    }
 
 
 def _strata(cell: Cell) -> Iterable[dict[str, Any]]:
@@ -94,69 +119,62 @@ def _strata(cell: Cell) -> Iterable[dict[str, Any]]:
 
 
 def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Return an entry per LM and setting over its relations.
-
-    Its averages answer three questions (docs/report-json.md).
-    """
+    """Return an entry per LM and setting over its relations. docs/report-json.md explains the three averages."""
     entries = []
     for side in evidence.sides:
-        own = [cell for cell in cells if cell.key.side == side]
-        counts = np.sum([cell.counts.sum(axis=0) for cell in own], axis=0, keepdims=True)
-        averages: dict[str, Any] = {}
-        for name, verdict in (("accuracy", ACCEPTED), ("rejection", REJECTED)):
-            known = [value for cell in own if (value := cell.rate_of(verdict).value) is not None]
-            low, high = macro_interval(known)
-            averages |= {f"macro_{name}": macro_average(known), f"macro_{name}_low": low, f"macro_{name}_high": high}
-            if verdict == ACCEPTED:
-                these = macro_of_these(own)
-                averages |= {"macro_accuracy_these_low": these.low, "macro_accuracy_these_high": these.high}
-                n_relations = len(known)
-        weighted = joint_rate(own, ACCEPTED) if _population(own) else unknown_rate(UNKNOWN_POPULATION)
+        side_cells = [cell for cell in cells if cell.key.side == side]
+        accuracies, rejections = (
+            [value for cell in side_cells if (value := cell.rate_of(verdict).value) is not None]
+            for verdict in (ACCEPTED, REJECTED)
+        )
+        these = macro_of_these(side_cells)
+        populations = np.concatenate([cell.population for cell in side_cells])
+        population = int(populations.sum()) if populations.all() else None
+        weighted = joint_rate(side_cells, ACCEPTED) if population else unknown_rate(UNKNOWN_POPULATION)
         if weighted.reason == EMPTY_STRATUM:
             weighted = weighted._replace(reason="A relation has no verdict yet.")
+        accuracy, rejection, undecided = (
+            _pooled_rate(side_cells, verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED)
+        )
         entries.append({
             "model": side.model,
             "setting": side.setting,
-            **_counts(counts),
-            **_shares(*(_of_all_statements(own, verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED))),
-            **averages,
-            "n_relations": n_relations,
-            **_with_interval("weighted_accuracy", weighted),
-            "population": _population(own),
+            **_counts(np.sum([cell.counts.sum(axis=0) for cell in side_cells], axis=0, keepdims=True)),
+            **_with_intervals(accuracy=accuracy, rejection=rejection),
+            "undecided_share": undecided.value,
+            **_with_intervals(macro_accuracy=Rate(macro_average(accuracies), *macro_interval(accuracies))),
+            "macro_accuracy_these_low": these.low,
+            "macro_accuracy_these_high": these.high,
+            **_with_intervals(macro_rejection=Rate(macro_average(rejections), *macro_interval(rejections))),
+            "n_relations": len(accuracies),
+            **_with_intervals(weighted_accuracy=weighted),
+            "population": population,
             "reason": weighted.reason,
         })  # fmt: skip
     return entries
 
 
-def _of_all_statements(cells: Sequence[Cell], verdict: int) -> Rate:
-    """Return a verdict's share of all statements alike: several cells, unequally sampled, are no sample of anything."""
+def _pooled_rate(cells: Sequence[Cell], verdict: int) -> Rate:
+    """Return a verdict's share of all statements; several cells have no interval, as they are no joint sample."""
     if len(cells) == 1:
         return cells[0].rate_of(verdict)
     n, n_hits = (sum(float(cell.samples[verdict][part].sum()) for cell in cells) for part in (0, 1))
     return Rate(n_hits / n, None, None) if n else unknown_rate(NOTHING_COUNTED)
 
 
-def _population(cells: Sequence[Cell]) -> int | None:
-    populations = np.concatenate([cell.population for cell in cells])
-    return int(populations.sum()) if populations.all() else None
-
-
 def macro_of_these(cells: Sequence[Cell]) -> Rate:
-    """Return the mean accuracy of these very cells, each weighing the same; those without one do not take part."""
-    known = [cell for cell in cells if cell.rate_of(ACCEPTED).value is not None]
-    if not known:
+    """Return the mean accuracy of these cells with equal weights, without cells of unknown accuracy."""
+    rated_cells = [cell for cell in cells if cell.rate_of(ACCEPTED).value is not None]
+    if not rated_cells:
         return unknown_rate(NOTHING_COUNTED)
-    weights = np.concatenate([cell.part_of_strata / len(known) for cell in known])
-    return joint_rate(known, ACCEPTED, weights=weights)
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
+    weights = np.concatenate([cell.part_of_strata / len(rated_cells) for cell in rated_cells])
+    return joint_rate(rated_cells, ACCEPTED, weights=weights)
 
 
 INCOMPLETE_MARK = "†"
 NO_COMPARISON = (
-    "Nothing is compared: that takes two settings of an LM, or two LMs in a setting, with verdicts on the same two "
-    "relations or more."
+    "No comparisons: a comparison requires two settings of an LM, or two LMs in a setting, with verdicts on at least "
+    "two shared relations."
 )
 
 
@@ -171,22 +189,17 @@ def macro_rates_of(total: Mapping[str, Any]) -> Rates:
 
 
 def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return the interval of a mean for relations like these; of the one relation itself where there is no other."""
+    """Return the interval of a mean for similar relations, or that of the relation if there is only one."""
     if total["n_relations"] == 1:
         return total.get("macro_accuracy_these_low"), total.get("macro_accuracy_these_high")
     return total.get("macro_accuracy_low"), total.get("macro_accuracy_high")
 
 
-def demonstrator_mark(document: Document, model: str | None) -> str:
-    """Return the name of an LM as tables show it: a demonstrator's with an asterisk."""
-    return name_of(model) + ("*" if model in document.get("demonstrators", []) else "")
-
-
-# -- Table 5: relation x LM x setting ----------------------------------------------------------------------------------
+# Table 5: relation x LM x setting
 
 
 def cells_by_relation(document: Document) -> list[tuple[str, list[Mapping[str, Any] | None]]]:
-    """Return each relation with its cells in the order of the totals, None where it was not sampled."""
+    """Return each relation with its cells in the order of the totals, None for cells that were not sampled."""
     sides = _sides(document)
     cells = {(cell["relation"], cell["model"], cell["setting"]): cell for cell in document["cells"]}
     relations = sorted({cell["relation"] for cell in document["cells"]})
@@ -199,7 +212,9 @@ def _sides(document: Document) -> list[tuple[str | None, str | None]]:
 
 def relation_table(document: Document) -> Table:
     """Relations as rows, LM and setting as columns, averages over relations last."""
-    rows = [Row((relation, *map(_rates, cells))) for relation, cells in cells_by_relation(document)]
+    rows = [
+        Row((relation, *(cell and rates_of(cell) for cell in cells))) for relation, cells in cells_by_relation(document)
+    ]
     average = Row(("average", *map(macro_rates_of, document["totals"])), is_summary=True)
     columns = [
         Column(name_of(setting), Kind.RATES, demonstrator_mark(document, model)) for model, setting in _sides(document)
@@ -213,20 +228,15 @@ def relation_table(document: Document) -> Table:
     )
 
 
-def _rates(cell: Mapping[str, Any] | None) -> Rates | None:
-    return None if cell is None else rates_of(cell)
-
-
 def _notes(document: Document) -> Iterable[str]:
     yield (
-        "Accepted / rejected: estimated shares of the tuples that the statements were drawn from; the rest to 1 is "
-        "undecided. "
-        "Averages are over relations."
+        "Accepted / rejected: estimated shares of the population that the statements were drawn from; the remaining "
+        "share is undecided. Averages are over relations."
     )
     if any(cell["incomplete"] for cell in document["cells"]):
         yield (
-            f"{INCOMPLETE_MARK} Some statements of this cell are incomplete; they count with the verdicts that their "
-            "labels make likely."
+            f"{INCOMPLETE_MARK} Some statements of this cell are incomplete; they contribute the probability of each "
+            "verdict given their labels."
         )
     for reason in sorted({cell["reason"] for cell in document["cells"] if cell.get("reason")}):
         yield f"{DASH} {reason}"
@@ -246,69 +256,54 @@ def _notes(document: Document) -> Iterable[str]:
 
 
 def agreement_in_words(alpha: Mapping[str, Any]) -> str:
-    """Return alpha with its interval, or why there is none."""
+    """Return alpha with its interval, or the reason if it is undefined."""
     if alpha["value"] is None:
         return f"not defined ({alpha['reason'].rstrip('.')})"
     value = share_with_interval(alpha["value"], alpha["low"], alpha["high"])
     return f"{value} over {counted(alpha['n_units'], 'statement')}"
 
 
-# -- Tables 3 and 4: settings of an LM, LMs in a setting ---------------------------------------------------------------
+# Tables 3 and 4: settings of an LM, LMs in a setting
 
 MACRO_COLUMNS = (
     *of_kind(Kind.SHARE, "Acc", "low", "high", "Rej"),
     *of_kind(Kind.COUNT, "relations", "statements"),
 )
 MACRO_NOTE = "Acc, Rej: means over relations."
-INTERVAL_NOTE = "low, high: 95 % interval of Acc for relations like these."
-NO_INTERVAL_NOTE = "There is no interval for relations like these: that takes two relations of different accuracy."
-
-
-def _macro_values(total: Mapping[str, Any]) -> tuple[Any, ...]:
-    rates = macro_rates_of(total)
-    return rates.accepted, rates.low, rates.high, rates.rejected, total["n_relations"], total["n"]
+INTERVAL_NOTE = "low, high: 95 % interval of Acc for similar relations."
+NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations of different accuracy."
 
 
 def setting_table(document: Document) -> Table:
-    """The settings of each LM that was harvested in several; of every LM if none was."""
-    totals = document["totals"]
-    rows = [
-        Row(
-            (demonstrator_mark(document, total["model"]), name_of(total["setting"]), *_macro_values(total)),
-            about=about_side(total),
-        )
-        for total in _with_peers(totals, "model") or totals
-    ]
-    columns = (Column("LM"), Column("setting"), *MACRO_COLUMNS)
-    return Table("settings", "Settings, on average over relations", columns, tuple(rows), _macro_notes(document))
+    """Settings of each LM with several settings; of every LM if none has several."""
+    totals = _with_peers(document["totals"], "model") or document["totals"]
+    return _macro_table("settings", "Settings, on average over relations", document, totals, ("LM", "setting"))
 
 
 def model_table(document: Document) -> Table:
-    """The LMs that were harvested in the same setting; empty if there is one LM."""
+    """LMs with the same setting; empty if there is one LM."""
     totals = sorted(_with_peers(document["totals"], "setting"), key=lambda total: total["setting"] or "")
-    rows = [
-        Row(
-            (name_of(total["setting"]), demonstrator_mark(document, total["model"]), *_macro_values(total)),
-            about=about_side(total),
-        )
-        for total in totals
-    ]
-    columns = (Column("setting"), Column("LM"), *MACRO_COLUMNS)
-    return Table("lms", "LMs, on average over relations", columns, tuple(rows), _macro_notes(document))
+    return _macro_table("lms", "LMs, on average over relations", document, totals, ("setting", "LM"))
 
 
-def _macro_notes(document: Document) -> tuple[str, ...]:
+def _macro_table(
+    name: str, title: str, document: Document, totals: Iterable[Mapping[str, Any]], columns: Sequence[str]
+) -> Table:
+    rows = []
+    for total in totals:
+        names = {"LM": demonstrator_mark(document, total["model"]), "setting": name_of(total["setting"])}
+        keys = ("macro_accuracy_low", "macro_accuracy_high", "macro_rejection", "n_relations", "n")
+        values = (*(names[column] for column in columns), total["macro_accuracy"], *(total.get(key) for key in keys))
+        rows.append(Row(values, about=about_side(total)))
     has_interval = any(total.get("macro_accuracy_low") is not None for total in document["totals"])
-    return (f"{MACRO_NOTE} {INTERVAL_NOTE}" if has_interval else f"{MACRO_NOTE} {NO_INTERVAL_NOTE}",)
+    note = f"{MACRO_NOTE} {INTERVAL_NOTE if has_interval else NO_INTERVAL_NOTE}"
+    return Table(name, title, (*map(Column, columns), *MACRO_COLUMNS), tuple(rows), (note,))
 
 
 def _with_peers(totals: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
-    """Return the totals whose value of `key` another one has too."""
+    """Return the totals that share their value of `key` with another total."""
     values = [total[key] for total in totals]
     return [total for total in totals if values.count(total[key]) > 1]
-
-
-# -- every cell as a row -----------------------------------------------------------------------------------------------
 
 
 CELL_KEYS = (
@@ -334,3 +329,369 @@ def cell_table(document: Document) -> Table:
         *(Column(key, Kind.COUNT if key in COUNTS else Kind.SHARE) for key in CELL_KEYS),
     )
     return Table("cells", "Every cell", columns, tuple(rows))
+
+
+# Accuracy by size and score, KG sizes at cuts
+
+
+TARGET = 0.8  # precision
+N_SIZES, N_SIZES_OF_SIDES = 20, 10  # points of sides cover all their strata and are slow to compute
+
+
+def curve_entries(
+    evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample, judged: JudgedStrata | None = None
+) -> list[dict[str, Any]]:
+    """Return a curve per cell of known population, then one per LM and setting; with `judge` if there is one."""
+    known_strata = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
+    entries = []
+    for number, key in enumerate(evidence.cells):
+        strata = known_strata[evidence.cell_of_stratum[known_strata] == number]
+        if len(strata):
+            entries.append({
+                **key._asdict(),
+                "population": int(ranked.population[strata].sum()),
+                "sizes": list(_sizes(evidence, ranked, strata, judged)),
+                **_by_score(evidence, accepted, strata, ranked, judged),
+            })  # fmt: skip
+    side_of_stratum = evidence.side_of_cell[evidence.cell_of_stratum[known_strata]]
+    for number, (model, setting) in enumerate(evidence.sides):
+        strata = known_strata[side_of_stratum == number]
+        if len(strata):
+            sizes = _sizes(evidence, ranked, strata, judged, N_SIZES_OF_SIDES)
+            entries.append({
+                "relation": None,
+                "model": model,
+                "setting": setting,
+                "population": int(ranked.population[strata].sum()),
+                "sizes": [{**point, "size": None} for point in sizes],
+                "scores": [],
+            })  # fmt: skip
+    return entries
+
+
+def _sizes(
+    evidence: Evidence, ranked: RankedStrata, strata: Codes, judged: JudgedStrata | None, n_sizes: int = N_SIZES
+) -> Iterator[dict[str, Any]]:
+    """Yield the accuracy of top-ranked parts of each harvest, up to the whole, if every stratum has a verdict."""
+    cell = evidence.cell_of_stratum[strata]
+    deepest = np.zeros(len(evidence.cells), dtype=np.int64)
+    np.maximum.at(deepest, cell, ranked.last[strata])
+    for step in range(1, n_sizes + 1):
+        last_rank = step * deepest[cell] // n_sizes
+        rate, parts = ranked.rate(strata, last_rank)
+        if rate.value is not None:
+            yield {
+                "size": int(parts.population.sum()),
+                "share": step / n_sizes,
+                "n": int(parts.n.sum()),
+                "accuracy": rate.value,
+                "low": rate.low,
+                "high": rate.high,
+                **(assisted_point(judged, strata, last_rank) if judged else {}),
+            }
+
+
+def _by_score(
+    evidence: Evidence, accepted: VerdictSample, strata: Codes, ranked: RankedStrata, judged: JudgedStrata | None
+) -> dict[str, Any]:
+    """Return accuracy in bins of scores, and the largest top-ranked part with precision TARGET, or None.
+
+    accepted: weight of each draw (D,). With a judge, the judge-assisted part is included.
+    """
+    draws = evidence.draws
+    chosen = (accepted.n > 0) & np.isin(draws.stratum, strata) & (draws.rank > 0) & np.isfinite(draws.score)
+    if not chosen.any():
+        return {"scores": [], "precision_cut": None}
+    score, stratum, sample = draws.score[chosen], draws.stratum[chosen], accepted.at(chosen)
+    n_of_stratum = np.bincount(stratum, sample.n)
+    weight = evidence.population_of_stratum[stratum] / n_of_stratum[stratum]
+    cuts = score_cuts(ranked, strata, draws.rank[chosen], score)
+    part, with_judge = largest_part(cuts, TARGET), judged and judged.largest_part(cuts, TARGET)
+    return {
+        "scores": [score_bin._asdict() for score_bin in accuracy_by_score(score, sample.n, sample.n_hits, weight)],
+        "precision_cut": part and {"target": TARGET, **part._asdict()},
+        **({"precision_cut_judge": with_judge and {"target": TARGET, **with_judge._asdict()}} if judged else {}),
+    }
+
+
+# Cuts of the paper's Table 2
+
+
+def sizes_of_cuts(harvests: Sequence[SampledHarvest]) -> dict[str, dict[int, int]]:
+    """Return the number of tuples in each cut by job, without jobs whose cut exceeds the population."""
+    by_base = {
+        f"base:{base}": {
+            harvest.job: harvest.kept_by_base[base] for harvest in harvests if base in harvest.kept_by_base
+        }
+        for base in BASES
+    }
+    return by_base | {
+        "share:0.5": {harvest.job: ceil(harvest.population / 2) for harvest in harvests},
+        "all": {harvest.job: harvest.population for harvest in harvests},
+    }
+
+
+def cut_entries(evidence: Evidence, ranked: RankedStrata, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
+    """Return `cuts` of docs/report-json.md, an entry per LM, setting and cut within the population."""
+    job_of_stratum = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)
+    jobs_of_side: dict[Side, list[int]] = {}
+    for harvest in evidence.harvests:
+        jobs_of_side.setdefault(harvest.side, []).append(harvest.job)
+    entries = []
+    for (model, setting), jobs in jobs_of_side.items():
+        for cut, sizes in sizes_of_cuts(evidence.harvests).items():
+            n_kept = {job: sizes[job] for job in jobs if job in sizes}
+            if not n_kept:
+                continue
+            strata = np.flatnonzero(np.isin(job_of_stratum, list(n_kept)))
+            last_rank = np.array([n_kept[job] for job in job_of_stratum[strata].tolist()], np.int64)
+            rate, parts = ranked.rate(strata, last_rank)
+            entries.append({
+                "model": model,
+                "setting": setting,
+                "cut": cut,
+                "size": int(parts.population.sum()),
+                "n_relations": len(n_kept),
+                "n": int(parts.n.sum()),
+                "accuracy": rate.value,
+                "low": rate.low,
+                "high": rate.high,
+                "reason": rate.reason,
+                **(assisted_point(judged, strata, last_rank) if judged else {}),
+            })  # fmt: skip
+    return entries
+
+
+MOST_PANELS = 12  # panels shown by default
+
+
+def side_curves(document: Document) -> list[Mapping[str, Any]]:
+    """Return the curves of LMs and settings over all their relations."""
+    return [curve for curve in document.get("curves", []) if curve["relation"] is None and curve["sizes"]]
+
+
+def scored_cells(document: Document) -> list[Mapping[str, Any]]:
+    return [curve for curve in document.get("curves", []) if curve["scores"]]
+
+
+def scored_relations(document: Document) -> list[str]:
+    """Return the relations of all cells with scores, sorted. An abridged document stores them next to its curves."""
+    names = document.get("scored_relations")
+    return sorted({curve["relation"] for curve in scored_cells(document)}) if names is None else names
+
+
+def calibration_curves(document: Document) -> list[Mapping[str, Any]]:
+    """Return the cells with scores that a figure shows: all cells of one relation, the first ones of several."""
+    cells = scored_cells(document)
+    return cells if len({cell["relation"] for cell in cells}) == 1 else cells[:MOST_PANELS]
+
+
+def calibration_left_out(document: Document) -> str:
+    """Return how many cells the figure shows, as text; empty if it shows all of them."""
+    n_shown, n_cells = len(calibration_curves(document)), document.get("n_scored_cells", len(scored_cells(document)))
+    return "" if n_shown == n_cells else f"{n_shown} of {n_cells:,} cells shown"
+
+
+def scores_by_relation(document: Document) -> dict[str, Document]:
+    """Return, by relation, a minimal document for the figure of its cells' scores."""
+    cells: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in scored_cells(document):
+        cells.setdefault(cell["relation"], []).append({**cell, "sizes": []})
+    sides = [{key: total[key] for key in ("model", "setting")} for total in document["totals"]]
+    return {
+        relation: {"totals": sides, "curves": of_relation, "n_scored_cells": len(of_relation)}
+        for relation, of_relation in cells.items()
+    }
+
+
+def size_curve_table(document: Document) -> Table:
+    """Accuracy of the top-ranked part of each harvest, from one sample."""
+    keys = ("share", "size", "n", "accuracy", "low", "high")
+    columns = (Column("share", Kind.SHARE), *of_kind(Kind.COUNT, "tuples", "judged"))
+    return Table("size-curves", "Accuracy by number of top-ranked tuples", *_points(document, "sizes", keys, columns))
+
+
+def calibration_table(document: Document) -> Table:
+    """Accuracy by score, in bins with equal numbers of judged tuples."""
+    keys = ("score_low", "score_high", "n", "accuracy", "low", "high")
+    columns = (*of_kind(Kind.NUMBER, "score from", "to"), Column("judged", Kind.COUNT))
+    return Table("calibration", "Accuracy by score", *_points(document, "scores", keys, columns))
+
+
+def _points(
+    document: Document, part: str, keys: Iterable[str], columns: Iterable[Column]
+) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
+    """Return the columns, and a row for each point of the curves."""
+    rows = tuple(
+        Row((
+            curve["relation"] or "all",
+            name_of(curve["model"]),
+            name_of(curve["setting"]),
+            *(point[key] for key in keys),
+        ))
+        for curve in document.get("curves", [])
+        for point in curve[part]
+    )  # fmt: skip
+    return (
+        *map(Column, ("relation", "LM", "setting")),
+        *columns,
+        *of_kind(Kind.SHARE, "accuracy", "low", "high"),
+    ), rows
+
+
+def size_table(document: Document) -> Table:
+    """Size, accuracy and novelty of the KG of each LM and setting at several cuts."""
+    novelty = {(total["model"], total["setting"]): total for total in (document.get("novelty") or {}).get("totals", [])}
+    rows = [
+        Row((
+            demonstrator_mark(document, cut["model"]),
+            name_of(cut["setting"]),
+            cut["cut"],
+            cut["size"],
+            cut["n_relations"],
+            cut["accuracy"],
+            cut["low"],
+            cut["high"],
+            cut["n"],
+            novelty.get((cut["model"], cut["setting"]), {}).get("entity_novelty") if cut["cut"] == "all" else None,
+        ), about=about_side(cut))
+        for cut in document.get("cuts", [])
+    ]  # fmt: skip
+    columns = (
+        *map(Column, ("LM", "setting", "cut")),
+        *of_kind(Kind.COUNT, "tuples", "relations"),
+        *of_kind(Kind.SHARE, "accuracy", "low", "high"),
+        Column("judged", Kind.COUNT),
+        Column("novelty", Kind.SHARE),
+    )
+    notes = (
+        "Accuracy of all tuples inside the cut with equal weights, estimated from the judged tuples among them; 95 % "
+        "interval. Undefined if a part of a harvest inside the cut has no verdict.",
+        "base-k contains the tuples that are at least a tenth as probable as the k-th tuple of their relation. "
+        "Relations whose cut exceeds the population are excluded.",
+        _novelty_note(document),
+    )
+    return Table("sizes", "Size and accuracy of the KG", columns, tuple(rows), notes)
+
+
+def _novelty_note(document: Document) -> str:
+    novelty = document.get("novelty")
+    if not novelty:
+        return "Novelty requires a reference KG. This report has none."
+    return f"Novelty: share of entities of the whole harvest that {novelty['reference']['name']} does not contain."
+
+
+# Sample-size planning
+
+
+PLAN_METHOD_PARTS = (
+    (
+        "Sample-size planning: the number of statements that halves an interval is based on the finite population of "
+        "each stratum (four times as many statements for an infinite population).",
+        lambda document: any(plan["reason"] is None for plan in document["planner"]["totals"]),
+    ),
+    (
+        "The number of relations that distinguishes two sides is based on the paired t test with power .8 and a "
+        "two-sided level of .05 divided by the number of comparisons. It is at least the minimum of the sign-flip "
+        "test.",
+        lambda document: any(plan["reason"] is None for plan in document["planner"]["comparisons"]),
+    ),
+)
+NO_INTERVAL = "There is no interval yet."
+NO_DIFFERENCE = "The sides do not differ in the judged statements, so no number of relations is sufficient."
+NO_SPREAD = "The difference is the same in all relations, so its spread is unknown."
+TOO_MANY = "More than 10,000 relations would be required."
+ALL_JUDGED = "All tuples are judged: the interval for these relations has zero width."
+SHRINK = 0.5
+
+
+def plan_entry(
+    evidence: Evidence,
+    totals: Sequence[Mapping[str, Any]],
+    cells: Sequence[Cell],
+    comparisons: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return `planner` of docs/report-json.md."""
+    n_complete = np.count_nonzero(evidence.is_complete)
+    n_judgments = evidence.counts[evidence.is_complete].sum()
+    # Mean number of judgments of statements with a verdict.
+    judgments_each = float(n_judgments / n_complete) if n_complete else evidence.judgments_per_task
+    families = Counter(comparison.get("planned") for comparison in comparisons)
+    return {
+        "totals": [_plan_total(total, cells, judgments_each) for total in totals],
+        "comparisons": [
+            _plan_comparison(comparison, families[comparison.get("planned")]) for comparison in comparisons
+        ],
+    }
+
+
+def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each: float) -> dict[str, Any]:
+    """Return the sample size that halves the interval for these relations: a quarter of every stratum's variance."""
+    side = {"model": total["model"], "setting": total["setting"]}
+    low, high = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
+    if low is None or low == high:
+        empty = dict.fromkeys(("half_width", "target", "statements", "judgments", "relations"))
+        return {**side, **empty, "reason": NO_INTERVAL if low is None else ALL_JUDGED, "sentence": None}
+    half_width = (high - low) / 2
+    statements = sum(
+        statements_to_shrink(ceil(n - 1e-9), int(population), SHRINK)
+        for cell in cells
+        if cell.key.side == Side(total["model"], total["setting"])
+        for n, population in zip(cell.samples[ACCEPTED].n, cell.population, strict=True)
+    )
+    judgments = round(statements * judgments_each)
+    relations = relations_for_interval(total["n_relations"], SHRINK) if total["n_relations"] > 1 else None
+    name = " · ".join(filter(None, side.values())) or "The side"
+    more = f"; for similar relations, {relations} relations" if relations else ""
+    return {
+        **side,
+        "half_width": half_width,
+        "target": half_width * SHRINK,
+        "statements": statements,
+        "judgments": judgments,
+        "relations": relations,
+        "reason": None,
+        "sentence": (
+            f"{name}: to halve the interval (now ± {in_points(half_width)}) for these relations, judge about "
+            f"{statements:,} statements in total, {judgments:,} judgments at {judgments_each:.3g} each{more}."
+        ),
+    }
+
+
+def _plan_comparison(comparison: Mapping[str, Any], n_comparisons: int) -> dict[str, Any]:
+    common = "model" if comparison["kind"] == "settings" else "setting"
+    fewest = fewest_relations(n_comparisons)
+    entry = {name: comparison[name] for name in ("kind", common, "a", "b")}
+    entry |= {"n_comparisons": n_comparisons, "fewest_relations": fewest}
+    spread = float(np.std([relation["difference"] for relation in comparison["relations"]], ddof=1))
+    if comparison["difference"] == 0 or spread < 1e-9:
+        reason = NO_DIFFERENCE if comparison["difference"] == 0 else NO_SPREAD
+        return {**entry, "relations": None, "reason": reason, "sentence": None}
+    relations = relations_to_tell_apart(comparison["difference"], spread, n_comparisons)
+    if relations is None:
+        return {**entry, "relations": None, "reason": TOO_MANY, "sentence": None}
+    holm = f" after Holm for {n_comparisons} comparisons" if n_comparisons > 1 else ""
+    sentence = (
+        f"{comparison['a']} and {comparison['b']}: with {relations} relations, a difference of "
+        f"{in_points(comparison['difference'])} with the present spread is detected{holm} in four of five rounds."
+    )
+    if comparison["n_relations"] < fewest:
+        sentence += f" With fewer than {fewest} relations, only a test over statements can detect a difference."
+    return {**entry, "relations": relations, "reason": None, "sentence": sentence}
+
+
+def plan_table(document: Document) -> Table:
+    plans = document.get("planner") or {}
+    keys = ("half_width", "target", "statements", "judgments", "reason")
+    rows = [
+        Row((lm_and_setting(total), *(total[key] for key in keys)), about=about_side(total))
+        for total in plans.get("totals", [])
+    ]
+    columns = (
+        Column("LM and setting"),
+        *of_kind(Kind.SHARE, "current half-width", "target half-width"),
+        *of_kind(Kind.COUNT, "statements", "judgments"),
+        Column("reason"),
+    )
+    sentences = [plan["sentence"] for part in ("totals", "comparisons") for plan in plans.get(part, [])]
+    return Table("plan", "Sample-size planning", columns, tuple(rows), tuple(filter(None, sentences)))

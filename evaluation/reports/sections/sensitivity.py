@@ -8,11 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts, statement_comparisons
-from evaluation.evidence.evidence import Evidence, changed_patterns, patterns_of
+from evaluation.evidence.evidence import (
+    DrawnVerdicts,
+    Evidence,
+    accuracies_of,
+    changed_patterns,
+    drawn_verdicts,
+    patterns_of,
+    statement_comparisons,
+)
 from evaluation.rendering.documents import Document, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
-from evaluation.reports.sections.comparisons import ComparedRules, common_about, common_of, compare_rules
+from evaluation.reports.sections.comparisons import ComparedRules, common_about, common_of, compare_rules, pair_entry
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, Codes, Floats
 from kgharvest.statistics.paired_tests import Pair
 from kgharvest.statistics.rates import SIGNIFICANCE, VerdictSample
@@ -29,11 +36,10 @@ FEWEST_ANNOTATORS = 2
 
 
 class WithoutAnnotator(NamedTuple):
-    """A round without the judgments of an annotator, which are missing then as those of an excluded one are.
+    """A round without the judgments of one annotator, which are missing like those of an excluded annotator.
 
-    counts: (4,) verdicts that are certain all the same, in the order of VERDICTS. n_changed: how many statements with a
-    verdict are expected to get another one. accuracy: (C,) of cells, NaN where there is none. drawn: computes what the
-    draws say, which takes as long and as much memory as for the whole round.
+    counts (4,): verdicts that remain certain, in the order of VERDICTS. n_changed: expected number of changed verdicts.
+    accuracy (C,): of cells, NaN if undefined. drawn: computes the drawn verdicts, as slow as for the whole round.
     """
 
     annotator: str
@@ -44,10 +50,10 @@ class WithoutAnnotator(NamedTuple):
 
 
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
-    """Leave out each annotator in turn, if there are others.
+    """Yield the round without each annotator in turn, if there are several.
 
-    Statements are counted by pattern, verdict and stratum. Without a few labels these counts change in few places, so
-    that leaving out each of hundreds of annotators takes little more time than counting once.
+    Statements are counted by pattern, verdict and stratum. One annotator's labels change few of these counts, so that
+    hundreds of annotators take little more time than one count.
     """
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return
@@ -57,17 +63,17 @@ def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
     drawn_of = _count_pairs(draws.stratum, old.of_task[draws.task], (len(evidence.strata), n_patterns))
     order = np.argsort(evidence.judgments.annotator, kind="stable")
     edges = np.searchsorted(evidence.judgments.annotator[order], np.arange(1, len(evidence.annotators)))
-    for annotator, own in zip(evidence.annotators, np.split(order, edges), strict=True):
-        tasks, labels = evidence.judgments.task[own], evidence.judgments.label[own]  # one judgment of a statement
+    for annotator, numbers in zip(evidence.annotators, np.split(order, edges), strict=True):
+        tasks, labels = evidence.judgments.task[numbers], evidence.judgments.label[numbers]  # one judgment per task
         counts = evidence.counts[tasks] - np.eye(len(LABELS), dtype=np.int64)[labels]
         new, renumbered = changed_patterns(old, tasks, counts, evidence.wanted[tasks])
         complete = is_complete[tasks]
         moves = evidence.verdict[tasks][complete], old.of_task[tasks][complete], new.of_task[complete]
         n_of_pattern = _moved(verdicts_of, renumbered, len(new.counts), moves).T  # (P, 3): of complete statements
-        place = np.full(evidence.n_tasks, -1)
-        place[tasks] = np.arange(len(tasks))
-        changed = np.flatnonzero(place[draws.task] >= 0)
-        moves = draws.stratum[changed], old.of_task[draws.task[changed]], new.of_task[place[draws.task[changed]]]
+        position = np.full(evidence.n_tasks, -1)
+        position[tasks] = np.arange(len(tasks))
+        changed = np.flatnonzero(position[draws.task] >= 0)
+        moves = draws.stratum[changed], old.of_task[draws.task[changed]], new.of_task[position[draws.task[changed]]]
         drawn = _moved(drawn_of, renumbered, len(new.counts), moves)  # (S, P): draws
         whole = CompletedVerdicts(new.counts, new.wanted, n_of_pattern.sum(axis=1)[None], evidence.quorum)
         in_strata = CompletedVerdicts(new.counts, new.wanted, drawn, evidence.quorum)
@@ -86,7 +92,7 @@ def _count_pairs(rows: Codes, columns: Codes, shape: tuple[int, int]) -> Codes:
 
 
 def _moved(table: Codes, renumbered: Codes, n_columns: int, moves: tuple[Codes, Codes, Codes]) -> Codes:
-    """Return `table` with its columns renumbered after what `moves` in a row: its row, column before and after."""
+    """Return `table` with renumbered columns after moving one count per move (row, column before, column after)."""
     rows, before, after = moves
     stay = table - _count_pairs(rows, before, table.shape)
     moved = _count_pairs(rows, after, (len(table), n_columns))
@@ -100,7 +106,7 @@ def _drawn_without(evidence: Evidence, tasks: Codes, labels: Codes) -> DrawnVerd
     return drawn_verdicts(evidence, patterns_of(counts, evidence.wanted))
 
 
-CLAIMS = "± the sign is another one. ! p after Holm is on the other side of .05."
+CLAIMS = "±: the sign changes. !: significance changes (p after Holm, .05)."
 
 
 def sensitivity_part(document: Document, name: str) -> list[Mapping[str, Any]]:
@@ -108,7 +114,7 @@ def sensitivity_part(document: Document, name: str) -> list[Mapping[str, Any]]:
     return entries
 
 
-NOBODY_LEFT_OUT = {
+NO_ANNOTATOR_OMITTED = {
     **dict.fromkeys(("macro_accuracy", "rank", "difference", "p_holm"), ()),
     **dict.fromkeys(("changes", "sign_changes", "significance_changes"), ()),
     **dict.fromkeys(("low", "high", "n_changes")),
@@ -116,8 +122,8 @@ NOBODY_LEFT_OUT = {
 
 
 def without_one(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what an entry says of annotators left out; nothing in documents that list them among the rules."""
-    without: Mapping[str, Any] = entry.get("left_out", NOBODY_LEFT_OUT)
+    """Return an entry's results without each annotator; empty for old documents, which list them among the rules."""
+    without: Mapping[str, Any] = entry.get("left_out", NO_ANNOTATOR_OMITTED)
     return without
 
 
@@ -128,7 +134,7 @@ def marked_ranks(total: Mapping[str, Any]) -> Iterable[float | Marked | None]:
 
 
 def leave_one_out_table(document: Document) -> Table:
-    """Annotators as rows: what each of them decides."""
+    """Annotators as rows: changed verdicts and accuracies without each of them."""
     totals = [{**total, **without_one(total)} for total in sensitivity_part(document, "totals")]
     accuracies = zip(*(marked_ranks(total) for total in totals), strict=True)
     rows = [
@@ -136,40 +142,32 @@ def leave_one_out_table(document: Document) -> Table:
         for entry, values in zip(sensitivity_part(document, "left_out"), accuracies, strict=False)
     ]
     columns = (
-        Column("left out"),
-        Column("other verdicts", Kind.NUMBER),
+        Column("excluded annotator"),
+        Column("changed verdicts", Kind.NUMBER),
         Column("with a verdict", Kind.COUNT),
         *(Column(name_of(total["setting"]), Kind.SHARE, name_of(total["model"])) for total in totals),
     )
     notes = (
-        "other verdicts: how many statements would be decided otherwise without this annotator, as their other labels "
-        "make likely; with a verdict: where these decide. Accuracy, mean over "
-        "relations; in brackets: the place in the order of this sample, where it is another one; what is known of "
-        "ranks: Ranks.",
+        "changed verdicts: expected number of statements with a different verdict without this annotator, given their "
+        "other labels; with a verdict: statements decided by these labels. Accuracy: mean over relations; in "
+        "parentheses: changed rank in this sample. See Ranks for rank intervals.",
     )
     return Table("left-out", "Accuracy without each annotator", columns, tuple(rows), notes)
 
 
 def leave_one_out_comparison_table(document: Document) -> Table:
-    """The annotators on whom a comparison hangs; no row where none does."""
+    """Annotators whose judgments decide a comparison."""
     codes = [entry["annotator"] for entry in sensitivity_part(document, "left_out")]
-    rows = [
-        Row((
-            contrast_of(comparison),
-            codes[position],
-            differences[position],
-            without_one(comparison)["p_holm"][position],
-        ), about={"annotator": codes[position]})
-        for comparison in sensitivity_part(document, "comparisons")
-        if (differences := list(marked_differences(without_one(comparison))))
-        for position in changed_claims(without_one(comparison))
-    ]  # fmt: skip
+    rows = []
+    for comparison in sensitivity_part(document, "comparisons"):
+        without = without_one(comparison)
+        differences = list(marked_differences(without))
+        for position in sorted({*without["sign_changes"], *without["significance_changes"]}):
+            values = contrast_of(comparison), codes[position], differences[position], without["p_holm"][position]
+            rows.append(Row(values, about={"annotator": codes[position]}))
     columns = (Column("comparison"), Column("without"), Column("difference", Kind.POINTS), Column("p (Holm)", Kind.P))
-    return Table("left-out-comparisons", "Comparisons that turn without one annotator", columns, tuple(rows), (CLAIMS,))
-
-
-def changed_claims(claims: Mapping[str, Any]) -> list[int]:
-    return sorted({*claims["sign_changes"], *claims["significance_changes"]})
+    title = "Comparisons that change without one annotator"
+    return Table("left-out-comparisons", title, columns, tuple(rows), (CLAIMS,))
 
 
 def contrast_of(comparison: Mapping[str, Any]) -> str:
@@ -178,12 +176,12 @@ def contrast_of(comparison: Mapping[str, Any]) -> str:
 
 def marked_differences(claims: Mapping[str, Any]) -> Iterable[float | Marked | None]:
     for position, difference in enumerate(claims["difference"]):
-        turned = {"±": claims["sign_changes"], "!": claims["significance_changes"]}
-        mark = " ".join(mark for mark, positions in turned.items() if position in positions)
+        changes = {"±": claims["sign_changes"], "!": claims["significance_changes"]}
+        mark = " ".join(mark for mark, positions in changes.items() if position in positions)
         yield Marked(difference, mark) if mark else difference
 
 
-# Rules over counts of labels besides the report's own.
+# Rules over label counts, in addition to the report's majority rule.
 COUNTING_RULES = (
     ("unanimous", "Unanimous", unanimous),
     ("unjudgeable_as_false", "Unjudgeable as False", unjudgeable_as_false),
@@ -191,9 +189,9 @@ COUNTING_RULES = (
 
 
 class AppliedRule(NamedTuple):
-    """A rule: its verdicts (T,), INCOMPLETE where the report has none, and what each draw (D,) says of being accepted.
+    """A rule with its verdicts (T,), INCOMPLETE as in the report, and the weight of each draw (D,) for acceptance.
 
-    None, and the reason, if it could not be applied.
+    Both are None, with a reason, if the rule cannot be applied.
     """
 
     rule: str
@@ -215,14 +213,7 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
         with np.errstate(invalid="ignore"):
             accuracies.append(accuracies_of(evidence, sample.n_hits / sample.n))
     table = np.array([*accuracies, *(without.accuracy for without in left_out)])
-    compare_statements = statement_comparisons(evidence)
-
-    def by_statements(pair: Pair, number: int) -> StatementDifference | None:
-        if number >= len(rules):
-            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().accepted)
-        accepted = rules[number].accepted
-        return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
-
+    comparisons = _compared_rules(evidence, table, rules, left_out) if len(evidence.sides) > 1 else []
     return {
         "rules": [
             {
@@ -243,23 +234,31 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
         ],
         "cells": list(_cell_entries(evidence, table, len(rules))),
         "totals": list(_total_entries(evidence, table, len(rules))),
-        "comparisons": [
-            _comparison_entry(compared, len(rules))
-            for compared in compare_rules(evidence.cells, table, evidence.seed, by_statements, evidence.planned)
-        ],
+        "comparisons": [_comparison_entry(compared, len(rules)) for compared in comparisons],
     }
 
 
-# -- the rules ---------------------------------------------------------------------------------------------------------
+def _compared_rules(
+    evidence: Evidence, table: Floats, rules: Sequence[AppliedRule], left_out: Sequence[WithoutAnnotator]
+) -> list[ComparedRules]:
+    compare_statements = statement_comparisons(evidence)
+
+    def by_statements(pair: Pair, number: int) -> StatementDifference | None:
+        if number >= len(rules):
+            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().accepted)
+        accepted = rules[number].accepted
+        return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
+
+    return compare_rules(evidence.cells, table, evidence.seed, by_statements, evidence.planned)
 
 
 def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:
-    """Yield the report's own rule first."""
+    """Yield the rules, first the majority rule of the report."""
     majority = drawn.accepted
     yield AppliedRule("majority", "Majority", evidence.verdict, majority)
-    # Two that agree are all that a statement is asked for where a third decides: these rules judge what there is.
-    asked_for = np.where(evidence.is_complete, evidence.counts.sum(axis=1), evidence.wanted)
-    patterns = patterns_of(evidence.counts, asked_for)
+    # With tie-breaking third judgments, two equal labels complete a statement: the rules use its present labels.
+    required = np.where(evidence.is_complete, evidence.counts.sum(axis=1), evidence.wanted)
+    patterns = patterns_of(evidence.counts, required)
     for name, title, rule in COUNTING_RULES:
         verdict = np.where(evidence.is_complete, rule(evidence.counts, evidence.quorum), INCOMPLETE)
         yield AppliedRule(name, title, verdict, drawn_verdicts(evidence, patterns, rule).accepted)
@@ -278,7 +277,7 @@ def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedMode
 
 
 def _adjudicated_sample(evidence: Evidence, majority: VerdictSample) -> VerdictSample:
-    """Return what draws say of being accepted where an expert's verdict replaces that of the labels."""
+    """Return the weights of draws for acceptance, with the expert's verdict if there is one."""
     by_expert = np.where(evidence.is_complete, evidence.adjudicated, INCOMPLETE)[evidence.draws.task]
     is_decided, is_accepted = by_expert != INCOMPLETE, (by_expert == ACCEPTED).astype(np.float64)
     n = np.where(is_decided, 1, majority.n)
@@ -290,11 +289,8 @@ def _numbers_of(counts: Codes) -> dict[str, int]:
     return {"n": sum(numbers.values()), **numbers}
 
 
-# -- cells and totals, ranked ------------------------------------------------------------------------------------------
-
-
 def _cell_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[dict[str, Any]]:
-    """Rows of `table`, of shape (R + A, C): the rules, then the annotators left out, too many to list in each cell."""
+    """Yield an entry per cell. table (R + A, C): rules, then omitted annotators, which are too many to list."""
     relations = np.array([cell.relation for cell in evidence.cells], dtype=object)
     ranks = np.full(table.shape, np.nan)
     for relation in dict.fromkeys(relations.tolist()):
@@ -302,8 +298,8 @@ def _cell_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[d
         ranks[:, columns] = _ranks(table[:, columns])
     for number, key in enumerate(evidence.cells):
         values, cell_ranks = table[:, number], ranks[:, number]
-        known = values[n_rules:][~np.isnan(values[n_rules:])]
-        low, high = (float(known.min()), float(known.max())) if len(known) else (None, None)
+        accuracies = values[n_rules:][~np.isnan(values[n_rules:])]
+        low, high = (float(accuracies.min()), float(accuracies.max())) if len(accuracies) else (None, None)
         yield {
             **key._asdict(),
             "accuracy": _numbers(values[:n_rules]),
@@ -333,13 +329,13 @@ def _total_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[
 
 
 def _ranks(table: Floats) -> Floats:
-    """Return the place of each value in its row, 1 the largest; ties share the better place; NaN stays NaN."""
+    """Return the rank of each value in its row, 1 for the largest. Ties share the better rank; NaN stays NaN."""
     is_above = table[:, np.newaxis, :] > table[:, :, np.newaxis] + 1e-9  # (R, n, n)
     return np.where(np.isnan(table), np.nan, 1 + is_above.sum(axis=2))
 
 
 def _ranking(values: Floats, ranks: Floats, part: slice) -> dict[str, Any]:
-    """Return the ranks of a part of the rows, and where in it they are not those of the report's own rule."""
+    """Return the ranks of a part of the rows, and the positions at which they differ from the report's rule."""
     is_known = ~np.isnan(values) & ~np.isnan(values[0])
     changes = np.flatnonzero((is_known & (ranks != ranks[0]))[part])
     return {"rank": [None if np.isnan(rank) else int(rank) for rank in ranks[part]], "changes": changes.tolist()}
@@ -349,40 +345,30 @@ def _numbers(values: Floats) -> list[float | None]:
     return [None if np.isnan(value) else float(value) for value in values]
 
 
-# -- claims ------------------------------------------------------------------------------------------------------------
-
-
 def _comparison_entry(compared: ComparedRules, n_rules: int) -> dict[str, Any]:
-    pair = compared.pair
-    a, b = pair.names
     of_rules, of_annotators = (_claims(compared, part) for part in (slice(n_rules), slice(n_rules, None)))
-    common = "model" if pair.kind == "settings" else "setting"
-    return {"kind": pair.kind, common: pair.common, "a": a, "b": b, **of_rules, "left_out": of_annotators}
+    return {**pair_entry(compared.pair), **of_rules, "left_out": of_annotators}
 
 
 def _claims(compared: ComparedRules, part: slice) -> dict[str, Any]:
-    """Return a comparison under a part of the rules, None where one leaves too few relations."""
+    """Return a comparison under a part of the rules; None for a rule that leaves too few relations."""
     difference, p = compared.difference, compared.p_holm
     is_known = ~np.isnan(difference)
-    other_sign = is_known & (np.sign(difference) != np.sign(difference[0]))
-    other_significance = is_known & ((p < SIGNIFICANCE) != (p[0] < SIGNIFICANCE))
+    sign_changes = is_known & (np.sign(difference) != np.sign(difference[0]))
+    significance_changes = is_known & ((p < SIGNIFICANCE) != (p[0] < SIGNIFICANCE))
     return {
         "difference": _numbers(difference[part]),
         "p_holm": _numbers(p[part]),
-        "sign_changes": np.flatnonzero(other_sign[part]).tolist(),
-        "significance_changes": np.flatnonzero(other_significance[part]).tolist(),
+        "sign_changes": np.flatnonzero(sign_changes[part]).tolist(),
+        "significance_changes": np.flatnonzero(significance_changes[part]).tolist(),
     }
 
 
 WITHOUT_ONE = "without one annotator"
-PLACES = "In brackets: the place in the order of this sample, where it is another one; what is known of ranks: Ranks."
 
 
 def _rule_columns(document: Document, kind: Kind) -> list[Column]:
     return [Column(rule["title"], kind) for rule in sensitivity_part(document, "rules")]
-
-
-# -- verdicts ----------------------------------------------------------------------------------------------------------
 
 
 def rule_table(document: Document) -> Table:
@@ -391,107 +377,82 @@ def rule_table(document: Document) -> Table:
         for rule in sensitivity_part(document, "rules")
     ]
     counts = (Column(name, Kind.COUNT) for name in ("with a verdict", "accepted", "rejected", "undecided"))
-    columns = (Column("rule"), *counts, Column("why not"))
+    columns = (Column("rule"), *counts, Column("reason"))
     return Table("rules", "Verdicts under other rules", columns, tuple(rows), tuple(_adjudicated(document)))
 
 
 def _adjudicated(document: Document) -> Iterable[str]:
     if n := document.get("n_adjudicated"):
-        yield f"Adjudicated: the verdict is an expert's on {n:,} of {document['n_complete']:,} statements."
-
-
-# -- accuracy ----------------------------------------------------------------------------------------------------------
+        yield f"Adjudicated: experts decided {n:,} of {document['n_complete']:,} statements."
 
 
 def sensitivity_table(document: Document) -> Table:
-    """The averages of each LM and setting under every rule; the place where it differs from the report's own."""
-    rows = [
-        Row(
-            (
-                lm_and_setting(total),
-                *marked_ranks(total),
-                *_range(without_one(total)["macro_accuracy"]),
-                _n_moves(total),
-            ),
-            about=about_side(total),
-        )
-        for total in sensitivity_part(document, "totals")
-    ]
+    """Average accuracy of each LM and setting under every rule, with changed ranks."""
+    rows = []
+    for total in sensitivity_part(document, "totals"):
+        without = without_one(total)
+        n_changes = len(without["changes"]) if without["rank"] else None
+        values = (lm_and_setting(total), *marked_ranks(total), *_range(without["macro_accuracy"]), n_changes)
+        rows.append(Row(values, about=about_side(total)))
     columns = (
         Column("LM and setting"),
         *_rule_columns(document, Kind.SHARE),
         *of_kind(Kind.SHARE, "lowest", "highest", group=WITHOUT_ONE),
-        Column("other place", Kind.COUNT, WITHOUT_ONE),
+        Column("rank changes", Kind.COUNT, WITHOUT_ONE),
     )
-    notes = (f"Accuracy, mean over relations. {PLACES}", *_adjudicated(document), *_leave_one_out_notes(document))
+    notes = (
+        "Accuracy: mean over relations. In parentheses: changed rank in this sample. See Ranks for rank intervals.",
+        *_adjudicated(document),
+        *_leave_one_out_notes(document),
+    )
     return Table("sensitivity", "Accuracy under other rules", columns, tuple(rows), notes)
 
 
 def _range(values: Iterable[float | None]) -> tuple[float | None, float | None]:
-    known = [value for value in values if value is not None]
-    return (min(known), max(known)) if known else (None, None)
-
-
-def _n_moves(total: Mapping[str, Any]) -> int | None:
-    """Return how many annotators move the place; None where nobody was left out."""
-    left_out = without_one(total)
-    return len(left_out["changes"]) if left_out["rank"] else None
+    defined = [value for value in values if value is not None]
+    return (min(defined), max(defined)) if defined else (None, None)
 
 
 def _leave_one_out_notes(document: Document) -> Iterable[str]:
     if n := len(sensitivity_part(document, "left_out")):
         yield (
-            f"Without one annotator: each of the {n:,} left out in turn; the lowest and the highest accuracy, and how "
-            "many of them change the place."
+            f"Without one annotator: each of the {n:,} annotators is omitted in turn. Lowest and highest accuracy, and "
+            "the number of annotators who change the rank."
         )
         yield (
-            "Statements that lack a judgment then count with the verdicts that their other labels make likely, as "
-            "those of an excluded annotator do."
+            "Statements without a judgment of the omitted annotator contribute the probability of each verdict given "
+            "their other labels, as for an excluded annotator."
         )
     elif len(document["annotators"]) == 1:
-        yield "A single annotator cannot be left out: nothing would be judged."
+        yield "A single annotator cannot be omitted: no judgments would remain."
 
 
 def sensitive_cell_table(document: Document) -> Table:
-    rows = [
-        Row((
-            cell["relation"], name_of(cell["model"]), name_of(cell["setting"]),
-            *cell["accuracy"], *_cell_extremes(cell),
-            len(cell["changes"]),
-        ), about=about_side(cell) | {"relation": cell["relation"]})
-        for cell in sensitivity_part(document, "cells")
-    ]  # fmt: skip
+    rows = []
+    for cell in sensitivity_part(document, "cells"):
+        low, high, n_changes = (without_one(cell)[key] for key in ("low", "high", "n_changes"))
+        names = cell["relation"], name_of(cell["model"]), name_of(cell["setting"])
+        extremes = low, high, None if low is None else n_changes
+        about = about_side(cell) | {"relation": cell["relation"]}
+        rows.append(Row((*names, *cell["accuracy"], *extremes, len(cell["changes"])), about=about))
     columns = (
         *map(Column, ("relation", "LM", "setting")),
         *_rule_columns(document, Kind.SHARE),
         *of_kind(Kind.SHARE, "lowest", "highest", group=WITHOUT_ONE),
-        Column("other place", Kind.COUNT, WITHOUT_ONE),
-        Column("rules with another place", Kind.COUNT),
+        Column("rank changes", Kind.COUNT, WITHOUT_ONE),
+        Column("rules that change the rank", Kind.COUNT),
     )
     return Table("sensitivity-cells", "Every cell under other rules", columns, tuple(rows))
 
 
-def _cell_extremes(cell: Mapping[str, Any]) -> tuple[float | None, float | None, int | None]:
-    low, high, n_changes = (without_one(cell)[key] for key in ("low", "high", "n_changes"))
-    return low, high, None if low is None else n_changes
-
-
-# -- claims ------------------------------------------------------------------------------------------------------------
-
-
 def sensitive_comparison_table(document: Document) -> Table:
-    rows = [
-        Row(
-            (
-                contrast_of(comparison),
-                *marked_differences(comparison),
-                *_range(without_one(comparison)["difference"]),
-                *_n_turns(without_one(comparison)),
-            ),
-            about=common_about(comparison),
-        )
-        for comparison in sensitivity_part(document, "comparisons")
-    ]
+    rows = []
+    for comparison in sensitivity_part(document, "comparisons"):
+        without = without_one(comparison)
+        n_changes = [len(without[key]) for key in ("sign_changes", "significance_changes")]
+        extremes = *_range(without["difference"]), *(n_changes if without["difference"] else (None, None))
+        values = (contrast_of(comparison), *marked_differences(comparison), *extremes)
+        rows.append(Row(values, about=common_about(comparison)))
     columns = (
         Column("comparison"),
         *_rule_columns(document, Kind.POINTS),
@@ -501,13 +462,7 @@ def sensitive_comparison_table(document: Document) -> Table:
     notes = [f"Difference in percentage points, first minus second. {CLAIMS}"]
     if sensitivity_part(document, "left_out"):
         notes.append(
-            "Without one annotator: the lowest and the highest difference, and how many annotators change its sign or "
-            "significance."
+            "Without one annotator: lowest and highest difference, and the number of annotators who change the sign or "
+            "the significance."
         )
     return Table("sensitivity-comparisons", "Comparisons under other rules", columns, tuple(rows), tuple(notes))
-
-
-def _n_turns(claims: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    if not claims["difference"]:
-        return None, None
-    return len(claims["sign_changes"]), len(claims["significance_changes"])

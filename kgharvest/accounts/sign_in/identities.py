@@ -1,6 +1,6 @@
-"""Accounts of people at an OpenID provider, and the project roles that their groups there give them.
+"""OpenID identities of accounts, and project roles derived from groups at the provider.
 
-The provider's `sub` identifies a person, never a name or an email address.
+A person is identified by the provider's `sub`, never by a name or email address.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ LONGEST_NAME = 140
 
 
 def account_of(claims: Mapping[str, Any], now: datetime) -> AbstractBaseUser:
-    """Return the account of this identity, a new one for a new identity. Raises LoginRefused if it is closed."""
-    known = OpenIDIdentity.objects.filter(issuer=claims["iss"], subject=claims["sub"])
-    identity = known.select_related("user").first()
+    """Return the account of this identity; create it for a new identity. Raises LoginRefused if it is closed."""
+    matching = OpenIDIdentity.objects.filter(issuer=claims["iss"], subject=claims["sub"])
+    identity = matching.select_related("user").first()
     if identity is None:
         try:
             identity = _with_new_account(claims)
-        except IntegrityError:  # of two log-ins at the same moment the other was first, or took the name
-            identity = known.select_related("user").first() or _with_new_account(claims)
+        except IntegrityError:  # a simultaneous login created the identity or took the username
+            identity = matching.select_related("user").first() or _with_new_account(claims)
     if not identity.user.is_active:
-        raise LoginRefused("This account is closed; ask who runs this installation.")
-    known.update(last_login_at=now)
+        raise LoginRefused("This account is closed. Contact the operator of this installation.")
+    matching.update(last_login_at=now)
     return identity.user
 
 
 def link(user: AbstractBaseUser, claims: Mapping[str, Any]) -> None:
-    """Let this identity log in as `user`. Raises LoginRefused if it belongs to another account."""
+    """Link this identity to `user`. Raises LoginRefused if it belongs to another account."""
     with transaction.atomic():
         identity, is_new = OpenIDIdentity.objects.get_or_create(
             issuer=claims["iss"], subject=claims["sub"], defaults={"user": user}
         )
         if identity.user_id != user.pk:
-            raise LoginRefused("That account logs in as somebody else here; log in with it, or use another.")
+            raise LoginRefused("That identity is linked to another account. Log in with it or link a different one.")
         if is_new:
             record("openid.linked", identity, user)
 
@@ -61,9 +61,9 @@ def unlink(user: AbstractBaseUser, identity: OpenIDIdentity) -> None:
     """Delete the link of `identity` to `user`. Raises LoginRefused if there is no other way to log in."""
     others = user.openid_identities.exclude(pk=identity.pk)
     if not user.has_usable_password() and not others.exists():
-        raise LoginRefused("There is no other way to log in to this account; set a password first.")
+        raise LoginRefused("This is the only way to log in to this account. Set a password first.")
     with transaction.atomic():
-        unlinked = OpenIDIdentity(pk=identity.pk)  # deleting takes the number off the row
+        unlinked = OpenIDIdentity(pk=identity.pk)  # delete() clears the primary key
         identity.delete()
         record("openid.unlinked", unlinked, user)
 
@@ -83,7 +83,7 @@ def _with_new_account(claims: Mapping[str, Any]) -> OpenIDIdentity:
 
 
 def _free_name(claims: Mapping[str, Any]) -> str:
-    """Return the name that the provider suggests, with a number if another account has it."""
+    """Return the username suggested by the provider, with a number if it is taken."""
     suggested = str(claims.get("preferred_username") or claims.get("name") or "person")
     name = UNUSABLE_IN_NAMES.sub("-", suggested).strip("-")[:LONGEST_NAME] or "person"
     candidates = chain([name], (f"{name}-{number}" for number in count(2)))
@@ -91,38 +91,33 @@ def _free_name(claims: Mapping[str, Any]) -> str:
     return next(candidate for candidate in candidates if not users.filter(username__iexact=candidate).exists())
 
 
-# Roles by groups
-
-
 def roles_of(groups: Collection[str]) -> dict[str, str]:
     """Return the highest role that settings.OPENID gives to members of `groups` in each project, by slug."""
-    given = [(slug, role) for group, slug, role in settings.OPENID["groups"] if group in groups]
-    return {slug: min((role for other, role in given if other == slug), key=ROLES.index) for slug, _ in given}
+    roles: dict[str, str] = {}
+    for group, slug, role in settings.OPENID["groups"]:
+        if group in groups:
+            roles[slug] = min(role, roles.get(slug, role), key=ROLES.index)
+    return roles
 
 
 @transaction.atomic
 def set_group_roles(user: AbstractBaseUser, claims: Mapping[str, Any]) -> None:
-    """Set the roles that the person's groups at the provider give now. Roles that an owner gave stay as they are."""
+    """Apply the roles of the user's current groups at the provider. Roles assigned by owners do not change."""
     groups = claims.get(settings.OPENID["groups_claim"])
-    wanted = roles_of([groups] if isinstance(groups, str) else groups if isinstance(groups, list) else [])
-    for member in user.memberships.filter(by_groups__isnull=False).exclude(project__slug__in=wanted):
+    group_roles = roles_of([groups] if isinstance(groups, str) else groups if isinstance(groups, list) else [])
+    for member in user.memberships.filter(by_groups__isnull=False).exclude(project__slug__in=group_roles):
         try:
             remove_member(member.project, user)
         except LastOwner as refusal:
-            logger.warning("A membership by groups stays: %s", refusal)
-    for project in Project.objects.filter(slug__in=wanted).exclude(
-        pk__in=user.memberships.filter(by_groups__isnull=True).values("project")
-    ):
-        _give(project, user, wanted[project.slug])
-
-
-def _give(project: Project, user: AbstractBaseUser, role: str) -> None:
-    known = user.memberships.filter(project=project).first()
-    if known is not None and known.role == role:
-        return
-    try:
-        member = set_role(project, user, role)
-    except LastOwner as refusal:
-        logger.warning("A role by groups stays: %s", refusal)
-    else:
-        GroupMembership.objects.get_or_create(member=member)
+            logger.warning("Group membership kept: %s", refusal)
+    by_owners = user.memberships.filter(by_groups__isnull=True).values("project")
+    for project in Project.objects.filter(slug__in=group_roles).exclude(pk__in=by_owners):
+        role = group_roles[project.slug]
+        if user.memberships.filter(project=project, role=role).exists():
+            continue
+        try:
+            member = set_role(project, user, role)
+        except LastOwner as refusal:
+            logger.warning("Group role kept: %s", refusal)
+        else:
+            GroupMembership.objects.get_or_create(member=member)

@@ -1,4 +1,4 @@
-"""What people prove who they are with, besides passwords: second factors and accounts at OpenID providers."""
+"""Second factors and OpenID identities."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from django.db import models
 class SecondFactor(models.Model):
     """An authenticator app of a local account (TOTP, RFC 6238).
 
-    secret: encrypted with the secret key of the installation. last_step: the 30-second step of the last code that was
-    accepted; codes of it and of steps before are refused.
+    secret: encrypted with SECRET_KEY. last_step: 30-second step of the last accepted code; only codes of later steps
+    are accepted.
     """
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="second_factor")
@@ -23,7 +23,7 @@ class SecondFactor(models.Model):
 
 
 class RecoveryCode(models.Model):
-    """One code that stands for the authenticator app once. digest: SHA-256 of the code, in hexadecimal digits."""
+    """A single-use replacement for a code of the app. digest: hexadecimal SHA-256 of the code."""
 
     second_factor = models.ForeignKey(SecondFactor, on_delete=models.CASCADE, related_name="recovery_codes")
     digest = models.CharField(max_length=64)
@@ -39,7 +39,7 @@ class RecoveryCode(models.Model):
 
 
 class OpenIDIdentity(models.Model):
-    """An account at an OpenID provider that logs in as `user`. subject: the provider's `sub`, which never changes."""
+    """An identity at an OpenID provider that logs in as `user`. subject: the provider's immutable `sub`."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="openid_identities")
     issuer = models.CharField(max_length=500)
@@ -59,7 +59,7 @@ class OpenIDIdentity(models.Model):
 
 
 class GroupMembership(models.Model):
-    """Marks a membership that somebody has by their groups at the OpenID provider, which take it away again."""
+    """Marks a membership derived from OpenID groups. It is removed when the user leaves the group."""
 
     member = models.OneToOneField("kgharvest.ProjectMember", on_delete=models.CASCADE, related_name="by_groups")
 

@@ -1,7 +1,7 @@
-"""Login at an OpenID provider: the authorization code flow with state, nonce and PKCE, by Authlib.
+"""Login at an OpenID provider: authorization code flow with state, nonce and PKCE (Authlib).
 
-OpenID Connect Core 1.0, section 3.1; PKCE is RFC 7636. settings.OPENID names the provider; the rest comes from its
-discovery document.
+OpenID Connect Core 1.0, section 3.1; PKCE is RFC 7636. settings.OPENID names the provider; its discovery document
+contains the endpoints.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kgharvest.errors import DomainError
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 10
-KNOWN_FOR_S = 600  # lifetime of the cached discovery document
+METADATA_CACHED_S = 600  # lifetime of the cached discovery document
 LEEWAY_S = 60  # accepted difference between clocks
-# Signatures by keys that only the provider has: neither none nor those with the client's secret.
+# Signatures by the provider's private key only: neither "none" nor HMAC with the client secret.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 
 
 class LoginRefused(DomainError):
-    """The provider's answer is missing or not trustworthy, or the account may not log in."""
+    """The provider's response is missing or invalid, or the account may not log in."""
 
 
 class Provider(OAuth2Mixin, OpenIDMixin, BaseApp):
@@ -39,36 +39,36 @@ class Provider(OAuth2Mixin, OpenIDMixin, BaseApp):
 
 
 def begin(redirect_uri: str) -> tuple[str, dict[str, str]]:
-    """Return the provider's login address, and the values for `finish`, which belong in this browser's session."""
+    """Return the provider's login URL, and the values for `finish`, to be stored in the browser's session."""
     expected = _provider().create_authorization_url(redirect_uri)
     return expected.pop("url"), expected
 
 
 def finish(expected: Mapping[str, str], answer: Mapping[str, str], redirect_uri: str) -> tuple[dict[str, Any], str]:
-    """Return the claims about the person who logged in, and the ID token. Raises LoginRefused.
+    """Return the claims about the person and the ID token. Raises LoginRefused.
 
-    expected: the values of `begin`. answer: the parameters with which the provider sent the browser back.
+    expected: the values of `begin`. answer: the query parameters of the provider's redirect.
     """
     if not expected or not constant_time_compare(expected["state"], answer.get("state", "")):
-        raise LoginRefused("This log-in was begun in another browser or too long ago; begin again.")
+        raise LoginRefused("This login was started in another browser or has expired. Log in again.")
     if "error" in answer or "code" not in answer:
-        raise LoginRefused(f"{settings.OPENID['name']} did not log you in; begin again, or ask who runs it.")
+        raise LoginRefused(f"{settings.OPENID['name']} did not log you in. Try again or contact its operator.")
     provider = _provider()
     issuer = provider.server_metadata["issuer"]
     if answer.get("iss", issuer) != issuer:  # RFC 9207
-        raise LoginRefused("The answer comes from another provider than the one that was asked; begin again.")
+        raise LoginRefused("The response came from an unexpected provider. Log in again.")
     try:
         token = provider.fetch_access_token(redirect_uri, code=answer["code"], code_verifier=expected["code_verifier"])
         return _claims(provider, token, expected["nonce"]), token["id_token"]
     except (OAuthError, JoseError, ValueError, KeyError) as error:
-        logger.warning("log-in at %s refused: %s", issuer, type(error).__name__)
-        raise LoginRefused(f"What {settings.OPENID['name']} says of you cannot be trusted; begin again.") from error
+        logger.warning("login at %s refused: %s", issuer, type(error).__name__)
+        raise LoginRefused(f"The response of {settings.OPENID['name']} could not be verified. Log in again.") from error
     except httpx.HTTPError as error:
         raise _silent(error) from error
 
 
 def logout_address(id_token: str, return_to: str) -> str | None:
-    """Return the address that ends the session at the provider, or None (OpenID Connect RP-Initiated Logout)."""
+    """Return the URL that ends the session at the provider, or None (OpenID Connect RP-Initiated Logout)."""
     try:
         endpoint = discovered().get("end_session_endpoint")
     except LoginRefused:
@@ -82,9 +82,9 @@ def logout_address(id_token: str, return_to: str) -> str | None:
 
 
 def discovered() -> dict[str, Any]:
-    """Return the provider's metadata (OpenID Connect Discovery 1.0), cached for some minutes.
+    """Return the provider's metadata (OpenID Connect Discovery 1.0), cached for ten minutes.
 
-    Raises LoginRefused if the provider does not answer, has another name or names no address for a step.
+    Raises LoginRefused if the provider does not respond, or the issuer differs, or an endpoint is missing.
     """
     issuer = settings.OPENID["issuer"]
     address = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
@@ -94,25 +94,25 @@ def discovered() -> dict[str, Any]:
             metadata = httpx.get(address, timeout=TIMEOUT_S).raise_for_status().json()
         except (httpx.HTTPError, ValueError) as error:
             raise _silent(error) from error
-        cache.set(f"openid:{address}", metadata, KNOWN_FOR_S)
+        cache.set(f"openid:{address}", metadata, METADATA_CACHED_S)
     if metadata.get("issuer") != issuer:
         raise LoginRefused(
-            f"The provider at {issuer} calls itself {metadata.get('issuer')}; write that into KGHARVEST_OIDC_ISSUER."
+            f"The provider at {issuer} reports the issuer {metadata.get('issuer')}. Set KGHARVEST_OIDC_ISSUER to it."
         )
     if missing := {"authorization_endpoint", "token_endpoint", "jwks_uri"} - metadata.keys():
-        raise LoginRefused(f"The discovery document of {issuer} has no {', '.join(sorted(missing))}.")
+        raise LoginRefused(f"The discovery document of {issuer} lacks {', '.join(sorted(missing))}.")
     return metadata
 
 
 def _silent(error: Exception) -> LoginRefused:
-    logger.warning("the OpenID provider does not answer: %s", type(error).__name__)
-    return LoginRefused(f"{settings.OPENID['name']} does not answer; try again in a few minutes.")
+    logger.warning("the OpenID provider does not respond: %s", type(error).__name__)
+    return LoginRefused(f"{settings.OPENID['name']} does not respond. Try again in a few minutes.")
 
 
 def _provider() -> Provider:
     metadata, secret = discovered(), settings.OPENID["client_secret"]
-    known = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-    method = "client_secret_basic" if "client_secret_basic" in known else "client_secret_post"
+    methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    method = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
     offered = metadata.get("id_token_signing_alg_values_supported", ALGORITHMS)
     provider = Provider(
         None,
@@ -131,9 +131,9 @@ def _provider() -> Provider:
 
 
 def _claims(provider: Provider, token: dict[str, Any], nonce: str) -> dict[str, Any]:
-    """Return the claims of the ID token, checked, and those of userinfo, where some providers put names and groups.
+    """Return the verified claims of the ID token, merged with userinfo, which may contain the name and groups.
 
-    Checked are signature, issuer, audience, nonce and times. Raises JoseError, ValueError or KeyError.
+    Verifies signature, issuer, audience, nonce, and times. Raises JoseError, ValueError or KeyError.
     """
     metadata = provider.server_metadata
     options = {"iss": {"value": metadata["issuer"]}, "aud": {"value": provider.client_id}}
@@ -142,5 +142,5 @@ def _claims(provider: Provider, token: dict[str, Any], nonce: str) -> dict[str, 
         raise KeyError("id_token")
     userinfo = provider.userinfo(token=token) if "userinfo_endpoint" in metadata else claims
     if userinfo.get("sub") != claims["sub"]:
-        raise ValueError("userinfo is about somebody else")
+        raise ValueError("userinfo has a different subject")
     return {**userinfo, **claims}

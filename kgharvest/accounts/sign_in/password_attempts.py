@@ -1,9 +1,9 @@
-"""Limits on guessing passwords that stop whoever guesses, not whoever shares an address or a name with them.
+"""Limits on password guessing that do not lock out other users of the same name or IP address.
 
-A browser that has logged in under a name carries a signed cookie, and its tries at that name are counted alone. Those
-of all others are counted by name and address, and by name (at most 100: NIST SP 800-63B, 3.2.2). An address is never
-closed: where many passwords were wrong, each name gets FEW tries. OWASP, "Slow Down Online Guessing Attacks with Device
-Cookies".
+A browser that has logged in to an account has a signed cookie; its attempts for that account are counted separately.
+All other attempts are counted per name and address, and per name (at most 100: NIST SP 800-63B, 3.2.2). An address is
+never blocked: after many wrong passwords from it, each name gets FEW attempts. OWASP, "Slow Down Online Guessing
+Attacks with Device Cookies".
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from kgharvest.accounts.throttle import (
     network_of,
 )
 
-DEVICES = "kgharvest_devices"  # the cookie: a number of this browser's own for each name, by the name's digest
+DEVICES = "kgharvest_devices"  # cookie: a random id per account of this browser, by the digest of the username
 SALT = "kgharvest.accounts.sign_in.devices"
 COOKIE_LASTS_S = 365 * 24 * 3600
-MOST_NAMES = 5  # that one browser is known by
-FEW = 3  # wrong passwords for one name from an address from which too many were wrong
-TOO_MANY = "A wrong password was tried too often; wait a quarter of an hour, then log in again."
+MOST_NAMES = 5  # accounts remembered per browser
+FEW = 3  # attempts per name from an address with too many wrong passwords
+TOO_MANY = "Too many wrong passwords. Wait 15 minutes, then log in again."
 
 
 class LoginForm(AuthenticationForm):
-    """Counts each try before the password is looked at, so that many at the same moment are no more than the limit."""
+    """Login form. Counts each attempt before checking the password, so that parallel attempts obey the limit."""
 
     def clean(self) -> dict[str, Any]:
         name = self.cleaned_data.get("username")
@@ -48,7 +48,7 @@ class LoginForm(AuthenticationForm):
 
 
 def check_password_attempt(request: HttpRequest, name: str, now: datetime) -> None:
-    """Count a password that is tried for `name`. Raises TooManyAttempts if it is not to be looked at."""
+    """Count a password attempt for `name`. Raises TooManyAttempts if the password must not be checked."""
     if device := _devices(request).get(_digest(name)):
         most, _ = settings.LIMITS["wrong_passwords_of_device"]
         if count_attempt("wrong_passwords_of_device", device, now) <= most:
@@ -64,13 +64,13 @@ def check_password_attempt(request: HttpRequest, name: str, now: datetime) -> No
 
 
 def count_wrong_password(request: HttpRequest, now: datetime) -> None:
-    """Count a password that was wrong, or for a name that nobody has, with its address."""
+    """Count a wrong password or unknown name for the client's address."""
     if network := network_of(request):
         count_attempt("wrong_passwords", network, now)
 
 
 def count_right_password(request: HttpRequest, user: AbstractBaseUser) -> None:
-    """Begin anew for a name whose password was just right."""
+    """Reset the counts of a name after a correct password."""
     name = user.get_username()
     forget_attempts("wrong_passwords_of_name", _name_at(name, network_of(request)))
     forget_attempts("wrong_passwords_everywhere", _digest(name))
@@ -79,7 +79,7 @@ def count_right_password(request: HttpRequest, user: AbstractBaseUser) -> None:
 
 
 def remember_device(request: HttpRequest, response: HttpResponse, user: AbstractBaseUser) -> None:
-    """Have the browser show from now on that `user` has logged in there."""
+    """Set the cookie that shows that `user` has logged in with this browser."""
     digest, devices = _digest(user.get_username()), _devices(request)
     devices = {**devices, digest: devices.get(digest) or secrets.token_hex(8)}
     response.set_cookie(
@@ -105,5 +105,5 @@ def _name_at(name: str, network: str | None) -> str:
 
 
 def _digest(name: str) -> str:
-    """Return what the name is recognized by: people type passwords in its place, which must not be stored."""
+    """Return a keyed digest of the name. Names are not stored, as people type passwords into the field."""
     return salted_hmac(SALT, name, algorithm="sha256").hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Password reset by mail. Nobody learns who has an account here: neither from what is said nor from how soon."""
+"""Password reset by email. Neither the response nor its timing reveals whether an account exists."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kgharvest.accounts.throttle import count_attempt
 
 
 def send_link(address: str) -> None:
-    """Mail a link to set a new password to the accounts with this mail address, if any, in a thread of its own.
+    """Email a reset link to all accounts with this email address, in a new thread.
 
-    What is looked up, drawn and sent takes longer where there is an account; the answer does not wait for it.
+    The response does not wait for the thread, which takes longer if an account exists.
     """
     prefix = get_script_prefix()
 
     def send() -> None:
-        set_script_prefix(prefix)  # each thread has its own
+        set_script_prefix(prefix)  # thread-local
         try:
             _send_link(address)
         finally:
@@ -39,7 +39,7 @@ def in_background(call: Callable[[], None]) -> None:
 
 def _send_link(address: str) -> None:
     most, _ = settings.LIMITS["reset_mails"]
-    who = hashlib.sha256(address.strip().casefold().encode()).hexdigest()  # no addresses of people in the table
+    who = hashlib.sha256(address.strip().casefold().encode()).hexdigest()  # email addresses are not stored
     form = PasswordResetForm({"email": address})
     if count_attempt("reset_mails", who, timezone.now()) > most or not form.is_valid():
         return

@@ -1,8 +1,8 @@
-"""The second factor of local accounts: codes of an authenticator app (TOTP, RFC 6238), and recovery codes.
+"""Two-factor authentication of local accounts: authenticator app (TOTP, RFC 6238) and recovery codes.
 
-App and server derive a six-digit code from a shared secret and the time, a new one every 30 seconds. The codes of the
-step before and after are accepted as well, for clocks that differ, and no code twice. Ten recovery codes, each valid
-once, replace a lost app. Without these, the operator removes the second factor (`remove_second_factor`).
+App and server derive a six-digit code from a shared secret and the time, a new one every 30 seconds. Codes of the
+previous and next step are also accepted, as clocks differ; no code is accepted twice. Ten single-use recovery codes
+replace a lost app. Without them, the operator removes the second factor (`remove_second_factor`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ N_DIGITS = 6
 STEPS_APART = 1  # accepted difference between the clocks of app and server
 N_RECOVERY_CODES = 10
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without characters that look alike
-TOO_MANY_CODES = "Too many codes were tried for this account; wait a quarter of an hour, then try again."
+TOO_MANY_CODES = "Too many wrong codes for this account. Wait 15 minutes, then try again."
 
 
 def is_required(user: AbstractBaseUser) -> bool:
@@ -48,25 +48,25 @@ def is_required(user: AbstractBaseUser) -> bool:
 
 
 def address_for_apps(secret: str, user: AbstractBaseUser) -> str:
-    """Return the otpauth:// address of the secret, which names this installation and the account."""
+    """Return the otpauth:// URL of the secret, with the names of this installation and the account."""
     host = urlsplit(settings.ORIGIN).hostname
     return pyotp.TOTP(secret).provisioning_uri(name=user.get_username(), issuer_name=f"kgharvest at {host}")
 
 
 def qr_code(address: str) -> str:
-    """Return `address` as a QR code: an SVG in a data: URI."""
+    """Return a QR code of `address` as a data: URI (SVG)."""
     return segno.make(address, error="m").svg_data_uri(scale=5, border=4, light="white")
 
 
 def set_up(user: AbstractBaseUser, secret: str, code: str, now: datetime) -> list[str]:
-    """Store the app with `secret` as the user's second factor, replacing an earlier one; return new recovery codes.
+    """Set or replace the user's authenticator app; return new recovery codes.
 
-    Raises WrongCode unless the app shows `code`, TooManyAttempts.
+    Raises WrongCode if `code` is not a current code of `secret`, and TooManyAttempts.
     """
     _count_attempt(user, now)
     step = _step_of(secret, code, now)
     if step is None:
-        raise DomainError("WrongCode", "The app does not show this code; check that the clock of its device is right.")
+        raise DomainError("WrongCode", "Wrong code. Check that the clock of the device with the app is correct.")
     with transaction.atomic():
         factor, _ = SecondFactor.objects.update_or_create(
             user=user, defaults={"secret": _cipher().encrypt(secret.encode()).decode(), "last_step": step}
@@ -91,7 +91,7 @@ def remove(user: AbstractBaseUser, by: AbstractBaseUser | None) -> None:
     """Remove the second factor and its recovery codes, if there are any. by: None for the operator."""
     factor = SecondFactor.objects.select_for_update().filter(user=user).first()
     if factor is not None:
-        removed = SecondFactor(pk=factor.pk)  # deleting takes the number off the row
+        removed = SecondFactor(pk=factor.pk)  # delete() clears the primary key
         factor.delete()
         record("second_factor.removed", removed, by)
 
@@ -101,17 +101,15 @@ def has_second_factor(user: AbstractBaseUser) -> bool:
 
 
 def check_code(user: AbstractBaseUser, code: str, now: datetime) -> None:
-    """Use up `code`, of the app or for recovery. Raises WrongCode, TooManyAttempts.
+    """Use up `code`, from the app or a recovery code. Raises WrongCode, TooManyAttempts.
 
-    Of requests with the same code at the same moment one is accepted.
+    Of simultaneous requests with the same code only one succeeds.
     """
     _count_attempt(user, now)
     code = "".join(code.split()).lower()
     is_right = _use_code_of_app(user, code, now) if len(code) == N_DIGITS else _use_recovery_code(user, code, now)
     if not is_right:
-        raise DomainError(
-            "WrongCode", "This code is wrong or was used before; wait for the next one that the app shows."
-        )
+        raise DomainError("WrongCode", "This code is wrong or was already used. Wait for the next code in the app.")
     forget_attempts("second_factors", str(user.pk))
 
 
@@ -133,20 +131,20 @@ def _use_recovery_code(user: AbstractBaseUser, code: str, now: datetime) -> bool
 
 
 def _step_of(secret: str, code: str, now: datetime) -> int | None:
-    """Return the step near `now` whose code this is, or None."""
+    """Return the latest step near `now` that has this code, or None."""
     totp = pyotp.TOTP(secret, interval=STEP_S)
     current = int(now.timestamp()) // STEP_S
     steps = range(current - STEPS_APART, current + STEPS_APART + 1)
-    fitting = [step for step in steps if constant_time_compare(totp.generate_otp(step), "".join(code.split()))]
-    return max(fitting, default=None)
+    matching = [step for step in steps if constant_time_compare(totp.generate_otp(step), "".join(code.split()))]
+    return max(matching, default=None)
 
 
 def _new_recovery_codes(factor: SecondFactor) -> list[str]:
-    """Return ten codes of 50 bits as "abcde-fghjk"; store their digests in place of earlier ones."""
-    drawn = ["".join(secrets.choice(ALPHABET) for _ in range(10)) for _ in range(N_RECOVERY_CODES)]
+    """Return ten codes of about 50 bits as "abcde-fghjk"; replace the stored digests."""
+    codes = ["".join(secrets.choice(ALPHABET) for _ in range(10)) for _ in range(N_RECOVERY_CODES)]
     factor.recovery_codes.all().delete()
-    RecoveryCode.objects.bulk_create(RecoveryCode(second_factor=factor, digest=_digest(code)) for code in drawn)
-    return [f"{code[:5]}-{code[5:]}" for code in drawn]
+    RecoveryCode.objects.bulk_create(RecoveryCode(second_factor=factor, digest=_digest(code)) for code in codes)
+    return [f"{code[:5]}-{code[5:]}" for code in codes]
 
 
 def _digest(code: str) -> str:
@@ -159,9 +157,9 @@ def _cipher() -> Fernet:
 
 
 def _decrypted(factor: SecondFactor) -> str | None:
-    """Return the secret, or None if SECRET_KEY has changed since it was stored; recovery codes stay valid then."""
+    """Return the secret, or None if SECRET_KEY has changed. Recovery codes remain valid."""
     try:
         return _cipher().decrypt(factor.secret.encode()).decode()
     except InvalidToken:
-        logger.error("The secret of %s cannot be read: SECRET_KEY was another one when it was stored.", factor)
+        logger.error("Cannot decrypt the secret of %s: SECRET_KEY has changed since it was stored.", factor)
         return None

@@ -1,4 +1,4 @@
-"""Django's sessions in the database, read by a prepared statement, as every request reads one; expired ones go."""
+"""Database session store that reads sessions with a prepared statement, as every request reads one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _unexpired() -> QuerySet[Session]:
 
 
 def delete_expired_sessions(now: datetime) -> None:
-    """As Django's command clearsessions does. Nothing is written where none has expired."""
+    """Delete expired sessions, like `clearsessions`. Writes nothing if no session has expired."""
     expired = Session.objects.filter(expire_date__lt=now)
     if expired.exists():
         expired.delete()
@@ -28,7 +28,7 @@ def delete_expired_sessions(now: datetime) -> None:
 
 class SessionStore(db.SessionStore):
     def _validate_session_key(self, key: str | None) -> bool:
-        """A cookie can hold a NUL, which PostgreSQL fails on; then there is no session."""
+        """Reject keys with NUL, which PostgreSQL does not accept."""
         return key is not None and "\x00" not in key and super()._validate_session_key(key)
 
     def _get_session_from_db(self) -> Session | None:

@@ -1,4 +1,4 @@
-"""Logging a session in: by password and second factor, or at an OpenID provider."""
+"""Session login by password and second factor, or by an OpenID provider."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from django.utils.crypto import constant_time_compare
 
 from kgharvest.accounts.sign_in import second_factor
 
-AWAITS_S = 300  # between the password and the second factor
+CODE_TIMEOUT_S = 300  # between the password and the second factor
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-# Keys of sessions.
-AWAITED = "second_factor_awaited"  # the login whose password was right and whose code is pending
+# Session keys
+AWAITED = "second_factor_awaited"  # a login with a correct password and a pending code
 MUST_SET_UP = "second_factor_must_be_set_up"
-ID_TOKEN = "openid_id_token"  # noqa: S105 - ends the session at the provider
+ID_TOKEN = "openid_id_token"  # noqa: S105 - required to log out at the provider
 
 
 def log_in_with_password(request: HttpRequest, user: AbstractBaseUser, address: str, now: datetime) -> bool:
-    """Log in `user`, whose password was right. Return True, without logging in, if a code is required first."""
+    """Log in `user` after a correct password. Return True, without logging in, if a code is required first."""
     if second_factor.has_second_factor(user):
         request.session[AWAITED] = {
             "user": user.pk,
             "hash": user.get_session_auth_hash(),
             "address": address,
-            "until": now.timestamp() + AWAITS_S,
+            "until": now.timestamp() + CODE_TIMEOUT_S,
         }
         return True
     auth.login(request, user, backend=BACKEND)
@@ -38,28 +38,28 @@ def log_in_with_password(request: HttpRequest, user: AbstractBaseUser, address: 
     return False
 
 
-def awaited(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser, str] | None:
-    """Return the account whose code is pending, and the address to go to afterwards.
+def pending_login(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser, str] | None:
+    """Return the account with a pending code, and the URL to open after the login.
 
-    Returns None if there is none, it took too long, the password has changed or the account is closed.
+    Returns None without a pending code, after a timeout, or if the password has changed or the account is closed.
     """
-    known = request.session.get(AWAITED)
-    if not known or now.timestamp() > known["until"]:
+    login = request.session.get(AWAITED)
+    if not login or now.timestamp() > login["until"]:
         return None
-    user = auth.get_user_model().objects.filter(pk=known["user"], is_active=True).first()
-    if user is None or not constant_time_compare(known["hash"], user.get_session_auth_hash()):
+    user = auth.get_user_model().objects.filter(pk=login["user"], is_active=True).first()
+    if user is None or not constant_time_compare(login["hash"], user.get_session_auth_hash()):
         return None
-    return user, known["address"]
+    return user, login["address"]
 
 
 def log_in_with_code(request: HttpRequest, user: AbstractBaseUser) -> None:
-    """Log in `user`, whose password and code were right. The session gets a new key."""
+    """Log in `user` after a correct password and code. The session gets a new key."""
     request.session.pop(AWAITED, None)
     auth.login(request, user, backend=BACKEND)
 
 
 def log_in_at_provider(request: HttpRequest, user: AbstractBaseUser, id_token: str) -> None:
-    """Log in `user`, whom the provider identified. No second factor is required: the provider has its own."""
+    """Log in `user`, identified by the provider. No second factor is required here; the provider has its own."""
     request.session.pop(AWAITED, None)
     auth.login(request, user, backend=BACKEND)
     request.session.pop(MUST_SET_UP, None)
@@ -67,7 +67,7 @@ def log_in_at_provider(request: HttpRequest, user: AbstractBaseUser, id_token: s
 
 
 def require_second_factor(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: redirect users who must set up a second factor to its page, from every page except the logout."""
+    """Middleware: redirect users who must set up a second factor to its page from every page except logout."""
 
     def guarded(request: HttpRequest) -> HttpResponse:
         if request.session.get(MUST_SET_UP):

@@ -1,11 +1,13 @@
-"""Pages of the own account, of the second factor, and of login at an OpenID provider."""
+"""Account page, two-factor authentication, and login at an OpenID provider."""
 
 from __future__ import annotations
 
 import pyotp
+from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import AbstractBaseUser
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -15,17 +17,63 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from kgharvest.accounts.sign_in import identities, openid_connect, second_factor, sessions
-from kgharvest.accounts.sign_in.forms import CodeForm, PasswordForm, SetUpForm
 from kgharvest.accounts.sign_in.password_attempts import remember_device
-from kgharvest.accounts.throttle import TooManyAttempts
+from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted
 from kgharvest.errors import DomainError
 
-# Keys of sessions.
-NEW_SECRET = "second_factor_new_secret"  # noqa: S105 - of the app that is being set up
+# Session keys
+NEW_SECRET = "second_factor_new_secret"  # noqa: S105 - of the app being set up
 EXPECTED = "openid_expected"
 MAY_LINK = "openid_may_link_until"  # seconds since 1970
 
-LINKS_S = 300  # between the password and the redirect to the provider
+LINK_TIMEOUT_S = 300  # between the password and the redirect to the provider
+
+
+DIGITS = {"autocomplete": "one-time-code", "autocapitalize": "none", "spellcheck": "false", "autofocus": True}
+
+
+class CodeForm(forms.Form):
+    code = forms.CharField(
+        max_length=40,
+        help_text="Six digits from your authenticator app, or a recovery code.",
+        widget=forms.TextInput(attrs=DIGITS),
+    )
+
+
+class PasswordForm(forms.Form):
+    """Password confirmation, so that an open session alone cannot change how its owner logs in.
+
+    Attempts count towards the limit `old_passwords`, as on the password change page.
+    """
+
+    password = forms.CharField(
+        label="Your password",
+        strip=False,
+        max_length=4096,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+
+    def __init__(self, user: AbstractBaseUser, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.user = user
+
+    def clean_password(self) -> str:
+        who, now = str(self.user.pk), timezone.now()
+        if is_exhausted("old_passwords", who, now):
+            raise forms.ValidationError("Too many wrong passwords. Wait 15 minutes.")
+        if not self.user.check_password(self.cleaned_data["password"]):
+            count_attempt("old_passwords", who, now)
+            raise forms.ValidationError("Wrong password.")
+        return self.cleaned_data["password"]
+
+
+class SetUpForm(PasswordForm):
+    code = forms.CharField(
+        label="Authentication code",
+        max_length=10,
+        widget=forms.TextInput(attrs={**DIGITS, "inputmode": "numeric"}),
+    )
+    field_order = ["code", "password"]
 
 
 @login_required
@@ -49,13 +97,13 @@ def account(request: HttpRequest) -> HttpResponse:
 
 @sensitive_post_parameters()
 def second_factor_code(request: HttpRequest) -> HttpResponse:
-    """Ask for a code after the right password."""
+    """Request a code after a correct password."""
     now = timezone.now()
-    awaited = sessions.awaited(request, now)
-    if awaited is None:
-        messages.error(request, "The log-in took too long; begin again.")
+    login = sessions.pending_login(request, now)
+    if login is None:
+        messages.error(request, "The login timed out. Log in again.")
         return redirect("login")
-    user, address = awaited
+    user, address = login
     form = CodeForm(request.POST or None)
     status = 200
     if form.is_valid():
@@ -75,9 +123,9 @@ def second_factor_code(request: HttpRequest) -> HttpResponse:
 @login_required
 @sensitive_post_parameters()
 def second_factor_set_up(request: HttpRequest) -> HttpResponse:
-    """Show a new secret until one of its codes is entered, then the recovery codes once."""
+    """Show a new secret until a valid code is entered, then the recovery codes once."""
     if not request.user.has_usable_password():
-        raise Http404  # the OpenID provider has the second factor
+        raise Http404  # two-factor authentication is up to the OpenID provider
     secret = request.session.setdefault(NEW_SECRET, pyotp.random_base32())
     form = SetUpForm(request.user, request.POST or None)
     if form.is_valid():
@@ -104,13 +152,13 @@ def second_factor_set_up(request: HttpRequest) -> HttpResponse:
 @login_required
 @sensitive_post_parameters()
 def recovery_codes(request: HttpRequest) -> HttpResponse:
-    """Create new recovery codes after the password was confirmed."""
+    """Replace the recovery codes after password confirmation."""
     if not second_factor.has_second_factor(request.user):
         raise Http404
     form = PasswordForm(request.user, request.POST or None)
     if form.is_valid():
         return _recovery_codes(request, second_factor.replace_recovery_codes(request.user))
-    context = {"form": form, "act": "Make new recovery codes", "what": "Those that you have hold no longer then."}
+    context = {"form": form, "title": "Create new recovery codes", "effect": "Your current codes become invalid."}
     return render(request, "kgharvest/accounts/sign_in/confirm.html", context)
 
 
@@ -122,9 +170,10 @@ def second_factor_remove(request: HttpRequest) -> HttpResponse:
     form = PasswordForm(request.user, request.POST or None)
     if form.is_valid():
         second_factor.remove(request.user, request.user)
-        messages.success(request, "The second factor is removed: your password alone logs you in.")
+        messages.success(request, "Two-factor authentication removed. You now log in with your password only.")
         return redirect("account")
-    context = {"form": form, "act": "Remove the second factor", "what": "Your password alone logs you in then."}
+    effect = "You will log in with your password only."
+    context = {"form": form, "title": "Remove two-factor authentication", "effect": effect}
     return render(request, "kgharvest/accounts/sign_in/confirm.html", context)
 
 
@@ -137,63 +186,63 @@ def _recovery_codes(request: HttpRequest, codes: list[str]) -> HttpResponse:
 
 @require_safe
 def openid_begin(request: HttpRequest) -> HttpResponse:
-    """Redirect to the provider. `?link=1` adds a way to log in for a user who has just confirmed the password."""
+    """Redirect to the provider. `?link=1` links an identity to a user who has just confirmed the password."""
     _check_provider()
-    links = None
+    linking_user = None
     if "link" in request.GET and request.user.is_authenticated:
         if not _may_link(request):
             return redirect("openid_link")
         del request.session[MAY_LINK]
-        links = request.user.pk
+        linking_user = request.user.pk
     try:
         address, expected = openid_connect.begin(_callback())
     except openid_connect.LoginRefused as refusal:
         messages.error(request, str(refusal))
         return redirect("login")
-    request.session[EXPECTED] = {**expected, "next": request.GET.get("next", ""), "links": links}
+    request.session[EXPECTED] = {**expected, "next": request.GET.get("next", ""), "links": linking_user}
     return redirect(address)
 
 
 @require_safe
 def openid_callback(request: HttpRequest) -> HttpResponse:
-    """Accept the provider's answer, which is valid once and in the browser that asked."""
+    """Handle the provider's response, which is valid once, in the browser that sent the request."""
     _check_provider()
     expected = request.session.pop(EXPECTED, {})
-    links = expected.get("links")
+    linking_user = expected.get("links")
     try:
         claims, id_token = openid_connect.finish(expected, request.GET.dict(), _callback())
-        if links is not None:
-            if request.user.pk != links:
-                raise openid_connect.LoginRefused("Somebody else has logged in here meanwhile; begin again.")
+        if linking_user is not None:
+            if request.user.pk != linking_user:
+                raise openid_connect.LoginRefused("Another user logged in with this browser. Log in again.")
             identities.link(request.user, claims)
-            messages.success(request, f"You can log in with {settings.OPENID['name']} from now on.")
+            messages.success(request, f"Account linked. You can now log in with {settings.OPENID['name']}.")
             return redirect("account")
         user = identities.account_of(claims, timezone.now())
         identities.set_group_roles(user, claims)
     except openid_connect.LoginRefused as refusal:
         messages.error(request, str(refusal))
-        return redirect("account" if links else "login")
+        return redirect("account" if linking_user else "login")
     sessions.log_in_at_provider(request, user, id_token)
-    is_ours = url_has_allowed_host_and_scheme(expected["next"], {request.get_host()}, request.is_secure())
-    return redirect(expected["next"] if is_ours else "home")
+    is_local = url_has_allowed_host_and_scheme(expected["next"], {request.get_host()}, request.is_secure())
+    return redirect(expected["next"] if is_local else "home")
 
 
 @login_required
 @sensitive_post_parameters()
 def openid_link(request: HttpRequest) -> HttpResponse:
-    """Ask for the password before a second way to log in is added, so that no open session or foreign link adds one.
+    """Confirm the password before linking an identity, so that an open session or a foreign link cannot add one.
 
-    The account page then shows a link to the provider: browsers let no form redirect to another site.
+    The account page then shows a link to the provider, as the CSP forbids forms to redirect to another site.
     """
     _check_provider()
     if not request.user.has_usable_password():
         raise Http404
     form = PasswordForm(request.user, request.POST or None)
     if form.is_valid():
-        request.session[MAY_LINK] = timezone.now().timestamp() + LINKS_S
+        request.session[MAY_LINK] = timezone.now().timestamp() + LINK_TIMEOUT_S
         return redirect("account")
-    name = settings.OPENID["name"]
-    context = {"form": form, "act": "Link your account", "what": f"Your account at {name} logs you in then, too."}
+    effect = f"You will also be able to log in with your account at {settings.OPENID['name']}."
+    context = {"form": form, "title": "Link your account", "effect": effect}
     return render(request, "kgharvest/accounts/sign_in/confirm.html", context)
 
 
@@ -207,7 +256,7 @@ def openid_unlink(request: HttpRequest, pk: int) -> HttpResponse:
     identity = get_object_or_404(request.user.openid_identities, pk=pk)
     try:
         identities.unlink(request.user, identity)
-        messages.success(request, "That account logs in as you no longer.")
+        messages.success(request, "Account unlinked. It can no longer be used to log in.")
     except openid_connect.LoginRefused as refusal:
         messages.error(request, str(refusal))
     return redirect("account")

@@ -1,7 +1,5 @@
 """Uploaded KG files whose relations are not mapped yet."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from django.conf import settings
@@ -10,7 +8,7 @@ from django.db import models
 from kgharvest.access import visible
 from kgharvest.accounts.models import Project
 
-KEPT_FOR = timedelta(days=1)
+LIFETIME = timedelta(days=1)
 
 
 class UploadedKGQuerySet(models.QuerySet):
@@ -18,11 +16,11 @@ class UploadedKGQuerySet(models.QuerySet):
         return visible(self, user)
 
     def expired(self, now):
-        return self.filter(uploaded_at__lt=now - KEPT_FOR)
+        return self.filter(uploaded_at__lt=now - LIFETIME)
 
 
 class UploadedKG(models.Model):
-    """A KG file to be mapped; deleted when it is imported, or after a day. system: name of the LM to create."""
+    """KG file without a mapping. Deleted after the import or after a day. system: name of the LM to create."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     uploaded_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -1,7 +1,5 @@
 """Links to the import and export of knowledge graphs on pages of harvests and reports (PANELS)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from django.http import HttpRequest
@@ -12,8 +10,8 @@ from kgharvest.pages.panels import Panel, button
 
 
 def kg_import(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    yield button("Import a KG", reverse("knowledge_graphs:kg_upload"))
+    yield button("Import KG", reverse("knowledge_graphs:kg_upload"))
 
 
 def judged_kg(request: HttpRequest, report: Report) -> Iterator[Panel]:
-    yield button("Judged KG", reverse("knowledge_graphs:judged_kg", args=[report.pk]))
+    yield button("Export judged KG", reverse("knowledge_graphs:judged_kg", args=[report.pk]))

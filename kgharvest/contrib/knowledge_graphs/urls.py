@@ -10,7 +10,6 @@ from kgharvest.contrib.knowledge_graphs.judged_kg import views as judged_kg_view
 
 app_name = "knowledge_graphs"
 
-
 urlpatterns = [
     path("harvests/import/", imports_views.kg_upload, name="kg_upload"),
     path("harvests/import/<int:pk>/", imports_views.kg_mapping, name="kg_mapping"),

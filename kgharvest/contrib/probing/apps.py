@@ -6,6 +6,6 @@ class ProbingConfig(OptionalApp):
     name = "kgharvest.contrib.probing"
     label = "probing"
     url_configuration = "kgharvest.contrib.probing.urls"
-    panels = {"report_list_actions": ["kgharvest.contrib.probing.panels.probes"]}
+    panels = {"report_list_actions": ["kgharvest.contrib.probing.probes.views.link_to_probes"]}
     job_runners = {"probe": "kgharvest.contrib.probing.probes.runner.run_probe"}
     lm_jobs = ["probe"]

@@ -1,4 +1,4 @@
-"""Probes: an LM asked for known facts with several prompt systems, and what they learned."""
+"""Probes: LAMA-style measurements of an LM on known facts with several prompt systems."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kgharvest.models import Job, LanguageModel
 
 
 class Probe(Job):
-    """An LM asked for known facts with several prompt systems, LAMA's way; work of a worker, or of the command.
+    """Job that probes an LM for known facts with several prompt systems, as in LAMA; run by a worker or the command.
 
-    methods: in the order of the tables. facts: what the facts are called. payload: `ProbeParams`. revision,
-    code_version: of what has measured so far. vocabulary: "full", or among which words ranks are counted. document: the
-    JSON of docs/probing.md, empty until the job has succeeded.
+    methods: in table order. facts: name of the fact source. payload: `ProbeParams`. revision, code_version: of the
+    records so far. vocabulary: "full", or a description of the words among which ranks are counted. document: the JSON
+    of docs/probing.md, empty until the job has succeeded.
     """
 
     KIND = "probe"
@@ -38,10 +38,10 @@ class Probe(Job):
 
 
 class ProbedRelation(models.Model):
-    """A relation as one probe asks it: its prompts, the one that people wrote first, and its facts are frozen here.
+    """Frozen copy of a relation for one probe. prompts: the manual prompt first.
 
-    facts: {"train": [[subject, object], ...], "dev": ..., "test": ...}. type: one of RELATION_TYPES. fault: why the LM
-    cannot be asked for it, or not by some method, in sentences.
+    facts: {"train": [[subject, object], ...], "dev": ..., "test": ...}. type: one of RELATION_TYPES. fault: sentences
+    on why results are missing, for all or some methods.
     """
 
     probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="relations")
@@ -60,11 +60,11 @@ class ProbedRelation(models.Model):
 
 
 class ProbeRecord(models.Model):
-    """What a method learned of one relation, and how it does there; is_control: of the LM with random weights.
+    """Scores and costs of a method on one relation. is_control: measured on the LM with random weights.
 
-    p1, p10, mrr, nll (nats): on the test facts; dev_nll: on those of dev. left_out: {part: {reason: facts}}.
-    effective_prompts: exp of the entropy of the weights. forwards: sequences read while learning, which took `seconds`.
-    combine, temperature: how the learned prompts answer together; empty and None for a method that learns no prompts.
+    p1, p10, mrr, nll (nats): on test facts; dev_nll: on dev facts. left_out: {part: {reason: number of facts}}.
+    effective_prompts: exp of the entropy of the weights. forwards: sequences read while learning; seconds: its
+    duration. combine, temperature: combination of the learned prompts; empty and None for methods without prompts.
     """
 
     relation = models.ForeignKey(ProbedRelation, on_delete=models.CASCADE, related_name="records")
@@ -100,11 +100,11 @@ class ProbeRecord(models.Model):
 
 
 class LearnedPrompt(models.Model):
-    """A prompt as a method learned or weighed it, or a rewrite; of a control's methods none is kept.
+    """Prompt learned, weighted, or rewritten by a method; prompts of controls are not stored.
 
-    text: as people read it. rewritten_from: the question before, where `text` is a rewrite. segments, slots: its
-    tokens, as in EncodedPrompt; -1 - i stands for its soft word i. vectors: of its soft words, as in
-    SerializedPrompt. nearest: for each soft word the nearest words, each with its distance.
+    text: readable form. rewritten_from: the original input prompt if `text` is a rewrite. segments, slots: tokens as in
+    EncodedPrompt; -1 - i is soft token i. vectors: of the soft tokens, as in SerializedPrompt. nearest: nearest words
+    and distances for each soft token.
     """
 
     record = models.ForeignKey(ProbeRecord, on_delete=models.CASCADE, related_name="prompts")

@@ -1,6 +1,4 @@
-"""Preregistrations, statements of authors about their study, and packs of reports."""
-
-from __future__ import annotations
+"""Preregistrations, paper metadata, and replication packages."""
 
 from typing import Any
 
@@ -15,12 +13,12 @@ from kgharvest.errors import DomainError
 from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job
 
-NEVER = "A preregistration is never altered or deleted; before the first judgment another version may be frozen."
+NEVER = "A preregistration cannot be changed or deleted. Freeze a new version before the first judgment."
 
 
 class PreregistrationQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return those on rounds of the user's projects; all of them for a superuser and for the operator."""
+        """Return preregistrations in the user's projects, or all for a superuser and the operator."""
         return visible(self, user, "round__project")
 
     def update(self, **fields: Any) -> int:
@@ -31,10 +29,10 @@ class PreregistrationQuerySet(models.QuerySet):
 
 
 class Preregistration(models.Model):
-    """A version of a round's preregistration; it goes with its round and not otherwise.
+    """A version of a round's preregistration, deleted only with its round.
 
-    document: docs/preregistration.md says what is in it. sha256: of the document's canonical JSON, which is the file
-    that people download. version: 1, 2, ...; the last one counts.
+    document: see docs/preregistration.md. sha256: of its canonical JSON, which is the downloadable file. version: from
+    1; the last version is in force.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="preregistrations")
@@ -72,10 +70,7 @@ class Preregistration(models.Model):
 
 
 class PaperStatement(models.Model):
-    """What people said about a study, which the documents that go with a paper need and no record tells.
-
-    key: of a question (statements/questions.py). Of the round, so that each report on it has it.
-    """
+    """An author's answer to a question about a study (statements/services.py), used by all reports on the round."""
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="paper_statements")
     key = models.SlugField(max_length=50)
@@ -86,7 +81,7 @@ class PaperStatement(models.Model):
     changed_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        db_table = "evaluation_paperstatement"  # created by the app `evaluation`, as are the other tables
+        db_table = "evaluation_paperstatement"  # the tables were created by the app `evaluation`
         ordering = ["round", "key"]
         constraints = [
             models.UniqueConstraint(fields=["round", "key"], name="paper_statement_round_key_unique"),
@@ -98,10 +93,7 @@ class PaperStatement(models.Model):
 
 
 class PaperPack(Job):
-    """The paper pack of a report as a file; work of a worker.
-
-    sha256, n_bytes: of the file, once the job has succeeded.
-    """
+    """Job that creates the replication package of a report. sha256, n_bytes: of the file of a finished job."""
 
     KIND = "pack"
 
@@ -122,5 +114,5 @@ class PaperPack(Job):
 
     @property
     def name(self) -> str:
-        """The name of the file for who downloads it."""
+        """Return the download file name."""
         return f"{self.report.round.name}-report-{self.report_id}.zip"

@@ -1,6 +1,4 @@
-"""Panels of packs, statements and preregistrations on pages of reports and rounds (PANELS of kgharvest.registries)."""
-
-from __future__ import annotations
+"""Panels of this app on pages of reports and rounds (PANELS of kgharvest.registries)."""
 
 from collections.abc import Iterator
 
@@ -15,33 +13,33 @@ from kgharvest.pages.panels import Panel, button
 
 
 def paper_pack(request: HttpRequest, report: Report) -> Iterator[Panel]:
-    yield button("Paper pack", reverse("publishing:pack", args=[report.pk]))
+    yield button("Replication package", reverse("publishing:pack", args=[report.pk]))
 
 
 def paper_statements(request: HttpRequest, report: Report) -> Iterator[Panel]:
-    yield button("Say for a paper", reverse("publishing:paper_statements", args=[report.pk]))
+    yield button("Paper metadata", reverse("publishing:paper_statements", args=[report.pk]))
 
 
 def preregister_round(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """The way to the form, as long as nobody has judged."""
+    """Yield a link to the form until the first judgment."""
     is_draft, is_closed = round.status == Round.Status.DRAFT, round.status == Round.Status.CLOSED
     if is_draft or not (is_closed or is_judged(round)):
         yield button("Preregister", reverse("publishing:preregister", args=[round.path]))
 
 
 def versions(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """All versions, as a section, if there are any."""
+    """Yield a section with all versions, if there are any."""
     if frozen := list(round.preregistrations.defer("document").order_by("-version")):
         yield Panel("publishing/preregistration/_versions.html", {"round": round, "versions": frozen})
 
 
 def badge(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """That it is preregistered, with the deviations that the newest report lists."""
+    """Yield the date of the preregistration, with the number of deviations in the newest report."""
     last = round.preregistrations.defer("document").order_by("-version").first()
     if last is None:
         return
     newest = Report.objects.for_list().filter(round=round).order_by("-created_at", "-pk").first()
     n_deviations = newest and newest.headline.get("n_deviations")
     text = in_a_badge(f"{last.frozen_at:%Y-%m-%d}", n_deviations)
-    last.round = round  # with its project, for the address
+    last.round = round  # with its project, for the URL
     yield Panel("publishing/preregistration/_badge.html", {"text": text, "url": last.get_absolute_url()})

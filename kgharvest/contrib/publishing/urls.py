@@ -1,4 +1,4 @@
-"""URLs of preregistrations, statements about studies, and packs."""
+"""URLs of preregistrations, paper metadata, and replication packages."""
 
 from django.urls import path
 

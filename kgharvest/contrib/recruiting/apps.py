@@ -8,7 +8,7 @@ class RecruitingConfig(OptionalApp):
     url_configuration = "kgharvest.contrib.recruiting.urls"
     panels = {
         "round_actions": ["kgharvest.contrib.recruiting.panels.views.recruit"],
-        "recruiting_panel": [  # of this app's own page of a panel
+        "recruiting_panel": [  # the page of a recruitment panel
             "kgharvest.contrib.recruiting.prolific.views.platform_state",
             "kgharvest.contrib.recruiting.pay.views.pay_summary",
         ],
@@ -16,7 +16,7 @@ class RecruitingConfig(OptionalApp):
     hooks = {"recruitment": "kgharvest.contrib.recruiting.recruitment.PanelRecruitment"}
     outboxes = {
         "platform_commands": "kgharvest.contrib.recruiting.pay.commands.outbox",
-        "panel_events": "kgharvest.contrib.recruiting.events.inbox.outbox",
+        "panel_events": "kgharvest.contrib.recruiting.inbox.outbox",
     }
     job_runners = {
         "pause_panel": "kgharvest.contrib.recruiting.pay.floor.run_pause_job",

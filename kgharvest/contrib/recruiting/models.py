@@ -1,7 +1,175 @@
-"""Panels, submissions, the pay ledger, and events from platforms."""
+"""Events from platforms, commands to platforms, and the pay ledger. Panels and submissions: `panels.models`."""
 
-from kgharvest.contrib.recruiting.events.models import PanelEvent
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q, Sum
+from django.utils import timezone
+
+from kgharvest.contrib.recruiting.panels.identifiers import decrypted
 from kgharvest.contrib.recruiting.panels.models import Panel, Platform, Submission
-from kgharvest.contrib.recruiting.pay.models import PayEntry, PlatformCommand
 
 __all__ = ["Panel", "PanelEvent", "PayEntry", "Platform", "PlatformCommand", "Submission"]
+
+LONGEST_MESSAGE = 2000  # characters
+
+
+class PanelEventQuerySet(models.QuerySet):
+    def waiting(self):
+        return self.filter(handled_at=None)
+
+
+class PanelEvent(models.Model):
+    """Event received from a platform, stored before it is acknowledged and handled by a job.
+
+    body: encrypted, as it contains participant ids. event_id: assigned by the platform, unique per platform.
+    event_type: the platform's name for it. next_try_at: time of the next attempt to handle it. error: of the last
+    attempt, without ids. outcome: one or two words.
+    """
+
+    platform = models.CharField(max_length=8, choices=Platform)
+    event_id = models.CharField(max_length=200)
+    event_type = models.CharField(max_length=100, blank=True)
+    body = models.TextField()
+    received_at = models.DateTimeField(default=timezone.now)
+    handled_at = models.DateTimeField(null=True, blank=True)
+    n_tries = models.PositiveIntegerField(default=0)
+    next_try_at = models.DateTimeField(default=timezone.now)
+    outcome = models.CharField(max_length=30, blank=True)
+    error = models.CharField(max_length=300, blank=True)
+
+    objects = PanelEventQuerySet.as_manager()
+
+    class Meta:
+        db_table = "annotation_panelevent"
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["platform", "event_id"], name="panel_event_id_unique")]
+        indexes = [models.Index(fields=["next_try_at"], condition=Q(handled_at=None), name="panel_event_due")]
+
+    def __str__(self) -> str:
+        return f"{self.platform} event {self.pk}"
+
+    @property
+    def text(self) -> str:
+        """The decrypted body. Raises Unreadable."""
+        return decrypted(self.body)
+
+
+class PlatformCommandQuerySet(models.QuerySet):
+    def waiting(self):
+        return self.filter(state=PlatformCommand.State.WAITING)
+
+    def unfinished(self):
+        return self.filter(state__in=[PlatformCommand.State.WAITING, PlatformCommand.State.UNCERTAIN])
+
+
+class PlatformCommand(models.Model):
+    """Request to a platform about one submission. Each key is executed once, however often it is requested.
+
+    key: unique within the submission, for example "approve" or "bonus:floor:1". amount: of a bonus, in minor units.
+    message, category: explanation and platform category of a rejection; the participant reads the message.
+    external_id: of a payment that is set up but not yet sent.
+
+    UNCERTAIN: sent without an answer, so a retry could pay twice. Reconciliation finds out; until then nothing is sent.
+    """
+
+    class Kind(models.TextChoices):
+        APPROVE = "approve"
+        REJECT = "reject"
+        RETURN = "return", "request return"
+        SCREEN_OUT = "screen_out", "screen out"
+        BONUS = "bonus"
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "pending"
+        DONE = "done"
+        UNCERTAIN = "uncertain"
+        FAILED = "failed"
+
+    submission = models.ForeignKey(Submission, on_delete=models.PROTECT, related_name="commands")
+    kind = models.CharField(max_length=10, choices=Kind)
+    key = models.CharField(max_length=100)
+    amount = models.PositiveIntegerField(default=0)
+    message = models.TextField(blank=True, max_length=LONGEST_MESSAGE)
+    category = models.CharField(max_length=50, blank=True)
+    state = models.CharField(max_length=9, choices=State, default=State.WAITING)
+    external_id = models.CharField(max_length=100, blank=True)
+    n_tries = models.PositiveIntegerField(default=0)
+    next_try_at = models.DateTimeField(default=timezone.now)
+    error = models.CharField(max_length=500, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    objects = PlatformCommandQuerySet.as_manager()
+
+    class Meta:
+        db_table = "annotation_platformcommand"
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["submission", "key"], name="platform_command_key_unique"),
+            models.UniqueConstraint(
+                fields=["submission"],
+                condition=Q(kind__in=["approve", "reject", "return", "screen_out"], state__in=["waiting", "done"]),
+                name="platform_command_ends_a_submission_once",
+            ),
+        ]
+        indexes = [models.Index(fields=["next_try_at"], condition=Q(state="waiting"), name="platform_command_due")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk}"
+
+
+class PayEntryQuerySet(models.QuerySet):
+    def owed(self) -> int:
+        return self._sum(PayEntry.Side.OWED)
+
+    def paid(self) -> int:
+        return self._sum(PayEntry.Side.PAID)
+
+    def _sum(self, side: str) -> int:
+        return self.filter(side=side).aggregate(sum=Sum("amount", default=0))["sum"]
+
+
+class PayEntry(models.Model):
+    """Ledger entry. Entries are never changed or deleted; a correction is a new entry.
+
+    key: unique within submission and side, for example "reward" or "bonus:floor:1", so that an entry is written once,
+    whichever event, command, or person reports it first. amount: in minor units of the panel's currency; negative for a
+    correction that reduces the amount owed. reason: a sentence. event, command: source of the entry.
+    """
+
+    class Side(models.TextChoices):
+        OWED = "owed"
+        PAID = "paid"
+
+    class Purpose(models.TextChoices):
+        REWARD = "reward"
+        SCREEN_OUT = "screen_out", "screen-out"
+        BONUS = "bonus"
+
+    panel = models.ForeignKey(Panel, on_delete=models.PROTECT, related_name="pay_entries")
+    submission = models.ForeignKey(Submission, on_delete=models.PROTECT, related_name="pay_entries")
+    side = models.CharField(max_length=4, choices=Side)
+    purpose = models.CharField(max_length=10, choices=Purpose)
+    key = models.CharField(max_length=100)
+    amount = models.IntegerField()
+    reason = models.CharField(max_length=500)
+    event = models.ForeignKey(PanelEvent, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    command = models.ForeignKey(PlatformCommand, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    at = models.DateTimeField(default=timezone.now)
+
+    objects = PayEntryQuerySet.as_manager()
+
+    class Meta:
+        db_table = "annotation_payentry"
+        ordering = ["pk"]
+        verbose_name_plural = "pay entries"
+        constraints = [models.UniqueConstraint(fields=["submission", "side", "key"], name="pay_entry_key_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.side} {self.amount} ({self.key})"

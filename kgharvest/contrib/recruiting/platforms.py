@@ -1,6 +1,6 @@
-"""Operations of recruiting platforms: one class for each platform with an API, named in PLATFORMS.
+"""Operations of recruiting platforms: PLATFORMS lists one class per platform with an API.
 
-All calls go over the network: never make one in a transaction.
+All operations use the network: never call one in a transaction.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from enum import StrEnum
 
 from django.utils.module_loading import import_string
 
-from kgharvest.contrib.recruiting.panels.models import Panel, Platform, Submission
-from kgharvest.contrib.recruiting.pay.models import PlatformCommand
+from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand, Submission
 from kgharvest.errors import DomainError
 
-# Platforms with an API. On all others, people do everything by hand.
+# Platforms with an API. On all others, researchers do everything manually.
 PLATFORMS = {Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.platform.Prolific"}
 
 
 class PlatformRefused(DomainError):
-    """What the platform does not do, in its own words; asking again would not help."""
+    """The platform rejected the request, with its reason; a retry would not help."""
 
 
 class PlatformUnavailable(DomainError):
-    """No answer, or "later" (429, 5xx), before anything was done: ask again. after_s: as the platform wishes."""
+    """No answer, or a temporary error (429, 5xx), before any effect: retry. after_s: requested by the platform."""
 
     def __init__(self, sentence: str, after_s: float | None = None):
         super().__init__(sentence)
@@ -33,11 +32,11 @@ class PlatformUnavailable(DomainError):
 
 
 class OutcomeUnknown(DomainError):
-    """A payment was sent and no answer came: it may have been made. Reconcile before anything is sent again."""
+    """A payment was sent without an answer, so it may have been made. Reconcile before any retry."""
 
 
 class EntryRefused(DomainError):
-    """Coming by an entry link that the platform has not given out so."""
+    """The entry link was not issued by the platform in this form."""
 
 
 class Can(StrEnum):
@@ -56,7 +55,7 @@ class Can(StrEnum):
 
 @dataclass(frozen=True)
 class Cost:
-    """In minor units of the panel's currency. rewards: for all places. fee: of the platform, tax included."""
+    """Cost of a panel in minor units of its currency. rewards: for all places. fee: platform fee including tax."""
 
     rewards: int
     fee: int
@@ -68,11 +67,11 @@ class Cost:
 
 @dataclass(frozen=True)
 class RemoteSubmission:
-    """A submission as the platform has it now.
+    """Current state of a submission on the platform.
 
-    status: in our words (Submission.Status). platform_status: in the platform's. at: when it was so, for which the time
-    of the question does. paid_bonuses: in minor units, each payment made or under way; None where nobody looked.
-    reward_paid: in minor units, None while not.
+    status: as Submission.Status. platform_status: the platform's own term. at: time of this state; the time of the
+    request is precise enough. paid_bonuses: amounts made or in progress, in minor units; None if not queried.
+    reward_paid: in minor units, None if not paid.
     """
 
     participant: str
@@ -86,9 +85,9 @@ class RemoteSubmission:
 
 
 class RecruitingPlatform:
-    """One panel on its platform. This class serves platforms on which people do everything by hand.
+    """One panel on its platform. This base class serves platforms without an API.
 
-    can: operations that the platform does by itself. All methods raise the errors above.
+    can: operations that the platform supports. All methods raise the errors above.
     """
 
     can: frozenset[Can] = frozenset()
@@ -97,14 +96,14 @@ class RecruitingPlatform:
         self.panel = panel
 
     def check_entry(self, parameters: Mapping[str, str]) -> bool:
-        """Return True if the platform has signed the parameters of the entry link, False if there is no signature.
+        """Return True if the platform signed the parameters of the entry link, False if there is no signature.
 
         Raises EntryRefused if the signature is invalid or missing although required.
         """
         return False
 
     def option_problems(self) -> Iterator[str]:
-        """Yield what is wrong with panel.platform_options, in a sentence each."""
+        """Yield one sentence per problem in panel.platform_options."""
         return iter(())
 
     def cost(self) -> Cost | None:
@@ -113,7 +112,7 @@ class RecruitingPlatform:
         return None
 
     def publish(self) -> str:
-        """Create the study if there is none and let people in; return its external id. Twice is once."""
+        """Create the study if it does not exist and open it; return its external id. Idempotent."""
         return self.panel.external_id
 
     def pause(self) -> None: ...
@@ -123,22 +122,22 @@ class RecruitingPlatform:
     def stop(self) -> None: ...
 
     def submissions(self) -> Iterator[RemoteSubmission]:
-        """Yield every submission of the panel, as the platform has it now."""
+        """Yield every submission of the panel in its current state."""
         return iter(())
 
     def status(self) -> str | None:
-        """Return the Panel.Status of the study, None if its state at the platform is no such status."""
+        """Return the Panel.Status of the study, None if its state on the platform has no equivalent."""
         return None
 
     def execute(self, command: PlatformCommand) -> None:
-        """Do what the command says, once. A bonus is set up, stored in the command, then paid.
+        """Execute a command once. A bonus is set up, stored in the command, then paid.
 
         Raises PlatformRefused, PlatformUnavailable, OutcomeUnknown (bonuses only).
         """
         check_not_closed(self.panel)
 
     def approve_all(self, submissions: Sequence[Submission]) -> None:
-        """Start the approval of many submissions at once. Only called if `can` has APPROVE_ALL."""
+        """Start a bulk approval. Only called if `can` contains APPROVE_ALL."""
         raise NotImplementedError
 
 
@@ -146,7 +145,7 @@ def check_not_closed(panel: Panel) -> None:
     """Raise PlatformRefused if the panel's platform no longer exists."""
     if panel.is_platform_closed:
         name = Platform(panel.platform).product_name
-        raise PlatformRefused(f"{name} closed on 30 September 2026. Choose another platform for new panels.")
+        raise PlatformRefused(f"{name} closed on 30 September 2026. Select another platform for new panels.")
 
 
 def platform_class(platform: str) -> type[RecruitingPlatform]:

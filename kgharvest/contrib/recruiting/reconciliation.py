@@ -1,7 +1,7 @@
-"""Bring submissions of ours to what their platform says of them, whatever came before and however often.
+"""Reconciliation: apply the platform's state to submissions and panels. Idempotent.
 
-An event tells of one submission, reconciliation looks at all of a panel: both end in `apply_remote`. What a platform
-said later counts: `RemoteSubmission.at` orders what comes in any order.
+Events (one submission) and reconciliation (a whole panel) both call `apply_remote`. States can arrive in any order;
+`RemoteSubmission.at` decides which one is newer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kgharvest.models import Job
 logger = logging.getLogger(__name__)
 
 JOB_KIND = "panel_reconciliation"
-EVERY = timedelta(minutes=5)  # a panel is looked at so often
+EVERY = timedelta(minutes=5)  # interval between reconciliations of a panel
 
 Status = Submission.Status
 
@@ -41,59 +41,61 @@ Status = Submission.Status
 
 @transaction.atomic
 def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: PanelEvent | None = None) -> bool:
-    """Bring our submission to what the platform says; return whether anything changed.
+    """Apply the platform's state to the submission; return whether anything changed.
 
-    now: where the platform gives no time of its own. Somebody who is at work there and never came here is not ours yet;
-    whom the platform may pay without that, is noted. Writes what was paid, and settles payments nobody knew of.
+    Records payments and settles uncertain ones. now: used if the platform states no time. A participant who is active
+    on the platform but has not entered here is ignored; if completed or approved there, a submission is created.
     """
-    submission = _find(panel, remote, now)
+    submission = _submission_of(panel, remote, now)
     at = remote.at or now
     if submission is None or (submission.platform_status_at and submission.platform_status_at > at):
         return False
-    before = (submission.status, submission.platform_status)
+    previous_platform_status = submission.platform_status
     moved = _move(submission, remote, at)
     Submission.objects.filter(pk=submission.pk).update(
         platform_status=remote.platform_status[:30],
         platform_status_at=at,
         approves_itself_at=remote.approves_itself_at,
     )
-    n_lines = submission.pay_entries.count()
+    n_entries = submission.pay_entries.count()
     _note_pay(submission, remote, at, event)
     if moved:
         facts = {"submission": submission.pk, "panel": panel.name, "status": submission.status}
         record("submission.moved", submission, None, round=panel.round, annotator=submission.annotator, **facts)
-    return moved or before[1] != remote.platform_status or submission.pay_entries.count() != n_lines
+    return moved or previous_platform_status != remote.platform_status or submission.pay_entries.count() != n_entries
 
 
-def _find(panel: Panel, remote: RemoteSubmission, now: datetime) -> Submission | None:
-    """Return our submission, locked; made now for who was done at the platform and never came here."""
-    ours = panel.submissions.select_for_update(of=("self",), no_key=True)
-    names = [digest(name) for name in (remote.session, remote.participant) if name]
-    found = ours.filter(session_digest=names[0]).first() or ours.filter(session_digest__in=names).first()
-    if found is not None or remote.status not in (Status.COMPLETED, Status.APPROVED):
-        return found
-    if ours.filter(session_digest=forgotten(names[0])).exists():  # whose it was is erased
+def _submission_of(panel: Panel, remote: RemoteSubmission, now: datetime) -> Submission | None:
+    """Return the submission, locked; create it if the participant finished on the platform without entering here."""
+    submissions = panel.submissions.select_for_update(of=("self",), no_key=True)
+    digests = [digest(name) for name in (remote.session, remote.participant) if name]
+    submission = (
+        submissions.filter(session_digest=digests[0]).first() or submissions.filter(session_digest__in=digests).first()
+    )
+    if submission is not None or remote.status not in (Status.COMPLETED, Status.APPROVED):
+        return submission
+    if submissions.filter(session_digest=forgotten(digests[0])).exists():  # the participant was erased
         return None
-    made = {
-        "participant": encrypted(remote.participant),
-        "participant_digest": digest(remote.participant),
-        "session": encrypted(remote.session),
-        "entered_at": remote.at or now,
-    }
     try:
         with transaction.atomic():
-            return panel.submissions.create(session_digest=digest(remote.session), **made)
-    except IntegrityError:  # the person holds a place by another session, which is what we go by
+            return panel.submissions.create(
+                participant=encrypted(remote.participant),
+                participant_digest=digest(remote.participant),
+                session=encrypted(remote.session),
+                session_digest=digest(remote.session),
+                entered_at=remote.at or now,
+            )
+    except IntegrityError:  # the participant holds a place with another session id; that submission counts
         return None
 
 
 def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> bool:
-    """Give the submission the platform's status, unless ours says more; return whether it changed."""
+    """Set the platform's status, unless the local status is more specific; return whether it changed."""
     before, status = Status(submission.status), remote.status
     if before == status or status == Status.ACTIVE or _says_more(submission, status):
         return False
     if status in Submission.HOLDING and holds_another_place(submission):
-        logger.warning("Submission %s is %s, but its person holds another place.", submission.pk, status)
+        logger.warning("Submission %s is %s, but its participant holds another place.", submission.pk, status)
         return False
     if status in (Status.COMPLETED, Status.APPROVED):
         return move(submission, before, to=status, ended_at=None if status == Status.COMPLETED else at)
@@ -103,7 +105,7 @@ def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> boo
 
 
 def _says_more(submission: Submission, status: Status) -> bool:
-    """Return whether the platform has not heard yet, or will not, of how this part ended here."""
+    """Return whether the submission ended locally in a way the platform has not learned yet, or never will."""
     if status == Status.COMPLETED:
         ended_there = submission.platform_status.casefold().replace("-", " ") == submission.status
         return submission.status in Submission.ENDED and not ended_there
@@ -114,9 +116,9 @@ def _says_more(submission: Submission, status: Status) -> bool:
 
 
 def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, event: PanelEvent | None) -> None:
-    """Write what is owed and was paid by the status that the submission has now, and by the payments there are.
+    """Record the amounts owed and paid that follow from the submission's status and the platform's payments.
 
-    What the platform approved is paid, also where the person holds another place here by now.
+    An approval on the platform is a payment, even if the participant holds another place here by now.
     """
     panel = submission.panel
     status = remote.status if remote.status in (submission.status, Status.APPROVED) else None
@@ -124,7 +126,7 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
         if not pay.submission_balance(submission, pay.Purpose.REWARD).owed:
             pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "The platform approved it.", event=event)
         _paid(submission, pay.Purpose.REWARD, pay.REWARD, remote.reward_paid, "Approved.", event)
-        # Settles approvals of many at once, and repeated ones that the platform refused.
+        # Settles bulk approvals, and repeated approvals that the platform rejected.
         decision = submission.commands.exclude(kind=PlatformCommand.Kind.BONUS).order_by("-pk").first()
         if decision is not None and decision.kind == PlatformCommand.Kind.APPROVE and remote.reward_paid is not None:
             settle(decision, True, at)
@@ -133,9 +135,9 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
         pay.owe_in_all(submission, pay.Purpose.SCREEN_OUT, owed, "Screened out.", event=event)
         _paid(submission, pay.Purpose.SCREEN_OUT, pay.SCREEN_OUT, remote.reward_paid, "Screened out.", event)
     elif status == Status.COMPLETED and submission.completed_at:
-        pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "All statements of the place are judged.")
+        pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "All statements of the place were judged.")
     if status in (Status.RETURNED, Status.REJECTED, Status.SCREENED_OUT):
-        pay.owe_in_all(submission, pay.Purpose.REWARD, 0, f"The platform says {status}.", event=event)
+        pay.owe_in_all(submission, pay.Purpose.REWARD, 0, f"Status on the platform: {status}.", event=event)
     if remote.paid_bonuses is not None:
         _match_bonuses(submission, remote.paid_bonuses, at, event)
 
@@ -146,42 +148,42 @@ def _paid(submission: Submission, purpose: str, key: str, amount: int | None, re
 
 
 def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, event: PanelEvent | None) -> None:
-    """Find the command that each payment is of. What no command explains was paid by somebody's hand at the platform.
+    """Match each bonus payment to its command. A payment without a command was made manually on the platform.
 
-    One that is not there may still come, so nothing is sent again for that: a person says so (settle_by_hand).
+    A missing payment may still arrive, so it is not retried here: a researcher decides (`settle_by_hand`).
     """
-    lines = submission.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
-    unexplained = Counter(paid) - Counter(lines.values_list("amount", flat=True))
+    entries = submission.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
+    unexplained = Counter(paid) - Counter(entries.values_list("amount", flat=True))
     bonuses = submission.commands.filter(kind=PlatformCommand.Kind.BONUS)
-    # One that was refused may have been paid there by hand; what was never sent is still to be paid.
+    # A refused bonus may have been paid manually on the platform. A bonus that was never sent is still due.
     for command in bonuses.exclude(state=PlatformCommand.State.DONE).exclude(n_tries=0):
         if unexplained[command.amount] > 0:
             unexplained[command.amount] -= 1
             settle(command, True, at)
     for amount in unexplained.elements():
-        n = lines.filter(amount=amount, command=None).count() + 1
-        reason = "A bonus that was paid at the platform."
-        pay.record_paid(submission, pay.Purpose.BONUS, f"bonus:there:{amount}:{n}", amount, reason, event=event)
+        n = entries.filter(amount=amount, command=None).count() + 1
+        key = f"bonus:there:{amount}:{n}"
+        pay.record_paid(submission, pay.Purpose.BONUS, key, amount, "Bonus paid on the platform.", event=event)
 
 
 # Panel
 
 
 def reconcile(panel: Panel, now: datetime) -> int:
-    """Look at all submissions that the platform has; return how many of ours changed.
+    """Apply the platform's state of all submissions; return the number of changed submissions.
 
-    Raises PlatformRefused, PlatformUnavailable. Call it outside of transactions.
+    Raises PlatformRefused, PlatformUnavailable. Must not be called in a transaction.
     """
     platform = platform_of(panel)
-    known_before = {submission.session_digest: submission for submission in panel.submissions.all()}
-    lines = panel.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
-    noted: dict[int, list[int]] = defaultdict(list)
-    for submission, amount in lines.values_list("submission", "amount"):
-        noted[submission].append(amount)
+    submissions = {submission.session_digest: submission for submission in panel.submissions.all()}
+    entries = panel.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
+    paid_bonuses: dict[int, list[int]] = defaultdict(list)
+    for pk, amount in entries.values_list("submission", "amount"):
+        paid_bonuses[pk].append(amount)
     n_changed = 0
     for remote in platform.submissions():
-        known = known_before.get(digest(remote.session))
-        if known is None or not _is_same(known, noted[known.pk], remote):
+        submission = submissions.get(digest(remote.session))
+        if submission is None or not _is_up_to_date(submission, paid_bonuses[submission.pk], remote):
             n_changed += apply_remote(panel, remote, now)
     if Can.STATUS in platform.can:
         apply_status(panel, platform.status(), now)
@@ -189,26 +191,26 @@ def reconcile(panel: Panel, now: datetime) -> int:
     return n_changed
 
 
-def _is_same(known: Submission, bonuses: Sequence[int], remote: RemoteSubmission) -> bool:
-    """Return whether there is nothing to do, so that most submissions cost no transaction. bonuses: noted as paid."""
+def _is_up_to_date(submission: Submission, bonuses: Sequence[int], remote: RemoteSubmission) -> bool:
+    """Return whether the remote state is already recorded: most submissions then need no transaction."""
     return (
-        known.platform_status == remote.platform_status
-        and known.approves_itself_at == remote.approves_itself_at
-        and remote.status in (known.status, Status.ACTIVE)
+        submission.platform_status == remote.platform_status
+        and submission.approves_itself_at == remote.approves_itself_at
+        and remote.status in (submission.status, Status.ACTIVE)
         and (remote.paid_bonuses is None or sorted(remote.paid_bonuses) == sorted(bonuses))
     )
 
 
 @transaction.atomic
 def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
-    """Pause or stop our panel where it was paused or stopped at the platform; return whether it changed."""
-    became = {
-        Panel.Status.PAUSED: ([Panel.Status.PUBLISHED], "It was paused at the platform."),
-        Panel.Status.STOPPED: ([Panel.Status.PUBLISHED, Panel.Status.PAUSED], "It has ended at the platform."),
+    """Pause or stop the panel if its study was paused or stopped on the platform; return whether it changed."""
+    changes = {
+        Panel.Status.PAUSED: ([Panel.Status.PUBLISHED], "Paused on the platform."),
+        Panel.Status.STOPPED: ([Panel.Status.PUBLISHED, Panel.Status.PAUSED], "Ended on the platform."),
     }
-    if status not in became:
+    if status not in changes:
         return False
-    before, reason = became[Panel.Status(status)]
+    before, reason = changes[Panel.Status(status)]
     if not Panel.objects.filter(pk=panel.pk, status__in=before).update(status=status, ended_reason=reason):
         return False
     record("panel.moved", panel, None, round=panel.round, panel=panel.name, status=str(status), why=reason)
@@ -219,48 +221,47 @@ def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
 
 
 def ask_reconciliation(panel: Panel, by=None) -> None:
-    """Have a worker look at the panel within seconds. Raises NotAllowed, CannotReconcile."""
+    """Schedule a reconciliation within seconds. Raises NotAllowed, CannotReconcile."""
     check_may(by, Action.WORK, panel.project)
     if not _with_platform(Panel.objects.filter(pk=panel.pk)).exists():
-        raise DomainError("CannotReconcile", f"{panel.name} has no study on a platform. Publish it first.")
+        raise DomainError("CannotReconcile", f"Panel {panel.name} has no study on a platform. Publish it first.")
     Panel.objects.filter(pk=panel.pk).update(reconciled_at=None)
     enqueue_due_reconciliations(timezone.now())
 
 
 def enqueue_due_reconciliations(now: datetime) -> None:
-    """Queue the job that looks at panels, if one is due and there is none. A periodic task of every worker."""
+    """Queue one reconciliation job if a panel is due. A periodic task of every worker."""
     if due_panels(now).exists():
         ledger.enqueue_once(JOB_KIND)
 
 
 def due_panels(now: datetime) -> QuerySet[Panel]:
-    """Return the panels that people may be working for, or that wait for pay, and were not looked at lately."""
-    waits = Panel.objects.filter(
+    """Return panels with possible activity or pending pay that were not reconciled within EVERY."""
+    pending = Panel.objects.filter(
         Q(submissions__status__in=[Status.ACTIVE, Status.COMPLETED])
         | Q(submissions__commands__state__in=[PlatformCommand.State.WAITING, PlatformCommand.State.UNCERTAIN])
     )
     is_open = Q(status__in=[Panel.Status.PUBLISHED, Panel.Status.PAUSED])
-    lately = Q(reconciled_at=None) | Q(reconciled_at__lte=now - EVERY)
-    return _with_platform(Panel.objects.filter(is_open | Q(pk__in=waits.order_by().values("pk")), lately))
+    is_due = Q(reconciled_at=None) | Q(reconciled_at__lte=now - EVERY)
+    return _with_platform(Panel.objects.filter(is_open | Q(pk__in=pending.order_by().values("pk")), is_due))
 
 
 def _with_platform(panels: QuerySet[Panel]) -> QuerySet[Panel]:
     panels = panels.exclude(external_id="")
-    used = panels.order_by().values_list("platform", flat=True).distinct()
-    asked = [name for name in used if Can.RECONCILE in platform_class(name).can]
-    return panels.filter(platform__in=asked)
+    platforms = panels.order_by().values_list("platform", flat=True).distinct()
+    return panels.filter(platform__in=[name for name in platforms if Can.RECONCILE in platform_class(name).can])
 
 
 def run_reconciliation_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Look at each panel that is due, once. The runner of the kind JOB_KIND."""
+    """Reconcile each due panel once. The runner of JOB_KIND."""
     now = timezone.now()
     panels = list(due_panels(now).select_related("round__project"))
     for number, panel in enumerate(panels, start=1):
         with heartbeat.kept_alive():
             try:
                 reconcile(panel, now)
-            except DomainError as reason:  # one platform that is away must not delay the other panels
-                logger.warning("Panel %s could not be reconciled: %s", panel.pk, reason)
+            except DomainError as reason:  # an unavailable platform must not delay the other panels
+                logger.warning("Reconciling panel %s failed: %s", panel.pk, reason)
                 Panel.objects.filter(pk=panel.pk).update(reconciled_at=now, reconcile_error=str(reason)[:300])
-        heartbeat(Progress("looking at panels", number, len(panels)))
+        heartbeat(Progress("reconciling panels", number, len(panels)))
     return lambda: ledger.delete_ended(JOB_KIND)

@@ -1,6 +1,6 @@
-"""Answers to the core about recruited annotators, and erasing the ids that platforms have for them.
+"""Recruited annotators: answers for the core, and erasure of their platform ids.
 
-A platform's id of a person is erased once nothing is owed to them: until then it says whom to pay.
+A platform id is needed for payment, so it is erased only when nothing is owed to the participant.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from kgharvest.contrib.recruiting.panels.services import leave
 from kgharvest.contrib.recruiting.pay.hourly import pay_in_words
 from kgharvest.contrib.recruiting.pay.ledger import submission_balance
 
-SUBMISSIONS_AT_ONCE = 100
+SUBMISSIONS_AT_ONCE = 100  # erased per call of the periodic task
 
 
 class PanelRecruitment(Recruitment):
-    """Answers by the submissions of panels."""
-
     def lock(self, annotator: Annotator) -> None:
         list(_locked(annotator))
 
@@ -37,11 +35,11 @@ class PanelRecruitment(Recruitment):
         _end_active(annotator, Submission.Status.SCREENED_OUT, now)
 
     def forget(self, annotator: Annotator) -> list[str]:
-        """Keep what is needed while something is owed; `forget_settled_submissions` erases it later. Money stays."""
-        named = Submission.objects.filter(annotator=annotator).exclude(participant="")
+        """Erase ids that are no longer needed; `forget_settled_submissions` erases the rest later. Pay is kept."""
+        with_ids = Submission.objects.filter(annotator=annotator).exclude(participant="")
         reasons = []
-        for submission in named.select_related("panel").order_by("pk"):
-            if reason := _still_needed(submission):
+        for submission in with_ids.select_related("panel").order_by("pk"):
+            if reason := _reason_to_keep(submission):
                 reasons.append(reason)
             else:
                 _forget_submission(submission)
@@ -66,22 +64,22 @@ def _end_active(annotator: Annotator, to: Submission.Status, now: datetime) -> N
             leave(submission, to, now)
 
 
-def _still_needed(submission: Submission) -> str:
-    """Return the reason why the platform's ids are still needed, one sentence; empty if they are not."""
+def _reason_to_keep(submission: Submission) -> str:
+    """Return one sentence explaining why the platform ids are still needed, or an empty string."""
     panel = submission.panel
-    where = f"The platform's id in the panel {panel.name} is kept for now"
+    notice = f"The platform id in panel {panel.name} was not erased yet"
     if submission.status not in Submission.ENDED:
-        return f"{where}: the submission is {submission.get_status_display()}; review it first."
+        return f"{notice}: the submission is {submission.get_status_display()}. Review it first."
     if (owed := submission_balance(submission).open) > 0:
-        return f"{where}: {money(owed, panel.currency)} is owed; pay it first."
+        return f"{notice}: {money(owed, panel.currency)} is owed. Pay it first."
     if submission.commands.unfinished().exists():
-        return f"{where}: the platform has not answered what it was asked; wait for that."
+        return f"{notice}: a request to the platform is pending. Wait until it has finished."
     return ""
 
 
 def _forget_submission(submission: Submission) -> None:
-    """Erase the platform's ids, also from stored messages of the platform that name the person."""
-    with suppress(Unreadable):  # ids that nobody can read cannot be searched for
+    """Erase the platform ids, including stored events that contain them."""
+    with suppress(Unreadable):  # unreadable ids cannot be searched for
         names = [name for name in (submission.participant_id, submission.session_id) if name]
         events = PanelEvent.objects.filter(platform=submission.panel.platform, received_at__gte=submission.entered_at)
         for event in events.exclude(handled_at=None).iterator(chunk_size=500):
@@ -97,15 +95,15 @@ def _forget_submission(submission: Submission) -> None:
 
 
 def forget_settled_submissions(now: datetime) -> None:
-    """Erase the ids of annotators who were erased before they were paid, once they are paid. A periodic task."""
+    """Erase the ids of erased annotators who have been paid in the meantime. A periodic task."""
     unfinished = PlatformCommand.objects.unfinished().filter(submission=OuterRef("pk"))
-    waiting = Submission.objects.filter(annotator__erased_at__isnull=False, status__in=Submission.ENDED)
-    waiting = waiting.exclude(participant="").filter(~Exists(unfinished))
+    pending = Submission.objects.filter(annotator__erased_at__isnull=False, status__in=Submission.ENDED)
+    pending = pending.exclude(participant="").filter(~Exists(unfinished))
     owed, paid = (Sum("pay_entries__amount", filter=Q(pay_entries__side=side), default=0) for side in PayEntry.Side)
-    waiting = waiting.annotate(open=owed - paid)
-    for submission in waiting.filter(open__lte=0).order_by("pk")[:SUBMISSIONS_AT_ONCE]:
+    pending = pending.annotate(open=owed - paid)
+    for submission in pending.filter(open__lte=0).order_by("pk")[:SUBMISSIONS_AT_ONCE]:
         with transaction.atomic():
             locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel")
             submission = locked.get(pk=submission.pk)
-            if not _still_needed(submission):
+            if not _reason_to_keep(submission):
                 _forget_submission(submission)

@@ -29,31 +29,19 @@ urlpatterns = [
     path(f"{PANEL}delete/", panel_views.panel_delete, name="panel_delete"),
     path(f"{PANEL}publish/", panel_views.panel_publish, name="panel_publish"),
     path(f"{PANEL}stop/", panel_views.panel_stop, name="panel_stop"),
-    *(
-        path(
-            f"{PANEL}{verb}/",
-            panel_views.panel_change,
-            {"change": change},
-            name=f"panel_{verb}",
-        )
-        for verb, change in (("pause", pause_panel), ("resume", resume_panel))
-    ),
+    path(f"{PANEL}pause/", panel_views.panel_change, {"change": pause_panel}, name="panel_pause"),
+    path(f"{PANEL}resume/", panel_views.panel_change, {"change": resume_panel}, name="panel_resume"),
     path(f"{PANEL}free/", panel_views.panel_free, name="panel_free"),
     path(f"{PANEL}participants.csv", panel_views.participants_csv, name="participants_csv"),
     # pay
-    *(
-        path(f"{PANEL}pay/{rest}", view, name=f"panel_pay{name}")
-        for rest, view, name in (
-            ("", pay_views.panel_pay, ""),
-            ("review/", pay_views.panel_pay_review, "_review"),
-            ("people/<int:pk>/", pay_views.panel_pay_person, "_person"),
-            ("floor/", pay_views.panel_pay_floor, "_floor"),
-            ("commands/<int:pk>/", pay_views.panel_pay_command, "_command"),
-            ("noted/", pay_views.panel_pay_noted, "_noted"),
-            ("bonuses-<slug:layout>.csv", pay_views.panel_pay_bonus_file, "_bonus_file"),
-            ("ledger.csv", pay_views.panel_pay_ledger, "_ledger"),
-        )
-    ),
+    path(f"{PANEL}pay/", pay_views.panel_pay, name="panel_pay"),
+    path(f"{PANEL}pay/review/", pay_views.panel_pay_review, name="panel_pay_review"),
+    path(f"{PANEL}pay/people/<int:pk>/", pay_views.panel_pay_person, name="panel_pay_person"),
+    path(f"{PANEL}pay/floor/", pay_views.panel_pay_floor, name="panel_pay_floor"),
+    path(f"{PANEL}pay/commands/<int:pk>/", pay_views.panel_pay_command, name="panel_pay_command"),
+    path(f"{PANEL}pay/noted/", pay_views.panel_pay_noted, name="panel_pay_noted"),
+    path(f"{PANEL}pay/bonuses-<slug:layout>.csv", pay_views.panel_pay_bonus_file, name="panel_pay_bonus_file"),
+    path(f"{PANEL}pay/ledger.csv", pay_views.panel_pay_ledger, name="panel_pay_ledger"),
     path("enter/<slug:token>/", panel_participant_views.panel_enter, name="panel_enter"),
     path("judge/<int:round_id>/done/", panel_participant_views.panel_done, name="panel_done"),
     # the API

@@ -4,8 +4,6 @@ Search, scoring, and prompt systems access LMs only through `LanguageModel`. Eac
 Only this package imports transformers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 

@@ -1,7 +1,5 @@
 """Batched evaluation of queries: duplicates evaluated once, grouped by length, smaller batches if memory runs out."""
 
-from __future__ import annotations
-
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

@@ -6,16 +6,13 @@ Sentence: (1) is the capital of (2) .
 (2): France
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
-from kgharvest.engine.language_models.networks.heads import N_TOKENS, head_on_hidden, is_close, network_of
-from kgharvest.engine.language_models.networks.split import device_of
+from kgharvest.engine.language_models.networks.heads import N_TOKENS, device_of, head_on_hidden, is_close, network_of
 from kgharvest.engine.language_models.pretrained import PretrainedLM, TokenizedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel

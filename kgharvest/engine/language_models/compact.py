@@ -19,7 +19,6 @@ from torch import nn
 from torch.nn.functional import gelu
 
 from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.language_models.networks.architectures import attend
 from kgharvest.engine.language_models.networks.devices import (
     check_device,
     dtype_named,
@@ -27,6 +26,7 @@ from kgharvest.engine.language_models.networks.devices import (
     randomize_weights,
     weights_fingerprint,
 )
+from kgharvest.engine.language_models.networks.heads import attend
 from kgharvest.engine.language_models.networks.placement import AUTO
 
 CPU_TOKENS_AT_ONCE = 64  # in the feed-forward network, which has the largest intermediate vectors
@@ -108,7 +108,7 @@ class NamedIds(NamedTuple):
     input_ids: list[int]
 
 
-# -- network -----------------------------------------------------------------------------------------------------------
+# Network
 
 
 class Encoded(NamedTuple):

@@ -3,18 +3,11 @@
 Detection uses the config, the tokenizer, and transformers' tables of model types, not a list of supported types.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 from tokenizers.models import WordLevel
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-)
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -24,9 +17,8 @@ from transformers.models.auto.modeling_auto import (
 
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.causal import CausalLM
-from kgharvest.engine.language_models.encoder_decoder import InfillingLM
+from kgharvest.engine.language_models.encoder_decoder import InfillingLM, SpanFillingLM, sentinels_in
 from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.language_models.span_filling import SpanFillingLM, sentinels_in
 from kgharvest.engine.language_models.tokens import CONTINUATION, word_start_mark
 from kgharvest.engine.types import UnsupportedModel
 from kgharvest.entry_points import LM_FAMILIES, entry_points

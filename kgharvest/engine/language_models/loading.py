@@ -1,7 +1,5 @@
 """Loading of LMs by hub id or local folder, with the family matching their capabilities, and of text-to-text models."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,11 +39,7 @@ Files = dict[str, Any]  # options for transformers' loaders, see `files_of`
 
 
 def load(
-    name: str,
-    revision: str | None = None,
-    device: str = "cpu",
-    dtype: str = "float32",
-    random_seed: int | None = None,
+    name: str, revision: str | None = None, device: str = "cpu", dtype: str = "float32", random_seed: int | None = None
 ) -> LanguageModel:
     """Return the LM `name` (hub id or local folder) at `revision`, ready for queries.
 

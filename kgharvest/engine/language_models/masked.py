@@ -1,7 +1,5 @@
 """Masked LMs: any LM with a mask token (BERT, RoBERTa, DeBERTa, ELECTRA, ...); soft words in prompts."""
 
-from __future__ import annotations
-
 from copy import copy, deepcopy
 from typing import Any, Self
 
@@ -9,9 +7,13 @@ import torch
 from torch import nn
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
-from kgharvest.engine.language_models.networks.architectures import ARCHITECTURES, split_last_layer
-from kgharvest.engine.language_models.networks.heads import network_of, without_projection
-from kgharvest.engine.language_models.networks.split import is_split
+from kgharvest.engine.language_models.networks.heads import (
+    ARCHITECTURES,
+    is_split,
+    network_of,
+    split_last_layer,
+    without_projection,
+)
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.language_models.soft_words import SoftWords, perturbed_modules
 from kgharvest.engine.prompts.template import PromptTemplate

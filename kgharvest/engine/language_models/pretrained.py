@@ -1,7 +1,5 @@
 """Base classes of the LM families: a transformers model and its tokenizer, queried in batches."""
 
-from __future__ import annotations
-
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -15,8 +13,7 @@ from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
 from kgharvest.engine.language_models.batching import evaluate, tokens_at_once
-from kgharvest.engine.language_models.networks.heads import Head, network_of, text_config
-from kgharvest.engine.language_models.networks.split import device_of, is_split
+from kgharvest.engine.language_models.networks.heads import Head, device_of, is_split, network_of, text_config
 from kgharvest.engine.language_models.tokens import Tokens
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kgharvest.engine.language_models.networks.architectures import ARCHITECTURES, layers_below_the_last
+from kgharvest.engine.language_models.networks.heads import ARCHITECTURES, layers_below_the_last
 from kgharvest.engine.types import UnsupportedModel
 
 

@@ -1,7 +1,5 @@
 """Tokenizer wrapper: ids of entities and of the text around slots, and the tokens allowed in an entity."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Objectives: the likelihood of a tail retrieves facts, the likelihood of label to
 compatibility of a relation's seed tuples is the BertNet baseline.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ per token. The frozen LM reads the nearest words (as in the paper) or the vector
 at the mask.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -159,10 +157,7 @@ class LearnedRewriter:
 
 
 def learn_rewriter(
-    lm: MaskedLM,
-    train: Sequence[AnsweredQuestion],
-    dev: Sequence[AnsweredQuestion],
-    params: BerteseParams,
+    lm: MaskedLM, train: Sequence[AnsweredQuestion], dev: Sequence[AnsweredQuestion], params: BerteseParams
 ) -> LearnedRewriter:
     """Return the best rewriter on dev, including the initial rewriter, which changes nothing. Raises EngineError."""
     if not train or not dev:

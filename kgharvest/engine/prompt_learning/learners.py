@@ -1,7 +1,5 @@
 """Learners of the registry: functions that learn from the training and dev facts of a relation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,7 +78,7 @@ def prompt_set_learned(lm: MaskedLM, prompt_set: PromptSet, n_parameters: int = 
     return Learned(PromptSetAnswerer(lm, prompt_set), prompt_set.weights, n_parameters)
 
 
-# -- Baselines ---------------------------------------------------------------------------------------------------------
+# Baselines
 
 
 def majority(lm: MaskedLM, task: ProbeTask) -> Learned:
@@ -93,7 +91,7 @@ def manual(lm: MaskedLM, task: ProbeTask) -> Learned:
     return prompt_set_learned(lm, uniform([task.manual]))
 
 
-# -- One relation at a time --------------------------------------------------------------------------------------------
+# One relation at a time
 
 
 def lpaqa_top1(lm: MaskedLM, task: ProbeTask) -> Learned:
@@ -123,10 +121,7 @@ def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, triggers: int, **options:
 
 
 def soft(
-    lm: MaskedLM,
-    task: ProbeTask,
-    start: Literal["given", "manual", "random"] = "given",
-    **options: Any,
+    lm: MaskedLM, task: ProbeTask, start: Literal["given", "manual", "random"] = "given", **options: Any
 ) -> Learned:
     """Soft prompts, initialized with the given prompts, the manual prompt, or random vectors.
 
@@ -140,7 +135,7 @@ def soft(
     return prompt_set_learned(lm, result.prompt_set, result.n_parameters)
 
 
-# -- All relations at once ---------------------------------------------------------------------------------------------
+# All relations at once
 
 
 def bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], **options: Any) -> list[Learned]:

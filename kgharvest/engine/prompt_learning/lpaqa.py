@@ -1,7 +1,5 @@
 """LPAQA: selection and weighting of existing prompts (Jiang et al. 2020, section 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -4,8 +4,6 @@ Facts, labeled texts, and seed tuples are all examples: texts for the slots of a
 that they ask for and in the way that log-probabilities become a score.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

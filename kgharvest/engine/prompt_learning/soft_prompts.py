@@ -1,7 +1,5 @@
 """Soft prompts: words of existing prompts as trainable vectors, and trainable prompt weights (Qin & Eisner 2021)."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

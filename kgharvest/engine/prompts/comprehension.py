@@ -13,8 +13,6 @@ relation set `demo` gains at least 1.2 nats, and prompts of other relations lose
 On other LMs, a larger gap is an indication, not a proof.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,11 +91,7 @@ def is_unknown(lm: LanguageModel, word: str) -> bool:
 
 
 def gain_of_wording(
-    lm: LanguageModel,
-    weighted: Sequence[WeightedPrompt],
-    seeds: Sequence[Encoded],
-    params: HarvestParams,
-    tick: Tick,
+    lm: LanguageModel, weighted: Sequence[WeightedPrompt], seeds: Sequence[Encoded], params: HarvestParams, tick: Tick
 ) -> float:
     """Return the mean compatibility of the seed tuples with the prompts minus that with a bare list, in nats."""
     bare_list = PromptTemplate.parse(", ".join(f"<ENT{slot}>" for slot in range(len(seeds[0]))) + ".")

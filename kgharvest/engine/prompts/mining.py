@@ -5,8 +5,6 @@ Dependency paths: the words from the leftmost to the rightmost word of the short
     sentence's tree. This method also finds "capital of [X] is [Y] ." in "The capital of France is Paris".
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +49,7 @@ class Found(NamedTuple):
     end: int
 
 
-# -- Reading -----------------------------------------------------------------------------------------------------------
+# Reading
 
 
 def sentences_of_text(lines: Iterable[str]) -> Iterator[Sentence]:
@@ -89,7 +87,7 @@ def sentences_of_conllu(lines: Iterable[str]) -> Iterator[Sentence]:
             heads.append(int(columns[6]))
 
 
-# -- Mining ------------------------------------------------------------------------------------------------------------
+# Mining
 
 
 def mine_prompts(

@@ -3,8 +3,6 @@
 `kgharvest.engine.settings` lists the settings and names their functions in this module.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +19,8 @@ from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
-from kgharvest.engine.prompt_learning.serialization import nearest_words, prompt_text
-from kgharvest.engine.prompts.creation import create_prompts
-from kgharvest.engine.prompts.paraphrase import Paraphraser, make_paraphraser
-from kgharvest.engine.prompts.prompt_set import PromptSet
+from kgharvest.engine.prompts.creation import Paraphraser, create_prompts, make_paraphraser
+from kgharvest.engine.prompts.prompt_set import PromptSet, nearest_words, prompt_text
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
 from kgharvest.engine.scoring import Encoded, compatibilities, prompt_weights
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING, find_setting
@@ -99,7 +95,7 @@ def choose_prompts(source: PromptSource) -> ChosenPrompts:
     return chosen
 
 
-# -- Prompts in words --------------------------------------------------------------------------------------------------
+# Prompts in words
 
 
 def initial_prompts(source: PromptSource) -> ChosenPrompts:
@@ -213,7 +209,7 @@ def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) ->
     return None
 
 
-# -- Learned prompts ---------------------------------------------------------------------------------------------------
+# Learned prompts
 
 
 def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:

@@ -1,4 +1,4 @@
-"""Questions and results of harvest parts as bytes and back, every float to the bit: compressed JSON."""
+"""Lossless encoding of harvest parts and their results as compressed JSON."""
 
 from __future__ import annotations
 
@@ -31,19 +31,16 @@ def _packed(document: Any) -> bytes:
 
 
 def _unpacked(content: bytes) -> Any:
-    """Return the document with tuples for lists."""
-    return _with_tuples(json.loads(zlib.decompress(bytes(content))))
+    """Return the document, with lists converted to tuples."""
 
+    def with_tuples(value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(map(with_tuples, value))
+        if isinstance(value, dict):
+            return {key: with_tuples(inner) for key, inner in value.items()}
+        return value
 
-def _with_tuples(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_with_tuples, value))
-    if isinstance(value, dict):
-        return {key: _with_tuples(inner) for key, inner in value.items()}
-    return value
-
-
-# -- the prompts of a harvest ------------------------------------------------------------------------------------------
+    return with_tuples(json.loads(zlib.decompress(bytes(content))))
 
 
 def write_prepared(prepared: Prepared, params: HarvestParams) -> bytes:
@@ -98,9 +95,6 @@ def _tensor(text: str | None) -> torch.Tensor | None:
     return torch.from_numpy(np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False))
 
 
-# -- parts and their results -------------------------------------------------------------------------------------------
-
-
 def write_part(part: Part) -> bytes:
     if isinstance(part, SearchPart):
         return _packed({"patterns": part.patterns, "size": part.size})
@@ -129,7 +123,7 @@ def read_result(content: bytes) -> Found | list[ScoredTuple]:
 
 
 def _candidate(candidate: Candidate) -> list:
-    """What merging and re-scoring ask of it; they never ask its tokens."""
+    """Return the fields that merging and re-scoring use. They do not use the tokens."""
     return [candidate.pattern, candidate.costs, candidate.surface]
 
 

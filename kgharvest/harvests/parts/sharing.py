@@ -1,8 +1,8 @@
-"""One harvest over several workers: its parts become jobs, which idle workers and its own worker do.
+"""Distribution of one harvest over several workers: its parts become jobs for idle workers and its own worker.
 
-The result is that of one worker to the bit, so a harvest need not ask for it: one that lasts is shared as soon as a
-worker is idle. Its own worker takes the next part that nobody has taken, so it waits for others at the end of a stage
-alone; and parts wait for nobody. What is done outlives the worker: another one that takes the harvest up goes on.
+The result is bit-identical to that of a single worker, so no option is needed: a long harvest is shared as soon as a
+worker is idle. Its own worker takes unclaimed parts too, so it waits for other workers only at the end of a stage.
+Parts never wait. Finished parts outlive a worker: a worker that takes over the harvest reuses them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KIND = "harvest-part"
-PREPARED = "prepared"  # the stage whose one part, done when it is made, holds what all others ask
-LOOK_EVERY_S = 2  # for idle workers
-POLL_S = 0.2  # while others do the last parts
+PREPARED = "prepared"  # stage with a single part, stored as succeeded: the encoded prompts that all parts use
+LOOK_EVERY_S = 2  # check for idle workers
+POLL_S = 0.2  # while other workers run the last parts
 
 ResultT = TypeVar("ResultT")
 
 
 class Sharing:
-    """Has the parts of one harvest done, as kgharvest.engine.parts.Share, under one claim of its job."""
+    """Run the parts of one harvest under one claim of its job. Implements kgharvest.engine.parts.Share."""
 
     def __init__(self, job: HarvestJob, heartbeat: ledger.Heartbeat, on_progress: OnProgress):
         self._job, self._heartbeat, self._on_progress = job, heartbeat, on_progress
@@ -52,13 +52,13 @@ class Sharing:
         self._n_done_alone = self._n_handed_out = 0
 
     def prepared(self, prepare: Callable[[], Prepared], params: HarvestParams) -> Prepared:
-        """Return what an earlier claim has prepared and shared, else what `prepare` returns."""
+        """Return the preparation shared by an earlier claim, or the result of `prepare`."""
         from kgharvest.harvests.parts.serialization import read_prepared, write_prepared  # imports torch
 
-        made = prepared_of(self._job)
-        if made and made.code_version == code_version():
-            return read_prepared(made.content)[0]
-        if made:  # the parts of another version may be other ones
+        shared = prepared_of(self._job)
+        if shared and shared.code_version == code_version():
+            return read_prepared(shared.content)[0]
+        if shared:  # another version may divide the harvest into different parts
             self._heartbeat.store(lambda: ledger.delete_parts([self._job.pk]))
             self._is_shared = False
         prepared = prepare()
@@ -66,7 +66,7 @@ class Sharing:
         return prepared
 
     def __call__(self, stage: str, parts: Sequence[Part[ResultT]], do: Do[ResultT]) -> list[ResultT]:
-        """Raises EngineError, or Cancelled where the harvest was cancelled or taken over."""
+        """Return the results of the parts, in order. Raises EngineError, or Cancelled if cancelled or taken over."""
         self._stage, self._parts, self._note, self._n_done_alone = stage, parts, "", 0
         handed_out = set(self._rows(stage).values_list("position", flat=True))
         self._todo = [position for position in range(len(parts)) if position not in handed_out]
@@ -81,7 +81,7 @@ class Sharing:
         return [results[position] for position in range(len(parts))]
 
     def summary(self) -> dict[str, int]:
-        """Return how many parts were shared, and by how many workers; nothing if none was."""
+        """Return the numbers of shared parts and of their workers; empty if no part was shared."""
         shared = HarvestPart.objects.filter(job__parent=self._job).exclude(stage=PREPARED)
         worker_ids = list(shared.values_list("job__worker", flat=True))
         return {"n": len(worker_ids), "n_workers": len({self._job.worker_id, *worker_ids})} if worker_ids else {}
@@ -89,10 +89,10 @@ class Sharing:
     def _rows(self, stage: str) -> QuerySet:
         return HarvestPart.objects.filter(job__parent=self._job, stage=stage).order_by("pk")
 
-    # -- alone ---------------------------------------------------------------------------------------------------------
+    # -- in this worker ------------------------------------------------------------------------------------------------
 
     def _done_alone(self, parts: Sequence[Part[ResultT]], do: Do[ResultT]) -> Iterator[tuple[int, ResultT]]:
-        """Do the parts one after the other until the others are handed out."""
+        """Run the parts in order until the remaining ones are handed out."""
         report = Reporter(self._watch_alone, self._stage, sum(part.size for part in parts))
         while self._todo:
             position = self._todo.pop(0)
@@ -109,26 +109,25 @@ class Sharing:
         try:
             if workers.idle_processes(shared_now()).get(self._job.queue):
                 self._hand_out()
-        except ledger.DATABASE_IS_AWAY as error:  # then nobody takes a part
-            logger.warning("Harvest %s could not be shared: %s", self._job.pk, error)
+        except ledger.DATABASE_IS_AWAY as error:  # no worker can claim a part either
+            logger.warning("Cannot share harvest %s: %s", self._job.pk, error)
 
-    # -- together ------------------------------------------------------------------------------------------------------
+    # -- in several workers --------------------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """Make jobs of the parts that are to do."""
-        if not self._todo:
-            return
-        self._heartbeat.store(self._store_parts)
-        self._todo, self._is_shared = [], True
+        """Create jobs for the remaining parts."""
+        if self._todo:
+            self._heartbeat.store(self._store_parts)
+            self._todo, self._is_shared = [], True
 
     def _store_parts(self) -> None:
         from kgharvest.harvests.parts.serialization import write_part
 
         if not self._is_shared:
-            made = self._new_job(status=Job.Status.SUCCEEDED, finished_at=timezone.now())
-            made.payload["code_version"] = code_version()
-            made.save()
-            HarvestPart.objects.create(job=made, stage=PREPARED, position=0, size=0, result=self._write_prepared())
+            job = self._new_job(status=Job.Status.SUCCEEDED, finished_at=timezone.now())
+            job.payload["code_version"] = code_version()
+            job.save()
+            HarvestPart.objects.create(job=job, stage=PREPARED, position=0, size=0, result=self._write_prepared())
         jobs = Job.objects.bulk_create(self._new_job() for _ in self._todo)
         HarvestPart.objects.bulk_create(
             HarvestPart(
@@ -144,11 +143,11 @@ class Sharing:
 
     def _new_job(self, **fields) -> Job:
         job = self._job
-        where = {name: job.payload[name] for name in ("device", "dtype")}
-        return Job(kind=KIND, parent_id=job.pk, project_id=job.project_id, payload=where, lm=job.lm, **fields)
+        placement = {name: job.payload[name] for name in ("device", "dtype")}
+        return Job(kind=KIND, parent_id=job.pk, project_id=job.project_id, payload=placement, lm=job.lm, **fields)
 
     def _done_together(self, parts: Sequence[Part[ResultT]], do: Do[ResultT]) -> dict[int, ResultT]:
-        """Do what nobody else does, and wait for the rest; then do what failed elsewhere, where something may lack."""
+        """Run unclaimed parts and wait for the others. Then run the parts that failed in other workers."""
         from kgharvest.harvests.parts.serialization import read_result
 
         while self._n_unfinished():
@@ -163,13 +162,13 @@ class Sharing:
         results = {position: read_result(result) for position, result in rows}
         positions = self._rows(self._stage).filter(result=None).values_list("position", flat=True)
         for position in list(positions):
-            results[position] = do(parts[position], lambda n_done: self._on_progress(self._told))
+            results[position] = do(parts[position], lambda n_done: self._on_progress(self._last_progress))
         return results
 
     def _n_unfinished(self) -> int:
-        """Return how many of the stage's parts have yet to end, having told how far they are.
+        """Report the progress of the stage and return the number of its unfinished parts.
 
-        Raises EngineError if one failed here, Cancelled if they are gone, as they are when the harvest has ended.
+        Raises EngineError if a part failed in this worker, Cancelled if parts are missing because the harvest ended.
         """
         rows = list(
             self._rows(self._stage).values_list("job__status", "job__error", "job__done", "size", "job__worker")
@@ -185,41 +184,39 @@ class Sharing:
         self._note = f"{n_succeeded} of {len(rows)} parts done by {n_workers} worker{'s' * (n_workers != 1)}"
         done = sum(size if status == Job.Status.SUCCEEDED else done for status, _, done, size, _ in rows)
         total = sum(part.size for part in self._parts)
-        self._told = Progress(self._stage, min(self._n_done_alone + done, total), total, self._note)
-        self._on_progress(self._told)
+        self._last_progress = Progress(self._stage, min(self._n_done_alone + done, total), total, self._note)
+        self._on_progress(self._last_progress)
         return len(rows) - n_succeeded - len(failed)
 
     def _watch_part(self, progress: Progress) -> None:
-        """Report the harvest while this worker does a part of it."""
+        """Report the progress of the harvest while this worker runs a part."""
         if monotonic() >= self._look_at:
             self._look_at = monotonic() + ledger.REPORT_EVERY_S
             self._n_unfinished()
 
 
-class PreparedElsewhere(NamedTuple):
-    """What `write_prepared` has written, and the version that wrote it."""
+class SharedPreparation(NamedTuple):
+    """Output of `write_prepared`, and the kgharvest version that wrote it."""
 
     code_version: str
     content: bytes
 
 
-def prepared_of(harvest: HarvestJob) -> PreparedElsewhere | None:
-    """Return what a harvest that is shared has prepared."""
+def prepared_of(harvest: HarvestJob) -> SharedPreparation | None:
     rows = HarvestPart.objects.filter(job__parent=harvest, stage=PREPARED).order_by("pk")
-    made = rows.values_list("job__payload", "result").first()
-    return PreparedElsewhere(made[0]["code_version"], made[1]) if made else None
+    row = rows.values_list("job__payload", "result").first()
+    return SharedPreparation(row[0]["code_version"], row[1]) if row else None
 
 
 def run_part(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Do a part of a harvest. Runner of jobs of kind "harvest-part"."""
-    gone = Cancelled(f"Job {job.pk} is part of a harvest that has ended.")
+    """Run a job of kind "harvest-part". Returns the function that stores the result."""
     part = HarvestPart.objects.filter(pk=job.pk).first()
     harvest = HarvestJob.objects.select_related("language_model").filter(pk=job.parent_id).first()
     prepared = harvest and prepared_of(harvest)
     if part is None or harvest is None or prepared is None:
-        raise gone
+        raise Cancelled(f"Job {job.pk} is part of a harvest that has ended.")
     if prepared.code_version != code_version():
-        raise EngineError(f"This part was made by version {prepared.code_version}, which its harvest goes on with.")
+        raise EngineError(f"This part needs kgharvest version {prepared.code_version}, which its harvest uses.")
     heartbeat(Progress(language_models.LOADING, 0))
     with heartbeat.kept_alive():
         from kgharvest.engine.harvest import question_of  # imports torch

@@ -1,7 +1,3 @@
-"""`audit verify [--head NUMBER:HASH]`, `audit head`, `audit export [--output F]`"""
-
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,21 +12,21 @@ from kgharvest.errors import DomainError
 from kgharvest.events.chain import Head, head, lock_head, seal_all
 from kgharvest.events.models import Event
 from kgharvest.management.command import DomainCommand
+from kgharvest.pages.number_format import counted
 
 FIELDS = ("number", "at", "project_id", "actor", "action", "subject_type", "subject_id", "facts", "row_hashes")
-MOST_SHOWN = 1000  # of what is wrong
+MOST_SHOWN = 1000  # problems
 
 
 class Command(DomainCommand):
-    help = "The audit trail: verify it and all that it speaks for, print its head, write it to a file."
+    help = "Verify or export the audit log, or print its head."
 
     def add_arguments(self, parser):
-        verbs = parser.add_subparsers(dest="verb", required=True, help="what is done with the trail")
-        verify = verbs.add_parser("verify", help="recompute the chain and compare every row that it speaks for")
-        verify.add_argument(
-            "--head", metavar="NUMBER:HASH", action="append", default=[], help="a head that was written down elsewhere"
-        )
-        verbs.add_parser("head", help="print number and hash of the last entry, to be kept elsewhere")
+        verbs = parser.add_subparsers(dest="verb", required=True, help="action")
+        verify = verbs.add_parser("verify", help="recompute the hash chain and compare every audited row")
+        head_help = "head recorded elsewhere, to compare; repeatable"
+        verify.add_argument("--head", metavar="NUMBER:HASH", action="append", default=[], help=head_help)
+        verbs.add_parser("head", help="print number and hash of the last entry, to be recorded elsewhere")
         export = verbs.add_parser("export", help="write all entries as JSON lines, oldest first")
         export.add_argument("--output", type=Path, metavar="F", help="file to write (default: standard output)")
 
@@ -40,23 +36,22 @@ class Command(DomainCommand):
     def verify(self, head, **options):
         expected = [("--head", parse_head(text)) for text in head]
         with transaction.atomic():
-            lock_head()  # begins the chain if there is none
+            lock_head()  # creates the chain if there is none
         seal_all()
         verification = Verification(expected)
-        n_wrong = 0
-        for n_wrong, sentence in enumerate(verification, start=1):
-            if n_wrong <= MOST_SHOWN:
+        n_problems = 0
+        for n_problems, sentence in enumerate(verification, start=1):
+            if n_problems <= MOST_SHOWN:
                 self.stdout.write(sentence)
-        if n_wrong:
-            more = f", of which the first {MOST_SHOWN} are shown" if n_wrong > MOST_SHOWN else ""
-            raise DomainError(
-                "TrailBroken", f"The audit trail does not hold: {n_wrong} things are wrong{more}; see docs/audit.md."
-            )
+        if n_problems:
+            more = f", of which the first {MOST_SHOWN} are shown" if n_problems > MOST_SHOWN else ""
+            problems = counted(n_problems, "problem")
+            raise DomainError("TrailBroken", f"Audit log verification failed: {problems}{more}. See docs/audit.md.")
         verified = verification.verified
         rows = ", ".join(f"{n:,} of {name}" for name, n in sorted(verified.n_rows.items())) or "none"
         self.stdout.write(f"{verified.head.number:,} entries verified. Rows: {rows}.")
         for name, n in sorted(verified.n_unchecked.items()):
-            self.stdout.write(f"Not checked: {n:,} of {name}; its app is not installed (KGHARVEST_CONTRIB).")
+            self.stdout.write(f"Not checked: {n:,} of {name}, whose app is not installed (KGHARVEST_CONTRIB).")
         self.stdout.write(f"head: {verified.head.number}:{verified.head.hash}")
 
     def head(self, **options):
@@ -75,12 +70,12 @@ class Command(DomainCommand):
 def parse_head(text: str) -> Head:
     number, _, entry_hash = text.partition(":")
     if not (number.isascii() and number.isdecimal() and len(number) < 19 and len(entry_hash) == 64):
-        raise CommandError(f"{text!r:.100} is no head; give NUMBER:HASH as `audit head` and reports have it.")
+        raise CommandError(f"Invalid head {text!r:.100}. Use NUMBER:HASH as in reports and the output of `audit head`.")
     return Head(int(number), entry_hash.lower())
 
 
 def json_lines() -> Iterator[str]:
-    """Yield all entries; row_hashes as a list of lines, and its SHA-256, which is what an entry's hash covers."""
+    """Yield all entries as JSON. row_hashes: list of lines. row_hashes_sha256: covered by the entry's hash."""
     for entry in stream(Event.objects.sealed()):
         line = {name: getattr(entry, name) for name in FIELDS}
         line |= {

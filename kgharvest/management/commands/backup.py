@@ -1,7 +1,3 @@
-"""`backup`: database and secret key in one file, also while people judge."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 from kgharvest.management.command import DomainCommand
@@ -10,16 +6,16 @@ from kgharvest.operations.files import kept_files
 
 
 class Command(DomainCommand):
-    help = "Write the database and the generated secret key to FILE. The server goes on meanwhile."
+    help = "Back up the database and the generated secret key to one file. The server can keep running."
 
     def add_arguments(self, parser):
-        parser.add_argument("file", metavar="FILE", type=Path, help="a new file, as backup-2026-01-31.zip")
+        parser.add_argument("file", metavar="FILE", type=Path, help="new file, for example backup-2026-01-31.zip")
 
     def handle(self, *, file: Path, **options):
         manifest = back_up(file)
         self.stdout.write(f"{file}: {manifest.n_rows} rows of {len(manifest.rows)} tables ({manifest.database}).")
         if apps := manifest.uninstalled_apps:
-            self.stdout.write(f"Among them are the tables of apps that are not installed: {', '.join(apps)}.")
+            self.stdout.write(f"The backup includes tables of apps that are not installed: {', '.join(apps)}.")
         if SECRET_KEY not in manifest.files:
-            self.stdout.write("SECRET_KEY comes from the environment; keep it as well, join links are signed with it.")
-        self.stdout.write(f"Paper packs are not in it; if there are any, keep packs of {kept_files().place} as well.")
+            self.stdout.write("SECRET_KEY is set in the environment. Back it up, too: join links are signed with it.")
+        self.stdout.write(f"Replication packages are not included. Back up packs in {kept_files().place}, too.")

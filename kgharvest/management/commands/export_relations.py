@@ -1,5 +1,3 @@
-"""`export_relations SET [--output F.json]`"""
-
 from pathlib import Path
 
 from kgharvest.bulk.file_writing import write_atomically
@@ -9,11 +7,11 @@ from kgharvest.relations.names import resolve_set
 
 
 class Command(DomainCommand):
-    help = "Write a set of relations as this project's JSON, which import_relations reads."
+    help = "Export a relation set as kgharvest JSON, which import_relations can read."
 
     def add_arguments(self, parser):
-        parser.add_argument("set_name", metavar="SET", help="name of the set")
-        parser.add_argument("--output", type=Path, metavar="F.json", help="write there, not to standard output")
+        parser.add_argument("set_name", metavar="SET", help="name of the relation set")
+        parser.add_argument("--output", type=Path, metavar="F.json", help="output file (default: standard output)")
 
     def handle(self, *, set_name, output, **options):
         text = export_relations(resolve_set(set_name))

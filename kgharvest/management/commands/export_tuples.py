@@ -1,8 +1,6 @@
-"""`export_tuples --job ID [--cut base:10] [--format jsonl/csv/nt/ttl] [--include-hidden] [--include-sensitive]`"""
-
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.harvests.cuts import by_score, parse_cut
-from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples, find_harvest_job
+from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples, find_harvest_job
 from kgharvest.management.command import DomainCommand
 
 
@@ -10,24 +8,20 @@ class Command(DomainCommand):
     help = "Write the tuples of a finished harvest to standard output, best first."
 
     def add_arguments(self, parser):
-        parser.add_argument("--job", required=True, help="number of the job, or the fingerprint that files name it by")
-        parser.add_argument("--cut", help="keep the best part: top:100, share:0.5, base:10, score:-12, precision:0.8")
-        parser.add_argument(
-            "--format",
-            dest="file_format",
-            choices=FILE_FORMATS,
-            default="jsonl",
-            help="JSON lines (default), CSV, N-Triples or Turtle",
-        )
-        parser.add_argument("--include-hidden", action="store_true", help="tuples that researchers hid, too")
-        parser.add_argument("--include-sensitive", action="store_true", help="tuples with sensitive words, too")
+        parser.add_argument("--job", required=True, help="job number or job fingerprint")
+        cut_help = "export only the best tuples: top:100, share:0.5, base:10, score:-12, precision:0.8 (default: all)"
+        parser.add_argument("--cut", help=cut_help)
+        format_help = "JSON lines, CSV, N-Triples or Turtle (default: jsonl)"
+        parser.add_argument("--format", dest="file_format", choices=FILE_FORMATS, default="jsonl", help=format_help)
+        parser.add_argument("--include-hidden", action="store_true", help="include hidden tuples")
+        parser.add_argument("--include-sensitive", action="store_true", help="include tuples with sensitive words")
 
     def handle(self, *, job, cut, file_format, include_hidden, include_sensitive, **options):
-        included = Included(include_hidden, include_sensitive)
         harvest_job = find_harvest_job(job)
         score_cut = by_score(harvest_job, parse_cut(cut)) if cut else None
         if score_cut and score_cut.sentence:
             self.stderr.write(score_cut.sentence)
-        lines = export_tuples(harvest_job, score_cut and score_cut.cut, file_format, included)
-        for piece in in_chunks(lines):
-            self.stdout.write(piece, ending="")
+        cut = score_cut and score_cut.cut
+        lines = export_tuples(harvest_job, cut, file_format, include_hidden, include_sensitive)
+        for chunk in in_chunks(lines):
+            self.stdout.write(chunk, ending="")

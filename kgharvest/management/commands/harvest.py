@@ -1,8 +1,4 @@
-"""`harvest --relation R --model M --setting multi ...`: launch harvests or, with --wait, do them here."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -46,53 +42,49 @@ PARAMS = ("max_tuples", "candidates", "max_entity_tokens", "max_entity_repeats",
 
 
 class Command(DomainCommand):
-    help = "Harvest relations from an LM: queue jobs for a worker and print their numbers, or --wait for them here."
+    help = "Harvest relations from an LM: queue jobs for a worker, or run them in this process with --wait."
 
     def add_arguments(self, parser):
         defaults = HarvestParams()
-        what = parser.add_argument_group("what")
-        what.add_argument("--relation", action="append", default=[], help="name, or set/name; repeatable")
-        what.add_argument("--set", dest="set_name", metavar="NAME", help="set of the relations; alone: all of the set")
-        what.add_argument("--model", action="append", help=f"embedded (default), {LM_NAMES_HELP}; repeatable")
-        what.add_argument("--revision", default="", help="revision of the LM")
-        what.add_argument("--setting", choices=SETTINGS, action="append", help="multi (default), ...; repeatable")
-        what.add_argument("--prompt", action="append", default=[], help="use instead of the relation's; repeatable")
-        how = parser.add_argument_group("how")
-        how.add_argument("--max-tuples", type=positive, help="tuples kept after re-scoring (default: all)")
-        how.add_argument(
-            "--candidates",
-            type=positive,
-            help=f"tuples proposed by MTL ({MIN_CANDIDATES}, or {CANDIDATES_PER_KEPT} x --max-tuples if more)",
+        cells = parser.add_argument_group("relations, LMs, and settings")
+        cells.add_argument("--relation", action="append", default=[], help="name or set/name; repeatable")
+        cells.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation; alone: the whole set")
+        cells.add_argument("--model", action="append", help=f"LM: {LM_NAMES_HELP}; repeatable (default: embedded)")
+        cells.add_argument("--revision", default="", help="revision of the LM")
+        cells.add_argument("--setting", choices=SETTINGS, action="append", help="repeatable (default: multi)")
+        cells.add_argument("--prompt", action="append", default=[], help="replaces the relation's prompts; repeatable")
+        params = parser.add_argument_group("harvest parameters")
+        params.add_argument("--max-tuples", type=positive, help="maximum tuples after re-scoring (default: all)")
+        candidates_help = (
+            f"tuples proposed by MTL (default: {MIN_CANDIDATES}, or {CANDIDATES_PER_KEPT} x --max-tuples if larger)"
         )
-        how.add_argument("--max-entity-tokens", type=positive, help=f"per entity ({defaults.max_entity_tokens})")
-        how.add_argument(
-            "--max-entity-repeats", type=positive, help=f"tuples that share an entity ({defaults.max_entity_repeats})"
+        params.add_argument("--candidates", type=positive, help=candidates_help)
+        tokens_help = f"maximum tokens per entity (default: {defaults.max_entity_tokens})"
+        params.add_argument("--max-entity-tokens", type=positive, help=tokens_help)
+        repeats_help = f"maximum tuples with the same entity (default: {defaults.max_entity_repeats})"
+        params.add_argument("--max-entity-repeats", type=positive, help=repeats_help)
+        budget_help = (
+            f"candidates for each token-count pattern, or shared by all patterns (default: {defaults.pattern_budget})"
         )
-        how.add_argument("--pattern-budget", choices=get_args(PatternBudget), help=f"({defaults.pattern_budget})")
-        how.add_argument("--no-filters", action="store_true", help="reject no entity")
-        how.add_argument("--seed", type=int, help=f"of the random draws in prompt creation ({defaults.seed})")
-        add_placement_arguments(how)
-        chat = parser.add_argument_group("the chat model that --setting llm asks")
-        chat.add_argument("--chat-model", action="append", default=[], help="its name at the endpoint; repeatable")
+        params.add_argument("--pattern-budget", choices=get_args(PatternBudget), help=budget_help)
+        params.add_argument("--no-filters", action="store_true", help="disable all entity filters")
+        params.add_argument("--seed", type=int, help=f"random seed of prompt creation (default: {defaults.seed})")
+        add_placement_arguments(params)
+        chat = parser.add_argument_group("chat model (--setting llm)")
+        chat.add_argument("--chat-model", action="append", default=[], help="model id at the endpoint; repeatable")
         add_arguments(chat)
         add_paraphraser_arguments(parser)
-        where = parser.add_argument_group("where")
-        add_project_argument(where)
-        where.add_argument("--wait", action="store_true", help="do it in this process, with a progress bar")
-        where.add_argument(
-            "--again",
-            action="store_true",
-            help="also what has been harvested with the same parameters",
-        )
-        where.add_argument("--dry-run", action="store_true", help="say what would be harvested and how long it takes")
-        where.add_argument("--output", type=Path, metavar="F.jsonl", help="with --wait: write the tuples there")
+        execution = parser.add_argument_group("execution")
+        add_project_argument(execution)
+        execution.add_argument("--wait", action="store_true", help="run in this process with a progress bar")
+        again_help = "repeat finished harvests with the same parameters"
+        execution.add_argument("--again", action="store_true", help=again_help)
+        execution.add_argument("--dry-run", action="store_true", help="only print the planned harvests and duration")
+        execution.add_argument("--output", type=Path, metavar="F.jsonl", help="output file for tuples; needs --wait")
 
     def handle(self, **options):
         if options["output"] and not options["wait"]:
-            raise DomainError(
-                "HarvestFailed",
-                "--output needs --wait; without it a worker harvests, and export_tuples writes the file.",
-            )
+            raise DomainError("HarvestFailed", "--output needs --wait. For queued jobs, use export_tuples later.")
         requests = list(requests_of(options))
         for request in requests:
             check_harvest(request)
@@ -129,72 +121,64 @@ class Command(DomainCommand):
     def harvest_all_here(self, requests: list[HarvestRequest], plan: Plan, output: Path | None) -> None:
         if output:
             check_writable(output)
-        earlier = dict(plan.skipped)
-        done = [self.harvest_here(request, earlier.get(request), plan.project) for request in dict.fromkeys(requests)]
+        existing = dict(plan.skipped)
+        jobs = [self.harvest_here(request, existing.get(request), plan.project) for request in dict.fromkeys(requests)]
         if output:
-            write_atomically(output, (line for job in done for line in export_tuples(job)))
-            self.say_what_was_written(output, done)
+            write_atomically(output, (line for job in jobs for line in export_tuples(job)))
+            n_written = sum(job.tuples.presentable(False, False).count() for job in jobs)
+            excluded = ""
+            if n_excluded := sum(job.n_tuples for job in jobs) - n_written:
+                excluded = f"; {counted(n_excluded, 'hidden or sensitive tuple')} excluded"
+                excluded += " (export_tuples --include-hidden --include-sensitive)"
+            self.stdout.write(f"{output}: {counted(n_written, 'tuple')}{excluded}.")
 
-    def say_what_was_written(self, output: Path, jobs: Sequence[HarvestJob]) -> None:
-        n_written = sum(job.tuples.presentable(False, False).count() for job in jobs)
-        n_left_out = sum(job.n_tuples for job in jobs) - n_written
-        left_out = ""
-        if n_left_out:
-            left_out = f"; {counted(n_left_out, 'tuple')} left out as hidden or with sensitive words"
-            left_out += " (export_tuples --include-hidden --include-sensitive)"
-        self.stdout.write(f"{output}: {counted(n_written, 'tuple')}{left_out}.")
+    def harvest_here(self, request: HarvestRequest, existing: HarvestJob | None, project: Project) -> HarvestJob:
+        """Return the finished harvest of the cell, or run the existing queued job or a new job in this process.
 
-    def harvest_here(self, request: HarvestRequest, earlier: HarvestJob | None, project: Project) -> HarvestJob:
-        """Return the earlier harvest of the cell, or do the job in this process; one that is queued is taken over.
-
-        Raises HarvestFailed unless it succeeds, and CellUnderWay if a worker is harvesting it.
+        Raises HarvestFailed unless the job succeeds, and CellUnderWay if a worker is running it.
         """
-        if earlier and earlier.status == Job.Status.SUCCEEDED:
-            tuples = counted(earlier.n_tuples, "tuple")
-            self.stdout.write(f"Job {earlier.pk}: {tuples} of {earlier}, harvested before; --again harvests it anew.")
-            self.say_what_it_has_to_say(earlier)
-            return earlier
-        if earlier and earlier.status == Job.Status.RUNNING:
-            raise CellUnderWay(earlier)
-        job = earlier or create_harvest_job(request, project=project)
+        if existing and existing.status == Job.Status.SUCCEEDED:
+            tuples = counted(existing.n_tuples, "tuple")
+            self.stdout.write(f"Job {existing.pk}: {tuples} of {existing}, harvested before. Use --again to repeat it.")
+            self.show_notices(existing)
+            return existing
+        if existing and existing.status == Job.Status.RUNNING:
+            raise CellUnderWay(existing)
+        job = existing or create_harvest_job(request, project=project)
         with ProgressBar(str(job)) as bar, warnings_unlogged():
             run_to_the_end(job, bar)
         job = HarvestJob.objects.with_cell().get(pk=job.pk)
         if job.status != Job.Status.SUCCEEDED:
             raise DomainError(
-                "HarvestFailed", f"Job {job.pk}, {job}, {job.status}: {job.error or 'somebody cancelled it.'}"
+                "HarvestFailed", f"Job {job.pk}, {job}, {job.status}: {job.error or 'cancelled by a user.'}"
             )
         took_s = (job.finished_at - job.started_at).total_seconds()
         self.stdout.write(f"Job {job.pk}: {counted(job.n_tuples, 'tuple')} of {job} in {seconds(took_s)}.")
-        self.say_what_it_has_to_say(job)
+        self.show_notices(job)
         return job
 
-    def say_what_it_has_to_say(self, job: HarvestJob) -> None:
+    def show_notices(self, job: HarvestJob) -> None:
         for sentence in filter(None, (job.summary.get("notice"), job.summary.get("warning"))):
             self.stderr.write(f"Job {job.pk}: {sentence}")
 
 
 def summary_of(plan: Plan) -> str:
-    """Return how many harvests the plan asks for, how many it skips and how long it takes, in a sentence."""
-    n, skipped = len(plan.requests), len(plan.skipped)
-    how_long = f", {duration_of(plan)}" if n else ""
-    skips = (
-        f"; {skipped} skipped, as harvested before or under way (--again harvests anew what has ended)"
-        if skipped
-        else ""
-    )
-    return f"{n} of {plan.n_cells} cells to harvest{how_long}{skips}."
+    """Return one sentence with the numbers of planned and skipped harvests and the expected duration."""
+    n, n_skipped = len(plan.requests), len(plan.skipped)
+    estimate = f", {duration_of(plan)}" if n else ""
+    skipped = f"; {n_skipped} skipped as finished or in progress (--again repeats finished harvests)"
+    return f"{n} of {plan.n_cells} cells to harvest{estimate}{skipped if n_skipped else ''}."
 
 
 def duration_of(plan: Plan) -> str:
     estimate = plan.estimate
-    at_once = f"{plan.n_at_once} at once" if plan.n_at_once > 1 else "one after the other"
+    parallel = f"{plan.n_parallel} in parallel" if plan.n_parallel > 1 else "one at a time"
     if estimate.is_complete:
-        return f"about {duration(estimate.seconds)}, {at_once}"
+        return f"about {duration(estimate.seconds)}, {parallel}"
     no_past = f"no past harvests of {', '.join(plan.without_past)}"
-    if not estimate.n_known:
+    if not estimate.n_estimated:
         return f"duration unknown ({no_past})"
-    return f"at least {duration(estimate.seconds)} for {estimate.n_known} of them, {at_once} ({no_past})"
+    return f"at least {duration(estimate.seconds)} for {estimate.n_estimated} of them, {parallel} ({no_past})"
 
 
 def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
@@ -219,25 +203,25 @@ def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
 
 
 def add_paraphraser_arguments(parser: CommandParser) -> None:
-    """Add what `paraphraser_of` reads."""
-    words = parser.add_argument_group("prompt creation, where a relation has no ready prompts")
-    words.add_argument(
-        "--paraphraser",
-        choices=get_args(ParaphraserKind),
-        default="offline",
-        help="who rewrites prompts: rules and the LM (offline, default), a chat model, a seq2seq model, "
-        "or two of them that translate out and back",
+    """Add the arguments of `paraphraser_of`."""
+    group = parser.add_argument_group("prompt creation, for relations without predefined prompts")
+    kind_help = (
+        "prompt rewriting: rules and the LM (offline), a chat model, a seq2seq model, or back-translation with two "
+        "seq2seq models (default: offline)"
     )
-    words.add_argument("--paraphraser-model", default="", help="chat model, or a seq2seq model; OUT,BACK to translate")
-    words.add_argument("--paraphraser-url", default="", help="of the chat endpoint, such as http://127.0.0.1:8080/v1")
+    group.add_argument("--paraphraser", choices=get_args(ParaphraserKind), default="offline", help=kind_help)
+    model_help = "chat or seq2seq model; OUT,BACK for back-translation"
+    group.add_argument("--paraphraser-model", default="", help=model_help)
+    url_help = "URL of the chat endpoint, for example http://127.0.0.1:8080/v1"
+    group.add_argument("--paraphraser-url", default="", help=url_help)
 
 
 def paraphraser_of(options: dict[str, Any]) -> ParaphraserSettings:
     kind, model, url = (options[name] for name in ("paraphraser", "paraphraser_model", "paraphraser_url"))
     if kind != "offline" and not model:
-        raise DomainError("HarvestFailed", f"The {kind} paraphraser needs a model; name it with --paraphraser-model.")
+        raise DomainError("HarvestFailed", f"The {kind} paraphraser needs a model. Use --paraphraser-model.")
     if kind == "chat" and not url:
-        raise DomainError("HarvestFailed", "The chat paraphraser needs an address; give it with --paraphraser-url.")
+        raise DomainError("HarvestFailed", "The chat paraphraser needs a URL. Use --paraphraser-url.")
     return ParaphraserSettings(kind=kind, model=model, base_url=url)
 
 
@@ -246,4 +230,4 @@ def relations_of(names: list[str], set_name: str | None) -> list[Relation]:
         return [resolve_relation(name, set_name) for name in names]
     if set_name:
         return relations_of_set(set_name)
-    raise DomainError("HarvestFailed", "No relation is named; give --relation, or --set for all relations of a set.")
+    raise DomainError("HarvestFailed", "No relation selected. Use --relation, or --set for a whole set.")

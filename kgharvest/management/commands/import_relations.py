@@ -1,5 +1,3 @@
-"""`import_relations FILE [--set NAME]`"""
-
 from pathlib import Path
 
 from kgharvest.accounts.projects import find_project
@@ -9,21 +7,15 @@ from kgharvest.relations.services import import_relations
 
 
 class Command(DomainCommand):
-    help = (
-        "Import relations: this project's JSON, the reference code's relation_info JSON, or LAMA's relation JSONL. "
-        "Importing a file again updates its relations."
-    )
+    help = "Import relations from a file. Existing relations with the same name are updated."
 
     def add_arguments(self, parser):
-        parser.add_argument(
-            "file", type=Path, metavar="FILE", help="this project's JSON, BertNet's relation_info, or LAMA's JSON lines"
-        )
-        parser.add_argument(
-            "--set", dest="set_name", metavar="NAME", help="set to import into (default: the file's own)"
-        )
+        file_help = "kgharvest JSON, relation_info JSON of the BertNet code, or JSON lines of LAMA"
+        parser.add_argument("file", type=Path, metavar="FILE", help=file_help)
+        set_help = "destination set (default: the set named in the file)"
+        parser.add_argument("--set", dest="set_name", metavar="NAME", help=set_help)
         add_project_argument(parser)
 
     def handle(self, *, file, set_name, project, **options):
         relation_set = import_relations(file, set_name, project and find_project(project))
-        n = relation_set.relations.count()
-        self.stdout.write(f"The set {relation_set.name} has {counted(n, 'relation')}.")
+        self.stdout.write(f"The set {relation_set.name} has {counted(relation_set.relations.count(), 'relation')}.")

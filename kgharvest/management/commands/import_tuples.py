@@ -1,5 +1,3 @@
-"""`import_tuples FILE --relation R --model M --setting S [--format auto]`"""
-
 from pathlib import Path
 
 from kgharvest.accounts.projects import project_for
@@ -12,28 +10,22 @@ from kgharvest.relations.names import resolve_relation
 
 
 class Command(DomainCommand):
-    help = "Import tuples as a finished harvest: this project's JSONL, CSV, or the reference code's ent_tuples.json."
+    help = "Import tuples as a finished harvest."
 
     def add_arguments(self, parser):
-        parser.add_argument(
-            "file", type=Path, metavar="FILE", help="JSON lines, CSV, or ent_tuples.json of the reference code"
-        )
-        parser.add_argument("--relation", required=True, help="name, or set/name")
-        parser.add_argument("--set", dest="set_name", metavar="NAME", help="set of the relation")
-        parser.add_argument("--model", required=True, help="the LM that the tuples came from; any name")
-        parser.add_argument("--setting", required=True, help="how the prompts were obtained, e.g. human, top1, multi")
-        parser.add_argument(
-            "--format",
-            dest="file_format",
-            choices=["auto", *IMPORT_FORMATS],
-            default="auto",
-            help="of the file (default: by its content)",
-        )
+        file_help = "JSON lines or CSV of export_tuples, or ent_tuples.json of the BertNet code"
+        parser.add_argument("file", type=Path, metavar="FILE", help=file_help)
+        parser.add_argument("--relation", required=True, help="name or set/name")
+        parser.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation")
+        parser.add_argument("--model", required=True, help="name of the LM that produced the tuples; any name")
+        parser.add_argument("--setting", required=True, help="origin of the prompts, e.g. human, top1, multi")
+        formats, format_help = ["auto", *IMPORT_FORMATS], "file format (default: auto, detected from the content)"
+        parser.add_argument("--format", dest="file_format", choices=formats, default="auto", help=format_help)
         add_project_argument(parser)
 
     def handle(self, *, file, relation, set_name, model, setting, file_format, project, **options):
         cell = Cell(resolve_relation(relation, set_name), name_language_model(model), setting)
         job = import_tuples(file, cell, file_format, project=project_for(None, project))
-        left_out = job.summary["rows"] - job.n_tuples
-        repeats = f" ({left_out} repeated ones left out)" if left_out else ""
-        self.stdout.write(f"Job {job.pk}: {counted(job.n_tuples, 'tuple')} of {job}{repeats}.")
+        n_duplicates = job.summary["rows"] - job.n_tuples
+        duplicates = f" ({counted(n_duplicates, 'duplicate')} skipped)" if n_duplicates else ""
+        self.stdout.write(f"Job {job.pk}: {counted(job.n_tuples, 'tuple')} of {job}{duplicates}.")

@@ -1,5 +1,3 @@
-"""`link_entities --set NAME [FILE.tsv] [--keep-articles] [--singular] [--remove]`"""
-
 from pathlib import Path
 
 from kgharvest.bulk.file_reading import read_bytes
@@ -10,23 +8,24 @@ from kgharvest.relations.names import resolve_set
 
 
 class Command(DomainCommand):
-    help = "Say what makes two entities of a set's relations one, for the tuples that are stored from then on."
+    help = "Save or remove the entity table of a relation set. It applies to tuples stored from now on."
 
     def add_arguments(self, parser):
-        parser.add_argument("file", type=Path, nargs="?", metavar="FILE.tsv", help="label, aliases (a|b), id; by tabs")
-        parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="set of the relations")
-        parser.add_argument("--keep-articles", action="store_true", help="“the dog” is not “dog”")
-        parser.add_argument("--singular", action="store_true", help="“dogs” are “dog”, by the rules of English")
-        parser.add_argument("--remove", action="store_true", help="take entities as they are written again")
+        file_help = "tab-separated label, aliases (a|b), id; default: keep the current names"
+        parser.add_argument("file", type=Path, nargs="?", metavar="FILE.tsv", help=file_help)
+        parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="relation set")
+        parser.add_argument("--keep-articles", action="store_true", help="do not ignore a, an, and the")
+        parser.add_argument("--singular", action="store_true", help="singularize by English rules")
+        parser.add_argument("--remove", action="store_true", help="remove the entity table")
 
     def handle(self, *, file, set_name, keep_articles, singular, remove, **options):
         relation_set = resolve_set(set_name)
         if remove:
             delete_table(relation_set)
-            self.stdout.write(f"{set_name}: entities are taken as they are written.")
+            self.stdout.write(f"{set_name}: entity table removed.")
             return
-        named = (file.name, read_bytes(file)) if file else None
-        table = save_table(relation_set, not keep_articles, singular, named)
-        labels, aliases = counted(table.n_labels, "label"), counted(table.n_aliases, "alias", "aliases")
-        ambiguous = f"; {table.n_ambiguous:,} names of several labels lead to none" if table.n_ambiguous else ""
-        self.stdout.write(f"{set_name}: {labels}, {aliases}{ambiguous}.")
+        table = save_table(relation_set, not keep_articles, singular, (file.name, read_bytes(file)) if file else None)
+        counts = [counted(table.n_labels, "label"), counted(table.n_aliases, "alias", "aliases")]
+        if table.n_ambiguous:
+            counts.append(f"{counted(table.n_ambiguous, 'ambiguous name')} (not linked)")
+        self.stdout.write(f"{set_name}: {', '.join(counts)}.")

@@ -1,6 +1,4 @@
-"""`migrate` while people work: a lock that is not to be had at once is given up and asked for again."""
-
-from __future__ import annotations
+"""`migrate` with a lock timeout and retries, so that migrations do not block a running site."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,28 +17,29 @@ LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code
 
 
 class Command(migrate.Command):
-    """Django's, which on PostgreSQL would wait for the lock of a table, and everybody else behind it.
+    """Django's command waits for table locks on PostgreSQL, and all other queries queue behind it.
 
-    What was migrated before a lock was missed is kept: a migration is one transaction.
+    Each migration is one transaction, so a retry continues after the last complete migration.
     """
 
     def handle(self, *args: Any, **options: Any) -> None:
         for _ in range(ATTEMPTS):
             try:
-                with giving_up_locks(connections[options["database"]]):
+                with lock_timeout(connections[options["database"]]):
                     return super().handle(*args, **options)
             except OperationalError as error:
                 if getattr(error.__cause__, "sqlstate", "") != LOCK_NOT_AVAILABLE:
                     raise
-                self.stdout.write(f"\nA table is in use; trying again in {PAUSE_S} s.")
+                self.stdout.write(f"\nA table is in use. Retrying in {PAUSE_S} s.")
                 sleep(PAUSE_S)
         raise CommandError(
-            f"A table was in use, {ATTEMPTS} times in a row; wait for what uses it (a backup?), and migrate again."
+            f"A table was still in use after {ATTEMPTS} attempts. Wait until other processes, for example a backup, "
+            "have finished, then run migrate again."
         )
 
 
 @contextmanager
-def giving_up_locks(connection: BaseDatabaseWrapper) -> Iterator[None]:
+def lock_timeout(connection: BaseDatabaseWrapper) -> Iterator[None]:
     if connection.vendor != "postgresql":
         yield
         return

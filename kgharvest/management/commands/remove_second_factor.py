@@ -1,25 +1,17 @@
-"""`remove_second_factor`: for whoever has lost both the authenticator app and the recovery codes."""
-
-from __future__ import annotations
-
-from django.contrib.auth import get_user_model
-
 from kgharvest.accounts.sign_in import second_factor
 from kgharvest.errors import NotFound
-from kgharvest.management.command import DomainCommand
+from kgharvest.management.command import DomainCommand, find_user
 
 
 class Command(DomainCommand):
-    help = "Let an account log in with its password alone, until it sets up a second factor again."
+    help = "Remove the second factor of a user who has lost both the authenticator app and the recovery codes."
 
     def add_arguments(self, parser):
-        parser.add_argument("name", help="the name that the person logs in with")
+        parser.add_argument("name", help="user name")
 
     def handle(self, *, name: str, **options):
-        user = get_user_model().objects.filter(username=name).first()
-        if user is None:
-            raise NotFound(f"Nobody logs in as {name!r}; check the name.")
+        user = find_user(name)
         if not second_factor.has_second_factor(user):
-            raise NotFound(f"{name} has no second factor; there is nothing to remove.")
+            raise NotFound(f"Nothing to remove: {name} has no second factor.")
         second_factor.remove(user, None)
-        self.stdout.write(f"{name} logs in with the password alone now.")
+        self.stdout.write(f"Second factor of {name} removed. The user can log in with the password only.")

@@ -1,7 +1,3 @@
-"""`restore`: what `backup` wrote, into an installation that is empty or is to be replaced."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 from django.core.management import call_command
@@ -11,17 +7,17 @@ from kgharvest.operations.backup import restore
 
 
 class Command(DomainCommand):
-    help = "Put what a backup has in the place of what this installation has, all of it or nothing."
+    help = "Restore a backup completely, or not at all if an error occurs."
 
     def add_arguments(self, parser):
-        parser.add_argument("file", metavar="FILE", type=Path, help="what `backup` wrote")
-        parser.add_argument("--replace", action="store_true", help="also where there is something, which is lost then")
+        parser.add_argument("file", metavar="FILE", type=Path, help="file written by `backup`")
+        parser.add_argument("--replace", action="store_true", help="delete existing data of this installation")
 
     def handle(self, *, file: Path, replace: bool, **options):
         manifest = restore(file, replace)
         self.stdout.write(f"Restored {manifest.n_rows} rows of {len(manifest.rows)} tables of {manifest.made_at}.")
         if apps := manifest.uninstalled_apps:
-            self.stdout.write(f"Among them are the tables of apps that are not installed: {', '.join(apps)}.")
+            self.stdout.write(f"The backup includes tables of apps that are not installed: {', '.join(apps)}.")
         if has_pending_migrations():
-            self.stdout.write(f"The backup is of kgharvest {manifest.version}; bringing its tables up to date.")
+            self.stdout.write(f"Migrating the tables from kgharvest {manifest.version}.")
             call_command("migrate", verbosity=0)

@@ -1,32 +1,23 @@
-"""`token NAME --scope S --days D [--project P]`"""
-
-from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from kgharvest.accounts.projects import find_project
 from kgharvest.accounts.tokens import LONGEST_DAYS, Scope, create_token
-from kgharvest.errors import NotFound
-from kgharvest.management.command import DomainCommand, positive
+from kgharvest.management.command import DomainCommand, find_user, positive
 
 
 class Command(DomainCommand):
-    help = "Make an API token for the user NAME and print it. It is shown once and kept nowhere."
+    help = "Create and print an API token of a user. The token is not stored and cannot be shown again."
 
     def add_arguments(self, parser):
-        parser.add_argument("user", metavar="NAME", help="whose token it is; it allows what this user may")
-        parser.add_argument(
-            "--scope",
-            choices=Scope.values,
-            default=Scope.READ,
-            help="what it may do: read (default), write as well, or judge",
-        )
-        parser.add_argument("--days", type=positive, default=90, help=f"how long it is valid, at most {LONGEST_DAYS}")
-        parser.add_argument("--project", help="slug of the only project that it reaches (default: all of the user's)")
-        parser.add_argument("--name", default="made by command", help="what it is for")
+        parser.add_argument("user", metavar="NAME", help="user whose permissions the token has")
+        scope_help = "read, write (includes read), or judge (default: read)"
+        parser.add_argument("--scope", choices=Scope.values, default=Scope.READ, help=scope_help)
+        days_help = f"validity in days, at most {LONGEST_DAYS} (default: 90)"
+        parser.add_argument("--days", type=positive, default=90, help=days_help)
+        parser.add_argument("--project", help="slug of the only accessible project (default: all of the user's)")
+        parser.add_argument("--name", default="made by command", help="purpose (default: made by command)")
 
     def handle(self, *, user, scope, days, project, name, **options):
-        owner = get_user_model().objects.filter(username=user).first()
-        if owner is None:
-            raise NotFound(f"There is no user {user!r:.80}; the command changes nobody's tokens.")
-        reached = find_project(project, owner) if project else None
-        self.stdout.write(create_token(owner, name, scope, days, timezone.now(), project=reached).secret)
+        owner = find_user(user)
+        token_project = find_project(project, owner) if project else None
+        self.stdout.write(create_token(owner, name, scope, days, timezone.now(), project=token_project).secret)

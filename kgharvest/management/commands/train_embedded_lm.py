@@ -1,7 +1,3 @@
-"""`train_embedded_lm [--model M]`: train an embedded LM anew, and write its files and model card."""
-
-from __future__ import annotations
-
 import os
 from argparse import ArgumentParser
 from pathlib import Path
@@ -19,12 +15,13 @@ from kgharvest.engine.language_models.compact import load_compact
 
 
 class Command(BaseCommand):
-    help = "Train an embedded language model on the project's world of facts and write it in Hugging Face format."
+    help = "Train an embedded LM on its world of facts, and write it with a model card in Hugging Face format."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--model", choices=EMBEDDED_LMS, default="embedded", help="which of the embedded LMs")
-        parser.add_argument("--output", type=Path, help="folder to write to; default: the model that the project ships")
-        parser.add_argument("--seed", type=int, default=0, help="of the random draws (0)")
+        model_help = "embedded LM to train (default: embedded)"
+        parser.add_argument("--model", choices=EMBEDDED_LMS, default="embedded", help=model_help)
+        parser.add_argument("--output", type=Path, help="output folder (default: replace the built-in model)")
+        parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
 
     def handle(self, *, model: str, output: Path | None, seed: int, **options: Any) -> None:
         folder = writable_folder(output or EMBEDDED_LMS[model])
@@ -33,7 +30,7 @@ class Command(BaseCommand):
             relations = load_world()
         except BadWorld as error:
             raise CommandError(str(error)) from error
-        torch.set_num_threads(1)  # so small a model gains little from more, and loses much when the cores are busy
+        torch.set_num_threads(1)  # small models gain little from more threads and slow down on busy cores
         with tqdm(total=recipe.steps, desc=model, unit="step") as bar:
             trained = train(relations, recipe, seed, lambda step, loss: show(bar, loss))
         save(trained, relations, folder)
@@ -43,15 +40,15 @@ class Command(BaseCommand):
 
 
 def writable_folder(folder: Path) -> Path:
-    """Return `folder`, made if it is not there. Raises CommandError before any time is spent on training."""
+    """Create the folder if needed. Raises CommandError, so that errors are reported before the training."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(
-            f"Cannot make the folder {folder} ({error.strerror}); name another one with --output."
+            f"Cannot create the folder {folder} ({error.strerror}). Choose another folder with --output."
         ) from error
     if not os.access(folder, os.W_OK):
-        raise CommandError(f"The folder {folder} cannot be written to; name another one with --output.")
+        raise CommandError(f"The folder {folder} is not writable. Choose another folder with --output.")
     return folder
 
 

@@ -1,4 +1,4 @@
-// Loaded in the head, before the first paint, so that a chosen theme never flashes.
+// Loaded in the head, before the first paint, so that the page does not flash in the wrong theme.
 (() => {
   const KEY = "kgharvest-theme";
   const root = document.documentElement;
@@ -8,15 +8,15 @@
   const shownTheme = () => root.dataset.theme || systemTheme();
   const otherTheme = () => (shownTheme() === "dark" ? "light" : "dark");
 
-  function remembered() {
-    try { return localStorage.getItem(KEY); } catch { return null; } // storage may be forbidden in a frame
+  function storedTheme() {
+    try { return localStorage.getItem(KEY); } catch { return null; } // storage may be blocked in a frame
   }
 
-  function remember(theme) {
+  function storeTheme(theme) {
     try {
       if (theme) localStorage.setItem(KEY, theme);
       else localStorage.removeItem(KEY);
-    } catch { /* the choice then lasts for this page only */ }
+    } catch { /* the choice then applies to this page only */ }
   }
 
   function show(theme) {
@@ -24,10 +24,10 @@
     else delete root.dataset.theme;
   }
 
-  // Who chooses what the system asks for anyway follows the system again.
+  // Choosing the system's theme removes the override.
   function choose(theme) {
     const override = theme === systemTheme() ? null : theme;
-    remember(override);
+    storeTheme(override);
     show(override);
   }
 
@@ -46,7 +46,7 @@
     systemPrefersDark.addEventListener("change", () => nameSwitch(button));
   }
 
-  show(remembered());
+  show(storedTheme());
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("[data-theme-switch]").forEach(bindSwitch);
   });

@@ -80,7 +80,7 @@ def test_a_time_that_no_calendar_of_ours_reaches_is_a_fault(judged_at):
         ("can,dog,ann,True", "line 2, entities", "not a JSON list"),
         (f"can,{'[' * 100_000},ann,True", "line 2, entities", "not a JSON list"),
         ('can,"[""dog""]",ann,True', "line 2, entities", "has no list of 2 entities"),
-        ('can,"[""dog"", 3]",ann,True', "line 2, entities", "empty or no text"),
+        ('can,"[""dog"", 3]",ann,True', "line 2, entities", "empty or not a text"),
     ],
 )
 def test_a_bad_line_is_named(line, where, reason):

@@ -14,7 +14,7 @@ from annotation.judges.labels import SeveralJudges
 from annotation.models import Draw, Judgment, Round
 from annotation.rounds.builder import freeze_round
 from annotation.rounds.services import clone_round, create_draft, open_draft, open_round
-from evaluation.evidence.cells import drawn_verdicts, ranked_strata
+from evaluation.evidence.evidence import drawn_verdicts, ranked_strata
 from evaluation.evidence.judged_harvests import judged_harvest
 from evaluation.evidence.rows import gather_evidence
 from evaluation.reports.document import build_document

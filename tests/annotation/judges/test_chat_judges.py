@@ -298,7 +298,7 @@ def test_an_address_inside_the_network_is_refused_unless_the_installation_names_
         round, researcher = make_round(2), make_researcher()
         spec = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": fake.url}
 
-        with pytest.raises(BadAddress, match=r"127\.0\.0\.1, which is no address of the internet"):
+        with pytest.raises(BadAddress, match=r"127\.0\.0\.1, which is not a public internet address"):
             create_run(round, spec, researcher)
         settings.JUDGE_BASE_URL = fake.url
         run = done(create_run(round, spec, researcher))

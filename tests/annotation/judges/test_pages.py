@@ -36,7 +36,7 @@ def form(settings):
 
 
 def test_the_list_says_what_judges_are_and_where_to_ask_one(round, researcher_client):
-    assert "No judge was asked yet" in researcher_client.get(PAGE).text
+    assert "No judge runs yet" in researcher_client.get(PAGE).text
 
     make_judge_run(round, "gpt")
 
@@ -46,7 +46,7 @@ def test_the_list_says_what_judges_are_and_where_to_ask_one(round, researcher_cl
 
 def test_the_form_says_what_a_run_costs_and_starts_it(round, researcher_client, form):
     page = researcher_client.post(f"{PAGE}new/", form | {"action": "estimate"}).text
-    assert "It would ask 3 times: about" in page
+    assert "Estimate: 3 requests, about" in page
     assert not JudgeRun.objects.exists()
 
     response = researcher_client.post(f"{PAGE}new/", form)
@@ -91,8 +91,8 @@ def test_the_form_may_name_a_revision(round, researcher_client, form, named):
         ({"budget": "1", "prompt_price": ""}, "budget requires prompt_price"),
         ({"prompt": "Is it so?"}, "Add {statement}"),
         ({"judge_kind": "file"}, "answer file is missing"),
-        ({"base_url": "http://127.0.0.1:7/"}, "no address of the internet"),
-        ({"judge_kind": "score", "threshold": "-5", "model": "/etc"}, "There is no model"),
+        ({"base_url": "http://127.0.0.1:7/"}, "not a public internet address"),
+        ({"judge_kind": "score", "threshold": "-5", "model": "/etc"}, "not found"),
     ],
 )
 def test_what_cannot_be_is_said_in_the_form(round, researcher_client, form, change, says):
@@ -113,7 +113,7 @@ def test_a_file_is_imported_from_the_form(round, researcher_client, form):
     refused = researcher_client.post(f"{PAGE}new/", sent | {"name": "other", "answers": bad}).text
 
     page = researcher_client.get(response.url).text
-    assert "Answers that name no label" in page
+    assert "Unparsable answers" in page
     assert "Hm." in page
     assert "has no relation" in refused
 
@@ -127,7 +127,7 @@ def test_the_page_of_a_run_shows_labels_flips_and_cost(round, researcher_client)
 
     page = researcher_client.get(f"{PAGE}gpt/").text
 
-    for name, n in (("True", 1), ("False", 0), ("No label", 2), ("Differ between repeats", 1), ("Answers", 6)):
+    for name, n in (("True", 1), ("False", 0), ("No label", 2), ("Inconsistent across repeats", 1), ("Answers", 6)):
         assert f"<dt>{name}</dt><dd>{n}</dd>" in page
     assert "<dd>3.0000</dd>" in page
     assert "&lt;b&gt;odd&lt;/b&gt;" in page

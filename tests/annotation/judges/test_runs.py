@@ -210,7 +210,7 @@ def test_the_command_reads_a_file_beside_the_description(tmp_path):
         ({"name": "a", "kind": "file"}, "path is missing"),
         ({"name": "a", "kind": "file", "path": "nowhere"}, "nowhere cannot be read"),
         ({"name": "a", "kind": "score", "model": "embedded"}, "threshold is missing"),
-        ({"name": "a", "kind": "score", "model": "./nowhere", "threshold": -3}, "There is no model folder"),
+        ({"name": "a", "kind": "score", "model": "./nowhere", "threshold": -3}, "Model folder"),
     ],
 )
 def test_the_command_refuses_in_a_sentence(tmp_path, document, says):

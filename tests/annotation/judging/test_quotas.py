@@ -86,16 +86,16 @@ def test_researchers_are_told_how_many_people_are_missing(researcher_client, res
 
     page = researcher_client.get("/projects/default/rounds/pilot/").text
 
-    assert "27 judgments are still wanted" in page
-    assert "may give only 12 more" in page
-    assert "invite at least 4 more people" in page
+    assert "27 more judgments are required" in page
+    assert "can only add 12" in page
+    assert "Invite at least 4 more people" in page
 
 
 def test_before_anybody_joined_the_sentence_speaks_of_nobody():
     warning = capacity_warning(make_round(9, max_per_annotator=9), 27)
 
-    assert warning.endswith("one annotator may judge 9 statements at most; invite at least 3 people.")
-    assert "joined" not in warning
+    assert warning.endswith("each annotator can judge at most 9 statements. Invite at least 3 people.")
+    assert "current annotators" not in warning
 
 
 @pytest.mark.parametrize("layout", ["one", "page"])

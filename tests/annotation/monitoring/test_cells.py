@@ -13,7 +13,7 @@ from annotation.monitoring import cells as monitoring_cells
 from annotation.monitoring import progress as snapshots
 from annotation.monitoring.cells import LATER, cell_tables, count_cells, interval_picture, round_cells
 from annotation.rounds.services import create_draft, open_round
-from evaluation.evidence.cells import cells_of, drawn_verdicts
+from evaluation.evidence.evidence import cells_of, drawn_verdicts
 from evaluation.evidence.rows import gather_evidence
 from kgharvest.models import Project
 from kgharvest.statistics.arrays import ACCEPTED

@@ -75,7 +75,7 @@ def test_a_launch_leads_to_a_round_of_all_that_it_has_harvested(researcher_clien
 
 def test_nobody_is_led_to_what_they_may_not_do_or_see(client, harvest):
     client.force_login(make_member(Role.VIEWER))
-    assert "Open a round of these" not in client.get(harvest.get_absolute_url()).text
+    assert "Create round" not in client.get(harvest.get_absolute_url()).text
 
     client.force_login(make_member(project=make_project()))
     for query in (f"job={harvest.pk}", "job=x", "launch=99999"):

@@ -55,7 +55,7 @@ def test_annotators_are_flagged_without_limits_and_beside_them():
     assert by_code(round)[straight.code]["flags"] == [
         "median of 0.4 seconds",
         "30 equal labels in a row",
-        "half of the statements judged faster than 60 characters a second, than anybody reads",
+        "half of the statements judged at more than 60 characters per second",
     ]
     assert statistics_of(straight, timezone.now())["flags"] == by_code(round)[straight.code]["flags"]
     assert [row["flags"] for code, row in by_code(round).items() if code != straight.code] == [[], []]

@@ -46,9 +46,7 @@ def test_nobody_reads_more_than_sixty_characters_a_second():
     as_fast, faster = ([signs(seconds=seconds)] * 40 for seconds in (0.5, 0.49))
 
     assert attention_flags(as_fast, 1) == []
-    assert attention_flags(faster, 1) == [
-        "half of the statements judged faster than 60 characters a second, than anybody reads"
-    ]
+    assert attention_flags(faster, 1) == ["half of the statements judged at more than 60 characters per second"]
 
 
 # -- straight-lining ---------------------------------------------------------------------------------------------------
@@ -76,9 +74,7 @@ def test_a_straight_line_is_flagged_and_a_mixture_is_not():
     line = [signs("true")] * 30 + [signs("false")] * 30
     mixture = [signs(label) for label in ["true", "false", "true", "true", "false", "false"] * 10]
 
-    assert attention_flags(line, 10) == [
-        "30 equal labels in a row, which their own labels in another order would hardly give"
-    ]
+    assert attention_flags(line, 10) == ["30 equal labels in a row, improbable under random order"]
     assert attention_flags(line, 10, is_order_random=False) == []
     assert attention_flags(mixture, 10) == []
 
@@ -121,7 +117,7 @@ def test_swapped_keys_are_flagged_and_agreement_is_not():
 
     assert attention_flags([signs(label, **{label: 2}) for label in said], 20) == []
     [flag] = attention_flags([signs(label, **{swapped[label]: 2}) for label in said], 20)
-    assert flag == "far below chance: 0 % of others agree with them, where chance gives 48 %"
+    assert flag == "far below chance: 0 % agreement with others; expected by chance: 48 %"
 
 
 def test_labels_that_are_all_alike_are_not_compared_with_chance():
@@ -145,7 +141,7 @@ def test_what_one_writes_again_and_again_is_theirs():
 
 
 def honest_round(rng: Random, n_annotators: int, n_tasks: int) -> list[list[JudgmentSigns]]:
-    """Return the judgments of people who are right in nine of ten, read 12 to 30 characters a second, and think."""
+    """Return judgments of annotators with 90 % accuracy who read 12 to 30 characters per second, plus thinking time."""
     truth = [rng.random() < 0.7 for _ in range(n_tasks)]
     said = [[true == (rng.random() < 0.9) for true in truth] for _ in range(n_annotators)]
     speeds = [rng.uniform(12, 30) for _ in range(n_annotators)]
@@ -171,7 +167,7 @@ def test_honest_people_are_flagged_in_few_rounds():
 
 
 def test_people_who_guess_are_flagged_as_below_chance_in_few_rounds():
-    """The worst of what is no agreement far below chance: labels that have nothing to do with the statements."""
+    """Labels independent of the statements: the lowest agreement that is not below chance."""
     rng, n_rounds, n_annotators = Random(21), 400, 5
 
     def is_flagged() -> bool:
@@ -209,9 +205,9 @@ def test_flags_are_shown_and_change_nothing(researcher_client):
     detail = researcher_client.get(f"{round.get_absolute_url()}annotators/{other.code}/").text
 
     assert [flag.partition(":")[0] for flag in by_code[honest.code]] == [
-        "far below chance", "2 texts word for word as somebody else's"
+        "far below chance", "2 texts identical to another annotator's"
     ]  # fmt: skip
-    assert any("faster than 60 characters" in flag for flag in by_code[other.code])
+    assert any("60 characters per second" in flag for flag in by_code[other.code])
     assert statistics_of(other, timezone.now())["flags"] == by_code[other.code]
-    assert "Flagged: far below chance: 0 % of others agree" in detail
+    assert "Flagged: far below chance: 0 % agreement with others" in detail
     assert set(Annotator.objects.values_list("status", flat=True)) == {"active"}

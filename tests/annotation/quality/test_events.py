@@ -45,7 +45,7 @@ def test_an_event_about_an_annotator_names_their_code_and_reads_as_a_sentence():
     counts = {"n_counted_again": 3, "n_left_out": 1}
     event = record("annotator.counted_again", annotator, None, round=round, annotator=annotator, **counts)
 
-    assert event.history_sentence == "reinstated the annotator, 3 judgments counted again, 1 kept uncounted"
+    assert event.history_sentence == "reinstated the annotator, 3 judgments counted again, 1 not counted"
     assert json.loads(list(round.events.json_lines())[-1])["annotator"] == annotator.code
 
 

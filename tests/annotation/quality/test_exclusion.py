@@ -137,7 +137,7 @@ def test_an_interrupted_exclusion_goes_on_and_is_logged_once(monkeypatch):
     round = make_round(3)
     [annotator] = judge_all(round, ["true"] * 3)
     with monkeypatch.context() as power_cut:
-        power_cut.setattr(exclusion, "_take_out", lambda *_: 1 / 0)
+        power_cut.setattr(exclusion, "_remove_from_counts", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             exclude_annotator(annotator, "guesses")
 

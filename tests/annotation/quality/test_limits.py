@@ -73,7 +73,7 @@ def test_too_much_gold_wrong_pauses(annotator):
     judge_gold(annotator, n_right=1, n=10)
 
     assert status_of(annotator) == "paused"
-    assert annotator.round.events.first().details["why"] == "1 of 10 gold statements right"
+    assert annotator.round.events.first().details["why"] == "1 of 10 gold statements correct"
 
 
 def test_below_the_limit_by_chance_pauses_nobody(annotator):
@@ -91,7 +91,7 @@ def test_gold_is_looked_at_over_all_answers(annotator, monkeypatch):
 
     judge_gold(annotator, n_right=5, n=10)
 
-    assert annotator.round.events.first().details["why"] == "5 of 10 gold statements right"
+    assert annotator.round.events.first().details["why"] == "5 of 10 gold statements correct"
 
 
 def test_without_limits_nobody_is_paused(annotator):
@@ -152,4 +152,4 @@ def test_a_gold_limit_needs_its_number_of_answers():
     wrong = [JudgmentRow("false", None, "true", 0, 0)] * 4
 
     assert exceeded_limits(profile_of(wrong), Limits(gold_accuracy=0.7, n_gold=5)) == []
-    assert exceeded_limits(profile_of(wrong), Limits(gold_accuracy=0.7, n_gold=4)) == ["0 of 4 gold statements right"]
+    assert exceeded_limits(profile_of(wrong), Limits(gold_accuracy=0.7, n_gold=4)) == ["0 of 4 gold statements correct"]

@@ -179,7 +179,7 @@ def test_the_preview_changes_nothing_and_the_reason_is_asked_for(researcher_clie
     page = researcher_client.get(path)
     refused = researcher_client.post(path, {"reason": " "})
 
-    assert "1 accepted statement loses its verdict and wants another judgment" in page.text
+    assert "1 accepted statement loses its verdict and needs another judgment" in page.text
     assert "This field is required" in refused.text
     assert Annotator.objects.filter(status="active").count() == 3
 
@@ -188,7 +188,7 @@ def test_excluding_and_reinstating_by_the_buttons(researcher_client, round, anno
     theirs = f"{PILOT}annotators/{annotator.code}/"
 
     page = researcher_client.post(f"{theirs}exclude/", {"reason": "Guesses."}, follow=True)
-    assert "3 judgments count no more" in page.text
+    assert "3 judgments no longer count" in page.text
     assert "taken out: Guesses." in page.text
     page = researcher_client.post(f"{theirs}reinstate/", follow=True)
 
@@ -297,7 +297,7 @@ def test_all_statements_come_in_the_rounds_order_page_by_page(researcher_client,
 
 @pytest.mark.parametrize("few", [0, 10])
 def test_many_comments_are_found_as_few_are(researcher_client, round, annotator, monkeypatch, few):
-    monkeypatch.setattr(statement_list, "FEW", few)
+    monkeypatch.setattr(statement_list, "MAX_MARKED_IDS", few)
     Judgment.objects.filter(task__position__in=(0, 2)).update(comment="only in summer")
 
     assert shown(researcher_client, show="commented") == [0, 2]
@@ -385,7 +385,7 @@ def test_events_are_shown_and_exported(researcher_client, round, annotator, rese
     file = researcher_client.get(f"{PILOT}events.jsonl")
     lines = b"".join(file.streaming_content).splitlines()
 
-    assert "excluded the annotator, 3 judgments taken out: guesses" in page
+    assert "excluded the annotator, 3 judgments no longer counted: guesses" in page
     assert file.headers["Content-Type"] == "application/x-ndjson"
     kinds = [json.loads(line)["kind"] for line in lines]
     assert (kinds[0], kinds[-2:]) == ("opened", ["limits_set", "excluded"])

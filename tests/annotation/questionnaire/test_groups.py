@@ -124,7 +124,7 @@ def test_the_pages_of_a_round_show_groups_and_nobodys_answers(researcher_client)
 
     assert "What is your first language?" in page
     assert '<td dir="auto">other or not said</td><td class="num">10</td>' in page
-    assert "Comprehension check: 0 passed at first" in page
+    assert "Comprehension check: 0 passed on the first attempt" in page
     assert [question["groups"] for question in api["questions"]] == [[{"answer": REST, "n": 10}]] * 2
     exports = [
         researcher_client.get(f"{round.get_absolute_url()}{file}") for file in ("judgments.jsonl", "events.jsonl")
@@ -147,7 +147,7 @@ def test_documents_about_a_study_have_groups_until_somebody_says_it_otherwise():
 
     words = proposed_on(report)["demographics"]
     assert words == in_words(questionnaire_groups(round, report.created_at))
-    assert "Of 15 people who were asked" in words
+    assert "Answers of 15 people" in words
     assert "Welsh: 7; other or not said: 8." in words
     assert gather_facts(report)["answers"]["demographics"] == words
     assert "demographics" not in {question.key for question in unsaid_on(report)}

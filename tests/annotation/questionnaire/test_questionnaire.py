@@ -13,8 +13,8 @@ from annotation.judging.assignment import QuestionsFirst, TrainingFirst, next_ba
 from annotation.models import CheckTry, Round, WhoAnswers
 from annotation.questionnaire.questions import (
     BadQuestions,
+    answer_error,
     check_questions,
-    complaint_about,
     parse_questions,
     who_questions,
 )
@@ -54,16 +54,20 @@ def test_a_check_knows_the_right_choices():
     ("text", "is_check", "reason"),
     [
         ("- yes\n- no", False, "Line 1: '- yes' is a choice without a question"),
-        ("Dog?\n- yes", False, "Line 2: give 2 to 20 choices"),
-        ("Dog?\n- yes\n- Yes", False, "Line 2: two choices are the same"),
-        ("Dog?\nyes", False, "Line 2: 'yes' is no choice; begin it with -"),
-        ("Dog?\n- yes\n-", False, "Line 3: '-' is no choice"),
-        ("Dog?\n+ yes\n- no", False, "Line 2: + marks right answers, which only a check has"),
-        ("\nDog?\n\nDog?*", False, "Two questions have the same words"),
+        ("Dog?\n- yes", False, "Line 2: enter 2 to 20 choices"),
+        ("Dog?\n- yes\n- Yes", False, "Line 2: two choices are equal"),
+        ("Dog?\nyes", False, "Line 2: 'yes' is not a choice. Start choices with -"),
+        ("Dog?\n- yes\n-", False, "Line 3: '-' is not a choice"),
+        ("Dog?\n+ yes\n- no", False, "Line 2: + marks correct answers of a comprehension check"),
+        ("\nDog?\n\nDog?*", False, "Two questions have the same text"),
         ("x" * 301, False, "Line 1 has 301 characters"),
-        ("\n\n".join(f"Question {number}?" for number in range(21)), False, "There are 21 questions; ask 20 at most"),
-        ("Dog?\n- yes\n- no", True, "Line 1: 'Dog?' needs at least two choices and exactly one right one"),
-        ("Dog?\n+ yes\n+ no", True, "exactly one right one"),
+        (
+            "\n\n".join(f"Question {number}?" for number in range(21)),
+            False,
+            "Too many questions: 21.",
+        ),
+        ("Dog?\n- yes\n- no", True, "Line 1: 'Dog?' needs at least two choices. Mark exactly one as correct"),
+        ("Dog?\n+ yes\n+ no", True, "exactly one as correct"),
         ("Dog?", True, "needs at least two choices"),
     ],
 )
@@ -75,10 +79,10 @@ def test_questions_that_cannot_be_read_are_refused_by_their_line(text, is_check,
 def test_an_answer_is_one_of_the_choices_or_nothing():
     required, optional = parse_questions(OWN, "own")
 
-    assert complaint_about(required, "yes") == complaint_about(optional, "") == complaint_about(optional, "Rex") == ""
-    assert "none of the choices" in complaint_about(required, "perhaps")
-    assert "must be answered" in complaint_about(required, "")
-    assert "201 characters" in complaint_about(optional, "x" * 201)
+    assert answer_error(required, "yes") == answer_error(optional, "") == answer_error(optional, "Rex") == ""
+    assert "Invalid choice" in answer_error(required, "perhaps")
+    assert "requires an answer" in answer_error(required, "")
+    assert "201 characters" in answer_error(optional, "x" * 201)
 
 
 # -- options of a round ------------------------------------------------------------------------------------------------
@@ -267,7 +271,7 @@ def test_what_is_missing_is_said_beside_the_question(questions_client):
     page = questions_client.post(questions_client.url, {"stage": "who", "language": "Welsh"})
 
     assert page.status_code == 400
-    assert page.text.count("This one must be answered.") == 2
+    assert page.text.count("This question requires an answer.") == 2
     assert '<option value="Welsh" selected>' in page.text
 
 
@@ -285,9 +289,9 @@ def test_after_a_failed_try_the_instructions_come_once_more_and_then_a_kind_page
     again = questions_client.post(questions_client.url, post, follow=True).text
     over = questions_client.post(questions_client.url, post, follow=True).text
 
-    assert "Read the instructions once more" in again
-    assert "last try" in again
-    assert "Your part in" in over
+    assert "Read the instructions again" in again
+    assert "last attempt" in again
+    assert "You cannot continue in" in over
 
 
 def test_no_byte_tells_which_choices_are_right():

@@ -146,14 +146,14 @@ def test_people_withdraw_on_a_page_of_their_own(client):
     asked = client.get(address).text
     done = client.post(address).text
 
-    assert "your judgments count no more, and all that you wrote is deleted" in asked
+    assert "your judgments no longer count, and everything you wrote is deleted" in asked
     assert "You have withdrawn" in done
     assert client.get(f"/judge/{round.pk}/").status_code == 404
     assert Withdrawal.objects.get().by is None
 
 
 def test_joining_says_what_withdrawing_does(client):
-    for option, words in (("keep", "kept without your name"), ("delete", "count no more")):
+    for option, words in (("keep", "kept without your name"), ("delete", "no longer count")):
         round = make_round(2, consent="Do you agree?", takes_guests=True, on_withdrawal=option)
 
         page = client.get(f"/join/{round.join_token}/").text

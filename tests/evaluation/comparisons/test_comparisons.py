@@ -54,7 +54,7 @@ def test_the_words_go_by_the_adjusted_p():
     among_others = compare_sides(columns | accuracies("lm", top1=[0.5] * 7), {}, 0)[0]
 
     assert "multi beats human" in alone["sentence"]
-    assert "human and multi are not distinguishable: 13.6 points in favour of multi" in among_others["sentence"]
+    assert "human and multi are not distinguishable: 13.6 points in favor of multi" in among_others["sentence"]
     assert "p = .031, after Holm .094" in among_others["sentence"]
 
 
@@ -64,14 +64,14 @@ def test_two_relations_are_too_few_to_tell():
     assert (compared["low"], compared["high"]) == (None, None)
     assert "too few relations" in compared["reason"]
     assert compared["sentence"] == (
-        "With lm, human and multi are not distinguishable: 70.0 points in favour of multi over 2 relations; "
+        "With lm, human and multi are not distinguishable: 70.0 points in favor of multi over 2 relations; "
         "p = .50, after Holm .50 (with 2 relations p cannot fall below .50)."
     )
 
 
 @pytest.mark.parametrize(
     ("difference", "words"),
-    [(0.136, "13.6 points in favour of multi (−1 to 30)"), (0.00018, "0.02 points in favour of multi (0.00 to 0.05)")],
+    [(0.136, "13.6 points in favor of multi (−1 to 30)"), (0.00018, "0.02 points in favour of multi (0.00 to 0.05)")],
 )
 def test_a_small_difference_is_told_as_finely_as_it_needs(difference, words):
     pair = Pair("settings", None, Side(None, "multi"), Side(None, "human"))

@@ -155,7 +155,7 @@ def test_a_large_set_is_added_up_when_asked(researcher_client, monkeypatch):
 
     page = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk})
     assert page.context["totals"] is None
-    assert "Add up all 2 relations" in page.content.decode()
+    assert "Show totals of 2 relations" in page.content.decode()
 
     page = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk, "totals": 1})
     assert page.context["totals"].pooled == (1, 5, 1)

@@ -56,7 +56,7 @@ def test_a_cut_by_precision_may_be_found_with_a_judge(job):
 
 @pytest.mark.parametrize("text", ["top:10@llama-1", "precision:0.8@", "precision:0.8@a b"])
 def test_only_a_cut_by_precision_names_a_judge(text):
-    with pytest.raises(BadCut, match="is no cut"):
+    with pytest.raises(BadCut, match="Invalid cut"):
         parse_cut(text)
 
 
@@ -82,7 +82,7 @@ def test_a_precision_out_of_reach_is_refused_with_what_there_is(job):
 
 @pytest.mark.django_db
 def test_a_harvest_that_nobody_judged_has_no_precision():
-    with pytest.raises(BadCut, match=r"needs judgments, and no tuple of .* has a verdict"):
+    with pytest.raises(BadCut, match=r"requires judgments, but no tuple of .* has a verdict"):
         by_score(make_harvest([("a", "b")]), parse_cut("precision:0.8"))
 
 

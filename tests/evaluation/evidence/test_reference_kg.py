@@ -52,13 +52,13 @@ def test_triples_are_read_from_three_formats(tmp_path, name, text):
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
-        ("kg.csv", b"a,b,c\na,b\n", "line 2: write head, relation and tail"),
-        ("kg.jsonl", b'{"head": "a"}', "line 1: write"),
-        ("kg.jsonl", b"[1, 2, 3]", "line 1: write"),
-        ("kg.jsonl", b"[" * 100_000, "line 1: write"),
-        ("kg.tsv", b"\xff\xfe", "cannot be read"),
-        ("kg.csv", b"a,b," + b"c" * 131_073, "is not CSV"),
-        ("kg.ttl", b"", "no file of triples"),
+        ("kg.csv", b"a,b,c\na,b\n", "line 2: missing column"),
+        ("kg.jsonl", b'{"head": "a"}', "line 1: invalid triple"),
+        ("kg.jsonl", b"[1, 2, 3]", "line 1: invalid triple"),
+        ("kg.jsonl", b"[" * 100_000, "line 1: invalid triple"),
+        ("kg.tsv", b"\xff\xfe", "Cannot read"),
+        ("kg.csv", b"a,b," + b"c" * 131_073, "is not valid CSV"),
+        ("kg.ttl", b"", "Unknown format"),
     ],
 )
 def test_what_is_no_triple_is_refused(tmp_path, name, text, complaint):
@@ -91,7 +91,7 @@ def test_a_report_counts_what_the_cut_kept_judged_or_not(tmp_path):
 def test_a_bad_reference_leaves_no_report(tmp_path):
     judge_all(make_round(1, name="pilot"), ["true"])
 
-    with pytest.raises(CommandError, match=r"none.csv cannot be read"):
+    with pytest.raises(CommandError, match=r"Cannot read none.csv"):
         call_command("report", "--round", "pilot", "--reference", str(tmp_path / "none.csv"))
 
     assert not Report.objects.exists()

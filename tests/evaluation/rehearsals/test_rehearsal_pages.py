@@ -73,7 +73,7 @@ def test_an_assumption_out_of_range_is_said_beside_its_field(researcher, draft):
     page = researcher.get(f"{draft.get_absolute_url()}rehearsal/", {"false_called_true": "80", "n_people": "many"}).text
     assert "less than or equal to 50" in page
     assert "Enter a whole number" in page
-    assert "The rehearsal waits" in page
+    assert "No results: correct the assumptions" in page
 
 
 def test_a_draft_that_cannot_be_opened_leads_back_with_the_reason(researcher, draft):

@@ -8,8 +8,7 @@ from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.drawing import DARK, LIGHT, render
 from evaluation.rendering.figures.report_figures import figure_named, figures_of
 from evaluation.reports.document import abridged
-from evaluation.reports.sections.curves import scores_by_relation
-from evaluation.reports.sections.rates import setting_table
+from evaluation.reports.sections.rates import scores_by_relation, setting_table
 from tests.evaluation.rendering.test_plots import marks
 from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
 from tests.test_architecture import loaded_by
@@ -68,8 +67,8 @@ def test_the_caption_of_averages_names_other_relations_only_if_the_table_has_the
     caption = figure("averages", document).caption(document)
     [note] = setting_table(document).notes
 
-    assert ("relations like these" in caption) == names_other_relations
-    assert ("There is no interval for relations like these" in note) != names_other_relations
+    assert ("similar relations" in caption) == names_other_relations
+    assert ("No interval for similar relations" in note) != names_other_relations
 
 
 @pytest.mark.parametrize(
@@ -243,7 +242,7 @@ def test_points_of_curves_lead_to_their_tuples():
 
     sizes, calibration = (marks(figure(name, document).draw(document, 800)) for name in ("sizes", "calibration"))
 
-    half = sizes["big · multi, best 50 %, 100 tuples: .75 (.50 to .90), n = 5"]
+    half = sizes["big · multi, top 50 %, 100 tuples: .75 (.50 to .90), n = 5"]
     assert half.get("href") == "tuples/?model=big&setting=multi&best=0.5"
     cut = sizes["big · multi, cut base-10, 40 tuples: .75 (.50 to .90), n = 5"]
     assert cut.get("href") == "tuples/?model=big&setting=multi&cut=base%3A10"

@@ -7,7 +7,7 @@ import pytest
 from evaluation.models import Report
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import abridged, build_document, tables_to_read
-from evaluation.reports.sections.curves import scores_by_relation
+from evaluation.reports.sections.rates import scores_by_relation
 from evaluation.reports.views import render_body
 from kgharvest.statistics.paired_tests import CellKey
 from tests.evaluation.evidence_factory import make_evidence

@@ -12,11 +12,11 @@ from django.urls import reverse
 
 from annotation.judges.labels import SeveralJudges
 from annotation.rounds.services import open_round
-from evaluation.evidence.cells import drawn_verdicts
+from evaluation.evidence.evidence import drawn_verdicts
 from evaluation.evidence.judges import JudgedStrata, judged_tuples_of_rows
 from evaluation.evidence.rows import gather_evidence, rows_of_round
 from evaluation.models import Report
-from evaluation.reports.sections import curves
+from evaluation.reports.sections import rates as rates_section
 from evaluation.reports.sections.assisted_rates import assisted_comparison_entries, with_assisted_rates
 from evaluation.reports.services import compute_report
 from kgharvest.errors import DomainError
@@ -250,7 +250,7 @@ def test_an_unknown_run_is_refused_with_a_sentence():
 
 def test_a_cut_by_precision_is_the_largest_part_that_is_precise_with_the_judge(monkeypatch):
     """Against the assisted rate of each cut at a judged score, one by one."""
-    monkeypatch.setattr(curves, "TARGET", 0.5)
+    monkeypatch.setattr(rates_section, "TARGET", 0.5)
     round = judged(opened())
     run = with_run(round)
     evidence, judged_strata = strata_of(round, run)

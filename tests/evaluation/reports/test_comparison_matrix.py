@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from evaluation.reports.comparison_matrix import MOST_SENTENCES, matrices_of
+from evaluation.reports.sections.comparisons import MOST_SENTENCES, matrices_of
 from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
 
 SETTINGS = ("autoprompt", "human", "lpaqa", "multi", "top1")

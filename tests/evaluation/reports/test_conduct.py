@@ -1,4 +1,4 @@
-"""What happened in a round stands in its report: people, rules, exclusions with their effect, samples, prompts."""
+"""Study log of reports: people, rules, exclusions with their effect, samples, prompts."""
 
 import io
 import re
@@ -51,7 +51,7 @@ def test_an_exclusion_stands_in_every_file_of_a_report(researcher):
     [exclusion] = document["conduct"]["exclusions"]
     assert (exclusion["annotator"], exclusion["n_judgments"]) == (guesser.code, 30)
     assert (exclusion["reason"], exclusion["by"]) == ("says False to everything", "researcher")
-    assert "1 annotator was excluded: 30 judgments count no more." in " ".join(document["notes"])
+    assert "1 annotator was excluded, with 30 judgments." in " ".join(document["notes"])
     files = {name: FORMATS[name].write(document) for name in ("html", "tex", "md", "json")}
     files["csv"] = "".join(map(csv_text, report_tables(document)))
     sheets = openpyxl.load_workbook(io.BytesIO(FORMATS["xlsx"].bytes_of(document)))
@@ -142,7 +142,7 @@ def test_people_and_judgments_are_counted_at_each_step():
     assert step(tables, "people", "joined") == (6, None)
     assert step(tables, "people", "judged") == (4, 2)
     assert step(tables, "people", "counted") == (2, 2)
-    assert step(tables, "judgments", "standing") == (10, 1)
+    assert step(tables, "judgments", "current") == (10, 1)
     assert step(tables, "judgments", "in time") == (9, 1)
     assert step(tables, "judgments", "counted") == (6, 3)
     assert step(tables, "statements", "with a verdict") == (0, 3)
@@ -168,12 +168,12 @@ def test_the_flow_leads_from_the_harvest_to_the_verdicts(installation_owner):
     assert [multi[key] for key in sizes] == [10, 8, 0, 0, 8, 8, "top:8"]
     assert step(tables, "tuples", "harvested") == (20, None)
     assert step(tables, "tuples", "within the cuts") == (18, 2)
-    assert step(tables, "tuples", "drawn from") == (17, 1)
+    assert step(tables, "tuples", "in the population") == (17, 1)
     assert step(tables, "tuples", "drawn") == (17, None)
     assert step(tables, "statements", "to judge") == (16, 1)
     assert step(tables, "statements", "with a verdict") == (16, None)
     assert tables["flow"].notes[0] == (
-        "Of 20 tuples harvested, 18 were within the cuts and 17 left after curation, of which all were drawn (seed 7). "
+        "Of 20 harvested tuples, 18 were within the cuts and 17 remained after curation; all were drawn (seed 7). "
         "3 people joined, 3 judged, and 48 judgments by 3 of them count. Of 16 statements, 16 have a verdict."
     )
     assert [row.values[3:] for row in tables["sampling"].rows] == [(None, 10, 10, 1, 9, 9), ("top:8", 10, 8, 0, 8, 8)]
@@ -226,9 +226,9 @@ def test_rules_gold_training_and_limits_are_told():
     assert conduct["limits"]["gold_accuracy"] == 0.7
     assert conduct["training"]["n_statements"] == 2
     design = dict(row.values for row in tables["design"].rows)
-    assert design["gold"].startswith("25 % of what an annotator sees: 1 true (seed tuples), 1 false (corrupted seed")
+    assert design["gold"].startswith("25 % of an annotator's statements: 1 true (seed tuples), 1 false (corrupted seed")
     assert design["limits that pause an annotator"] == "gold accuracy below 0.7 after 10 gold statements"
-    assert design["most statements by one person"] == "100"
+    assert design["maximum statements per person"] == "100"
     assert [line["kind"] for line in conduct["timeline"]] == ["opened", "limits_set"]
 
 
@@ -323,7 +323,7 @@ def test_the_flow_is_drawn_with_what_was_left_out():
     drawn = re.findall(r"<text[^>]*>([^<]*)</text>", flow.render(document).decode())
 
     assert {"judgments given", "15", "judgments counted", "10", "− 5 of excluded annotators"} <= set(drawn)
-    assert "judgments standing" not in drawn  # nothing was left out there: the table says so
+    assert "judgments current" not in drawn  # steps without exclusions are in the table only
     assert flow.alt(document).endswith("from 15 judgments given to 10 judgments counted.")
     assert flow.render(document, "pdf") == flow.render(document, "pdf")
 

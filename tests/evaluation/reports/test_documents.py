@@ -8,13 +8,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.evidence.evidence import Judgments, SampledHarvest, StratumKey
+from evaluation.evidence.evidence import Judgments, SampledHarvest, StratumKey, cells_of, drawn_verdicts
 from evaluation.reports.document import build_document
-from evaluation.reports.sections.agreement import agreement_parts_table, agreement_table
-from evaluation.reports.sections.annotators import fit_models
+from evaluation.reports.sections.annotators import (
+    ALL_OR_NONE,
+    ONE_ANNOTATOR,
+    agreement_parts_table,
+    agreement_table,
+    fit_models,
+)
 from evaluation.reports.sections.comparisons import comparison_entries
-from evaluation.reports.sections.rates import total_entries
+from evaluation.reports.sections.rates import ALL_JUDGED, total_entries
 from evaluation.reports.sections.sensitivity import sensitivity_entry
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED
 from kgharvest.statistics.paired_tests import CellKey, Side
@@ -142,7 +146,7 @@ def test_averages_of_these_relations_know_their_harvests():
 @pytest.mark.slow
 def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
     cells = {CellKey(relation, None, None): (15, 5) for relation in "rs"}
-    known = [StratumKey(number, 1, 10**7, 10**7) for number in (0, 1)]
+    known = [StratumKey(number, 1, 10**6, 10**6) for number in (0, 1)]
     unknown = [StratumKey(number, None, None, None) for number in (0, 1)]
 
     [[expected], [total]] = (
@@ -150,7 +154,7 @@ def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
     )
 
     for key in ("macro_accuracy_these_low", "macro_accuracy_these_high"):
-        assert total[key] == pytest.approx(expected[key], abs=1e-6)
+        assert total[key] == pytest.approx(expected[key], abs=3e-5)  # of the order of sample size / population
 
 
 def test_a_side_has_three_averages():
@@ -455,7 +459,7 @@ def test_a_rule_that_cannot_be_applied_says_why():
     sensitivity = build_document(evidence_of("T", "F"))["sensitivity"]
 
     rule = entry_of(sensitivity["rules"], rule="dawid_skene")
-    assert (rule["n"], rule["reason"]) == (None, "One annotator alone cannot be told from the truth.")
+    assert (rule["n"], rule["reason"]) == (None, ONE_ANNOTATOR)
     assert sensitivity["cells"][0]["accuracy"][3] is None
 
 
@@ -564,16 +568,16 @@ def test_a_plan_never_wants_more_statements_than_there_are_tuples():
     assert (plan["statements"], plan["judgments"]) == (32, 96)
 
 
-def test_where_all_tuples_are_judged_no_plan_is_needed():
+def test_a_census_needs_no_plan():
     evidence = make_evidence({CellKey("r", "lm", "multi"): (12, 8)})
 
     [plan] = build_document(replace(evidence, strata=[StratumKey(0, 1, 20, 20)]))["planner"]["totals"]
 
     assert plan["statements"] is None
-    assert plan["reason"] == "All tuples are judged: the interval for these relations has no width."
+    assert plan["reason"] == ALL_JUDGED
 
 
-def test_a_plan_says_how_few_relations_cannot_be_told_apart():
+def test_a_plan_states_the_fewest_relations_of_a_test_over_relations():
     cells = {
         CellKey(relation, "lm", setting): (n_true + 3 * (setting == "multi") + (relation == "r"), 10 - n_true)
         for relation, n_true in (("r", 3), ("s", 5), ("t", 6))
@@ -585,9 +589,7 @@ def test_a_plan_says_how_few_relations_cannot_be_told_apart():
     assert (plan["n_comparisons"], plan["fewest_relations"]) == (3, 7)
     assert plan["relations"] is None or plan["relations"] >= 7
     assert "after Holm for 3 comparisons" in plan["sentence"]
-    assert plan["sentence"].endswith(
-        "Fewer than 7 relations cannot be told apart by relations, only by their statements."
-    )
+    assert "fewer than 7 relations" in plan["sentence"]
 
 
 # -- degenerate rounds -------------------------------------------------------------------------------------------------
@@ -609,7 +611,7 @@ def test_a_plan_says_how_few_relations_cannot_be_told_apart():
     ],
     ids="".join,
 )
-def test_a_degenerate_round_gives_a_document_that_says_why(said):
+def test_a_degenerate_round_gives_reasons_for_undefined_values(said):
     document = build_document(evidence_of(*said))
 
     assert "NaN" not in json.dumps(document)
@@ -624,13 +626,13 @@ def test_a_degenerate_round_gives_a_document_that_says_why(said):
     ("said", "sentence"),
     [
         (["T", "F"], "Every statement has a single judgment"),
-        (["UUU", "UUU"], "Every judgment is Unjudgeable: nothing was decided"),
+        (["UUU", "UUU"], "Every judgment is Unjudgeable"),
         (["TF", "TT"], "1 of 2 statements are tied"),
         (["TTFF", "TTUU", "TTTF"], "2 of 3 statements are tied"),
     ],
     ids=["one judgment", "all unjudgeable", "two", "four"],
 )
-def test_a_degenerate_round_is_called_one(said, sentence):
+def test_notes_name_degenerate_rounds(said, sentence):
     assert any(note.startswith(sentence) for note in build_document(evidence_of(*said))["notes"])
 
 
@@ -640,11 +642,11 @@ def test_an_odd_number_of_judgments_has_no_ties():
 
 
 @pytest.mark.parametrize("said", [["TTFF", "TTFF"], ["UUU", "TFU"], ["TTF", "TTU"]], ids=["ties", "none", "all"])
-def test_what_a_fresh_panel_would_change_is_unknown_where_all_or_nothing_is_accepted(said):
+def test_verdict_stability_is_undefined_if_all_or_no_statements_are_accepted(said):
     stability = build_document(evidence_of(*said))["verdict_stability"]
 
     assert stability["flips"] is None
-    assert "Either no statement is accepted or every one" in stability["reason"]
+    assert stability["reason"] == ALL_OR_NONE
 
 
 def test_the_only_annotator_is_not_left_out():

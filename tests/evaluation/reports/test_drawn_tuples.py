@@ -1,4 +1,4 @@
-"""The tuples behind a number: parts of cells by verdict, rank and score, with who said what."""
+"""Tuples behind a number: parts of cells by verdict, rank and score, with their judgments."""
 
 import pytest
 from django.db.models import F
@@ -106,7 +106,7 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(researcher_client, repo
 
     assert response.status_code == 200
     assert 'class="callout error"' in response.text
-    assert "No tuple matches" in response.text
+    assert "No matching tuples" in response.text
 
 
 def test_the_api_takes_the_same_parts(researcher_client, report):

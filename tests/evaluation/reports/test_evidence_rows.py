@@ -1,4 +1,4 @@
-"""The rows behind a report: they recompute its numbers, and are refused where they are others by now."""
+"""Rows behind a report: they reproduce its numbers and are rejected if they have changed."""
 
 from __future__ import annotations
 
@@ -188,10 +188,10 @@ def test_hidden_tuples_have_labels_and_no_text(report, researcher):
 
     assert rows["tasks"]["statement"].count(None) == 1
     assert task.statement not in rows["tasks"]["statement"]
-    assert "1 statement of tuples that were hidden stands here" in page
+    assert "1 statement of hidden tuples is shown" in page
 
 
-def test_a_round_that_was_judged_on_has_no_page_of_the_old_report(researcher):
+def test_a_report_has_no_evidence_page_after_further_judgments(researcher):
     round = factories.make_round(4, name="pilot")
     factories.judge_all(round, ["true"] * 4)
     report = create_report(round, by=researcher)
@@ -199,35 +199,37 @@ def test_a_round_that_was_judged_on_has_no_page_of_the_old_report(researcher):
 
     factories.judge_all(round, ["true"] * 4, ["false"] * 4)
 
-    with refused("RowsChanged", match=r"^pilot has changed since this report was made: .* Make a new report"):
+    with refused("RowsChanged", match=r"^pilot has changed since this report was created: .* Create a new report"):
         gather_rows(report)
 
 
-def test_labels_that_are_others_by_now_are_noticed_though_no_count_of_verdicts_changed(report):
+def test_changed_labels_are_detected_even_if_no_verdict_changes(report):
     first, second = Judgment.objects.counted().filter(task__verdict="accepted").order_by("task__position")[:2]
     assert first.label == "true"
 
     Judgment.objects.filter(pk=second.pk).update(label="unjudgeable")
 
-    with refused("RowsChanged", match="says otherwise"):
+    with refused("RowsChanged", match="has changed labels"):
         gather_rows(report)
 
 
-def test_an_exclusion_is_noticed(report, researcher):
+def test_an_exclusion_is_detected(report, researcher):
     exclude_annotator(report.round.annotators.order_by("pk").first(), "guesses", by=researcher)
 
-    with refused("RowsChanged", match="has changed since this report was made"):
+    with refused("RowsChanged", match="has changed since this report was created"):
         gather_rows(report)
 
 
-def test_more_rows_than_a_page_holds_are_refused(report, monkeypatch):
+def test_too_many_rows_for_the_page_are_rejected(report, monkeypatch):
     monkeypatch.setattr(evidence_rows, "MOST_ROWS", 40)
 
-    with refused("TooManyRows", match=r"^This report rests on 45 rows; a page holds 40\. Export the judgments"):
+    with refused(
+        "TooManyRows", match=r"^The report has 45 rows; the limit of the evidence page is 40\. Export the judgments"
+    ):
         gather_rows(report)
 
 
-def test_what_the_judge_says_stands_beside_the_statement(researcher):
+def test_judge_labels_are_shown_next_to_statements(researcher):
     round = factories.make_round(3, name="pilot")
     factories.judge_all(round, *[["true"] * 3] * 3)
     run = factories.make_judge_run(round, "lm-judge", model="judge-lm")
@@ -244,7 +246,7 @@ def test_what_the_judge_says_stands_beside_the_statement(researcher):
     assert sorted(map(str, by_statement.values())) == ["", "None", "false"]
     assert by_statement[first.statement] == "false"
     factories.make_judge_answer(run, round.tasks.last().knowledge_tuple, "true")
-    with refused("RowsChanged", match="judge run lm-judge has answered about 3 tuples by now"):
+    with refused("RowsChanged", match="judge run lm-judge now has labels for 3 tuples"):
         gather_rows(report)
 
 

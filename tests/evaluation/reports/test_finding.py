@@ -1,4 +1,4 @@
-"""What a report says first."""
+"""The finding of a report."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ HUMAN = total("human", 0.71)
 MULTI = total("multi", 0.84, macro_accuracy_low=0.79, macro_accuracy_high=0.88)
 ALONE = MULTI | {"n_relations": 1, "macro_accuracy_these_low": 0.62, "macro_accuracy_these_high": 0.95}
 BEST = (
-    "big · multi is the most accurate of 2 in the sample: .84 (.79 to .88) is true on average over 12 relations. "
+    "big · multi is the most accurate of 2 in the sample: .84 (.79 to .88) of its tuples are true, on average over 12 "
+    "relations. "
     "Next is big · human with .71"
 )
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("document", "sentence"),
     [
         (document(total("human", None)), "No statement has a verdict yet."),
-        (document(MULTI), ".84 (.79 to .88) of what big · multi says is true, on average over 12 relations."),
-        (document(ALONE), ".84 (.62 to .95) of what big · multi says is true, on average over 1 relation."),
+        (document(MULTI), "big · multi: .84 (.79 to .88) of its tuples are true, on average over 12 relations."),
+        (document(ALONE), "big · multi: .84 (.62 to .95) of its tuples are true, on average over 1 relation."),
         (document(HUMAN, MULTI), f"{BEST}."),
         (document(HUMAN, MULTI, p=0.012), f"{BEST}; the difference is significant (p after Holm: .012)."),
         (document(HUMAN, MULTI, p=0.05), f"{BEST}; the difference is not significant (p after Holm: .050)."),
         (document(HUMAN, MULTI, source="simulated"), f"Simulated, not people: {BEST}."),
     ],
 )
-def test_the_finding_names_the_best_and_whether_it_is_told_apart(given, sentence):
-    assert finding(given) == sentence
+def test_the_finding_names_the_best_side_and_whether_the_difference_is_significant(document, sentence):
+    assert finding(document) == sentence

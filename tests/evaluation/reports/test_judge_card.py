@@ -234,10 +234,10 @@ def test_the_page_of_a_run_has_the_effect_of_order_before_anybody_judged():
     assert "People&#x27;s verdicts and the judge" not in page
 
 
-def test_the_page_of_a_run_has_the_card(round):
+def test_the_page_of_a_run_shows_the_judge_quality(round):
     html = panel_of(run_by_rank(round, calls_27_true, repeats=2))
 
-    assert "How good the judge is" in html
+    assert "Judge quality" in html
     assert "Alternative annotator test" in html
     assert ".90" in html  # sensitivity 27 of 30
 
@@ -249,25 +249,25 @@ def test_a_card_that_rests_on_simulated_people_says_so(round, researcher_client)
     Round.objects.update(source=Round.Source.SIMULATED)
     run.round.refresh_from_db()
 
-    assert 'How good it is <strong class="simulated">' in panel_of(run)
+    assert 'Judge quality <strong class="simulated">' in panel_of(run)
     page = researcher_client.get(create_report(run.round, judge=run).get_absolute_url()).content.decode()
-    assert 'How good the judge is <strong class="simulated">' in page
+    assert 'Judge quality <strong class="simulated">' in page
 
 
-def test_the_page_of_a_run_says_why_there_is_no_card_yet():
+def test_the_page_of_a_run_explains_missing_judge_quality():
     round = make_round(N)
     run = run_by_rank(round, calls_27_true)
     assert NO_VERDICTS in panel_of(run)
 
     Round.objects.update(n_tasks=0)
     run.round.refresh_from_db()
-    assert "People judge a sample once the round is open" in panel_of(run)
+    assert "The round is not open yet" in panel_of(run)
 
 
 def test_a_large_rounds_card_is_left_to_reports_and_several_judges_have_none(round):
     run = run_by_rank(round, calls_27_true)
     run.round.n_tasks = 1_000_000
-    assert "make a report with this judge" in panel_of(run)
+    assert "Create a report with this judge" in panel_of(run)
 
     run.round.refresh_from_db()
     answer = run.answers.first()
@@ -284,7 +284,7 @@ def test_the_page_of_a_report_has_the_card(round, researcher_client):
 
     assert 'id="judge"' in html
     assert f"judge {run.name} (judge-lm)" in html
-    assert "Accuracy, to look at as often as one likes" in html
+    assert "Accuracy with anytime-valid intervals" in html
 
 
 def test_the_interval_that_holds_at_every_look_uses_the_reports_judge():

@@ -1,12 +1,12 @@
-"""How large the KG is at the paper's cuts, and how accurate there."""
+"""Size and accuracy of the KG at the cuts of the paper."""
 
 import pytest
 
 from annotation.models import Judgment, Stratum
 from annotation.rounds.services import open_round
-from evaluation.evidence.cells import drawn_verdicts, ranked_strata
+from evaluation.evidence.evidence import drawn_verdicts, ranked_strata
 from evaluation.evidence.rows import gather_evidence
-from evaluation.reports.sections import curves
+from evaluation.reports.sections import rates
 from kgharvest.models import HarvestedTuple
 from tests.factories import judge_all, make_harvest
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 def cut_entries(round):
     evidence = gather_evidence(round)
-    return curves.cut_entries(evidence, ranked_strata(evidence, drawn_verdicts(evidence)))
+    return rates.cut_entries(evidence, ranked_strata(evidence, drawn_verdicts(evidence)))
 
 
 def unjudge(tasks):

@@ -1,12 +1,11 @@
-"""Leaving out each annotator, counted in few places, gives what counting everything anew gives."""
+"""Results without each annotator: incremental counts equal complete recounts."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from evaluation.evidence.cells import accuracies_of, drawn_verdicts
-from evaluation.evidence.evidence import Draws, Judgments, changed_patterns, patterns_of
+from evaluation.evidence.evidence import Draws, Judgments, accuracies_of, changed_patterns, drawn_verdicts, patterns_of
 from evaluation.reports.sections.sensitivity import without_each_annotator
 from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.paired_tests import CellKey

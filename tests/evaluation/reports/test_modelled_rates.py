@@ -75,7 +75,7 @@ def test_gold_tells_where_two_judgments_do_not():
     assert document["annotator_errors"]["n_gold"] == 20
     assert document["annotator_errors"]["reason"] is None
     assert document["cells"][0]["corrected"]["low"] < 0.6 < document["cells"][0]["corrected"]["high"]
-    assert "20 gold statements tell, too" in corrected_table(document).notes[1]
+    assert "20 gold statements" in corrected_table(document).notes[1]
 
 
 def test_people_who_agree_by_chance_do_not_tell():

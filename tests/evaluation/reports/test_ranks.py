@@ -1,4 +1,4 @@
-"""Ranks in reports: the sides told apart by the report's own comparisons, and never more than these say."""
+"""Ranks in reports, against the significant differences of the report's comparisons."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evaluation.evidence.cells import cells_of, drawn_verdicts
-from evaluation.evidence.evidence import Evidence
+from evaluation.evidence.evidence import Evidence, cells_of, drawn_verdicts
 from evaluation.reports.document import build_document, finding, tables_to_read
-from evaluation.reports.sections.comparisons import comparison_entries, rank_entry, rank_table, relation_rank_table
+from evaluation.reports.sections.comparisons import (
+    NOTHING_RANKED,
+    comparison_entries,
+    rank_entry,
+    rank_table,
+    relation_rank_table,
+)
 from evaluation.reports.sections.rates import cell_entries
 from kgharvest.statistics.paired_tests import CellKey
 from tests.evaluation.evidence_factory import make_evidence
@@ -40,7 +45,7 @@ def test_clear_differences_over_relations_are_ranks_of_one_number():
     document = document_of(12, lambda relation, setting: 16 - 6 * SETTINGS.index(setting) + relation % 3)
 
     assert ranks(document) == {"human": (1, 1), "top1": (2, 2), "multi": (3, 3)}
-    assert finding(document).endswith("Its rank among 3 is 1 (95 %), tied with nobody.")
+    assert finding(document).endswith("Its rank among 3 is 1 (95 %), tied with none.")
 
 
 def test_sides_alike_may_have_any_rank_and_the_report_says_so():
@@ -49,7 +54,7 @@ def test_sides_alike_may_have_any_rank_and_the_report_says_so():
     table = rank_table(document)
     assert ranks(document) == dict.fromkeys(SETTINGS, (1, 3))
     assert {row.values[-1] for row in table.rows} == {"all others"}
-    assert any(note.startswith("No two are told apart") for note in table.notes)
+    assert any(note.startswith("No difference is significant") for note in table.notes)
     assert "Its rank among 3 is 1 to 3 (95 %), tied with all others." in finding(document)
     assert not relation_rank_table(document).rows
 
@@ -88,7 +93,7 @@ def test_one_relation_ranks_no_averages_but_its_own_cells():
     document = document_of(1, lambda _, setting: {"human": 19, "top1": 18, "multi": 2}[setting])
 
     assert document["ranks"]["sides"] == []
-    assert document["ranks"]["reason"] == "No two LMs or settings have verdicts on the same two relations."
+    assert document["ranks"]["reason"] == NOTHING_RANKED
     assert len(document["ranks"]["relations"]) == 1
 
 
@@ -123,7 +128,4 @@ def test_a_side_without_a_relation_in_common_counts_as_tied():
 
     assert ranks(document) == {"human": (1, 2), "top1": (2, 3), "multi": (1, 3)}
     assert (document["ranks"]["n_pairs"], document["ranks"]["n_tested"]) == (3, 1)
-    assert (
-        "2 pairs without two relations in common could not be compared, and count as tied."
-        in rank_table(document).notes
-    )
+    assert "2 pairs without two shared relations could not be compared and count as tied." in rank_table(document).notes

@@ -292,12 +292,12 @@ def test_a_simulated_round_is_called_so():
     assert "simulated, not people" in document_of(make_round(1, source="simulated"))["notes"][0]
 
 
-def test_a_demonstrator_is_called_so():
+def test_a_note_names_demonstrators():
     language_model = make_language_model("embedded", is_demonstrator=True)
     job = make_harvest([("a", "b")], language_model=language_model)
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": 1}]})
 
-    assert "the accuracy of embedded says nothing about other LMs" in document_of(round)["notes"][0]
+    assert "the accuracy of embedded does not generalize to other LMs" in document_of(round)["notes"][0]
 
 
 def test_two_reports_differ_in_their_date_and_the_trail_only():

@@ -273,7 +273,7 @@ def test_the_page_takes_scores_and_judge_runs_and_lists_bad_lines(researcher_cli
     refused = posted(b'{"relation": "capital"}')
     posted(b'{"relation": "capital", "entities": ["rome", "italy"], "score": 1}')
 
-    assert "Nothing was evaluated from comet.jsonl" in refused.text
+    assert "Import failed: comet.jsonl" in refused.text
     payload = ScoreEvaluation.objects.get().payload
     assert (payload["more"], payload["judge_runs"]) == (["prior"], [run.pk])
     assert payload["systems"] == {"comet": {"capital": [[["rome", "italy"], 1.0]]}}

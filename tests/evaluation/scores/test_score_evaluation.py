@@ -233,7 +233,7 @@ def test_prompts_of_no_harvest_are_refused(capital):
     [
         ("{", "line 1, column 2: is not JSON"),
         ("[]", "line 1: is no"),
-        ('{"relation": "capital", "entities": [1, 2]}', "line 1: has an entity that is empty or no text"),
+        ('{"relation": "capital", "entities": [1, 2]}', "line 1: has an entity that is empty or not a text"),
         ('{"relation": "capital", "entities": ["a"]}', r"line 1: has no list of 2 entities .*capital"),
         ('{"relation": "nowhere", "entities": ["a", "b"]}', "line 1: .* There is no relation"),
         (r'{"relation": "capital\ud800", "entities": ["a", "b"]}', "line 1: names a relation with a control character"),

@@ -87,7 +87,7 @@ def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick
     ledger.run_job(evaluation.pk)
     assert researcher_client.get(watched).json()["status"] == "succeeded"
     page = researcher_client.get(response.url).text
-    assert "Precision against recall" in page
+    assert "Precision and recall" in page
     assert "Average precision: human 1.00; multi 1.00." in page
     assert "4 facts and 4 false tuples of 1 relation;" in page
 
@@ -200,7 +200,7 @@ def test_a_file_with_bad_lines_lists_them_and_asks_for_nothing(researcher_client
 
     page = posted(researcher_client, facts=file).text
 
-    assert "Nothing was evaluated from mine.jsonl" in page
+    assert "Import failed: mine.jsonl" in page
     assert "<td>line 1</td>" in page
     assert "<td>line 2, column 2</td>" in page
     assert not ScoreEvaluation.objects.exists()

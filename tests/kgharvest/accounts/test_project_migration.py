@@ -21,7 +21,7 @@ from tests.kgharvest.contrib.probing.test_migration import (
 )
 from tests.postgres import on_postgresql, run_on_postgresql
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # tests/test_upgrade.py covers these migrations, too
 
 OLD = [("kgharvest", "0016_webhooks"), ("annotation", "0015_round_completed_at")]
 MOVED = [("kgharvest", "0017_projects"), ("annotation", "0017_rounds_of_projects")]

@@ -39,7 +39,7 @@ def test_entries_of_the_project_are_shown_with_who_did_it(client, owner):
 
     page = trail(client)
 
-    assert "made the project animals" in page
+    assert "created the project animals" in page
     assert "made grace researcher of the project animals" in page
     assert "ada" in page
     assert "plants" not in page
@@ -92,7 +92,7 @@ def test_only_owners_and_superusers_see_it(client, owner):
     assert client.get("/audit/").status_code == 403
     client.force_login(superuser)
     assert client.get("/projects/animals/audit/").status_code == 200
-    assert "began the audit trail" in client.get("/audit/").text
+    assert "started the audit log" in client.get("/audit/").text
 
 
 def test_an_erased_account_is_a_code(client, owner):

@@ -1,4 +1,4 @@
-"""Reading of files that people hand in."""
+"""Reading of uploaded and imported files."""
 
 import json
 
@@ -15,7 +15,7 @@ from kgharvest.errors import BadEntry
         "[[1]", '["a', "[", "[1,\n\n 2, }", '[{"a": [1, {"b": 2}]}, "\u00e9\U0001f994", null]', '["a\nb"]',
     ],
 )  # fmt: skip
-def test_a_json_array_reads_the_same_in_pieces_of_any_size(text):
+def test_a_json_array_is_parsed_from_chunks_of_any_size(text):
     whole = list(read_json_array([text]))
 
     for size in range(1, 12):
@@ -30,7 +30,7 @@ def test_a_json_array_reads_the_same_in_pieces_of_any_size(text):
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[" + "9" * 5000 + "]", '["' + "x" * 2_000_000 + '"]'])
-def test_json_that_no_one_means_is_refused_in_a_sentence(text):
+def test_invalid_json_is_rejected_with_its_location(text):
     [fault] = read_json_array(text[start : start + 65_536] for start in range(0, len(text), 65_536))
 
     assert isinstance(fault, BadEntry)

@@ -1,4 +1,4 @@
-"""What addresses of lists may say."""
+"""Query parameters of lists."""
 
 import pytest
 from django.http import QueryDict
@@ -13,13 +13,13 @@ NO_NUMBERS = [None, "", "a", "-1", "+1", "1.0", "1_0", " 1", "1\n", "²", "٣", 
 NO_CURSORS = ["a\x00b", "-1.0,1\x00", "-1.0", "-1.0,", ",1", "nan,1", "1e999,1", "-1.0,-1", f"-1.0,{'9' * 5_000}", ",,"]
 
 
-def test_a_number_is_one_that_databases_give():
+def test_only_valid_row_ids_are_parsed():
     assert [number_in(text) for text in NO_NUMBERS] == [None] * len(NO_NUMBERS)
     assert [number_in(text) for text in ("0", "007", str(LARGEST_ID))] == [0, 7, LARGEST_ID]
     assert number_in(str(LARGEST_ID + 1)) is None
 
 
-def test_what_is_no_cursor_begins_the_list_anew():
+def test_an_invalid_cursor_shows_the_first_page():
     make_harvest([(f"head {number}", "tail") for number in range(3)])
     tuples = Filtered(KnowledgeTuple.objects.all())
     first = keyset_page(tuples, "-best_score", QueryDict(), 2)
@@ -31,7 +31,7 @@ def test_what_is_no_cursor_begins_the_list_anew():
             assert keyset_page(tuples, "-best_score", query, 2) == first
 
 
-def test_a_cursor_beyond_all_rows_leads_to_an_empty_page():
+def test_a_cursor_after_the_last_row_shows_an_empty_page():
     make_harvest([("head", "tail")])
     query = QueryDict(f"after=-1e308,{LARGEST_ID}")
 
@@ -50,5 +50,5 @@ def test_a_cursor_beyond_all_rows_leads_to_an_empty_page():
         ("/harvests/", ("page", "status", "model")),
     ],
 )
-def test_odd_parts_of_an_address_are_left_out(researcher_client, address, names, odd):
+def test_invalid_query_parameters_are_ignored(researcher_client, address, names, odd):
     assert researcher_client.get(address, dict.fromkeys(names, odd)).status_code == 200

@@ -1,4 +1,4 @@
-"""Prepared statements do what the QuerySets that they are made of do."""
+"""Prepared statements are equivalent to their QuerySets."""
 
 from datetime import timedelta
 from threading import Thread
@@ -31,7 +31,7 @@ def leases(tasks):
     ]
 
 
-def test_a_select_returns_the_rows_of_its_query_with_what_is_joined_and_annotated(leases):
+def test_a_prepared_select_returns_rows_with_joins_and_annotations(leases):
     select = PreparedSelect(
         lambda: (
             Assignment.objects.filter(annotator=Parameter(Assignment, "annotator"))
@@ -53,7 +53,7 @@ def test_a_select_returns_the_rows_of_its_query_with_what_is_joined_and_annotate
     assert mine[0].get_deferred_fields() == {"status", "annotator_id"}
 
 
-def test_an_update_sets_what_is_given_and_what_is_fixed_in_the_rows_of_its_query(leases):
+def test_a_prepared_update_sets_parameters_and_constants(leases):
     update = PreparedUpdate(
         lambda: Assignment.objects.filter(annotator=Parameter(Assignment, "annotator")), "expires_at", status="expired"
     )
@@ -66,7 +66,7 @@ def test_an_update_sets_what_is_given_and_what_is_fixed_in_the_rows_of_its_query
     assert stored == [("expired", now), ("expired", now), ("leased", leases[2].expires_at)]
 
 
-def test_an_inserted_row_is_what_saving_it_would_store(leases):
+def test_a_prepared_insert_stores_the_same_as_save(leases):
     given = {"annotator": leases[0].annotator, "label": "true", "judged_at": timezone.now(), "seconds": 1.5}
     inserted, saved = (Judgment(pk=uuid4(), task=lease.task, **given) for lease in leases[:2])
 
@@ -78,7 +78,7 @@ def test_an_inserted_row_is_what_saving_it_would_store(leases):
     assert not inserted._state.adding
 
 
-def test_a_statement_is_made_once(leases, django_assert_num_queries):
+def test_a_statement_is_compiled_once(leases, django_assert_num_queries):
     made = []
 
     def rows():
@@ -93,7 +93,7 @@ def test_a_statement_is_made_once(leases, django_assert_num_queries):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_statement_that_another_thread_made_is_asked_on_the_own_connection(tasks):
+def test_a_statement_compiled_in_another_thread_runs_on_the_current_connection(tasks):
     select = PreparedSelect(lambda: JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id")))
     found = []
 
@@ -111,7 +111,7 @@ def test_a_statement_that_another_thread_made_is_asked_on_the_own_connection(tas
 
 
 @pytest.mark.django_db(transaction=True)
-def test_rows_are_locked_in_no_place_where_they_would_not_stay_locked(tasks, monkeypatch):
+def test_locking_outside_a_transaction_is_rejected(tasks, monkeypatch):
     monkeypatch.setattr(connection.features, "has_select_for_update", True)
     select = PreparedSelect(lambda: JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id")).select_for_update())
     with transaction.atomic():

@@ -198,7 +198,7 @@ def test_answers_without_tuples_are_said_to_be_so():
         done(job)
 
     assert (job.status, job.n_tuples, job.summary["rejected"]) == (Job.Status.SUCCEEDED, 0, {"unparsable": 2})
-    assert "No answer of the chat model held a tuple that could be read" in job.summary["notice"]
+    assert "No response of the chat model contained a valid tuple" in job.summary["notice"]
 
 
 def test_a_reply_that_is_no_completion_fails_the_harvest_with_a_sentence():
@@ -240,7 +240,7 @@ def test_the_installation_s_own_address_is_asked_where_none_is_named(settings):
 def test_without_any_address_nothing_is_made():
     request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", chat=ChatOptions())
 
-    with refused("NoEndpoint", match="KGHARVEST_CHAT_BASE_URL is not set; give the endpoint's address"):
+    with refused("NoEndpoint", match="KGHARVEST_CHAT_BASE_URL"):
         create_harvest_job(request)
 
 
@@ -255,7 +255,7 @@ def test_options_go_through_a_payload_unchanged():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"patience": 0}, "patience is 0; it has to be from 1 to 20"), ({"temperature": 2.5}, "from 0 to 2")],
+    [({"patience": 0}, "patience: 0. It must be from 1 to 20"), ({"temperature": 2.5}, "from 0 to 2")],
 )
 def test_an_option_out_of_range_is_refused(wrong, said):
     with refused("BadChatOption", match=said):
@@ -302,7 +302,7 @@ def test_the_command_harvests_and_writes_what_it_found(tmp_path, capsys):
 
 
 def test_the_command_says_what_is_missing():
-    with pytest.raises(CommandError, match="The setting llm asks a chat model; name one with --chat-model"):
+    with pytest.raises(CommandError, match="The setting llm needs a chat model"):
         call_command("harvest", relation=[make_relation().path], setting=["llm"])
 
 
@@ -377,7 +377,7 @@ def test_the_page_of_a_harvest_shows_what_it_cost_and_what_was_answered(research
 
     page = researcher_client.get(job.get_absolute_url()).text
 
-    assert "What the chat model answered" in page
+    assert "Chat model responses" in page
     assert "0.0010" in page  # 2 x 100 x 5 of a million
     assert "&lt;b&gt;helmet&lt;/b&gt;" in page
     assert "<b>helmet" not in page

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.conf import settings
 
 from tests.kgharvest.test_settings import run_python
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.skipif(settings.CONTRIB_APPS != ["none"], reason="run by ./run core-test")
 
 # Runs in a process of its own, as the installed apps are fixed once Django has started.
 GET_PAGES = """
@@ -93,7 +94,7 @@ failed = join_and_answer(invites[1], ["yes", "yes"])
 templates = [used.name for used in page_of(failed, f"/judge/{asked.pk}/").templates]
 assert "annotation/questionnaire/failed.html" in templates
 withdrawn = page_of(passed, f"/judge/{asked.pk}/withdraw/", {})
-assert withdrawn.context["kept"] == [] and not withdrawn.context["has_place"]
+assert withdrawn.context["reasons"] == [] and not withdrawn.context["has_place"]
 assert erase_annotator(Annotator.objects.get(invite=invites[1])) == []
 [annotator] = factories.make_annotators(asked, 1)
 assert erase_account(annotator.user) == 1
@@ -103,15 +104,15 @@ LINKS = [
     'href="/harvests/import/',
     "/kg/",
     "import-kg",
-    "Judged KG",
-    "Import a KG",
+    "Export judged KG",
+    "Import KG",
     "/reports/probes/",
     "/api/v1/probes/",
     "Recruit people",
     "/panels/",
     "/pack/",
-    "Paper pack",
-    "Say for a paper",
+    "Replication package",
+    "Paper metadata",
     "/preregister/",
     "/preregistrations/",
 ]

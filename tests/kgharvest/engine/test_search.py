@@ -113,7 +113,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(
     ("cap", "disabled", "family", "question"),
-    every(3, product([None, 1], [LETTERS_ALLOWED, NO_FILTERS], ["wordpiece", "byte-level bpe"], QUESTIONS)),
+    every(7, product([None, 1], [LETTERS_ALLOWED, NO_FILTERS], ["wordpiece", "byte-level bpe"], QUESTIONS)),
 )
 def test_search_equals_brute_force(cases, monkeypatch, family, question, disabled, cap):
     prompts, patterns = question

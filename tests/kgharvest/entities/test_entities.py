@@ -1,4 +1,4 @@
-"""Entities in one form: rules, tables of labels, and what they do to harvests, imports, rounds and exports."""
+"""Entity canonicalization: rules, entity tables, and their effect on harvests, imports, rounds, and exports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kgharvest.accounts.projects import default_project
 from kgharvest.engine.types import HarvestResult, ScoredTuple
 from kgharvest.entities.canonical_form import canonical_form, singular
 from kgharvest.entities.models import EntityTable
-from kgharvest.entities.tables import canonicalizer, delete_table, names_of_content, save_table
+from kgharvest.entities.tables import canonicalizer, delete_table, parse_names, save_table
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.runner import store_result
 from kgharvest.harvests.tuple_export import export_tuples
@@ -36,7 +36,7 @@ LABELS = (
     b"Paris\t\tQ90\n"
 )
 
-# -- rules -------------------------------------------------------------------------------------------------------------
+# Rules
 
 
 @pytest.mark.parametrize(
@@ -70,47 +70,47 @@ def test_the_singular_of_english_nouns(word, expected):
         ("Cafe\u0301", (False, False), "caf\u00e9"),
     ],
 )
-def test_the_canonical_form_follows_the_rules_chosen(entity, rules, expected):
+def test_the_canonical_form_follows_the_selected_rules(entity, rules, expected):
     assert canonical_form(entity, *rules) == expected
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# Files
 
 
-def test_a_file_gives_labels_aliases_and_ids_and_leaves_out_what_is_ambiguous():
-    names = names_of_content(LABELS, "labels.tsv")
+def test_a_file_is_parsed_into_labels_aliases_and_ids_without_ambiguous_names():
+    names = parse_names(LABELS, "labels.tsv")
 
     assert names.by_name["usa"] == names.by_name["united states"] == ("United States", "Q30")
     assert "america" not in names.by_name
     assert (names.n_labels, names.n_ambiguous) == (4, 1)
 
 
-def test_a_label_stands_for_itself_whoever_has_it_as_an_alias():
-    names = names_of_content(b"Georgia\t\tQ230\nPeach State\tGeorgia\tQ1428\n", "f")
+def test_a_label_denotes_itself_even_if_it_is_an_alias_of_another_label():
+    names = parse_names(b"Georgia\t\tQ230\nPeach State\tGeorgia\tQ1428\n", "f")
 
     assert names.by_name["georgia"] == ("Georgia", "Q230")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
-        (b"", "has no label"),
+        (b"", "contains no labels"),
         (b"\talias\tQ1\n", "has no label"),
-        (b"label,aliases\nFrance,Gaul\n", "has ',' between its cells; put tabs there"),
-        (b'Label; "Aliases"; ID\nFrance;Gaul;Q142\n', "has ';' between its cells; put tabs there"),
-        (b"a\tb\tc\td\n", "has 4 cells; a line is label, aliases, id"),
+        (b"label,aliases\nFrance,Gaul\n", "the header has ',' between its cells; use tabs"),
+        (b'Label; "Aliases"; ID\nFrance;Gaul;Q142\n', "the header has ';' between its cells; use tabs"),
+        (b"a\tb\tc\td\n", "has 4 cells; expected label, aliases, id"),
         (b"a\t" + b"x" * 201, "has a name of more than 200 characters"),
         (b"a\x01\n", "has a control character"),
     ],
 )
-def test_a_bad_file_is_refused(content, said):
+def test_an_invalid_file_is_rejected(content, reason):
     with pytest.raises(ImportRefused) as refusal:
-        names_of_content(content, "f.tsv")
+        parse_names(content, "f.tsv")
 
-    assert [entry.reason for entry in refusal.value.entries] == [said]
+    assert [entry.reason for entry in refusal.value.entries] == [reason]
 
 
-# -- what they do ------------------------------------------------------------------------------------------------------
+# Effects
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def relation(db):
 
 @pytest.fixture
 def linked(relation):
-    """The relation, whose set has all rules and the labels."""
+    """The relation, with an entity table that has all rules and LABELS."""
     save_table(relation.relation_set, True, True, ("labels.tsv", LABELS))
     return relation
 
@@ -139,7 +139,7 @@ def harvest(relation, *tuples):
     return job
 
 
-def test_an_entity_becomes_its_label_or_its_form(linked):
+def test_an_entity_becomes_its_label_or_its_canonical_form(linked):
     canonical = canonicalizer(linked)
 
     names = ["usa", "the usa", "united states", "hounds", "the dogs", "cats", "america", "paris"]
@@ -148,7 +148,7 @@ def test_an_entity_becomes_its_label_or_its_form(linked):
     ]  # fmt: skip
 
 
-def test_a_harvest_keeps_each_fact_once_as_it_is_written_best(linked):
+def test_a_harvest_keeps_the_best_scored_spelling_of_each_fact(linked):
     job = harvest(linked, ("USA", "dogs"), ("the United States", "hound"), ("USA", "cats"))
 
     rows = list(job.tuples.order_by("rank").values_list("rank", "surface", "knowledge_tuple__entities"))
@@ -156,7 +156,7 @@ def test_a_harvest_keeps_each_fact_once_as_it_is_written_best(linked):
     assert (job.n_tuples, job.summary["rejected"]) == (2, {"same_fact": 1})
 
 
-def test_without_a_table_entities_are_taken_as_they_are_written(relation):
+def test_without_a_table_entities_are_not_canonicalized(relation):
     job = harvest(relation, ("USA", "dogs"), ("the United States", "hound"))
 
     assert (job.n_tuples, job.summary["rejected"]) == (2, {})
@@ -174,7 +174,7 @@ def test_one_fact_of_two_harvests_is_judged_once(linked):
     assert sum(stratum.draws.count() for stratum in round.strata.all()) == 4
 
 
-def test_an_import_is_sorted_out_alike_and_finds_what_was_harvested(linked, tmp_path):
+def test_an_import_is_canonicalized_and_matches_harvested_tuples(linked, tmp_path):
     harvest(linked, ("USA", "dogs"))
     file = tmp_path / "tuples.jsonl"
     rows = [{"entities": ["US", "the dog"], "score": -2}, {"entities": ["usa", "puppy"], "score": -1}]
@@ -186,7 +186,7 @@ def test_an_import_is_sorted_out_alike_and_finds_what_was_harvested(linked, tmp_
     assert KnowledgeTuple.objects.get().n_harvests == 2
 
 
-def test_judgments_of_a_file_meet_in_the_statement_of_their_fact(linked, tmp_path):
+def test_imported_judgments_of_two_spellings_count_for_one_statement(linked, tmp_path):
     harvest(linked, ("USA", "dogs"))
     file = tmp_path / "judgments.csv"
     rows = ['owns,"[""the US"", ""hound""]",ann,true', 'owns,"[""USA"", ""dogs""]",bob,true']
@@ -238,7 +238,7 @@ def test_pages_of_tuples_in_the_api_have_the_ids(linked, has_table):
     assert [row.get("ids") for row in rows] == ([["Q30", "Q144"], ["Q90", None]] if has_table else [None, None])
 
 
-def test_gold_is_compared_by_the_fact_and_not_by_the_wording(linked):
+def test_gold_candidates_are_compared_by_canonical_entities(linked):
     type(linked).objects.filter(pk=linked.pk).update(seed_tuples=[["USA", "dogs"], ["Paris", "cats"]])
     linked.refresh_from_db()
 
@@ -253,10 +253,10 @@ def test_gold_is_compared_by_the_fact_and_not_by_the_wording(linked):
     assert store_gold_tuple(statement) == KnowledgeTuple.objects.get(entities=["united states", "dog"])
 
 
-# -- keeping -----------------------------------------------------------------------------------------------------------
+# Storage
 
 
-def test_new_names_take_the_place_of_the_old_and_rules_change_alone(linked):
+def test_a_file_replaces_the_names_and_rules_change_independently(linked):
     table = save_table(linked.relation_set, False, False)
     assert (table.n_labels, table.names.count(), canonicalizer(linked)("the dog")) == (4, 8, "the dog")
 
@@ -273,35 +273,35 @@ def test_a_bad_file_changes_nothing(linked):
     assert EntityTable.objects.get().names.count() == 8
 
 
-def test_a_table_is_taken_away(linked):
+def test_a_table_is_deleted(linked):
     delete_table(linked.relation_set)
 
     assert canonicalizer(linked) is None
 
 
 @pytest.mark.django_db
-def test_a_shipped_set_stays_as_it_is():
+def test_a_built_in_set_is_read_only():
     with refused("SetIsShipped"):
         save_table(factories.make_relation_set(is_shipped=True), True, True)
 
 
-# -- doors -------------------------------------------------------------------------------------------------------------
+# Command, page, and API
 
 
-def test_the_command_keeps_and_removes_a_table(relation, tmp_path, capsys):
+def test_the_command_saves_and_removes_a_table(relation, tmp_path, capsys):
     file = tmp_path / "labels.tsv"
     file.write_bytes(LABELS)
 
     call_command("link_entities", file, set_name="own", singular=True)
     table = EntityTable.objects.get()
     assert (table.without_articles, table.in_singular, table.source) == (True, True, "labels.tsv")
-    assert "own: 4 labels, 4 aliases; 1 names of several labels lead to none." in capsys.readouterr().out
+    assert "own: 4 labels, 4 aliases, 1 ambiguous name (not linked)" in capsys.readouterr().out
 
     call_command("link_entities", set_name="own", remove=True)
     assert not EntityTable.objects.exists()
 
 
-def test_the_command_says_what_is_wrong_with_a_line(relation, tmp_path):
+def test_the_command_reports_invalid_lines(relation, tmp_path):
     file = tmp_path / "labels.tsv"
     file.write_text("a\tb\tc\td\n")
 
@@ -310,7 +310,7 @@ def test_the_command_says_what_is_wrong_with_a_line(relation, tmp_path):
 
 
 @pytest.mark.usefixtures("installation_owner")
-def test_the_page_keeps_a_table_shows_it_and_takes_it_away(researcher_client, relation):
+def test_the_page_saves_shows_and_removes_a_table(researcher_client, relation):
     address = reverse("kgharvest:set_entities", args=[relation.relation_set_id])
     labels = SimpleUploadedFile("<labels>.tsv", LABELS)
 
@@ -319,15 +319,15 @@ def test_the_page_keeps_a_table_shows_it_and_takes_it_away(researcher_client, re
     page = researcher_client.get(address).text
     refused = researcher_client.post(address, {"file": SimpleUploadedFile("b.tsv", b"\tx\n")}).text
 
-    assert "Entities are taken as they are written" in empty
+    assert "No entity table" in empty
     assert "&lt;labels&gt;.tsv" in page
     assert EntityTable.objects.get().n_labels == 4
-    assert "Nothing was kept from b.tsv" in refused
+    assert "Import failed: b.tsv" in refused
     researcher_client.post(address, {"delete": "1"})
     assert not EntityTable.objects.exists()
 
 
-def test_the_api_keeps_shows_and_deletes_a_table(relation):
+def test_the_api_saves_shows_and_deletes_a_table(relation):
     api = client_of(factories.make_researcher())
     address = f"/api/v1/relation-sets/{relation.relation_set_id}/entities/"
 

@@ -10,7 +10,7 @@ SCORES = [-1.0, -1.0 + log(0.5), -1.0 + log(0.1), -1.0 + log(0.09), -9.0]
 
 
 @pytest.mark.parametrize(
-    ("cut", "kept"),
+    ("cut", "size"),
     [
         ("top:2", 2),
         ("top:99", 5),
@@ -22,15 +22,15 @@ SCORES = [-1.0, -1.0 + log(0.5), -1.0 + log(0.1), -1.0 + log(0.09), -9.0]
         ("score:0", 0),
     ],
 )
-def test_a_cut_keeps_the_best_part(cut, kept):
-    assert parse_cut(cut).size(SCORES) == kept
+def test_size_of_a_cut(cut, size):
+    assert parse_cut(cut).size(SCORES) == size
 
 
-def test_a_share_is_not_rounded_up_for_want_of_binary_fractions():
+def test_a_share_is_not_rounded_up_by_floating_point_errors():
     assert [parse_cut(f"share:{share}").size([0.0] * 100) for share in (0.55, 0.07, 0.29)] == [55, 7, 29]
 
 
-NO_CUTS = [
+INVALID_CUTS = [
     "",
     "top",
     "top:0",
@@ -46,19 +46,19 @@ NO_CUTS = [
 ]
 
 
-@pytest.mark.parametrize("text", NO_CUTS)
-def test_what_is_no_cut_is_refused_with_the_shapes(text):
-    with pytest.raises(BadCut, match="write top:N, share:S"):
+@pytest.mark.parametrize("text", INVALID_CUTS)
+def test_invalid_cuts_are_rejected_with_the_syntax(text):
+    with pytest.raises(BadCut, match="top:N, share:S"):
         parse_cut(text)
 
 
-def test_a_base_beyond_the_list_is_refused():
-    with pytest.raises(BadCut, match="needs 6 tuples but there are 5"):
+def test_a_base_beyond_the_list_is_rejected():
+    with pytest.raises(BadCut, match=r"6 tuples.* 5"):
         parse_cut("base:6").size(SCORES)
 
 
 @given(st.lists(st.floats(-50, 0), min_size=1, max_size=40), st.integers(1, 40))
-def test_base_keeps_what_brute_force_keeps(scores, base):
+def test_a_base_cut_matches_brute_force(scores, base):
     scores = sorted(scores, reverse=True)
     base = min(base, len(scores))
     threshold = scores[base - 1] + log(0.1)
@@ -67,5 +67,5 @@ def test_base_keeps_what_brute_force_keeps(scores, base):
 
 
 @given(st.sampled_from(["top:7", "share:0.25", "base:3", "score:-2.5", "precision:0.8", "precision-low:0.5"]))
-def test_a_cut_reads_back_what_it_says(text):
+def test_parsing_and_printing_a_cut_round_trips(text):
     assert str(parse_cut(text)) == text

@@ -1,4 +1,4 @@
-"""The page of one harvest: its scores, cuts and how it came to be."""
+"""Harvest page: scores, cuts, and run details."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from html import unescape
 
 import pytest
 
-from kgharvest.harvests import ranked_tuples
-from kgharvest.harvests.cuts import parse_cut, sizes_of
-from kgharvest.harvests.ranked_tuples import RankedTuples, StoredScores, draw_curve, score_curve
+from kgharvest.harvests import cuts
+from kgharvest.harvests.cuts import RankedTuples, StoredScores, draw_curve, parse_cut, score_curve, sizes_of
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Prompt
 from tests import factories
 
@@ -26,8 +25,8 @@ def make_harvest(n: int, **fields):
 
 
 @pytest.mark.parametrize("cut", ["top:4", "share:0.5", "base:2", "score:-6.5", "score:0", "score:-100"])
-def test_a_cut_of_stored_scores_keeps_what_it_keeps_of_a_list(monkeypatch, cut):
-    monkeypatch.setattr(ranked_tuples, "BLOCK", 3)
+def test_a_cut_of_stored_scores_equals_the_cut_of_a_list(monkeypatch, cut):
+    monkeypatch.setattr(cuts, "SCORES_PER_QUERY", 3)
     job = make_harvest(10)
     listed = list(job.tuples.order_by("rank").values_list("score", flat=True))
 
@@ -35,19 +34,17 @@ def test_a_cut_of_stored_scores_keeps_what_it_keeps_of_a_list(monkeypatch, cut):
 
 
 def test_a_cut_reads_a_few_blocks_of_a_long_list(monkeypatch, django_assert_max_num_queries):
-    monkeypatch.setattr(ranked_tuples, "BLOCK", 10)
+    monkeypatch.setattr(cuts, "SCORES_PER_QUERY", 10)
     job = make_harvest(300)
 
     with django_assert_max_num_queries(8):  # of thirty blocks
         assert parse_cut("base:100").size(StoredScores(job)) == 102  # -100 + ln 0.1 = -102.3
 
 
-def test_cuts_that_a_list_is_too_short_for_are_left_out():
-    cuts = [parse_cut("base:2"), parse_cut("base:100")]
+def test_cuts_longer_than_the_list_are_omitted():
+    [size] = sizes_of([parse_cut("base:2"), parse_cut("base:100")], StoredScores(make_harvest(5)))
 
-    assert [(str(kept.cut), kept.size, kept.lowest) for kept in sizes_of(cuts, StoredScores(make_harvest(5)))] == [
-        ("base:2", 4, -4.0)
-    ]
+    assert (str(size.cut), size.size, size.lowest) == ("base:2", 4, -4.0)
 
 
 def test_pages_are_cut_out_by_rank(django_assert_num_queries):
@@ -88,12 +85,12 @@ def test_a_cut_shows_and_exports_what_it_keeps(researcher_client):
 
     page = response.content.decode()
     assert [harvested.rank for harvested in response.context["page_obj"]] == [1, 2, 3, 4]
-    assert "keeps 4 of 10, down to −4.000" in page
+    assert "4 of 10, lowest score −4.000" in page
     assert "tuples.csv?cut=base:2" in page
     assert "Export 4 tuples as" in page
 
 
-@pytest.mark.parametrize(("cut", "sentence"), [("best", "is no cut"), ("base:50", "use a smaller base")])
+@pytest.mark.parametrize(("cut", "sentence"), [("best", "Invalid cut"), ("base:50", "Reduce the base")])
 def test_a_cut_that_cannot_be_is_explained_beside_all_tuples(researcher_client, cut, sentence):
     response = researcher_client.get(make_harvest(10).get_absolute_url(), {"cut": cut})
 
@@ -105,7 +102,7 @@ def test_a_cut_that_keeps_nothing_says_so(researcher_client):
     response = researcher_client.get(make_harvest(3).get_absolute_url(), {"cut": "score:0"})
 
     page = response.content.decode()
-    assert "keeps 0 of 3" in page
+    assert "0 of 3" in page
     assert "Export 0 tuples as" in page
     assert list(response.context["page_obj"]) == []
 
@@ -131,8 +128,8 @@ def test_the_page_tells_how_the_tuples_came_to_be(researcher_client):
         "0.1.0+deadbeef",
         "stop word",
         "<code>candidates</code>",
-        "on cpu in float32",
-        "23 parts, done by 2 workers",
+        "cpu, float32",
+        "23 parts on 2 workers",
     ):
         assert said in page
 
@@ -154,12 +151,12 @@ def test_the_page_says_what_exports_leave_out(researcher_client):
 
     page = researcher_client.get(job.get_absolute_url()).content.decode()
     assert "Export 2 tuples as" in page
-    assert "2 hidden or sensitive tuples are left out" in page
+    assert "2 hidden or sensitive tuples excluded" in page
 
     page = researcher_client.get(job.get_absolute_url(), {"cut": "top:2"}).content.decode()
     assert "Export 1 tuple as" in page
-    assert "1 hidden or sensitive tuple is left out" in page
-    assert "Export all 2, with it, as" in page
+    assert "1 hidden or sensitive tuple excluded" in page
+    assert "Export all 2, including it, as" in page
     assert ranks_in(page, researcher_client) == [[2], [1, 2]]
 
 

@@ -112,10 +112,7 @@ def test_a_preview_starts_nothing_and_says_what_would_happen(researcher_client, 
     page = researcher_client.post(reverse(NEW), {**form, "preview": "1"}).content.decode()
 
     assert "2 harvests, duration unknown" in page
-    assert (
-        "There are no past harvests of embedded × multi, 50 candidates, entities of up to 1 token to judge by."
-        in " ".join(page.split())
-    )
+    assert "No past harvests of embedded × multi, 50 candidates, entities of up to 1 token." in " ".join(page.split())
     assert "Launch 2 harvests" in page
     assert not HarvestJob.objects.exists()
 
@@ -132,16 +129,17 @@ def test_a_preview_gives_the_time_of_what_is_known(researcher_client, enqueued):
     page = " ".join(researcher_client.post(reverse(NEW), form).content.decode().split())
 
     assert "2 harvests, at least 10 min" in page
-    assert "That is for 1 of the 2: there are no past harvests of embedded × human to judge by." in page
+    assert "1 of the 2 harvests" in page
+    assert "No past harvests of embedded × human." in page
 
 
-def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researcher_client, enqueued):
+def test_cells_launched_before_are_skipped_unless_repeated(researcher_client, enqueued):
     form = filled_in(relations=[factories.make_relation().pk])
     researcher_client.post(reverse(NEW), form)
 
     page = researcher_client.post(reverse(NEW), form).content.decode()
-    assert "was harvested before with the same parameters" in page
-    assert "tick Harvest again" in page
+    assert "Nothing to launch: 1 cell skipped" in page
+    assert "select Repeat finished harvests" in page
     assert HarvestJob.objects.count() == 1
 
     researcher_client.post(reverse(NEW), {**form, "again": "on"})
@@ -155,8 +153,8 @@ def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researche
     ("fields", "sentence"),
     [
         ({"relations": []}, "Choose at least one relation, or a whole set."),
-        ({"models": []}, "Choose at least one LM, or name another one."),
-        ({"other_models": "/no/such/folder"}, "There is no model &#x27;/no/such/folder&#x27; here"),
+        ({"models": []}, "Select at least one LM or enter an additional one."),
+        ({"other_models": "/no/such/folder"}, "Model &#x27;/no/such/folder&#x27; not found"),
         ({"candidates": 0}, "greater than or equal to 1"),
         ({"device": "cuda:3"}, "cuda:3 is not one of the available choices"),
         ({"dtype": "int8"}, "Weights in int8 require an NVIDIA GPU"),

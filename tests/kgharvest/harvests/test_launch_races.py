@@ -81,7 +81,7 @@ def test_a_harvest_is_not_retried_while_its_cell_is_under_way(enqueued):
     new = create_harvest_job(request)
     old.refresh_from_db()
 
-    with refused("JobNotOpen", match=f"Job {new.pk} does the same as job {old.pk} and is queued"):
+    with refused("JobNotOpen", match=f"job {new.pk} has the same task and is queued"):
         ledger.retry(old)
 
     assert ledger.retry_all(Job.objects.all()) == 0

@@ -53,5 +53,5 @@ def test_a_job_is_found_by_number_and_by_fingerprint():
     job = factories.make_harvest([["a", "b"]], fingerprint="0123456789abcdef")
 
     assert find_harvest_job(str(job.pk)) == find_harvest_job("0123456789abcdef") == job
-    with pytest.raises(NotFound, match="There is no harvest job 4711"):
+    with pytest.raises(NotFound, match="4711 not found"):
         find_harvest_job("4711")

@@ -126,9 +126,9 @@ def test_all_bad_rows_are_listed_with_their_lines_and_nothing_stored(tmp_path, c
         ('[[["dam", "flood"], 1.5]]', "line 1: has the weight 1.5"),
         ('[[["dam", "flood"], 0.5]', "line 1, column 25"),
         ("[]", "file: has no tuples"),
-        ("", "line 1: has no column entities or score"),
+        ("", "line 1: missing column: entities, score"),
         ('entities,score\n"[""dam"", ""flood""]",-1\n"[""dam""",-1', "line 3: column entities"),
-        ("entities,mtl\n", "line 1: has no column score"),
+        ("entities,mtl\n", "line 1: missing column: score"),
     ],
 )
 def test_a_malformed_file_is_located(tmp_path, cell, text, where):

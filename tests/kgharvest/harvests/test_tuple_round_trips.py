@@ -16,7 +16,7 @@ from kgharvest.engine.harvest import harvest
 from kgharvest.engine.types import HarvestParams, HarvestSpec
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.runner import store_result
-from kgharvest.harvests.tuple_export import FILE_FORMATS, Included, export_tuples
+from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.curation import correct, hide
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple
@@ -59,8 +59,8 @@ def stored(job: HarvestJob) -> list[tuple]:
     return list(job.tuples.order_by("rank").values_list(*columns))
 
 
-def graph(job: HarvestJob, file_format: str, **included: bool) -> Graph:
-    text = "".join(export_tuples(job, None, file_format, Included(**included)))
+def graph(job: HarvestJob, file_format: str, **options: bool) -> Graph:
+    text = "".join(export_tuples(job, None, file_format, **options))
     return Graph().parse(data=text, format={"nt": "nt", "ttl": "turtle"}[file_format])
 
 
@@ -154,7 +154,7 @@ def test_every_format_respects_curation_and_sensitive_words(file_format):
     correct(wrong, ["Rome", "Italy"], "wrong country")
 
     usual = "".join(export_tuples(job, None, file_format))
-    everything = "".join(export_tuples(job, None, file_format, Included(hidden=True, sensitive=True)))
+    everything = "".join(export_tuples(job, None, file_format, include_hidden=True, include_sensitive=True))
 
     assert "Hidden" not in usual
     assert "Porn" not in usual

@@ -73,7 +73,7 @@ def test_nobody_waits_for_a_broker_that_hangs_and_only_the_first_for_a_moment(mo
 
 def test_a_line_that_is_full_takes_no_more(monkeypatch):
     monkeypatch.setattr(messages, "LONGEST_WAIT_S", 0)
-    monkeypatch.setattr(messages, "LONGEST_LINE", 2)
+    monkeypatch.setattr(messages, "MAX_QUEUED", 2)
     messenger, begun, answers, done = messages.Messenger(), threading.Event(), threading.Event(), []
     messenger.run(lambda: begun.set() or answers.wait(), wait_s=0)
     begun.wait()
@@ -113,13 +113,13 @@ def test_a_process_that_was_forked_sends_for_itself(messenger):
     assert os.read(reads, 10) == b"sent"
 
 
-def test_pages_say_since_when_it_does_not_answer_and_that_nothing_is_lost(monkeypatch, messenger):
+def test_pages_show_since_when_the_broker_is_unavailable(monkeypatch, messenger):
     def shown() -> str:
         return render_to_string("kgharvest/jobs/_no_worker.html", {"lacks_worker": "No worker is running."})
 
     assert "No worker is running" in shown()
     messenger.run(refuse, wait_s=60)
-    assert "The message broker has not answered since" in shown()
+    assert "The message broker has been unavailable since" in shown()
     assert "No worker is running" not in shown()
     until_it_answers(messenger)
     assert "No worker is running" in shown()

@@ -87,11 +87,12 @@ def test_younger_jobs_are_looked_at_only_where_one_would_overtake(monkeypatch):
     assert asked == [(first, "harvest", NOW)]
 
 
-def test_each_queue_has_jobs_of_its_own_and_lms_count_only_where_they_are_loaded():
+def test_each_queue_has_jobs_of_its_own_and_lms_count_only_where_they_are_loaded(settings):
+    settings.JOB_RUNNERS = {**settings.JOB_RUNNERS, "no_lm": ""}
     [harvest] = make_jobs("a")
     on_gpu = Job.objects.create(kind="harvest", lm="a", payload={"device": "cuda"})
-    urgent, light = Job.objects.create(kind="mark_sensitive"), Job.objects.create(kind="pack", lm="b")
-    Job.objects.create(kind="pack", lm="a")
+    urgent, light = Job.objects.create(kind="mark_sensitive"), Job.objects.create(kind="no_lm", lm="b")
+    Job.objects.create(kind="no_lm", lm="a")
 
     jobs = {queue: ledger.next_job(queue, NOW, ["a"]) for queue in ("urgent", "light", "harvest", "gpu", "celery")}
 

@@ -88,7 +88,7 @@ def test_queues_tell_what_waits_and_what_nobody_takes():
 def test_the_page_says_how_to_start_one_where_there_is_none(researcher_client):
     page = researcher_client.get(PAGE).content.decode()
 
-    assert "No worker yet" in page
+    assert "No workers yet" in page
     assert "./run worker" in page
 
 
@@ -115,22 +115,22 @@ def test_jobs_of_other_projects_are_not_named(client):
 
     page = client.get(PAGE).content.decode()
 
-    assert "of another project" in page
+    assert "(another project)" in page
     assert str(job) not in page
     assert job.get_absolute_url() not in page
 
 
-def test_a_superuser_drains_a_worker_and_calls_it_back(admin_client):
+def test_a_superuser_drains_and_undrains_a_worker(admin_client):
     worker = factories.make_worker(timezone.now(), name="celery@here")
 
     page = admin_client.post(reverse("kgharvest:worker_drain", args=[worker.pk]), follow=True).content.decode()
-    assert "celery@here takes no further job" in page
+    assert "celery@here is draining" in page
     worker.refresh_from_db()
     assert worker.is_draining
-    assert "Call back" in page
+    assert "Undrain" in page
 
     again = admin_client.post(reverse("kgharvest:worker_drain", args=[worker.pk]), follow=True).content.decode()
-    assert "is gone or is being drained already" in again
+    assert "is gone or already draining" in again
     admin_client.post(reverse("kgharvest:worker_undrain", args=[worker.pk]))
     worker.refresh_from_db()
     assert not worker.is_draining
@@ -140,20 +140,20 @@ def test_a_superuser_drains_a_worker_and_calls_it_back(admin_client):
 
 
 def test_the_command_lists_drains_and_refuses():
-    assert "start one with ./run worker" in output_of()
+    assert "Start a worker with ./run worker" in output_of()
     now = timezone.now()
     worker = factories.make_worker(now, name="celery@here", devices=["cpu, 2 cores"])
     job = make_running(worker, now, stage="search", done=3, total=9)
 
     assert f"job {job.pk}: {job}, search, 3 of 9" in output_of()
-    [told] = json.loads(output_of("--json"))["workers"]
-    assert (told["state"], told["devices"], told["jobs"][0]["id"]) == ("working", ["cpu, 2 cores"], job.pk)
-    assert "takes no further job" in output_of("--drain", "celery@here")
+    [shown] = json.loads(output_of("--json"))["workers"]
+    assert (shown["state"], shown["devices"], shown["jobs"][0]["id"]) == ("working", ["cpu, 2 cores"], job.pk)
+    assert "is draining" in output_of("--drain", "celery@here")
     assert json.loads(output_of("--json"))["workers"][0]["state"] == "draining"
-    assert "takes jobs again" in output_of("--undrain", "celery@here")
+    assert "accepts jobs again" in output_of("--undrain", "celery@here")
     for arguments, sentence in [
-        (["--drain", "nobody"], "no worker 'nobody'"),
-        (["--undrain", "celery@here"], "not being"),
+        (["--drain", "nobody"], "Worker 'nobody' not found"),
+        (["--undrain", "celery@here"], "not draining"),
     ]:
         with pytest.raises(CommandError, match=sentence):
             output_of(*arguments)

@@ -1,4 +1,4 @@
-"""The knowledge base through the API."""
+"""API of the knowledge base."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_tuples_are_found_by_entity_relation_and_score(api):
     assert entities(api.get(KNOWLEDGE, {"score_from": -2, "relation": job.relation.pk})) == PAIRS[:2]
 
 
-def test_a_harvest_without_scores_tells_none(api):
+def test_an_unscored_harvest_has_no_scores(api):
     found = factories.make_harvest(PAIRS[:1], score_scale="order").tuples.get()
 
     [finding] = api.get(f"{KNOWLEDGE}{found.knowledge_tuple_id}/").json()["findings"]
@@ -64,11 +64,11 @@ def test_a_search_is_read_page_by_page(api):
         {"limit": 0}, {"entity": "x" * 10_000}, {"verdict": "perhaps"}, {"colour": "blue"},
     ],
 )  # fmt: skip
-def test_rubbish_in_a_search_is_400(api, query):
+def test_invalid_search_parameters_are_400(api, query):
     assert api.get(KNOWLEDGE, query).status_code == 400
 
 
-def test_a_tuple_tells_its_findings_of_visible_projects_verdicts_and_decisions(api):
+def test_a_tuple_has_findings_of_visible_projects_verdicts_and_decisions(api):
     relation = factories.make_relation()
     job = factories.make_harvest(PAIRS[:1], relation=relation)
     factories.make_harvest(PAIRS[:1], relation=relation, project=factories.make_project())
@@ -98,7 +98,7 @@ def test_a_tuple_is_hidden_corrected_and_restored(api):
     assert Curation.objects.count() == 3
 
 
-def test_nobody_decides_on_what_other_projects_harvested(api):
+def test_tuples_of_other_projects_cannot_be_curated(api):
     factories.make_harvest(PAIRS[:1], project=factories.make_project())
     known = KnowledgeTuple.objects.get()
 
@@ -107,7 +107,7 @@ def test_nobody_decides_on_what_other_projects_harvested(api):
     assert (refused.status_code, error_of(refused)["code"]) == (403, "NotAllowed")
 
 
-def test_an_entity_tells_its_roles(api):
+def test_an_entity_has_roles(api):
     job = factories.make_harvest(PAIRS)
 
     told = api.get("/api/v1/entity/", {"name": "Dog"}).json()

@@ -1,4 +1,4 @@
-"""Decisions about tuples: recorded, reversible, respected by exports."""
+"""Curation decisions: history, restoring, and effect on exports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kgharvest.harvests.tuple_export import Included, export_tuples
+from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.curation import correct, hide, restore
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple
@@ -25,11 +25,11 @@ def claim(key: str) -> KnowledgeTuple:
     return KnowledgeTuple.objects.get(key__startswith=key)
 
 
-def exported(job, **included) -> list[dict]:
-    return [json.loads(line) for line in export_tuples(job, included=Included(**included))]
+def exported(job, **options) -> list[dict]:
+    return [json.loads(line) for line in export_tuples(job, **options)]
 
 
-def test_decisions_are_kept_and_the_last_one_holds(job):
+def test_all_decisions_are_stored_and_the_latest_applies(job):
     researcher = factories.make_researcher()
     HarvestJob.objects.update(created_by=researcher)
 
@@ -48,12 +48,12 @@ def test_decisions_are_kept_and_the_last_one_holds(job):
     assert (claim("dam").curation, claim("dam").corrected_entities) == ("hidden", None)
 
 
-def test_hidden_and_sensitive_tuples_leave_gaps_in_an_export_unless_asked_for(job):
+def test_hidden_and_sensitive_tuples_leave_gaps_in_an_export_by_default(job):
     hide(claim("paris"), "wrong")
 
     assert [row["rank"] for row in exported(job)] == [2]
-    assert [row["rank"] for row in exported(job, hidden=True)] == [1, 2]
-    assert [row["rank"] for row in exported(job, hidden=True, sensitive=True)] == [1, 2, 3]
+    assert [row["rank"] for row in exported(job, include_hidden=True)] == [1, 2]
+    assert [row["rank"] for row in exported(job, include_hidden=True, include_sensitive=True)] == [1, 2, 3]
 
 
 def test_a_correction_is_exported_with_the_original_and_imports_again(job, tmp_path):
@@ -75,14 +75,14 @@ def test_a_correction_is_exported_with_the_original_and_imports_again(job, tmp_p
 @pytest.mark.parametrize(
     ("decide", "why"),
     [
-        (lambda known: hide(known, "  "), "Say why"),
+        (lambda known: hide(known, "  "), "reason is empty"),
         (lambda known: hide(known, "x" * 1001), "1,001 characters"),
-        (lambda known: restore(known, "?"), "as the LM said it already"),
+        (lambda known: restore(known, "?"), "already neither hidden nor corrected"),
         (lambda known: correct(known, ["dam"], "?"), "no list of 2 entities"),
         (lambda known: correct(known, ["dam", " "], "?"), "empty"),
     ],
 )
-def test_a_decision_that_is_none_is_refused(job, decide, why):
+def test_an_invalid_decision_is_rejected(job, decide, why):
     with refused("BadCuration", match=why):
         decide(claim("dam"))
 

@@ -1,4 +1,4 @@
-"""The tuples of a file, best first."""
+"""External sort of tuples."""
 
 from kgharvest.knowledge.tuple_files import ExternalSort
 from kgharvest.knowledge.tuple_store import TupleRow
@@ -8,7 +8,7 @@ def row(text: str, score: float) -> TupleRow:
     return TupleRow((text.casefold(), "x"), (text, "X"), score, None)
 
 
-def test_of_equal_tuples_the_better_stays_and_equal_scores_keep_their_order():
+def test_the_best_duplicate_is_kept_and_ties_keep_file_order():
     with ExternalSort() as rows:
         n_rows = rows.add([row("a", -2.0), row("b", -1.0), row("A", -0.5), row("c", -1.0), row("a", -3.0)])
 

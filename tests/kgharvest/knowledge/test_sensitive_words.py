@@ -1,4 +1,4 @@
-"""The list of sensitive words and what happens when it changes."""
+"""The list of sensitive words and its updates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from kgharvest.jobs import ledger, messages
 from kgharvest.knowledge import sensitive_words
-from kgharvest.knowledge.sensitive_words import matcher, read_words, replace_words, shipped_words
+from kgharvest.knowledge.sensitive_words import default_words, matcher, read_words, replace_words
 from kgharvest.models import Job, KnowledgeTuple, SensitiveWord
 from tests import factories
 from tests.refusals import refused
@@ -19,7 +19,7 @@ def marked() -> set[str]:
     return {key.replace("\x1f", "|") for key in keys}
 
 
-def test_a_list_has_one_folded_entry_a_line_and_comments():
+def test_a_word_list_has_one_case_folded_entry_per_line_and_comments():
     assert read_words("# why\n\n Gas   Chamber \nnude\nNUDE\n") == ["gas chamber", "nude"]
 
 
@@ -35,12 +35,12 @@ def test_an_empty_list_finds_nothing():
     assert not matcher([])("anything")
 
 
-def test_a_word_is_text_and_no_pattern():
+def test_words_are_not_regular_expressions():
     assert matcher(["c++", "a.b"])("c++") is True
     assert matcher(["a.b"])("axb") is False
 
 
-def test_a_changed_list_marks_all_tuples_anew_a_bounded_number_at_a_time(enqueued, monkeypatch):
+def test_a_changed_list_updates_all_tuples_in_batches(enqueued, monkeypatch):
     monkeypatch.setattr(sensitive_words, "ROWS_AT_ONCE", 2)
     factories.make_harvest([[f"head {n}", "nazi" if n % 2 else "tulip"] for n in range(7)])
     factories.make_harvest([["lily", "tulip"]])
@@ -54,7 +54,7 @@ def test_a_changed_list_marks_all_tuples_anew_a_bounded_number_at_a_time(enqueue
 
 
 @pytest.mark.django_db(transaction=True)
-def test_marking_has_a_queue_of_its_own(monkeypatch):
+def test_updates_of_the_sensitivity_flag_have_their_own_queue(monkeypatch):
     queues = []
     monkeypatch.setattr(messages.app, "send_task", lambda name, queue, **others: queues.append(queue))
 
@@ -64,12 +64,12 @@ def test_marking_has_a_queue_of_its_own(monkeypatch):
     assert queues == ["urgent", "urgent", "harvest"]
 
 
-def test_the_same_list_again_is_no_work(enqueued):
-    assert replace_words(shipped_words()) is None
+def test_an_unchanged_list_queues_no_job(enqueued):
+    assert replace_words(default_words()) is None
     assert not Job.objects.exists()
 
 
-def test_a_list_that_is_no_list_of_words_is_refused():
+def test_an_invalid_word_list_is_rejected():
     with refused("BadWordList", match="more than 100 characters"):
         replace_words(["x" * 101])
     with refused("BadWordList", match="5,001 entries"):

@@ -1,4 +1,4 @@
-"""What is remembered of each tuple when jobs store it."""
+"""Storage of harvested tuples: denormalized columns and entity index."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_tuple_with_a_sensitive_word_is_marked_when_it_is_stored():
     assert {key.split("\x1f")[0] for key in marked} == {"nude", "c"}
 
 
-def test_rounds_and_exports_take_neither_hidden_nor_sensitive_tuples_unless_asked():
+def test_rounds_and_exports_exclude_hidden_and_sensitive_tuples_by_default():
     factories.make_harvest([["a", "b"], ["c", "d"], ["e", "f"]])
     KnowledgeTuple.objects.filter(key__startswith="a").update(curation="hidden")
     KnowledgeTuple.objects.filter(key__startswith="c").update(is_sensitive=True)
@@ -103,5 +103,5 @@ def test_the_migration_fills_what_jobs_stored_before_it():
     assert occurrences() == indexed
 
 
-def test_the_shipped_words_are_there_from_the_start():
+def test_a_new_installation_has_the_default_words():
     assert SensitiveWord.objects.filter(word="genocide").exists()

@@ -1,4 +1,4 @@
-"""Jobs that store and mark the same tuples at the same moment."""
+"""Concurrent jobs that store or flag the same tuples."""
 
 from __future__ import annotations
 

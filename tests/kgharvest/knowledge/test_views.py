@@ -1,4 +1,4 @@
-"""Pages of the knowledge base: what they find, what they cost, who may see them."""
+"""Pages of the knowledge base: search, cost, and access."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_annotators_may_not_see_the_knowledge_base(client, name):
     assert client.get(reverse(f"kgharvest:{name}"), {"name": "dam"}).status_code == 403
 
 
-def test_annotators_may_not_see_a_tuple_nor_decide_about_it(client, multi):
+def test_annotators_can_neither_see_nor_curate_a_tuple(client, multi):
     client.force_login(factories.make_user())
 
     assert client.get(claim("dam").get_absolute_url()).status_code == 403
@@ -102,7 +102,7 @@ def test_tuples_are_found_by(researcher_client, monkeypatch, relation, multi, qu
     assert set(heads(response)) == set(expected)
 
 
-def test_tuples_are_found_by_the_verdicts_that_a_researcher_may_know(researcher_client, researcher, client):
+def test_tuples_are_found_by_visible_verdicts(researcher_client, researcher, client):
     round = factories.make_round([("dam", "flood"), ("lock", "theft")], by=researcher)
     factories.judge_all(round, ["true", "false"], ["true", "false"], ["true", "true"])
 
@@ -113,7 +113,7 @@ def test_tuples_are_found_by_the_verdicts_that_a_researcher_may_know(researcher_
     assert "Nothing yet" in client.get(claim("lock").get_absolute_url()).content.decode()
 
 
-def test_what_makes_no_sense_is_explained(researcher_client, multi):
+def test_an_invalid_filter_shows_an_error(researcher_client, multi):
     page = researcher_client.get(LIST, {"score_from": "high", "relation": "4711", "after": "x", "sort": "x"})
 
     assert "Enter a number" in page.content.decode()
@@ -122,7 +122,7 @@ def test_what_makes_no_sense_is_explained(researcher_client, multi):
 
 @pytest.mark.parametrize("after", ["inf,1", "nan,1", "1", ",", f"1,{10**30}", f"{10**300},1"])
 @pytest.mark.parametrize("sort", ["-score", "harvests", "age"])
-def test_an_address_with_a_place_that_is_none_shows_a_page(researcher_client, multi, after, sort):
+def test_an_invalid_cursor_in_a_url_shows_a_page(researcher_client, multi, after, sort):
     assert researcher_client.get(LIST, {"sort": sort, "after": after}).status_code == 200
 
 
@@ -149,7 +149,7 @@ def test_pages_follow_each_other_there_and_back_through_ties(researcher_client, 
     assert previous == seen[:-1]
 
 
-def test_tuples_that_are_rare_among_many_are_sought_a_bounded_number_at_a_time(
+def test_rare_matches_are_searched_a_bounded_number_of_tuples_at_a_time(
     researcher_client, monkeypatch, relation, multi
 ):
     monkeypatch.setattr("kgharvest.bulk.pagination.MOST_LOOKED_UP", 0)
@@ -169,7 +169,7 @@ def test_tuples_that_are_rare_among_many_are_sought_a_bounded_number_at_a_time(
     assert heads(back) == []
 
 
-def test_long_lists_are_not_counted_to_the_end(researcher_client, monkeypatch, relation):
+def test_counts_of_long_lists_are_bounded(researcher_client, monkeypatch, relation):
     monkeypatch.setattr(pagination, "COUNTED_UP_TO", 5)
     monkeypatch.setattr("kgharvest.knowledge.views.COUNTED_UP_TO", 5)
     factories.make_harvest([[f"h{n}", "t"] for n in range(7)], relation=relation)
@@ -177,10 +177,10 @@ def test_long_lists_are_not_counted_to_the_end(researcher_client, monkeypatch, r
     assert "more than 5 tuples" in researcher_client.get(LIST).content.decode()
 
 
-# -- an entity ---------------------------------------------------------------------------------------------------------
+# An entity
 
 
-def test_an_entity_shows_all_it_takes_part_in_by_relation_and_slot(researcher_client, relation, multi):
+def test_an_entity_page_lists_tuples_by_relation_and_slot(researcher_client, relation, multi):
     other = factories.make_relation("in", arity=3)
     factories.make_harvest([["x", "dam", "y"], ["dam", "river", "z"]], relation=other)
 
@@ -208,11 +208,11 @@ def test_an_entity_costs_the_same_for_any_number_of_tuples(researcher_client, dj
     assert (response.context["n"], response.context["n_shown"]) == (80, 50)
 
 
-def test_an_entity_that_nobody_found_is_not_there(researcher_client):
+def test_an_unknown_entity_is_404(researcher_client):
     assert researcher_client.get(reverse("kgharvest:entity"), {"name": "nothing"}).status_code == 404
 
 
-def test_the_picture_of_an_entity_is_the_same_every_time_and_names_its_neighbours(researcher_client, multi):
+def test_the_entity_graph_is_deterministic_and_shows_the_neighbors(researcher_client, multi):
     address = reverse("kgharvest:entity_graph"), {"name": "dam"}
 
     response = researcher_client.get(*address)
@@ -225,7 +225,7 @@ def test_the_picture_of_an_entity_is_the_same_every_time_and_names_its_neighbour
 
 
 def texts_of(response) -> dict[str, tuple[float, float]]:
-    """Return the texts of a picture and where they stand."""
+    """Return the texts of a graph with their positions."""
     texts = ElementTree.fromstring(response.content).iter("{http://www.w3.org/2000/svg}text")
     return {"".join(text.itertext()): (float(text.get("x")), float(text.get("y"))) for text in texts}
 
@@ -242,11 +242,11 @@ def texts_of(response) -> dict[str, tuple[float, float]]:
         ("日a日", "日a…"),
     ],
 )
-def test_labels_of_a_picture_take_no_more_than_their_columns(text, label):
+def test_labels_are_truncated_to_their_columns(text, label):
     assert shortened(text, 4) == label
 
 
-def test_a_narrow_picture_has_what_comes_before_the_entity_above_it_and_the_rest_below(researcher_client):
+def test_the_tall_graph_shows_preceding_entities_above_and_the_others_below(researcher_client):
     relation = factories.make_relation("stops")
     factories.make_harvest(
         [["dam", "flood"], ["flood", "mud"], ["levee", "flood"], ["flood", "loss"]], relation=relation
@@ -278,21 +278,21 @@ def test_odd_entities_are_shown_escaped_and_found_again(researcher_client, entit
     ElementTree.fromstring(researcher_client.get(reverse("kgharvest:entity_graph"), {"name": entity}).content)
 
 
-# -- decisions ---------------------------------------------------------------------------------------------------------
+# Decisions
 
 
 def test_a_tuple_is_hidden_and_restored_on_its_page(researcher_client, researcher, multi):
     page = claim("dam").get_absolute_url()
 
     researcher_client.post(page, {"decision": "hide", "reason": "private"})
-    assert "Hidden: rounds never draw it" in researcher_client.get(page).content.decode()
+    assert "Hidden: this tuple is excluded" in researcher_client.get(page).content.decode()
     researcher_client.post(page, {"decision": "restore", "reason": "is public"})
 
     assert claim("dam").curation is None
     assert [str(decision.decided_by) for decision in Curation.objects.all()] == [str(researcher)] * 2
 
 
-def test_a_correction_is_refused_beside_the_form(researcher_client, multi):
+def test_a_correction_error_is_shown_in_the_form(researcher_client, multi):
     form = {"decision": "correct", "reason": "typo", "entity_0": "dams", "entity_1": ""}
 
     page = researcher_client.post(claim("dam").get_absolute_url(), form).content.decode()
@@ -301,7 +301,7 @@ def test_a_correction_is_refused_beside_the_form(researcher_client, multi):
     assert not Curation.objects.exists()
 
 
-def test_a_tuple_shows_who_found_it_within_a_query_budget(researcher_client, multi, django_assert_num_queries):
+def test_a_tuple_page_shows_harvests_within_a_query_budget(researcher_client, multi, django_assert_num_queries):
     address = claim("dam").get_absolute_url()
 
     with django_assert_num_queries(7):  # session, user, group; tuple, findings, tasks, curations
@@ -310,7 +310,7 @@ def test_a_tuple_shows_who_found_it_within_a_query_budget(researcher_client, mul
     assert "<b><bdi>Dam</bdi></b> prevents <b><bdi>Flood</bdi></b>." in page
 
 
-# -- sensitive words ---------------------------------------------------------------------------------------------------
+# Sensitive words
 
 
 def test_the_list_of_words_is_edited_on_its_page(researcher_client, enqueued):
@@ -325,7 +325,7 @@ def test_the_list_of_words_is_edited_on_its_page(researcher_client, enqueued):
 
 
 @pytest.mark.django_db
-def test_tuples_of_many_harvests_are_found_by_a_statement_of_few_parameters():
+def test_a_search_in_many_harvests_uses_few_sql_parameters():
     harvests = [factories.make_harvest([(f"a{number}", "b")]) for number in range(3)]
 
     for n in (1, 3):

@@ -179,13 +179,13 @@ def is_damaged(file: Path) -> bool:
 
 
 DAMAGES = {
-    "truncated": (truncated, "is damaged or no backup"),
-    "a flipped bit": (with_a_flipped_bit, "is damaged or no backup"),
-    "no archive": (lambda file: Path(__file__), "is damaged or no backup"),
-    "another database": (lambda file: rewritten(file, files={"database": "0" * 64}), "is not what was written"),
-    "a newer format": (lambda file: rewritten(file, format=2, version="9.0"), "was made by a newer kgharvest (9.0)"),
+    "truncated": (truncated, "is damaged or not a backup"),
+    "a flipped bit": (with_a_flipped_bit, "is damaged or not a backup"),
+    "no archive": (lambda file: Path(__file__), "is damaged or not a backup"),
+    "another database": (lambda file: rewritten(file, files={"database": "0" * 64}), "wrong checksum of database"),
+    "a newer format": (lambda file: rewritten(file, format=2, version="9.0"), "was written by a newer kgharvest (9.0)"),
     "newer tables": (lambda file: rewritten(file, migrations=[["kgharvest", "9999_x"]]), "kgharvest.9999_x"),
-    "another kind": (lambda file: rewritten(file, database="oracle"), "is of oracle"),
+    "another kind": (lambda file: rewritten(file, database="oracle"), "was backed up from oracle"),
     "rows that lack": (lambda file: rewritten(file, rows={"auth_user": 7}), ""),
     "no manifest": (lambda file: rewritten(file, rows=None), ""),
 }
@@ -324,7 +324,7 @@ def test_a_backup_overwrites_nothing_and_leaves_no_draft(tmp_path):
     file = tmp_path / "backup.zip"
     file.write_text("mine")
 
-    with refused("BackupRefused", match="is there already"):
+    with refused("BackupRefused", match="already exists"):
         back_up(file)
 
     assert file.read_text() == "mine"

@@ -56,12 +56,12 @@ def test_a_program_and_its_children_end_with_the_context(tmp_path, monkeypatch, 
     assert program.process.returncode in (-signal.SIGTERM, -signal.SIGKILL)
 
 
-def test_a_program_that_ended_is_reported_with_its_last_words(tmp_path):
+def test_a_program_that_ended_is_reported_with_its_last_line(tmp_path):
     with Supervisor(tmp_path) as programs:
         program = programs.start("worker", [sys.executable, "-c", "print('no broker'); raise SystemExit(3)"])
         program.process.wait(20)
 
-        with refused("ProgramEnded", match=r"The worker ended with status 3; .*worker\.log and ends with: no broker"):
+        with refused("ProgramEnded", match=r"The worker ended with status 3\. .*worker\.log: no broker"):
             programs.check()
 
 
@@ -76,7 +76,7 @@ def test_a_program_is_told_the_environment_given(tmp_path):
 
 
 def test_a_program_that_ended_is_started_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(child_processes, "LIVES_AT_LEAST_S", 0)
+    monkeypatch.setattr(child_processes, "MIN_LIFETIME_S", 0)
 
     with Supervisor(tmp_path) as programs:
         program = programs.start("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"])

@@ -27,7 +27,7 @@ class ClockOfTheDatabase:
 def test_the_time_is_that_of_the_database_which_is_asked_once_a_minute(monkeypatch):
     database = ClockOfTheDatabase()
     monkeypatch.setattr(clock, "connection", database)
-    monkeypatch.setattr(clock, "_shown", None)
+    monkeypatch.setattr(clock, "_synced", None)
 
     shown = [clock.shared_now() for _ in range(3)]
 

@@ -146,14 +146,14 @@ def test_wrong_and_missing_credentials_are_told_to_the_operator(store_server, st
 
 def test_a_store_that_is_away_is_waited_for(store_server, store, monkeypatch):
     """The same connection works again once the store is back, and nothing is half done."""
-    monkeypatch.setattr(files, "ASKED_EVERY_S", 0.05)
+    monkeypatch.setattr(files, "RETRY_EVERY_S", 0.05)
     kept_files().save("packs/before.zip", ContentFile(b"before"))
     store_server.go_away()
     stages = []
 
     def watch(progress) -> None:
         stages.append(progress.stage)
-        if stages.count("waiting for the store of files") == 2:
+        if stages.count("waiting for the file store") == 2:
             store_server.come_back()
 
     with pytest.raises(FilesUnavailable) as away:
@@ -161,7 +161,7 @@ def test_a_store_that_is_away_is_waited_for(store_server, store, monkeypatch):
     keep("packs/7.zip", io.BytesIO(b"content"), watch)
 
     assert (str(away.value), away.value.is_passing) == (AWAY, True)
-    assert set(stages) == {"keeping the file", "waiting for the store of files"}
+    assert set(stages) == {"storing the file", "waiting for the file store"}
     with kept_files().open("packs/7.zip") as file:
         assert file.read() == b"content"
     assert kept_files().listdir("packs")[1] == ["7.zip", "before.zip"]
@@ -218,7 +218,7 @@ def test_a_folder_that_cannot_be_written_is_told(settings, monkeypatch, tmp_path
     keep_files_in("", settings, monkeypatch, tmp_path / "file" / "folder")
     (tmp_path / "file").write_text("no folder")
 
-    with refused("NotWritable", match="cannot be made"):
+    with refused("NotWritable", match="Cannot create"):
         kept_files().save("packs/7.zip", ContentFile(b"x"))
     assert not health.check_files().is_well
 

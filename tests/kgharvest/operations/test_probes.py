@@ -55,9 +55,7 @@ def test_a_connection_that_was_cut_is_told_and_no_fault_of_ours(client, monkeypa
 
     monkeypatch.setattr(connection, "cursor", fail)
 
-    assert (
-        client.get("/readyz").json()["checks"]["database"].startswith("it does not answer (the connection is closed)")
-    )
+    assert client.get("/readyz").json()["checks"]["database"].startswith("no answer (the connection is closed)")
 
 
 def test_what_is_down_is_named_and_why_is_for_the_operator(client, monkeypatch):
@@ -108,7 +106,7 @@ def test_a_store_that_fails_in_a_way_nobody_foresaw_is_told_in_a_sentence(client
             raise RuntimeError("no room for a temporary file")
 
     monkeypatch.setattr(health, "kept_files", Broken)
-    said = "s3://lab could not be checked (RuntimeError: no room for a temporary file); the log says more"
+    said = "the check of s3://lab failed (RuntimeError: no room for a temporary file); see the log"
 
     first = client.get("/readyz")
     cache.delete("operations:readiness")

@@ -25,32 +25,33 @@ def test_the_steps_of_the_work_come_in_its_order(researcher_client):
 
 
 def test_a_researcher_is_led_to_the_first_step_not_taken(researcher_client):
-    assert "First, relations" in researcher_client.get(reverse("home")).text
+    assert "Next step: add relations" in researcher_client.get(reverse("home")).text
 
     factories.make_relation()
-    assert "Next, a harvest" in researcher_client.get(reverse("home")).text
+    assert "Next step: launch a harvest" in researcher_client.get(reverse("home")).text
 
     job = factories.make_harvest([["seat belt", "injury"]])
     page = researcher_client.get(reverse("home")).text
-    assert "Next, a round" in page
+    assert "Next step: create a round" in page
     assert f"{reverse('annotation:round_new')}?job={job.pk}" in page
 
     round = factories.make_round(2, name="pilot")
-    assert "Nobody has judged pilot yet" in researcher_client.get(reverse("home")).text
+    assert "pilot has no judgments yet" in researcher_client.get(reverse("home")).text
 
     factories.judge_all(round, ["true"] * 2, ["true"] * 2, ["true", "false"])
     Round.objects.update(completed_at=timezone.now())
     page = researcher_client.get(reverse("home")).text
-    assert "Next, a report" in page
+    assert "Next step: create a report" in page
 
     researcher_client.post(reverse("evaluation:report_new", args=[round.path]))
     page = researcher_client.get(reverse("home")).text
     assert "Next, " not in page
+    assert "Next step" not in page
     assert Report.objects.get().get_absolute_url() in page
 
 
 def test_the_shipped_sets_are_loaded_from_the_empty_page(researcher_client):
-    assert "The way in five steps" in researcher_client.get(reverse("home")).text
+    assert "How it works" in researcher_client.get(reverse("home")).text
 
     page = researcher_client.post(reverse("kgharvest:relation_load_shipped"), follow=True).text
 
@@ -82,11 +83,11 @@ def test_what_others_do_does_not_show(client):
 def test_visitors_are_told_what_this_is(client):
     page = client.get(reverse("home")).text
 
-    assert "Open the link that you were sent" in page
+    assert "Open the link that you received" in page
     assert "site-nav" not in page
 
 
 def test_an_annotator_without_a_round_is_told_so(client):
     client.force_login(factories.make_user())
 
-    assert "No round is waiting for you" in client.get(reverse("home")).text
+    assert "No open rounds" in client.get(reverse("home")).text

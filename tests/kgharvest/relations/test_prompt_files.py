@@ -1,4 +1,4 @@
-"""Prompts from LPAQA's files become ready prompts, once each, and say where they come from."""
+"""Import of LPAQA prompt files: duplicates, weights, origins, and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def capitals():
 
 @pytest.fixture
 def folder(tmp_path):
-    """LPAQA's layout: a folder for each way in which prompts came to be."""
+    """LPAQA's layout: one folder per origin of prompts."""
     write(tmp_path / "mine" / "capital_of.jsonl", ("[X] , capital of [Y] .", 0.7), ("[Y] 's capital [X] .", 0.01))
     write(tmp_path / "paraphrase" / "capital_of.jsonl", ("[X] governs [Y].", 0.2), ("[X] , capital of [Y].", 0.1))
     write(tmp_path / "manual" / "capital_of.jsonl", ("[X] is the capital of [Y] .", None))
@@ -58,7 +58,7 @@ def test_prompts_are_added_once_with_their_origin(capitals, folder):
         "<ENT1> 's capital <ENT0> .",
         "<ENT0> governs <ENT1>.",
     ]
-    assert imported.relations == [AddedPrompts(capitals, n_added=3, n_known=2, n_light=0)]
+    assert imported.relations == [AddedPrompts(capitals, n_added=3, n_duplicate=2, n_light=0)]
     assert dict(Prompt.objects.values_list("text", "origin")) == {
         "<ENT0> , capital of <ENT1> .": "mined",
         "<ENT1> 's capital <ENT0> .": "mined",
@@ -67,7 +67,7 @@ def test_prompts_are_added_once_with_their_origin(capitals, folder):
     assert imported_from(folder).relations == [AddedPrompts(capitals, 0, 5, 0)]
 
 
-def test_ready_prompts_stay_before_those_that_are_added(capitals, tmp_path):
+def test_imported_prompts_are_appended_to_predefined_prompts(capitals, tmp_path):
     write(tmp_path / "borders.jsonl", ("[X] is next to [Y] .", None))
 
     imported_from(tmp_path / "borders.jsonl", origin="manual")
@@ -76,16 +76,16 @@ def test_ready_prompts_stay_before_those_that_are_added(capitals, tmp_path):
     assert Prompt.objects.get().origin == "manual"
 
 
-def test_prompts_of_small_weight_can_be_left_out(capitals, folder):
+def test_prompts_below_the_minimum_weight_are_skipped(capitals, folder):
     imported = imported_from(folder, least_weight=0.15)
 
     capitals.refresh_from_db()
-    assert imported.relations == [AddedPrompts(capitals, n_added=2, n_known=1, n_light=2)]
+    assert imported.relations == [AddedPrompts(capitals, n_added=2, n_duplicate=1, n_light=2)]
     assert capitals.prompts == [INITIAL, "<ENT0> , capital of <ENT1> .", "<ENT0> governs <ENT1>."]
 
 
 @pytest.mark.parametrize("setting", ["lpaqa", "soft"])
-def test_settings_that_weigh_prompts_ask_the_imported_ones(capitals, folder, setting):
+def test_settings_that_weigh_prompts_use_imported_prompts(capitals, folder, setting):
     imported_from(folder)
     capitals.refresh_from_db()
 
@@ -94,17 +94,17 @@ def test_settings_that_weigh_prompts_ask_the_imported_ones(capitals, folder, set
     assert job.payload["spec"]["prompts"] == capitals.prompts
 
 
-def test_the_command_says_what_it_added_and_what_the_set_lacks(capitals, folder, capsys):
+def test_the_command_prints_added_prompts_and_missing_relations(capitals, folder, capsys):
     write(folder / "mine" / "speaks.jsonl", ("[X] speaks [Y] .", 1))
 
     call_command("import_prompts", folder, set_name="geography", least_weight=0.05)
 
     printed = capsys.readouterr()
-    assert printed.out == "capital_of: 2 prompts added (2 known already, 1 of a smaller weight); it has 3.\n"
+    assert "capital_of: 2 prompts added (skipped: 2 duplicates, 1 below the minimum weight)" in printed.out
     assert printed.err == "The set geography has no binary relation speaks.\n"
 
 
-def test_the_page_of_the_relation_says_where_prompts_come_from(capitals, folder, researcher_client):
+def test_the_relation_page_shows_the_origin_of_prompts(capitals, folder, researcher_client):
     imported_from(folder)
 
     page = researcher_client.get(reverse("kgharvest:relation_detail", args=[capitals.pk])).content.decode()
@@ -116,13 +116,13 @@ def test_the_page_of_the_relation_says_where_prompts_come_from(capitals, folder,
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"template": "[X] is in"}', r"has \[Y\] nowhere"),
-        ('{"template": "[X] [X] [Y]"}', r"has \[X\] twice or more"),
-        ('{"template": 5}', 'has no text "template"'),
+        ('{"template": "[X] is in"}', r"\[Y\] occurs 0 times"),
+        ('{"template": "[X] [X] [Y]"}', r"\[X\] occurs 2 times"),
+        ('{"template": 5}', '"template" is missing or not a text'),
         ('{"template": "[X] <ENT0> [Y]"}', ".* the slot <ENT0> twice"),
         ('{"template": "[X] \\u0000 [Y]"}', ".* has a control character"),
-        ('{"template": "[X] in [Y]", "weight": "much"}', "has the weight 'much'"),
-        ('["[X] in [Y]"]', "is no JSON object"),
+        ('{"template": "[X] in [Y]", "weight": "much"}', "the weight 'much' is not a number"),
+        ('["[X] in [Y]"]', "is not a JSON object"),
         ('{"template": ', "is not JSON"),  # cut off: still of this line
     ],
 )
@@ -138,16 +138,16 @@ def test_bad_lines_are_listed_and_nothing_is_added(capitals, folder, line, reaso
     assert not Prompt.objects.exists()
 
 
-def test_what_cannot_be_imported_is_refused_in_a_sentence(capitals, folder, tmp_path):
+def test_the_command_reports_why_an_import_failed(capitals, folder, tmp_path):
     make_relation("capital_of", relation_set=make_relation_set("shipped", is_shipped=True))
     make_relation("prevent", relation_set=make_relation_set("other"))
 
     for path, set_name, sentence in [
-        (folder, "shipped", "comes with the project"),
-        (folder, "other", r"has no relation of these prompts \(capital_of\)"),
-        (folder, "nowhere", "no set of relations 'nowhere'"),
+        (folder, "shipped", "is built-in"),
+        (folder, "other", r"none of the relations of these prompts \(capital_of\)"),
+        (folder, "nowhere", "no relation set 'nowhere'"),
         (tmp_path / "nothing.jsonl", "geography", "cannot be read"),
-        (tmp_path / "empty", "geography", "has no file RELATION.jsonl"),
+        (tmp_path / "empty", "geography", "contains no RELATION.jsonl"),
     ]:
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(CommandError, match=sentence):
@@ -164,11 +164,13 @@ def test_the_released_prompts_are_imported(public_data, tmp_path):
     imported = import_prompts(prompt_files_at(tmp_path / "prompts"), relation_set)
 
     assert {relation_prompts.relation.name for relation_prompts in imported.relations} == set(relations)
-    assert sum(relation_prompts.n_added + relation_prompts.n_known for relation_prompts in imported.relations) == 534
+    assert (
+        sum(relation_prompts.n_added + relation_prompts.n_duplicate for relation_prompts in imported.relations) == 534
+    )
     assert set(Prompt.objects.values_list("origin", flat=True)) == {"manual", "mined", "paraphrased"}
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
+# Page
 
 
 def sent(client, capitals, folder, *places, **fields):
@@ -177,22 +179,22 @@ def sent(client, capitals, folder, *places, **fields):
     return client.post(address, {"files": files, "origin": "mined", **fields}, follow=True)
 
 
-def test_a_set_takes_prompts_on_its_page(capitals, folder, researcher_client):
+def test_prompts_are_imported_on_the_page_of_a_set(capitals, folder, researcher_client):
     write(folder / "mine" / "borders.jsonl", ("[X] is next to [Y] .", 0.5))
 
     page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "mine/borders.jsonl", least_weight="0.1")
 
-    assert "2 relations: 2 prompts added (1 of a smaller weight)." in page.content.decode()
+    assert "2 relations: 2 prompts added (skipped: 1 below the minimum weight)." in page.content.decode()
     added = dict(Prompt.objects.values_list("relation__name", "origin"))
     assert added == {"capital_of": "mined", "borders": "mined"}
 
 
-def test_the_page_lists_what_is_wrong(capitals, folder, researcher_client):
+def test_the_page_lists_errors(capitals, folder, researcher_client):
     (folder / "bad.jsonl").write_text('{"template": "[X]"}\n')
 
     page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "bad.jsonl").content.decode()
 
-    assert "Nothing was imported from the files" in page
+    assert "Import failed: the files" in page
     assert "bad.jsonl, line 1" in page
     assert not Prompt.objects.exists()
 
@@ -200,7 +202,7 @@ def test_the_page_lists_what_is_wrong(capitals, folder, researcher_client):
 def test_the_page_refuses_other_relations_no_file_and_annotators(capitals, folder, researcher_client, client):
     write(folder / "speaks.jsonl", ("[X] speaks [Y] .", 1))
     assert (
-        "has no relation of these prompts (speaks)"
+        "none of the relations of these prompts (speaks)"
         in sent(researcher_client, capitals, folder, "speaks.jsonl").content.decode()
     )
 
@@ -210,10 +212,10 @@ def test_the_page_refuses_other_relations_no_file_and_annotators(capitals, folde
     assert "/accounts/login/" in sent(client, capitals, folder, "speaks.jsonl").redirect_chain[-1][0]
 
 
-def test_a_folder_that_holds_everything_is_not_searched(tmp_path, monkeypatch):
+def test_a_folder_with_too_many_entries_is_rejected(tmp_path, monkeypatch):
     for name in ("a.txt", "b.txt", "c.jsonl"):
         (tmp_path / name).write_text("")
     monkeypatch.setattr("kgharvest.relations.prompt_files.MOST_ENTRIES", 2)
 
-    with refused("NoSuchFile", match="more than 2 files below it; name the folder of the prompts"):
+    with refused("NoSuchFile", match="more than 2 entries"):
         prompt_files_at(tmp_path)

@@ -1,4 +1,4 @@
-"""The relation sets that come with the project: complete, well formed, and told apart by name."""
+"""Built-in relation sets: completeness, format, and unique names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def templates_of(relation: dict[str, Any]) -> list[PromptTemplate]:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("file", "n_relations"), SIZES.items())
-def test_a_shipped_set_is_imported_whole_without_ready_prompts(file, n_relations):
+def test_a_built_in_set_is_imported_completely_without_predefined_prompts(file, n_relations):
     relation_set = import_relations(SHIPPED / f"{file}.json")
 
     relations = list(relation_set.relations.all())
@@ -43,7 +43,7 @@ def test_a_shipped_set_is_imported_whole_without_ready_prompts(file, n_relations
 
 
 @pytest.mark.django_db
-def test_the_published_sets_can_be_imported_beside_the_shipped_ones(public_data):
+def test_published_sets_can_be_imported_in_addition_to_built_in_sets(public_data):
     load_shipped_sets()
 
     for file in ("human", "lama"):
@@ -83,7 +83,7 @@ def test_no_article_depends_on_the_entity():
     assert faulty(has_no_article) == []
 
 
-def test_there_are_five_seed_tuples_or_more_and_none_twice():
+def test_relations_have_at_least_five_distinct_seed_tuples():
     def has_good_seeds(relation) -> bool:
         seeds = [tuple(entity.casefold() for entity in entities) for entities in relation["seed_tuples"]]
         is_stripped = all(entity == entity.strip() for entities in seeds for entity in entities)
@@ -92,7 +92,7 @@ def test_there_are_five_seed_tuples_or_more_and_none_twice():
     assert faulty(has_good_seeds) == []
 
 
-def test_entities_can_be_told_from_the_words_around_them():
+def test_entities_are_distinguishable_from_the_surrounding_words():
     found = [
         (name, template.text, entity)
         for name, relation in RELATIONS.items()
@@ -124,7 +124,7 @@ def test_lama_has_the_published_properties(public_data):
     assert ids == {name.split("_")[0] for name in published}
 
 
-def test_seeds_are_not_those_of_the_reference_code(public_data):
+def test_seed_tuples_differ_from_the_reference_code(public_data):
     for file in ("human", "lama"):
         published = json.loads((public_data / "bertnet" / "relation_info" / f"{file}.json").read_text(encoding="utf-8"))
         theirs = {
@@ -140,11 +140,11 @@ def test_seeds_are_not_those_of_the_reference_code(public_data):
         assert not ours & theirs
 
 
-# -- names -------------------------------------------------------------------------------------------------------------
+# Names
 
 
 @pytest.mark.django_db
-def test_every_shipped_relation_has_one_meaning_by_its_bare_name():
+def test_bare_names_of_built_in_relations_are_unambiguous():
     load_shipped_sets()
 
     for name in set(Relation.objects.values_list("name", flat=True)):
@@ -154,7 +154,7 @@ def test_every_shipped_relation_has_one_meaning_by_its_bare_name():
 
 
 @pytest.mark.django_db
-def test_all_sets_that_come_with_the_project_are_loaded_for_the_demo():
+def test_all_built_in_sets_are_loaded_for_the_demo():
     load_shipped_sets()
 
     names = set(RelationSet.objects.filter(is_shipped=True).values_list("name", flat=True))

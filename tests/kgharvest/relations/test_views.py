@@ -1,4 +1,4 @@
-"""The pages on which relations and their sets are written, imported, duplicated, exported and deleted."""
+"""Pages to create, edit, import, duplicate, export, and delete relations and relation sets."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def test_a_relation_is_written_into_a_new_set(researcher_client):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"statement": "<ENT0> prevents."}, "has one slot; a relation has at least two"),
+        ({"statement": "<ENT0> prevents."}, "has 1 slot; use 2 to 9 slots"),
         ({"statement": "<ENT0> prevents <ENT0>."}, "the slot &lt;ENT0&gt; twice"),
         ({"statement": "<ENT0> prevents <ENT2>."}, "lacks the slot &lt;ENT1&gt;"),
-        ({"statement": "What does <ENT0> do to <ENT1>?"}, "This is a question"),
-        ({"statement": "<ENT0> <ENT1>."}, "There are no words around the slots"),
-        ({"statement": "<ENT0> prevents <ENT1>, not [Y]."}, "instead of &#x27;[Y]&#x27;"),
-        ({"seed_tuples": "vaccine | measles"}, "eeds at least two seed tuples"),
+        ({"statement": "What does <ENT0> do to <ENT1>?"}, "is a question"),
+        ({"statement": "<ENT0> <ENT1>."}, "contains only slots"),
+        ({"statement": "<ENT0> prevents <ENT1>, not [Y]."}, "&#x27;[Y]&#x27; is not a slot"),
+        ({"seed_tuples": "vaccine | measles"}, "At least two seed tuples"),
         ({"seed_tuples": "a | b\nc | d | e"}, "Seed tuple 2 has 3 entities for 2 slots"),
-        ({"seed_tuples": "Dam | flood\nx | y\ndam | FLOOD"}, "Seed tuple 3 says the same as seed tuple 1"),
-        ({"initial_prompts": "<ENT0> stops <ENT1> in <ENT2>"}, "slots, the first prompt has"),
+        ({"seed_tuples": "Dam | flood\nx | y\ndam | FLOOD"}, "Seed tuple 3 is a duplicate of seed tuple 1"),
+        ({"initial_prompts": "<ENT0> stops <ENT1> in <ENT2>"}, "slots, but the first prompt has"),
         ({"seed_tuples": "vaccine, measles\nseat belt, injury"}, "Seed tuple 1 has no | between its entities"),
-        ({"name": "two words"}, "no relation name"),
-        ({"name": "taken"}, "has a relation &#x27;taken&#x27; already"),
-        ({"set_name": "a/b"}, "is no set name"),
-        ({"set_name": "shipped"}, "comes with the project"),
+        ({"name": "two words"}, "nvalid relation name"),
+        ({"name": "taken"}, "contains a relation &#x27;taken&#x27;"),
+        ({"set_name": "a/b"}, "nvalid set name"),
+        ({"set_name": "shipped"}, "is built-in"),
     ],
 )
-def test_what_is_wrong_is_explained_and_nothing_stored(researcher_client, fields, sentence):
+def test_errors_are_explained_and_nothing_is_stored(researcher_client, fields, sentence):
     factories.make_relation("taken", relation_set=factories.make_relation_set("mine"))
     factories.make_relation_set("shipped", is_shipped=True)
 
@@ -66,15 +66,15 @@ def test_what_is_wrong_is_explained_and_nothing_stored(researcher_client, fields
     assert Relation.objects.count() == 1
 
 
-def test_what_is_wrong_stands_beside_the_field_to_mend():
+def test_errors_are_shown_next_to_their_field():
     prompts = "<ENT0> stops\n<ENT0> <ENT0> stop <ENT1>"
 
     form = RelationForm({**PREVENT, "initial_prompts": prompts})
 
-    assert list(form.errors) == ["initial_prompts"]  # the statement and seed tuples are not measured by a broken one
+    assert list(form.errors) == ["initial_prompts"]  # the arity of an invalid prompt raises no errors in other fields
     assert form.errors["initial_prompts"] == [
         "'<ENT0> <ENT0> stop <ENT1>' contains the slot <ENT0> twice. Use each slot once.",
-        "'<ENT0> stops' has one slot; a relation has at least two.",
+        "'<ENT0> stops' has 1 slot; use 2 to 9 slots.",
     ]
 
 
@@ -84,19 +84,19 @@ def test_a_preview_fills_the_statement_and_stores_nothing(researcher_client):
     page = researcher_client.post(reverse(NEW), form).content.decode()
 
     assert "the <b><bdi>seat belt</bdi></b> prevents <b><bdi>injury</bdi></b>" in page
-    assert "without a full stop" in page
-    assert "begins in lower case" in page
+    assert "full stop" in page
+    assert "lower case" in page
     assert not Relation.objects.exists()
 
 
-def test_what_a_form_shows_reads_as_the_same_relation():
+def test_form_values_of_seed_tuples_parse_to_the_same_tuples():
     seeds = [["a|b", "c, d"], ['"e"', "=1+1"], ["שלום", "f"]]
     relation = factories.make_relation(seed_tuples=seeds)
 
     assert parse_seed_tuples(initial_values(relation)["seed_tuples"]) == seeds
 
 
-def test_a_seed_tuple_ends_where_its_line_ends_and_nowhere_else():
+def test_only_newlines_separate_seed_tuples():
     assert parse_seed_tuples("a\u2028b | c\r\nd | e") == [["a\u2028b", "c"], ["d", "e"]]
 
 
@@ -117,7 +117,7 @@ def test_a_relation_is_edited(researcher_client):
 @pytest.mark.parametrize(
     "use", [factories.make_harvest_job, lambda **fields: factories.make_harvest([["a", "b"]], **fields)]
 )
-def test_name_set_and_arity_of_a_relation_in_use_stay(researcher_client, use):
+def test_name_set_and_arity_of_a_relation_in_use_cannot_change(researcher_client, use):
     relation = factories.make_relation("prevent", relation_set=factories.make_relation_set("mine"))
     use(relation=relation)
     ternary = {"statement": "<ENT0> <ENT1> x <ENT2>.", "seed_tuples": "a | b | c\nd | e | f"}
@@ -125,17 +125,18 @@ def test_name_set_and_arity_of_a_relation_in_use_stay(researcher_client, use):
     page = researcher_client.post(address("relation_edit", relation.pk), {**PREVENT, **ternary}).content.decode()
     researcher_client.post(address("relation_edit", relation.pk), {**PREVENT, "name": "other", "set_name": "else"})
 
-    assert "Its name, set and number of slots stay" in page
+    assert "name, set, and number of slots cannot change" in page
     relation.refresh_from_db()
     assert (relation.path, relation.arity, relation.statement) == ("mine/prevent", 2, "<ENT0> prevents <ENT1>.")
 
 
-def test_a_shipped_relation_is_read_only_and_offers_a_copy(researcher_client):
+def test_a_built_in_relation_is_read_only_and_can_be_duplicated(researcher_client):
     shipped = factories.make_relation_set(is_shipped=True)
     relation = factories.make_relation("prevent", relation_set=shipped)
 
     page = researcher_client.get(relation.get_absolute_url()).content.decode()
-    assert "Duplicate to edit" in page
+    assert "Duplicate</a>" in page
+    assert "Edit</a>" not in page
     assert researcher_client.post(address("relation_edit", relation.pk), PREVENT).status_code == 404
     researcher_client.post(address("relation_delete", relation.pk))
     assert Relation.objects.filter(pk=relation.pk).exists()
@@ -152,11 +153,11 @@ def test_only_an_unused_relation_is_deleted(researcher_client):
     page = researcher_client.post(address("relation_delete", used.pk), follow=True).content.decode()
 
     assert list(Relation.objects.all()) == [used]
-    assert "has harvests or tuples, which keep it" in page
+    assert f"Cannot delete {used.path}" in page
     assert researcher_client.get(address("relation_delete", used.pk)).status_code == 200
 
 
-# -- sets --------------------------------------------------------------------------------------------------------------
+# Relation sets
 
 
 def upload(client, content, name: str = "mine.json", **fields):
@@ -178,23 +179,23 @@ def test_bad_rows_are_listed_the_first_twenty_and_the_total(researcher_client):
 
     page = upload(researcher_client, {"name": "mine", "relations": bad}).content.decode()
 
-    assert "60 things are wrong; these are the first 20" in page
+    assert "60 errors, of which the first 20 are shown" in page
     assert "relation 20 (&#x27;r19&#x27;)" in page
     assert "relation 21 (" not in page
     assert not RelationSet.objects.exists()
 
 
-def test_importing_into_a_shipped_set_is_refused(researcher_client):
+def test_importing_into_a_built_in_set_is_rejected(researcher_client):
     factories.make_relation_set("shipped", is_shipped=True)
     entry = {"init_prompts": ["<ENT0> x <ENT1>"], "seed_ent_tuples": [["a", "b"], ["c", "d"]]}
 
     page = upload(researcher_client, {"one": entry}, set_name="shipped").content.decode()
 
-    assert "comes with the project" in page
+    assert "is built-in" in page
     assert not Relation.objects.exists()
 
 
-def test_a_set_goes_out_and_comes_in_again_unchanged(researcher_client):
+def test_an_exported_set_is_imported_unchanged(researcher_client):
     relation_set = factories.make_relation_set("mine", description="Zwei, “drei”.")
     factories.make_relation(
         "b", relation_set=relation_set, arity=3, explanation="=1+1", prompts=["<ENT2> <ENT1> <ENT0>"]
@@ -232,12 +233,12 @@ def test_a_set_in_use_is_neither_renamed_nor_deleted(researcher_client):
     page = researcher_client.post(address("set_edit", used.pk), {"name": "other"}).content.decode()
     researcher_client.post(address("set_delete", used.pk))
 
-    assert "so the set keeps its name" in page
+    assert f"Cannot rename {used.name}" in page
     assert RelationSet.objects.get().name == used.name
 
 
 @pytest.mark.parametrize("name", ["relation_new", "relation_import"])
-def test_annotators_write_no_relations(client, name):
+def test_annotators_cannot_create_relations(client, name):
     client.force_login(factories.make_user())
 
     assert client.post(address(name), PREVENT).status_code == 403

@@ -1,4 +1,4 @@
-"""The queue of writers of the SQLite backend: in order, and never a reason to stand still."""
+"""Writer queue of the SQLite backend: order, timeouts, and failures."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.postgres import at_once
 PATIENCE_S = 30
 
 
-# -- the queue ---------------------------------------------------------------------------------------------------------
+# The queue
 
 
-def test_turns_come_in_the_order_in_which_they_were_asked_for():
+def test_turns_are_granted_in_order_of_request():
     queue, came = WriterQueue(), []
     first = queue.enter(PATIENCE_S)
 
@@ -43,7 +43,7 @@ def test_turns_come_in_the_order_in_which_they_were_asked_for():
     assert len(queue) == 0
 
 
-def test_who_has_waited_long_enough_goes_on():
+def test_a_waiting_writer_continues_after_the_timeout():
     queue = WriterQueue()
     queue.enter(PATIENCE_S)
 
@@ -53,7 +53,7 @@ def test_who_has_waited_long_enough_goes_on():
     assert len(queue) == 1
 
 
-def test_a_thread_that_ended_without_leaving_is_passed_over():
+def test_a_dead_thread_is_removed_from_the_queue():
     queue = WriterQueue()
     dead = threading.Thread(target=queue.enter, args=[PATIENCE_S])
     dead.start()
@@ -64,7 +64,7 @@ def test_a_thread_that_ended_without_leaving_is_passed_over():
     assert len(queue) == 0
 
 
-# -- the backend -------------------------------------------------------------------------------------------------------
+# The backend
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_an_error_ends_the_turn(queue):
     assert not Group.objects.exists()
 
 
-def test_a_commit_that_the_database_refuses_ends_the_turn(queue):
+def test_a_failed_commit_ends_the_turn(queue):
     with pytest.raises(IntegrityError), transaction.atomic():
         Group.permissions.through.objects.create(group_id=1, permission_id=999_999)  # checked at the end
 
@@ -129,7 +129,7 @@ def test_a_failed_write_without_a_transaction_ends_the_turn(queue):
     assert len(queue) == 0
 
 
-def test_a_long_read_holds_up_nobody(queue):
+def test_a_long_read_does_not_block_writers(queue):
     Group.objects.bulk_create([Group(name=str(number)) for number in range(3)])
     names = Group.objects.order_by("name").values_list("name", flat=True).iterator(chunk_size=1)
     assert next(names) == "0"
@@ -140,7 +140,7 @@ def test_a_long_read_holds_up_nobody(queue):
     assert Group.objects.count() == 4
 
 
-def test_what_waits_is_not_in_a_child_process(queue):
+def test_a_child_process_has_an_empty_queue(queue):
     with transaction.atomic():
         pid = os.fork()
         if not pid:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from kgharvest.statistics.alternative_annotator import TOO_FEW, alternative_annotator_test
+from kgharvest.statistics.judge_quality import TOO_FEW, alternative_annotator_test
 
 # MT-Bench as its judges' labels stand in github.com/nitaytech/AltTest, data/mtbench (labels of Zheng et al. 2023): a
 # question and the LM beside gpt-3.5-turbo, by its initial; a letter for each of two turns: first, second or tie.

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtr
 
 from benches.rank_coverage import Design, simulate
-from kgharvest.statistics.ranks import PairTest, better_by_limits, better_by_tests, rank_intervals, tied_with
+from kgharvest.statistics.paired_tests import PairTest, better_by_limits, better_by_tests, rank_intervals, tied_with
 
 
 def test_a_rank_lies_between_those_told_to_be_better_and_those_told_to_be_worse():

@@ -51,11 +51,11 @@ def test_a_webhook_is_made_changed_tested_and_deleted(api, hooks):
 def test_deliveries_are_listed_and_sent_again(api, hooks):
     hook = api.post(hooks, {"url": HOOK, "events": ["report.made"]}, JSON).headers["Location"]
     first, second = (api.post(f"{hook}test/").json()["id"] for _ in range(2))
-    Delivery.objects.filter(pk=first).update(state="failed", status=500, error="It answered 500.")
+    Delivery.objects.filter(pk=first).update(state="failed", status=500, error="Status 500.")
 
     assert [row["id"] for row in api.get(f"{hook}deliveries/").json()["results"]] == [second, first]
     [failed] = api.get(f"{hook}deliveries/", {"state": "failed"}).json()["results"]
-    assert (failed["id"], failed["status"], failed["error"]) == (first, 500, "It answered 500.")
+    assert (failed["id"], failed["status"], failed["error"]) == (first, 500, "Status 500.")
     assert api.post(f"{hook}deliveries/{first}/send-again/").json()["state"] == "waiting"
 
 

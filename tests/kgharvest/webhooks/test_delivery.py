@@ -162,7 +162,7 @@ def test_a_failure_waits_longer_each_time_and_says_why():
         tell()
         now = timezone.now()
         waits = []
-        for error in ("It answered 500.", "It answered 302, a redirect", ""):
+        for error in ("Status 500.", "Status 302: redirects", ""):
             outbox.send(outbox.claim(now))
             row = Delivery.objects.get()
             assert row.error.startswith(error)
@@ -196,7 +196,7 @@ def test_what_failed_for_two_days_is_given_up_and_its_webhook_disabled():
 
     hook.refresh_from_db()
     assert set(Delivery.objects.values_list("state", flat=True)) == {"failed"}
-    assert "There was no answer: " in Delivery.objects.first().error
+    assert "No response: " in Delivery.objects.first().error
     assert hook.is_disabled_by_failures
     assert Event.objects.last().sentence == f"disabled the webhook {hook.pk}"
     tell()

@@ -36,7 +36,7 @@ def test_a_webhook_from_the_form_to_its_log(client, owner):
         assert secret not in client.get("/projects/animals/webhooks/").text
 
         own = f"/projects/animals/webhooks/{hook.pk}/"
-        assert "Nothing was sent yet" in client.get(own).text
+        assert "No deliveries yet" in client.get(own).text
         client.post(f"{own}test/")
         outbox.send(outbox.claim(timezone.now()))
     assert len(receiver.requests) == 1
@@ -46,23 +46,28 @@ def test_a_webhook_from_the_form_to_its_log(client, owner):
     assert re.search(r"whsec_[\w+/]+=", rotated)[0] != secret
     assert client.post(own, {"url": url, "events": ["job.finished"]}).status_code == 302
     client.post(f"{own}disable/")
-    assert "is disabled; enable it first" in client.post(f"{own}test/", follow=True).text
+    assert "is disabled. Enable it first" in client.post(f"{own}test/", follow=True).text
     client.post(f"{own}enable/")
     client.post(f"{own}test/")
     waiting = Delivery.objects.waiting().get()
     assert "within seconds" in client.post(f"{own}deliveries/{waiting.pk}/send-again/", follow=True).text
-    assert "is deleted" in client.post(f"{own}delete/", follow=True).text
+    assert " deleted." in client.post(f"{own}delete/", follow=True).text
     trail = client.get("/projects/animals/audit/").text
-    for sentence in ("made the webhook", "gave the webhook", "disabled the webhook", "deleted the webhook"):
+    for sentence in (
+        "created the webhook",
+        "rotated the secret of the webhook",
+        "disabled the webhook",
+        "deleted the webhook",
+    ):
         assert sentence in trail
 
 
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("http://169.254.169.254/latest/meta-data", "which is no address of the internet"),
-        ("https://user:key@example.org/", "Leave user and password out"),
-        ("gopher://127.0.0.1/", "is no address"),
+        ("http://169.254.169.254/latest/meta-data", "which is not a public internet address"),
+        ("https://user:key@example.org/", "Remove the username and password"),
+        ("gopher://127.0.0.1/", "Invalid URL"),
     ],
 )
 def test_an_address_that_leads_inside_is_refused_beside_the_form(client, owner, url, reason):

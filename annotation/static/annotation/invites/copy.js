@@ -1,4 +1,4 @@
-// Copies the return link; without this script it is selected by hand.
+// Copy button for the return link. Without JavaScript, select and copy the link manually.
 const button = document.querySelector("[data-copy]");
 const field = button && document.getElementById(button.dataset.copy);
 
@@ -7,6 +7,6 @@ if (button) {
   button.addEventListener("click", async () => {
     field.select();
     const isCopied = await navigator.clipboard?.writeText(field.value).then(() => true, () => false);
-    document.querySelector("[data-copied]").textContent = isCopied ? "Copied" : "Selected; copy it now";
+    document.querySelector("[data-copied]").textContent = isCopied ? "Copied" : "Selected. Copy it now.";
   });
 }

@@ -1,4 +1,4 @@
-// Adjudicating by keys, as in judging. Without it, the buttons do the same.
+// Keyboard shortcuts for adjudication, as on the judging page. Without JavaScript, use the buttons.
 import { listenToKeys } from "../judging/keys.js";
 
 const press = (selector) => () => document.querySelector(selector).click();

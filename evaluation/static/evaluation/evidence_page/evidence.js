@@ -1,4 +1,4 @@
-// The rows behind every number. What is shown is named by the address: #relation=...&model=...&setting=...&verdict=...
+// Rows behind every number. The URL fragment selects them: #relation=...&model=...&setting=...&verdict=...
 "use strict";
 
 const AT_ONCE = 100;
@@ -12,7 +12,7 @@ const more = document.getElementById("more");
 const back = document.getElementById("back");
 const body = listed.querySelector("tbody");
 const panel = document.querySelector(".statements");
-const isWide = matchMedia("(min-width: 1500px)"); // as the style: the rows stand beside the numbers
+const isWide = matchMedia("(min-width: 1500px)"); // as in the stylesheet: rows next to the numbers
 
 const nameOf = (value) => value ?? "not named";
 const capital = (word) => word[0].toUpperCase() + word.slice(1);
@@ -20,15 +20,15 @@ const share = (value) => (value === null ? "–" : value.toFixed(2).replace(/^0(
 const thousands = (n) => n.toLocaleString("en");
 
 function element(name, text = "", className = "") {
-  const made = document.createElement(name);
-  made.textContent = text;
-  if (className) made.className = className;
-  return made;
+  const created = document.createElement(name);
+  created.textContent = text;
+  if (className) created.className = className;
+  return created;
 }
 
-// -- the view: from the address, and to it
+// View: parsed from and written to the URL fragment
 
-// Each part is a set of values, "" for what names none, or null for any.
+// Each part is a set of values ("" for unnamed), or null for any value.
 function viewOf(hash) {
   const named = new URLSearchParams(hash.slice(1));
   const view = Object.fromEntries(PARTS.map((part) => [part, named.has(part) ? new Set(named.getAll(part)) : null]));
@@ -47,7 +47,7 @@ function addressOf(view) {
 const isView = (hash) => hash.includes("=");
 const isIn = (cell, view) => PARTS.every((part) => !view[part] || view[part].has(cell[part] ?? ""));
 
-// -- which rows
+// Row selection
 
 let lowered = null;
 let shown = [];
@@ -70,10 +70,10 @@ function matching() {
   return { counts, inView: cells.filter((_, number) => inView[number]) };
 }
 
-// -- the number again
+// Recomputed numbers
 
-// The share of accepted of a cell by its rows, each stratum weighing as many tuples as it holds; null where rows alone
-// do not tell it: incomplete statements count with what their labels make likely.
+// Returns the accepted share of a cell from its rows, with strata weighted by population. Returns null if rows do not
+// determine it, because incomplete statements contribute probabilities.
 function accuracyOf(cell) {
   if (cell.incomplete || !cell.n) return null;
   const number = cells.indexOf(cell);
@@ -88,19 +88,20 @@ function accuracyOf(cell) {
   return n.every(Boolean) ? sizes.reduce((sum, size, part) => sum + (size * hits[part]) / n[part], 0) / total : null;
 }
 
-function numberInWords(own) {
-  if (view.verdict !== null || view.text || !own.length) return "";
-  if (own.length === 1) {
-    const [cell] = own;
-    const reported = `The report says ${share(cell.accuracy)} accepted (${share(cell.accuracy_low)} to ${share(cell.accuracy_high)})`;
-    const again = accuracyOf(cell);
-    const weighed = cell.strata.length > 1 ? ", its parts weighing as many tuples as they hold" : "";
-    return again === null ? ` ${reported}.` : ` ${reported}; these rows give ${share(again)}${weighed}.`;
+function numberInWords(viewCells) {
+  if (view.verdict !== null || view.text || !viewCells.length) return "";
+  if (viewCells.length === 1) {
+    const [cell] = viewCells;
+    const reported = `Report: ${share(cell.accuracy)} accepted (${share(cell.accuracy_low)} to ${share(cell.accuracy_high)})`;
+    const recomputed = accuracyOf(cell);
+    const weighted = cell.strata.length > 1 ? ", weighted by the size of strata" : "";
+    return recomputed === null ? ` ${reported}.` : ` ${reported}; from these rows: ${share(recomputed)}${weighted}.`;
   }
   const isSide = !view.relation && view.model?.size === 1 && view.setting?.size === 1;
-  const known = own.map(({ accuracy }) => accuracy).filter((accuracy) => accuracy !== null);
-  if (!isSide || !known.length) return "";
-  return ` The mean of ${known.length} relations is ${share(known.reduce((sum, value) => sum + value, 0) / known.length)}.`;
+  const accuracies = viewCells.map(({ accuracy }) => accuracy).filter((accuracy) => accuracy !== null);
+  if (!isSide || !accuracies.length) return "";
+  const mean = accuracies.reduce((sum, value) => sum + value, 0) / accuracies.length;
+  return ` The mean of ${accuracies.length} relations is ${share(mean)}.`;
 }
 
 function title() {
@@ -108,13 +109,13 @@ function title() {
   return parts.length ? parts.join(" · ") : "All statements";
 }
 
-// -- rows
+// Rows
 
 function statementOf(task) {
   const cell = element("td");
   const text = tasks.statement[task];
   if (text === null) {
-    cell.append(element("span", "Its tuple was hidden.", "soft"));
+    cell.append(element("span", "Text hidden by curation.", "soft"));
     return cell;
   }
   const [points, spans] = [[...text], tasks.spans[task]];
@@ -130,16 +131,16 @@ function statementOf(task) {
 function labelsOf(task) {
   const cell = element("td");
   const list = element("ul", "", "labels");
-  const given = tasks.labels[task];
-  for (let place = 0; place < given.length; place += 2) {
-    const said = element("li");
-    const label = labels[given[place + 1]];
-    said.append(element("span", capital(label), `is-${label}`), ` ${annotators[given[place]]}`);
-    const comment = tasks.comments[task]?.[given[place]];
-    if (comment) said.append(" ", element("q", comment));
-    list.append(said);
+  const judgments = tasks.labels[task];
+  for (let place = 0; place < judgments.length; place += 2) {
+    const entry = element("li");
+    const label = labels[judgments[place + 1]];
+    entry.append(element("span", capital(label), `is-${label}`), ` ${annotators[judgments[place]]}`);
+    const comment = tasks.comments[task]?.[judgments[place]];
+    if (comment) entry.append(" ", element("q", comment));
+    list.append(entry);
   }
-  cell.append(given.length ? list : element("span", "none yet", "soft"));
+  cell.append(judgments.length ? list : element("span", "none", "soft"));
   return cell;
 }
 
@@ -151,22 +152,22 @@ function cellOf(text, name, className = "") {
 
 function rowOf(row) {
   const [task, cell] = [draws.task[row], cells[draws.cell[row]]];
-  const made = element("tr");
+  const rowElement = element("tr");
   const verdict = element("td");
   verdict.append(element("span", capital(verdicts[tasks.verdict[task]]), `is-${verdicts[tasks.verdict[task]]}`));
-  made.append(statementOf(task), verdict, labelsOf(task));
+  rowElement.append(statementOf(task), verdict, labelsOf(task));
   if (judge) {
-    const said = judge.label[task];
-    made.append(cellOf(said ? capital(said) : said === "" ? "no label" : "not asked", judge.model));
+    const label = judge.label[task];
+    rowElement.append(cellOf(label ? capital(label) : label === "" ? "unparsable" : "no answer", judge.model));
   }
   const score = draws.score[row];
-  made.append(
+  rowElement.append(
     cellOf(cell.relation, "Relation", "of-relation"),
     cellOf(`${nameOf(cell.model)} · ${nameOf(cell.setting)}`, "LM and setting", "of-side"),
     cellOf(draws.rank[row] === null ? "–" : thousands(draws.rank[row]), "Rank", "num"),
     cellOf(score === null ? "–" : String(score).replace("-", "−"), "Score", "num"),
   );
-  return made;
+  return rowElement;
 }
 
 function showMore() {
@@ -174,11 +175,11 @@ function showMore() {
   body.append(...shown.slice(first, first + AT_ONCE).map(rowOf));
   const left = shown.length - body.rows.length;
   more.hidden = !left;
-  more.textContent = `Show ${Math.min(left, AT_ONCE)} more of ${thousands(left)}`;
+  more.textContent = `Show ${Math.min(left, AT_ONCE)} more of ${thousands(left)} rows`;
   return body.rows[first];
 }
 
-// -- the page
+// Page
 
 function fillForm(counts) {
   for (const part of PARTS) {

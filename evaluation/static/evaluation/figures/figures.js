@@ -1,5 +1,5 @@
-// Replaces the images of figures by drawings of the server, as wide as the page has room: each when it is scrolled to.
-// Their marks are links with tooltips, between which the arrow keys move. Without script, or a drawing, the images stay.
+// Replaces images of figures by drawings from the server that fit the page width, when a figure becomes visible. Their
+// marks are links with tooltips; arrow keys move between them. Without a script or a drawing, the images remain.
 import { offSeries, onSwitch, wireLegend } from "./series.js";
 
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
@@ -10,9 +10,9 @@ async function fetchDrawing(address) {
 }
 
 function element(className) {
-  const made = document.createElement("div");
-  made.className = className;
-  return made;
+  const created = document.createElement("div");
+  created.className = className;
+  return created;
 }
 
 class Figure {
@@ -56,28 +56,28 @@ class Figure {
 
   listen() {
     const markOf = ({ target }) => target.closest(".mark");
-    for (const name of ["pointerover", "focusin"]) this.area.addEventListener(name, (event) => this.tell(markOf(event)));
-    for (const name of ["pointerleave", "focusout", "scroll"]) this.area.addEventListener(name, () => this.tell(null));
+    for (const name of ["pointerover", "focusin"]) this.area.addEventListener(name, (event) => this.showTip(markOf(event)));
+    for (const name of ["pointerleave", "focusout", "scroll"]) this.area.addEventListener(name, () => this.showTip(null));
     this.area.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.tell(null);
+      if (event.key === "Escape") this.showTip(null);
       if (STEPS[event.key] && !event.altKey && !event.ctrlKey && !event.metaKey && markOf(event)) this.step(event, markOf(event));
     });
     this.choice?.addEventListener("change", () => this.draw());
   }
 
-  tell(mark) {
+  showTip(mark) {
     this.tip.hidden = !mark;
     if (!mark) return;
     const [label, end] = [mark.getAttribute("aria-label"), Number(mark.dataset.name)];
     const lines = [label.slice(0, end), label.slice(end + 2)];
     this.tip.replaceChildren(...lines.map((words) => Object.assign(document.createElement("span"), { textContent: words })));
-    const [own, box, tip] = [this.figure, mark, this.tip].map((node) => node.getBoundingClientRect());
-    const left = Math.min(box.x + box.width / 2 - tip.width / 2, own.right - tip.width);
-    this.tip.style.left = `${Math.max(0, left - own.x)}px`;
-    this.tip.style.top = `${box.y - own.y - tip.height - 6}px`;
+    const [frame, box, tip] = [this.figure, mark, this.tip].map((node) => node.getBoundingClientRect());
+    const left = Math.min(box.x + box.width / 2 - tip.width / 2, frame.right - tip.width);
+    this.tip.style.left = `${Math.max(0, left - frame.x)}px`;
+    this.tip.style.top = `${box.y - frame.y - tip.height - 6}px`;
   }
 
-  // Focuses the nearest mark in the direction of the arrow: in its row, or in the next row in its column or the last one.
+  // Focuses the nearest mark in the direction of the arrow: in the same row, or in the same or last column of the next row.
   step(event, mark) {
     event.preventDefault();
     const [down, right] = STEPS[event.key];

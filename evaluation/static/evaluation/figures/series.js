@@ -1,4 +1,4 @@
-// The LMs and settings that the figures of this page show: switched by legends, kept in the address as ?off=0,3.
+// LMs and settings shown in the figures of this page: toggled by legends, stored in the URL as ?off=0,3.
 const PARAMETER = "off";
 const off = new Set((new URLSearchParams(location.search).get(PARAMETER) ?? "").split(",").filter(Boolean).map(Number));
 const listeners = [];
@@ -15,7 +15,7 @@ function switchSeries(number) {
   for (const listener of listeners) listener();
 }
 
-// Shows a legend, whose buttons are pressed while their series are shown.
+// Shows a legend; its buttons are pressed while their series are shown.
 export function wireLegend(legend) {
   const buttons = [...legend.querySelectorAll("button")];
   const title = legend.querySelector("summary");

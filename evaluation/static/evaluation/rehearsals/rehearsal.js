@@ -1,4 +1,4 @@
-// The page of a rehearsal: sliders say what they stand at, and the outcome follows them. Without it, the button does.
+// Live update of the power simulation: slider values and results. Without JavaScript, submit the form.
 (() => {
   const form = document.querySelector("[data-rehearsal]");
   const outcome = document.querySelector("[data-outcome]");
@@ -13,18 +13,18 @@
     outcome.setAttribute("aria-busy", "true");
     try {
       const response = await fetch(`?${query}&part=outcome`, { signal: request.signal });
-      if (response.redirected) return location.assign(`?${query}`); // logged out, or no draft any more
+      if (response.redirected) return location.assign(`?${query}`); // logged out, or the round is no longer a draft
       if (response.ok) outcome.innerHTML = await response.text();
       outcome.removeAttribute("aria-busy");
     } catch (error) {
-      // Asked anew meanwhile, and busy with that; or no answer: the outcome stays as it was.
+      // An aborted request was replaced by a newer one, which is still busy. After other errors, keep the old results.
       if (error.name !== "AbortError") outcome.removeAttribute("aria-busy");
     }
   };
 
   form.addEventListener("input", ({ target }) => {
-    const shown = target.parentElement.querySelector("output");
-    if (shown) shown.value = target.value;
+    const output = target.parentElement.querySelector("output");
+    if (output) output.value = target.value;
     clearTimeout(timer);
     if (form.checkValidity()) timer = setTimeout(refresh, 400);
   });

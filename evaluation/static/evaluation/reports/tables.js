@@ -1,4 +1,4 @@
-// Columns of wide tables are chosen above them; these choices, and the switches of all tables, stay in the address.
+// Column selection for wide tables. The selection and the switches of all tables are stored in the URL.
 const FEWEST = 6;
 
 const address = () => new URL(location);
@@ -15,13 +15,13 @@ for (const box of document.querySelectorAll("[data-switch]")) {
   box.addEventListener("change", () => remember(box.dataset.switch, box.checked ? "1" : ""));
 }
 
-// The heads of single columns, the first of which may reach down from the row of groups.
+// Headers of single columns. The first one can span the row of groups.
 function headsOf({ rows }) {
   const [first, last] = [rows[0], rows[rows.length - 1]];
   return first !== last && first.cells[0].rowSpan > 1 ? [first.cells[0], ...last.cells] : [...last.cells];
 }
 
-// The heads above several columns, each with the numbers of its columns.
+// Headers of groups of columns, with the numbers of their columns.
 function groupsOf({ rows }) {
   if (rows.length < 2) return [];
   let next = 0;

@@ -1,6 +1,4 @@
-"""KGs from outside in the API."""
-
-from __future__ import annotations
+"""API of the KG import."""
 
 from pathlib import Path
 from typing import Any
@@ -13,33 +11,29 @@ from rest_framework.response import Response
 
 from kgharvest.api.input import ProjectField, StrictSerializer
 from kgharvest.api.views import ApiView
-from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.contrib.knowledge_graphs.imports.kg_import import prepared_kg
-from kgharvest.contrib.knowledge_graphs.imports.mapping import names_that_fit, read_mapping
+from kgharvest.contrib.knowledge_graphs.imports.mapping import read_mapping, targets_by_name
 from kgharvest.contrib.knowledge_graphs.imports.statements import FORMATS
 from kgharvest.contrib.knowledge_graphs.imports.uploads import staged_content
 from kgharvest.models import Relation
 
-
-def small(file: Any) -> Any:
-    if file.size > LARGEST_FILE:
-        raise serializers.ValidationError(
-            f"The file is larger than {LARGEST_FILE_MB} MB; import it with the command import_kg."
-        )
-    return file
+check_file_size = upload_limit("import it with the command import_kg")
 
 
 class KGFileInput(StrictSerializer):
     project = ProjectField()
-    file = serializers.FileField(validators=[small], help_text="TSV, CSV, N-Triples or JSON Lines.")
-    name = serializers.CharField(max_length=500, help_text="The system that made it; it stands where LMs do.")
+    file = serializers.FileField(validators=[check_file_size], help_text="TSV, CSV, N-Triples, or JSON Lines.")
+    name = serializers.CharField(max_length=500, help_text="Name of the source system, stored as the LM.")
     mapping = serializers.CharField(
         required=False,
         max_length=1_000_000,
-        help_text='JSON: {"relations": {NAME IN FILE: {"relation": SET/NAME} or {"name", "template"}}}; '
-        "by names if left out.",
+        help_text='JSON: {"relations": {NAME IN FILE: {"relation": SET/NAME} or {"name", "template"}}}. '
+        "Default: relations with the same name.",
     )
-    labels = serializers.FileField(required=False, validators=[small], help_text="id, tab, label a line.")
+    labels = serializers.FileField(
+        required=False, validators=[check_file_size], help_text="One id and label per line, separated by a tab."
+    )
     format = serializers.ChoiceField(["auto", *FORMATS], default="auto")
 
 
@@ -48,7 +42,7 @@ EXAMPLE = {"launch": 5, "harvests": [12, 13], "n_tuples": 900, "n_repeated": 4, 
 
 @extend_schema_serializer(examples=[OpenApiExample("An imported KG", EXAMPLE, response_only=True)])
 class ImportedKGSerializer(serializers.Serializer):
-    """n_repeated: statements that say what a better one does; n_left_out: those of relations that are not mapped."""
+    """n_repeated: duplicates of better ranked statements. n_left_out: statements of unmapped relations."""
 
     launch = serializers.IntegerField(source="launch.pk")
     harvests = serializers.SerializerMethodField()
@@ -64,14 +58,14 @@ class ImportedKGSerializer(serializers.Serializer):
 
 
 class KGImport(ApiView):
-    """A knowledge graph from elsewhere."""
+    """Import of external knowledge graphs."""
 
     serializer_class = ImportedKGSerializer
     parser_classes = (MultiPartParser,)
 
     @extend_schema(request=KGFileInput, responses={201: ImportedKGSerializer}, summary="Import a KG as harvests")
     def post(self, request: Request) -> Response:
-        """Each mapped relation becomes a finished harvest. If a line of these is bad, nothing is stored."""
+        """Each mapped relation becomes a finished harvest. If a statement is invalid, nothing is stored."""
         sent = self.sent(KGFileInput)
         relations = Relation.objects.visible_to(request.user)
         name = Path(sent["file"].name).name or "kg"
@@ -80,7 +74,7 @@ class KGImport(ApiView):
             if "mapping" in sent:
                 targets = read_mapping(sent["mapping"], "mapping", relations)
             else:
-                targets = names_that_fit([relation.name for relation in staged.relations()], relations)
+                targets = targets_by_name([relation.name for relation in staged.relations()], relations)
             with prepared_kg(staged, sent["name"], targets, request.user, sent.get("project")) as store:
 
                 def make(_: None) -> Response:

@@ -1,7 +1,5 @@
 """Import of a KG: each mapped relation becomes a finished harvest, all in one transaction."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +30,7 @@ MOST_JOBS = 1000  # per import
 
 
 class ImportedKG(NamedTuple):
-    """n_left_out: statements of unmapped relations. n_repeated: duplicates of a statement with a better rank."""
+    """n_left_out: statements of unmapped relations. n_repeated: duplicates of better ranked statements."""
 
     launch: Launch
     jobs: Sequence[HarvestJob]
@@ -42,7 +40,7 @@ class ImportedKG(NamedTuple):
 
 @dataclass
 class _Part:
-    """A planned harvest: relations of the file that are mapped to it, with their targets."""
+    """Planned harvest with the relations of the file that are mapped to it."""
 
     targets: dict[str, Target] = field(default_factory=dict)
     n_rows: int = 0
@@ -59,8 +57,8 @@ def import_kg(
     """Store the mapped relations of a file as finished harvests of the system `name`, in one launch.
 
     Tuples are ranked by score, or in the order of the file if the relation has no scores. New relations are added to
-    the set named after the system. Raises ImportRefused with the bad lines, BadMapping, BadName, NotAllowed or
-    ProjectNotNamed, and stores nothing then.
+    the set named after the system. Nothing is stored if an error is raised: ImportRefused with the invalid lines,
+    BadMapping, BadName, NotAllowed or ProjectNotNamed.
     """
     with prepared_kg(staged, name, targets, by, project) as store:
         return store()
@@ -70,7 +68,7 @@ def import_kg(
 def prepared_kg(
     staged: StagedKG, name: str, targets: Mapping[str, Target], by=None, project: Project | None = None
 ) -> Iterator:
-    """Check and sort the statements, as in `import_kg`; yield the function that stores them in one transaction."""
+    """Check and sort the statements as in `import_kg`, and yield a function that stores them in one transaction."""
     project = project_for(by, project)
     check_name(name, LanguageModel._meta.get_field("name").max_length, "system")
     parts = _parts(staged, targets)
@@ -84,18 +82,18 @@ def prepared_kg(
 
 def _parts(staged: StagedKG, targets: Mapping[str, Target]) -> list[_Part]:
     """Return the planned harvests. Raises BadMapping."""
-    in_file = {relation.name for relation in staged.relations()}
-    if unknown := [name for name in targets if name not in in_file]:
-        raise BadMapping(f"{staged.source} has no relation {unknown[0]!r:.80}; write it as the file does.")
+    file_names = {relation.name for relation in staged.relations()}
+    if unknown := [name for name in targets if name not in file_names]:
+        raise BadMapping(f"{staged.source} has no relation {unknown[0]!r:.80}. Use the names in the file.")
     if not targets:
-        raise BadMapping(f"No relation of {staged.source} is mapped; say which relation here at least one of them is.")
+        raise BadMapping(f"No relation of {staged.source} is mapped. Map at least one relation.")
     check_templates(targets.values())
     parts: dict[object, _Part] = {}
     for name, target in targets.items():
         key = target.relation.pk if target.relation else target.name
         parts.setdefault(key, _Part()).targets[name] = target
     if len(parts) > MOST_JOBS:
-        raise BadMapping(f"{len(parts):,} relations are mapped; one import makes at most {MOST_JOBS:,} harvests.")
+        raise BadMapping(f"{len(parts):,} relations are mapped. Map at most {MOST_JOBS:,} relations per import.")
     return list(parts.values())
 
 
@@ -109,7 +107,7 @@ def _sort(staged: StagedKG, part: _Part, rows: ExternalSort, number: int, faults
         for name, target in part.targets.items():
             for statement in staged.statements(name):
                 entities = target.entities_of(statement)
-                if reason := _reason(entities, target.slots):
+                if reason := _entities_error(entities, target.slots):
                     faults.add(BadEntry(f"line {statement.line}", reason))
                     continue
                 order += 1
@@ -117,26 +115,27 @@ def _sort(staged: StagedKG, part: _Part, rows: ExternalSort, number: int, faults
                     first_unscored = first_unscored or statement.line
                 else:
                     n_scored += 1
-                written = tuple(entity.strip() for entity in entities)
+                surface = tuple(entity.strip() for entity in entities)
                 score = -float(order) if statement.score is None else statement.score
-                yield TupleRow(tuple(entity.casefold() for entity in written), written, score, None)
+                yield TupleRow(tuple(entity.casefold() for entity in surface), surface, score, None)
 
     canonical = canonicalizer(part.target.relation) if part.target.relation else None
     part.n_rows = rows.add(with_canonical_entities(checked(), canonical), number)
     part.is_scored = n_scored > 0
     if n_scored and first_unscored:
+        relation = next(iter(part.targets))
         reason = (
-            f"has no score, but others of {next(iter(part.targets))!r:.60} have; give all of a relation one, or none"
+            f"has no score, but other statements of {relation!r:.60} have; score all statements of a relation or none"
         )
         faults.add(BadEntry(f"line {first_unscored}", reason))
 
 
-def _reason(entities: Sequence[str | None], slots: Sequence[str]) -> str | None:
+def _entities_error(entities: Sequence[str | None], slots: Sequence[str]) -> str | None:
     if None in entities:
-        return f"has no {slots[entities.index(None)]!r:.60}, which the relation needs"
+        return f"has no value for {slots[entities.index(None)]!r:.60}, which the relation requires"
     reason = entities_error(list(entities), len(slots))
     if reason is None and any("\n" in entity for entity in entities if entity):
-        return "has an entity of more than one line"
+        return "has an entity with a line break"
     return reason
 
 
@@ -148,7 +147,7 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
     jobs = []
     for number, part in enumerate(parts):
         slots = {relation: list(target.slots) for relation, target in part.targets.items()}
-        imported = json.dumps([staged.digest, slots, part.target.statement, name])
+        identity = json.dumps([staged.digest, slots, part.target.statement, name])
         job = HarvestJob.objects.create(
             kind="import",
             project=project,
@@ -161,32 +160,30 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
             score_scale=HarvestJob.ScoreScale.OWN if part.is_scored else HarvestJob.ScoreScale.ORDER,
             summary={"source": staged.source, "rows": part.n_rows, "code_version": code_version()},
             n_tuples=rows.size_of(number),
-            fingerprint=hashlib.sha256(imported.encode()).hexdigest()[:16],
+            fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:16],
             created_by=by,
             started_at=now,
             finished_at=now,
         )
-        of_part = rows.rows_of(number)
+        part_rows = rows.rows_of(number)
         if not part.is_scored:  # lists sort by score
-            of_part = (row._replace(score=-float(rank)) for rank, row in enumerate(of_part, start=1))
-        store_tuples(job, of_part)
+            part_rows = (row._replace(score=-float(rank)) for rank, row in enumerate(part_rows, start=1))
+        store_tuples(job, part_rows)
         jobs.append(job)
     n_rows = sum(part.n_rows for part in parts)
-    n_in_file = sum(relation.n_statements for relation in staged.relations())
-    return ImportedKG(launch, jobs, n_in_file - n_rows, n_rows - sum(job.n_tuples for job in jobs))
+    n_statements = sum(relation.n_statements for relation in staged.relations())
+    return ImportedKG(launch, jobs, n_statements - n_rows, n_rows - sum(job.n_tuples for job in jobs))
 
 
 def _relation(target: Target, name: str, by, project: Project) -> Relation:
-    """Return the existing relation or create the new one. Raises BadRelation, NotAllowed or ImportRefused."""
+    """Return the existing relation, or create the new relation. Raises BadRelation, NotAllowed or ImportRefused."""
     if target.relation:
         return target.relation
     set_name = slugify(name)[:100] or "imported"
-    known = Relation.objects.filter(relation_set__name=set_name, name=target.entry.name).first()
-    if known is None:
+    relation = Relation.objects.filter(relation_set__name=set_name, name=target.entry.name).first()
+    if relation is None:
         return save_relation(target.entry, set_name, by=by, project=project)
-    if known.statement != target.statement or not Relation.objects.visible_to(by).filter(pk=known.pk).exists():
-        entry = BadEntry(
-            f"relation {target.entry.name!r:.80}", f"is there already in the set {set_name} and says something else"
-        )
-        raise ImportRefused("mapping", [entry])
-    return known
+    if relation.statement != target.statement or not Relation.objects.visible_to(by).filter(pk=relation.pk).exists():
+        reason = f"exists in the set {set_name} with another statement"
+        raise ImportRefused("mapping", [BadEntry(f"relation {target.entry.name!r:.80}", reason)])
+    return relation

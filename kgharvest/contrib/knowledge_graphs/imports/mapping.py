@@ -1,7 +1,5 @@
 """Mapping of a file's relations to existing relations, or to new ones created from templates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ NOT_IN_NAMES = re.compile(r"[\s/]+")
 
 
 class BadMapping(DomainError):
-    """The mapping of a relation is invalid."""
+    """Invalid mapping of a relation."""
 
 
 @dataclass(frozen=True)
@@ -43,22 +41,21 @@ class Target:
         return self.relation.path if self.relation else self.entry.name
 
     def entities_of(self, statement: Statement) -> list[str | None]:
-        """Return the entities by slot; None if the statement has no value for a slot."""
-        known = {HEAD: statement.head, TAIL: statement.tail}
-        return [known[slot] if slot in known else statement.others.get(slot) for slot in self.slots]
+        """Return the entities by slot, None for slots without a value in the statement."""
+        values = {**statement.others, HEAD: statement.head, TAIL: statement.tail}
+        return [values.get(slot) for slot in self.slots]
 
 
-def known_target(name: str, relations: QuerySet[Relation], others: Sequence[str] = ()) -> Target:
-    """Return the existing relation called `name`. others: value names for slots after the second. Raises BadMapping."""
+def existing_target(name: str, relations: QuerySet[Relation], others: Sequence[str] = ()) -> Target:
+    """Return the existing relation `name`. others: value names for slots after the second. Raises BadMapping."""
     try:
         relation = resolve_relation(name, among=relations)
-    except UnresolvedName as unknown:
-        raise BadMapping(str(unknown)) from unknown
+    except UnresolvedName as error:
+        raise BadMapping(str(error)) from error
+    n_others = relation.arity - 2
     others = others or [f"ENT{slot}" for slot in range(2, relation.arity)]
-    if len(others) != relation.arity - 2:
-        raise BadMapping(
-            f"{relation.path} has {relation.arity} slots; name {relation.arity - 2} values beside head and tail."
-        )
+    if len(others) != n_others:
+        raise BadMapping(f"{relation.path} needs the names of {n_others} values besides head and tail.")
     return Target(relation, None, (HEAD, TAIL, *others))
 
 
@@ -67,31 +64,30 @@ def new_target(name: str, template: str) -> Target:
     slots = list(dict.fromkeys(SLOT.findall(template)))
     numbers = {slot: f"<ENT{number}>" for number, slot in enumerate(slots)}
     if HEAD not in slots or TAIL not in slots:
-        raise BadMapping(f"The template {template!r:.80} lacks [HEAD] or [TAIL]; write both where they belong.")
+        raise BadMapping(f"The template {template!r:.80} lacks [HEAD] or [TAIL]. Use both.")
     sentence = SLOT.sub(lambda slot: numbers[slot[1]], template.strip())
     entry = RelationEntry(f"relation {name!r}", name, [sentence], [], statement=sentence, needs_seeds=False)
-    faults = list(relation_errors(entry)) or list(authoring_errors(entry))
-    if faults:
-        raise BadMapping(f"The relation {name!r:.80} cannot be made: {faults[0].reason}.")
+    if errors := list(relation_errors(entry)) or list(authoring_errors(entry)):
+        raise BadMapping(f"Cannot create the relation {name!r:.80}: {errors[0].reason}.")
     return Target(None, entry, slots)
 
 
-def usual_name(file_relation: str) -> str:
+def default_name(file_relation: str) -> str:
     """Return the default name of a new relation, derived from its name in the file."""
     return NOT_IN_NAMES.sub("_", last_part(file_relation))[:100]
 
 
-def names_that_fit(file_relations: Iterable[str], relations: QuerySet[Relation]) -> dict[str, Target]:
+def targets_by_name(file_relations: Iterable[str], relations: QuerySet[Relation]) -> dict[str, Target]:
     """Return targets for the file's relations that have the name of exactly one existing relation."""
-    known = set(relations.values_list("name", flat=True))
+    existing_names = set(relations.values_list("name", flat=True))
     targets: dict[str, Target] = {}
     for name in file_relations:
-        for candidate in (name, usual_name(name)):
-            if candidate.rpartition("/")[2] in known and name not in targets:
+        for candidate in (name, default_name(name)):
+            if candidate.rpartition("/")[2] in existing_names and name not in targets:
                 try:
-                    targets[name] = known_target(candidate, relations)
+                    targets[name] = existing_target(candidate, relations)
                 except BadMapping:
-                    continue  # ambiguous: several relations have this name
+                    continue  # several relations have this name
     return targets
 
 
@@ -100,14 +96,14 @@ def read_mapping(text: str, source: str, relations: QuerySet[Relation]) -> dict[
     document = read_json(text, source)
     entries = document.get("relations") if isinstance(document, dict) else None
     if not isinstance(entries, dict) or not entries:
-        raise ImportRefused(source, [BadEntry("file", 'has no object "relations" with the relations of the file')])
+        raise ImportRefused(source, [BadEntry("file", 'the object "relations" is missing or empty')])
     targets: dict[str, Target] = {}
     faults = Faults()
     for name, entry in entries.items():
         try:
             targets[name] = _target(name, entry, relations)
-        except BadMapping as bad:
-            faults.add(BadEntry(f"relation {name!r:.80}", str(bad).rstrip(".")))
+        except BadMapping as error:
+            faults.add(BadEntry(f"relation {name!r:.80}", str(error).rstrip(".")))
     faults.refuse(source)
     return targets
 
@@ -116,17 +112,17 @@ def _target(name: str, entry: Any, relations: QuerySet[Relation]) -> Target:
     if isinstance(entry, str):
         entry = {"relation": entry}
     if not isinstance(entry, dict) or not all(isinstance(entry.get(key, ""), str) for key in TEXTS):
-        raise BadMapping("It is no name of a relation, nor an object with relation, or name and template.")
+        raise BadMapping("Expected a relation name, or an object with relation, or with name and template.")
     if unknown := set(entry) - {*TEXTS, "slots"}:
-        raise BadMapping(f"It has {', '.join(sorted(unknown))}, which mean nothing; use {', '.join(TEXTS)} and slots.")
+        raise BadMapping(f"Unknown keys: {', '.join(sorted(unknown))}. Use {', '.join(TEXTS)}, and slots.")
     slots = entry.get("slots", [])
     if not isinstance(slots, list) or not all(isinstance(slot, str) for slot in slots):
-        raise BadMapping("Its slots are no list of names.")
+        raise BadMapping("slots must be a list of names.")
     if ("relation" in entry) == ("template" in entry):
-        raise BadMapping("Give it relation, for a known one, or template, for a new one.")
+        raise BadMapping("Use either relation, for an existing relation, or template, for a new relation.")
     if "relation" in entry:
-        return known_target(entry["relation"], relations, slots)
-    return new_target(entry.get("name") or usual_name(name), entry["template"])
+        return existing_target(entry["relation"], relations, slots)
+    return new_target(entry.get("name") or default_name(name), entry["template"])
 
 
 TEXTS = ("relation", "name", "template")
@@ -139,4 +135,4 @@ def check_templates(targets: Iterable[Target]) -> None:
         if target.entry:
             first = statements.setdefault(target.entry.name, target.statement)
             if first != target.statement:
-                raise BadMapping(f"The new relation {target.entry.name!r} has two templates; give it one.")
+                raise BadMapping(f"The new relation {target.entry.name!r} has two templates. Use the same template.")

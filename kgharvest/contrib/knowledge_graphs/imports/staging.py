@@ -1,4 +1,4 @@
-"""The statements of a KG file in a temporary table on disk, so that memory does not grow with the file."""
+"""Statements of a KG file in a temporary table on disk, so that memory does not grow with the file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kgharvest.bulk.file_reading import opened, read_lines
-from kgharvest.contrib.knowledge_graphs.imports.statements import FORMATS, Statement, as_text, guess_format
+from kgharvest.contrib.knowledge_graphs.imports.statements import FORMATS, Statement, guess_format
 from kgharvest.errors import BadEntry, Faults, ImportRefused
 
 CACHE_KB = 8192
 CACHED_LABELS = 20_000
-MOST_RELATIONS = 100_000  # a file with more has something else in the relation column
+MOST_RELATIONS = 100_000  # more relations indicate a wrong relation column
 TABLES = """
 CREATE TABLE statement
     (line INTEGER PRIMARY KEY, relation INTEGER, head TEXT, tail TEXT, score REAL, others TEXT);
@@ -25,7 +25,7 @@ CREATE TABLE label (id TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID;
 
 
 class FileRelation(NamedTuple):
-    """A relation of the file. others: names of values that its statements have besides head and tail."""
+    """Relation of the file. others: names of further values of its statements, besides head and tail."""
 
     name: str
     n_statements: int
@@ -33,7 +33,7 @@ class FileRelation(NamedTuple):
 
 
 class StagedKG:
-    """The statements of a file. A context manager: leaving the context deletes the temporary table."""
+    """Statements of a file. Leaving the context deletes the temporary table."""
 
     def __init__(self, path: Path, file_format: str = "auto", labels: Path | None = None):
         """Read the file. Raises ImportRefused with all errors, or NoSuchFile."""
@@ -52,11 +52,11 @@ class StagedKG:
             self.file_format = guess_format(read_lines(path)) if file_format == "auto" else file_format
 
             @lru_cache(CACHED_LABELS)
-            def label_of(name: str, otherwise: str) -> str:
-                found = self._database.execute("SELECT text FROM label WHERE id = ?", [name]).fetchone()
-                return found[0] if found else otherwise
+            def label_of(name: str, default: str) -> str:
+                row = self._database.execute("SELECT text FROM label WHERE id = ?", [name]).fetchone()
+                return row[0] if row else default
 
-            self._read(path, label_of if labels else as_it_is)
+            self._read(path, label_of if labels else lambda name, default: default)
         except BaseException:
             self._database.close()
             raise
@@ -67,8 +67,6 @@ class StagedKG:
     def __exit__(self, *_: object) -> None:
         self._database.close()
 
-    # -- reading -------------------------------------------------------------------------------------------------------
-
     def _read_labels(self, path: Path) -> None:
         faults = Faults()
 
@@ -78,7 +76,7 @@ class StagedKG:
                 if not line.strip():
                     continue
                 if not tab or not name or not label.strip():
-                    faults.add(BadEntry(f"line {number}", "is no id, tab and label"))
+                    faults.add(BadEntry(f"line {number}", "expected an id and a label, separated by a tab"))
                 else:
                     yield name.removeprefix("<").removesuffix(">"), label.strip()
 
@@ -105,19 +103,17 @@ class StagedKG:
         line, relation, head, tail, score, others = statement
         number = self._names.setdefault(relation, len(self._names))
         if number == MOST_RELATIONS:
-            reason = f"brings relation {number + 1:,}; is the relation in the right column?"
+            reason = f"more than {MOST_RELATIONS:,} relations; check the order of the columns"
             raise ImportRefused(self.source, [BadEntry(f"line {line}", reason)])
-        return line, number, head, tail, score, as_text(others)
+        return line, number, head, tail, score, json.dumps(others, ensure_ascii=False) if others else None
 
     def _fill(self, insert: str, rows: Iterable[tuple[object, ...]]) -> None:
         self._database.execute("BEGIN")
         self._database.executemany(insert, rows)
         self._database.execute("COMMIT")
 
-    # -- contents ------------------------------------------------------------------------------------------------------
-
     def relations(self) -> list[FileRelation]:
-        """Return the relations of the file, the most frequent first."""
+        """Return the relations of the file, most frequent first."""
         names = list(self._names)
         counts = self._database.execute("SELECT relation, count(*) FROM statement GROUP BY relation ORDER BY 2 DESC, 1")
         return [FileRelation(names[number], n, ()) for number, n in counts]
@@ -128,14 +124,9 @@ class StagedKG:
         return relation._replace(others=tuple(name for name in names if name != "score"))
 
     def statements(self, relation: str, most: int = -1) -> Iterator[Statement]:
-        """Yield the statements of a relation in the order of the file, at most `most` if it is not negative."""
+        """Yield up to `most` statements of a relation in file order. -1: no limit."""
         if relation not in self._names:
             return
-        chosen = "SELECT line, head, tail, score, others FROM statement WHERE relation = ? ORDER BY line LIMIT ?"
-        for line, head, tail, score, others in self._database.execute(chosen, [self._names[relation], most]):
+        query = "SELECT line, head, tail, score, others FROM statement WHERE relation = ? ORDER BY line LIMIT ?"
+        for line, head, tail, score, others in self._database.execute(query, [self._names[relation], most]):
             yield Statement(line, relation, head, tail, score, json.loads(others) if others else {})
-
-
-def as_it_is(name: str, otherwise: str) -> str:
-    """Return the label of an id if the import has no file of labels."""
-    return otherwise

@@ -1,9 +1,6 @@
-"""Readers of KG files: TSV, CSV, N-Triples and JSON Lines. Each yields one statement at a time."""
-
-from __future__ import annotations
+"""Streaming readers of KG files: TSV, CSV, N-Triples, and JSON Lines."""
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
@@ -24,7 +21,7 @@ LabelOf = Callable[[str, str], str]  # (id, default) -> label of the id
 
 
 class Statement(NamedTuple):
-    """A statement of a file. line: line number from 1. others: further values by name, such as qualifiers."""
+    """Statement of a file. line: line number from 1. others: further values by name, for example qualifiers."""
 
     line: int
     relation: str
@@ -35,7 +32,7 @@ class Statement(NamedTuple):
 
 
 class BadCell(Exception):
-    """An invalid line. column: position of the error, None if unknown."""
+    """Error in a line. column: position of the error, None if unknown."""
 
     def __init__(self, reason: str, column: int | None = None):
         self.column = column
@@ -54,11 +51,11 @@ def number_of(text: Any, column: int | None = None) -> float | None:
     except (ValueError, TypeError, OverflowError):
         number = float("nan")
     if not isfinite(number):
-        raise BadCell(f"has no number as score ({text!r:.60})", column)
+        raise BadCell(f"the score {text!r:.60} is not a number", column)
     return number
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+# Tables
 
 
 def read_tsv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
@@ -66,7 +63,7 @@ def read_tsv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | Ba
     return _read_table(rows, label_of)
 
 
-ESCAPED_FORMULAS = tuple(f"'{start}" for start in FORMULA_STARTS)  # as exports write them
+ESCAPED_FORMULAS = tuple(f"'{start}" for start in FORMULA_STARTS)  # see csv_value
 
 
 def read_csv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
@@ -88,18 +85,18 @@ def _read_table(rows: Iterator[tuple[int, list[str]]], label_of: LabelOf) -> Ite
     columns: Sequence[str] = ("head", "relation", "tail", "score")
     for position, (line, cells) in enumerate(rows):
         if position == 0:
-            if named := named_columns(cells):
-                columns = named
+            if header := header_columns(cells):
+                columns = header
                 continue
             columns = columns[: max(3, len(cells))]
         try:
             yield _table_statement(line, columns, cells, label_of)
-        except BadCell as bad:
-            yield bad.at(line)
+        except BadCell as error:
+            yield error.at(line)
 
 
-def named_columns(cells: Sequence[str]) -> list[str] | None:
-    """Return the column names, with aliases replaced by roles; None if the cells are not a header."""
+def header_columns(cells: Sequence[str]) -> list[str] | None:
+    """Return the column names, with aliases replaced by roles, or None if the cells are not a header."""
     names = [cell.strip().casefold() for cell in cells]
     columns = list(cells)
     for role, aliases in ROLES.items():
@@ -110,7 +107,7 @@ def named_columns(cells: Sequence[str]) -> list[str] | None:
 
 def _table_statement(line: int, columns: Sequence[str], cells: Sequence[str], label_of: LabelOf) -> Statement:
     if len(cells) != len(columns):
-        raise BadCell(f"has {len(cells)} columns, not {len(columns)} ({', '.join(columns)})")
+        raise BadCell(f"has {len(cells)} columns instead of {len(columns)} ({', '.join(columns)})")
     row = dict(zip(columns, cells, strict=True))
     others = {name: label_of(value, value) for name, value in row.items() if value and name not in ROLES}
     score = number_of(row.get("score"), columns.index("score") + 1) if "score" in row else None
@@ -121,7 +118,7 @@ def _table_statement(line: int, columns: Sequence[str], cells: Sequence[str], la
     return Statement(line, row["relation"].strip(), head, tail, score, others)
 
 
-# -- N-Triples ---------------------------------------------------------------------------------------------------------
+# N-Triples
 
 IRI = r"<([^\x00-\x20<>\"{}|^`]*)>"
 BLANK = r"(_:[^\s<>\"]+)"
@@ -140,26 +137,26 @@ def read_ntriples(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement
             continue
         match = TRIPLE.fullmatch(text.rstrip())
         if match is None:
-            yield BadEntry(f"line {line}, column {_first_wrong_column(text)}", "is no triple of N-Triples")
+            yield BadEntry(f"line {line}, column {_first_wrong_column(text)}", "is not a valid N-Triples statement")
             continue
         head_iri, head_blank, relation, tail_iri, tail_blank, literal, _ = match.groups()
         try:
             head = resource(head_iri, head_blank, label_of)
             tail = resource(tail_iri, tail_blank, label_of) if literal is None else unescaped(literal)
             yield Statement(line, unescaped(relation), head, tail)
-        except BadCell as bad:
-            yield bad.at(line)
+        except BadCell as error:
+            yield error.at(line)
 
 
 def _first_wrong_column(text: str) -> int:
     """Return the column, from 1, of the first invalid part: subject, predicate or object."""
-    reached = 0
+    end = 0
     for part in PART:
-        match = part.match(text, reached)
+        match = part.match(text, end)
         if match is None:
             break
-        reached = match.end()
-    return reached + len(text[reached:]) - len(text[reached:].lstrip()) + 1
+        end = match.end()
+    return len(text) - len(text[end:].lstrip()) + 1
 
 
 def resource(iri: str | None, blank: str | None, label_of: LabelOf) -> str:
@@ -177,11 +174,11 @@ def unescaped(text: str) -> str:
     def character(match: re.Match[str]) -> str:
         if match[3]:
             if match[3] not in NT_ESCAPES:
-                raise BadCell(f"has an escape that N-Triples does not know ({match.group()})")
+                raise BadCell(f"has an invalid N-Triples escape ({match.group()})")
             return NT_ESCAPES[match[3]]
         code = int(match[1] or match[2], 16)
         if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-            raise BadCell(f"has an escape of no character ({match.group()})")
+            raise BadCell(f"has an escape of an invalid character ({match.group()})")
         return chr(code)
 
     return NT_ESCAPE.sub(character, text)
@@ -195,7 +192,7 @@ def last_part(iri: str) -> str:
     return unquote(part).replace("_", " ").strip() or iri
 
 
-# -- JSON lines --------------------------------------------------------------------------------------------------------
+# JSON lines
 
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -208,39 +205,39 @@ def read_jsonl(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | 
             continue
         try:
             yield _json_statement(value, label_of)
-        except BadCell as bad:
-            yield bad.at(value.number)
+        except BadCell as error:
+            yield error.at(value.number)
 
 
 def _json_statement(line: Line, label_of: LabelOf) -> Statement:
     fields = line.value
-    found = {
+    values = {
         role: next((fields[alias] for alias in aliases if alias in fields), None) for role, aliases in ROLES.items()
     }
     entities = fields.get("entities")
     if entities is None:
-        entities = [found["head"], found["tail"]]
+        entities = [values["head"], values["tail"]]
     if not isinstance(entities, list) or len(entities) < 2 or not all(map(_is_value, entities)):
         raise BadCell('has neither "head" and "tail" nor a list of "entities"')
-    relation = found["relation"]
+    relation = values["relation"]
     if not isinstance(relation, str) or not relation.strip():
         raise BadCell('has no "relation"')
     qualifiers = fields.get("qualifiers") or {}
     if not isinstance(qualifiers, dict) or not all(map(_is_value, qualifiers.values())):
-        raise BadCell('has "qualifiers" that are no object of texts')
-    head, tail, *more = (label_of(str(entity), str(entity)) for entity in entities)
-    others = {f"ENT{slot}": entity for slot, entity in enumerate(more, start=2)}
+        raise BadCell('"qualifiers" must be an object with texts or numbers as values')
+    head, tail, *further = (label_of(str(entity), str(entity)) for entity in entities)
+    others = {f"ENT{slot}": entity for slot, entity in enumerate(further, start=2)}
     others |= {name: label_of(str(value), str(value)) for name, value in qualifiers.items()}
     if any(map(SURROGATE.search, (relation, head, tail, *others, *others.values()))):
-        raise BadCell("has half a character, which is no text (\\ud800 to \\udfff)")
-    return Statement(line.number, relation.strip(), head, tail, number_of(found["score"]), others)
+        raise BadCell("has an incomplete surrogate pair (\\ud800 to \\udfff)")
+    return Statement(line.number, relation.strip(), head, tail, number_of(values["score"]), others)
 
 
 def _is_value(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
 
-# -- formats -----------------------------------------------------------------------------------------------------------
+# Formats
 
 FORMATS: Mapping[str, Callable[[Iterable[str], LabelOf], Iterator[Statement | BadEntry]]] = {
     "tsv": read_tsv,
@@ -249,22 +246,18 @@ FORMATS: Mapping[str, Callable[[Iterable[str], LabelOf], Iterator[Statement | Ba
     "jsonl": read_jsonl,
 }
 FORMAT_LABELS = {
-    "tsv": "TSV: head, relation, tail, perhaps score",
-    "csv": "CSV: head, relation, tail, perhaps score",
+    "tsv": "TSV: head, relation, tail, optional score",
+    "csv": "CSV: head, relation, tail, optional score",
     "nt": "N-Triples",
     "jsonl": "JSON lines",
 }
 
 
 def guess_format(lines: Iterable[str]) -> str:
-    """Return the key of FORMATS that a file looks like."""
+    """Detect the format from the first non-blank line and return its key in FORMATS."""
     first = next((line.strip("\r\n") for line in lines if line.strip()), "")
     if first.lstrip().startswith("{"):
         return "jsonl"
     if first.lstrip().startswith(("<", "_:", "#")):
         return "nt"
     return "tsv" if "\t" in first else "csv"
-
-
-def as_text(others: Mapping[str, str]) -> str | None:
-    return json.dumps(others, ensure_ascii=False) if others else None

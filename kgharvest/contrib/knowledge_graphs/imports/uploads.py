@@ -1,7 +1,5 @@
 """Uploaded KG files: stored until a researcher has mapped their relations, then imported."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -24,10 +22,10 @@ MOST_PER_PERSON = 5  # pending files; the oldest is deleted
 LONGEST_NAME = 200  # bytes of the temporary file's name; file systems allow 255
 
 
-def keep_upload(
+def store_upload(
     system: str, file: Any, labels: Any, file_format: str, now: datetime, *, by, project: Project | None = None
 ) -> UploadedKG:
-    """Check and store a file. file, labels: objects with `name` and `read`; labels may be None.
+    """Validate and store a file. file, labels: objects with `name` and `read`; labels may be None.
 
     Raises ImportRefused, BadName, NotAllowed or ProjectNotNamed.
     """
@@ -47,8 +45,8 @@ def keep_upload(
         upload.file_format = staged.file_format
     with transaction.atomic():
         UploadedKG.objects.expired(now).delete()
-        others = UploadedKG.objects.filter(uploaded_by=by).order_by("-pk").values_list("pk", flat=True)
-        UploadedKG.objects.filter(pk__in=list(others[MOST_PER_PERSON - 1 :])).delete()
+        pending = UploadedKG.objects.filter(uploaded_by=by).order_by("-pk").values_list("pk", flat=True)
+        UploadedKG.objects.filter(pk__in=list(pending[MOST_PER_PERSON - 1 :])).delete()
         upload.save()
     return upload
 
@@ -60,7 +58,7 @@ def staged_upload(upload: UploadedKG) -> AbstractContextManager[StagedKG]:
 
 @contextmanager
 def staged_content(name: str, content: bytes, labels: bytes | None, file_format: str) -> Iterator[StagedKG]:
-    """Yield the statements of a file in memory. Raises ImportRefused; its messages call the file `name`."""
+    """Yield the statements of a file in memory. name: file name in error messages. Raises ImportRefused."""
     with TemporaryDirectory() as file_folder, TemporaryDirectory() as labels_folder:
         path = Path(file_folder) / name.encode()[:LONGEST_NAME].decode(errors="ignore")
         path.write_bytes(content)
@@ -73,16 +71,16 @@ def staged_content(name: str, content: bytes, labels: bytes | None, file_format:
 
 
 def import_upload(upload: UploadedKG, staged: StagedKG, targets: Mapping[str, Target], by) -> ImportedKG:
-    """Import the file and delete it. Raises ImportedAlready if it is deleted already, or errors of `import_kg`."""
+    """Import the file and delete it. Raises ImportedAlready if it has been deleted, or errors of `import_kg`."""
     with prepared_kg(staged, upload.system, targets, by, upload.project) as store, transaction.atomic():
-        n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()  # first, so that of two requests one waits here
+        n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()  # first, so that concurrent requests wait here
         if not n_deleted:
-            raise DomainError("ImportedAlready", f"{upload.file_name} is imported already, or gone; see the harvests.")
+            raise DomainError("ImportedAlready", f"{upload.file_name} has been imported or deleted. See the harvests.")
         return store()
 
 
 def delete_expired_uploads(now: datetime) -> None:
-    """Delete expired uploads; write nothing if there are none."""
+    """Delete expired uploads. Does not open a write transaction if there are none."""
     expired = UploadedKG.objects.expired(now)
     if expired.exists():
         expired.delete()

@@ -1,6 +1,4 @@
-"""Pages that import a KG: first the upload, then the mapping of its relations."""
-
-from __future__ import annotations
+"""Pages of the KG import: upload, and mapping of relations."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -10,8 +8,7 @@ from django.utils import timezone
 from kgharvest.access import Action, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.contrib.knowledge_graphs.imports.forms import MappingForm, UploadForm
-from kgharvest.contrib.knowledge_graphs.imports.kg_import import ImportedKG
-from kgharvest.contrib.knowledge_graphs.imports.uploads import import_upload, keep_upload, staged_upload
+from kgharvest.contrib.knowledge_graphs.imports.uploads import import_upload, staged_upload, store_upload
 from kgharvest.contrib.knowledge_graphs.models import UploadedKG
 from kgharvest.models import Relation
 from kgharvest.pages.number_format import counted
@@ -29,14 +26,14 @@ def kg_upload(request: HttpRequest) -> HttpResponse:
         sent = form.cleaned_data
         with refusal_in_form(form):
             files = (sent["file"], sent["labels"], sent["file_format"], timezone.now())
-            upload = keep_upload(sent["system"], *files, by=request.user, project=chosen_project(form, request))
+            upload = store_upload(sent["system"], *files, by=request.user, project=chosen_project(form, request))
             return redirect("knowledge_graphs:kg_mapping", upload.pk)
     return render(request, "knowledge_graphs/imports/kg_upload.html", {"form": form})
 
 
 @worker_required
 def kg_mapping(request: HttpRequest, pk: int) -> HttpResponse:
-    """Map the relations. The button "preview" shows example statements; any other button imports the file."""
+    """Map the relations. The button "preview" shows example statements, other buttons import the file."""
     upload = visible_or_404(request.user, UploadedKG.objects.select_related("project"), Action.WORK, pk=pk)
     preview = []
     with staged_upload(upload) as staged:
@@ -50,7 +47,13 @@ def kg_mapping(request: HttpRequest, pk: int) -> HttpResponse:
                 preview.append({"name": name, "target": target, "tuples": complete})
             if "preview" not in request.POST:
                 with refusal_in_form(form):
-                    return imported(request, import_upload(upload, staged, targets, request.user))
+                    kg = import_upload(upload, staged, targets, request.user)
+                    n_tuples = counted(sum(job.n_tuples for job in kg.jobs), "tuple")
+                    text = f"{n_tuples} imported in {counted(len(kg.jobs), 'harvest')}."
+                    if kg.n_left_out:
+                        text += f" {counted(kg.n_left_out, 'statement')} of unmapped relations skipped."
+                    messages.success(request, text)
+                    return redirect(kg.launch)
     context = {
         "upload": upload,
         "form": form,
@@ -60,11 +63,3 @@ def kg_mapping(request: HttpRequest, pk: int) -> HttpResponse:
         "n_statements": sum(relation.n_statements for relation in relations),
     }
     return render(request, "knowledge_graphs/imports/kg_mapping.html", context)
-
-
-def imported(request: HttpRequest, kg: ImportedKG) -> HttpResponse:
-    n_tuples = sum(job.n_tuples for job in kg.jobs)
-    left_out = f" {counted(kg.n_left_out, 'statement')} of other relations left out." if kg.n_left_out else ""
-    text = f"{counted(n_tuples, 'tuple')} in {counted(len(kg.jobs), 'harvest')} imported.{left_out}"
-    messages.success(request, text)
-    return redirect(kg.launch)

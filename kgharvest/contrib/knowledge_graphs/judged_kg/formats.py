@@ -1,9 +1,7 @@
-"""Files of the judged KG: a Hugging Face data set, PyKEEN triples, N-Triples and Turtle, all streamed.
+"""Streamed export formats of the judged KG: Hugging Face data set, PyKEEN triples, N-Triples, and Turtle.
 
-Text that looks like a formula is not escaped: these files are not for spreadsheets.
+Formulas are not escaped, because these files are not meant for spreadsheets.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -12,19 +10,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from annotation.models import Round
 from kgharvest.bulk.file_writing import StreamedFile, check_writable, in_chunks, write_atomically
-from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, Counted, JudgedKG, Kept, Row, Source
+from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, Counted, JudgedKG, Row, Selection, Source
 from kgharvest.errors import DomainError
 from kgharvest.knowledge import rdf
+from kgharvest.tables.formats import parquet_of
 
 
 def judged_kg_as_rdf(file_format: str, kg: JudgedKG, rows: Iterable[Row]) -> Iterator[str]:
@@ -34,7 +31,7 @@ def judged_kg_as_rdf(file_format: str, kg: JudgedKG, rows: Iterable[Row]) -> Ite
         yield list(_about_round(kg, name))
         source, triples_of = None, None
         for row in rows:
-            if row.source is not source:  # comparing models takes longer
+            if row.source is not source:  # identity is faster than comparing models
                 source = row.source
                 triples_of = _JudgedTriples(source, _round_iri(kg.round), name)
                 yield list(_about_source(source, name))
@@ -93,7 +90,7 @@ class _JudgedTriples:
         self._counts = [name(f"kgh:{count}") for count in ("nTrue", "nFalse", "nUnjudgeable")]
         self._double, self._integer = name("xsd:double"), name("xsd:integer")
         cell = (("kgh:model", source.model), ("kgh:setting", source.setting))
-        self._of_cell = [(name(predicate), rdf.literal(value)) for predicate, value in cell if value]
+        self._cell = [(name(predicate), rdf.literal(value)) for predicate, value in cell if value]
         self._harvest = name("kgh:harvest")
 
     def __call__(self, row: Row) -> list[rdf.Triple]:
@@ -103,9 +100,9 @@ class _JudgedTriples:
         triples = self._tuples.about(subject, terms)
         if self._is_harvest:
             triples.append((subject, *self._generated))
-        else:  # imported judgments have no harvest, but perhaps an LM and setting
+        else:  # imported judgments have no harvest, but possibly an LM and setting
             triples = [triple for triple in triples if triple[1] != self._harvest]
-            triples += ((subject, *pair) for pair in self._of_cell)
+            triples += ((subject, *pair) for pair in self._cell)
         triples.append((subject, self._verdict, f'"{row.verdict}"'))
         if row.verdict != NOT_JUDGED:
             triples.append((subject, *self._round))
@@ -118,24 +115,23 @@ class _JudgedTriples:
         return triples
 
 
-ROWS_IN_A_GROUP = 20_000  # of a Parquet file; a group is held in memory
 File = tuple[str, Iterable[bytes]]  # name and content; read the content before you request the next file
 
 COLUMNS = {
-    "relation": (pa.string(), "the relation, as set/name"),
-    "statement": (pa.string(), "its sentence with a slot for each entity"),
-    "entities": (pa.list_(pa.string()), "the entities, by slot"),
-    "ids": (pa.list_(pa.string()), "their ids by the set's table of labels; empty where it has none"),
-    "model": (pa.string(), "the LM or system that the tuple came from"),
-    "setting": (pa.string(), "how it was asked"),
+    "relation": (pa.string(), "relation, as set/name"),
+    "statement": (pa.string(), "sentence with a slot for each entity"),
+    "entities": (pa.list_(pa.string()), "entities, by slot"),
+    "ids": (pa.list_(pa.string()), "entity ids from the set's entity table; empty without a table"),
+    "model": (pa.string(), "LM or system that produced the tuple"),
+    "setting": (pa.string(), "prompt setting"),
     "job": (pa.string(), "fingerprint of the harvest"),
-    "rank": (pa.int64(), "1 is best"),
-    "score": (pa.float64(), "higher is better; empty where the harvest has no scores"),
+    "rank": (pa.int64(), "rank, 1 is best"),
+    "score": (pa.float64(), "score, higher is better; empty for unscored harvests"),
     "verdict": (pa.string(), "accepted, rejected, undecided, incomplete, or not_judged"),
-    "n_true": (pa.int32(), "judgments that it is true"),
-    "n_false": (pa.int32(), "judgments that it is false"),
-    "n_unjudgeable": (pa.int32(), "judgments that nobody can tell"),
-    "inclusion_probability": (pa.float64(), "with which the tuple was drawn; one over it is its weight in rates"),
+    "n_true": (pa.int32(), "number of judgments “true”"),
+    "n_false": (pa.int32(), "number of judgments “false”"),
+    "n_unjudgeable": (pa.int32(), "number of judgments “unjudgeable”"),
+    "inclusion_probability": (pa.float64(), "probability of being drawn; its inverse is the weight in rates"),
 }
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
@@ -149,26 +145,10 @@ def values_of(row: Row) -> tuple[object, ...]:
     return *cell, job, row.rank, row.score, row.verdict, *row.counts, row.probability
 
 
-# -- Hugging Face ------------------------------------------------------------------------------------------------------
-
-
 def as_hugging_face(kg: JudgedKG, rows: Counted) -> Iterator[File]:
-    """Yield a Parquet file and its card, which has the counts and therefore comes last."""
-    yield "data/train-00000-of-00001.parquet", _parquet(rows)
+    """Yield a Parquet file and its card. The card comes last because it contains the counts."""
+    yield "data/train-00000-of-00001.parquet", parquet_of(SCHEMA, map(values_of, rows))
     yield "README.md", [_card(kg, rows).encode()]
-
-
-def _parquet(rows: Iterable[Row]) -> Iterator[bytes]:
-    file = StreamedFile()
-    with pq.ParquetWriter(file, SCHEMA) as writer:
-        values = map(values_of, rows)
-        while group := list(islice(values, ROWS_IN_A_GROUP)):
-            columns = [
-                pa.array(column, field.type) for column, field in zip(zip(*group, strict=True), SCHEMA, strict=True)
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), ROWS_IN_A_GROUP)
-            yield file.take()
-    yield file.take()
 
 
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -196,14 +176,14 @@ configs:
 
 # Judged tuples of the round {kg.round.name}
 
-Tuples that language models or other systems gave, with what people decided about them. A tuple that several harvests
-have is there once for each of them; its verdict counts for the harvests that it was drawn from.
+Tuples produced by language models or other systems, with verdicts of human annotators. A tuple found by several
+harvests has one row for each harvest. Its verdict only applies to the harvests for which it was drawn.
 
 | verdict | tuples |
 |---|---|
 {counts}
 
-Only tuples that were drawn at random for the round were judged. A rate over the file weighs each judged row with
+Only tuples drawn at random for the round were judged. To estimate a rate, weight each judged row by
 `1 / inclusion_probability`.
 
 | column | meaning |
@@ -212,19 +192,13 @@ Only tuples that were drawn at random for the round were judged. A rate over the
 """
 
 
-# -- PyKEEN ------------------------------------------------------------------------------------------------------------
-
-
 def as_pykeen(kg: JudgedKG, rows: Counted) -> Iterator[File]:
     """Yield head, relation and tail of binary tuples. Tuples with more slots are counted in `rows.n_left_out`."""
-    # Cells cannot be quoted, so tabs and line breaks in entities become spaces.
+    # Cells cannot be quoted, so tabs and line breaks are replaced by spaces.
     binary = rows.only(lambda row: len(row.entities) == 2)
     cells = ((row.entities[0], row.source.relation.path, row.entities[1]) for row in binary)
     lines = ("\t".join(" ".join(re.split(r"[\t\r\n]+", cell)) for cell in line) + "\n" for line in cells)
     yield f"{kg.round.name}.tsv", _encoded(lines)
-
-
-# -- RDF ---------------------------------------------------------------------------------------------------------------
 
 
 def rdf_file(file_format: str, kg: JudgedKG, rows: Counted) -> Iterator[File]:
@@ -235,24 +209,21 @@ def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
     return (piece.encode() for piece in in_chunks(lines))
 
 
-# -- formats -----------------------------------------------------------------------------------------------------------
-
-
 class Format(NamedTuple):
-    """An export format. is_folder: the export has several files, which browsers download as a zip archive."""
+    """Export format. is_folder: the export has several files, downloaded as a zip archive."""
 
     label: str
     content_type: str
     suffix: str
     write: Callable[[JudgedKG, Counted], Iterator[File]]
-    kept: Kept = Kept.ALL  # default of the option
+    selection: Selection = Selection.ALL  # default
     is_folder: bool = False
 
 
 FORMATS = {
     "hf": Format("Hugging Face data set", "application/zip", "zip", as_hugging_face, is_folder=True),
     "pykeen": Format(
-        "PyKEEN triples", "text/tab-separated-values; charset=utf-8", "pykeen.tsv", as_pykeen, Kept.ACCEPTED
+        "PyKEEN triples", "text/tab-separated-values; charset=utf-8", "pykeen.tsv", as_pykeen, Selection.ACCEPTED
     ),
     "nt": Format("N-Triples", "application/n-triples", "nt", partial(rdf_file, "nt")),
     "ttl": Format("Turtle", "text/turtle; charset=utf-8", "ttl", partial(rdf_file, "ttl")),
@@ -261,27 +232,27 @@ FORMATS = {
 
 @dataclass
 class Export:
-    """An export of a judged KG. rows: counts, complete once the files are written."""
+    """Export of a judged KG. rows: rows with counts, which are complete after the files are written."""
 
     kg: JudgedKG
     file_format: str
-    kept: Kept | None = None
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         self.format = FORMATS[self.file_format]
-        self.kept = Kept(self.kept or self.format.kept)
-        self.rows = Counted(self.kg.rows(self.kept))
+        self.selection = Selection(self.selection or self.format.selection)
+        self.rows = Counted(self.kg.rows(self.selection))
 
     @property
     def file_name(self) -> str:
         suffix = f"{self.file_format}.zip" if self.format.is_folder else self.format.suffix
-        return f"{self.kg.round.name}-{self.kept}.{suffix}"
+        return f"{self.kg.round.name}-{self.selection}.{suffix}"
 
     def files(self) -> Iterator[File]:
         return self.format.write(self.kg, self.rows)
 
     def download(self) -> Iterator[bytes]:
-        """Yield the file, or the archive of the files, as it is made."""
+        """Stream the file, or the archive with the files."""
         if self.format.is_folder:
             yield from _zipped(self.files())
         else:
@@ -294,7 +265,7 @@ class Export:
             write_atomically(path, self.download())
             return
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise DomainError("NotWritable", f"{path} is there already; name a new folder.")
+            raise DomainError("NotWritable", f"{path} already exists. Choose a new folder.")
         check_writable(path.parent / "new")
         for name, pieces in self.files():
             target = path / name

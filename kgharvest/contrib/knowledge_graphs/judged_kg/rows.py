@@ -1,10 +1,8 @@
-"""The judged KG of a round: the tuples of its harvests with their verdicts, read in batches.
+"""Judged KG of a round: the tuples of its harvests with their verdicts, read in batches.
 
 A row is a tuple of one harvest. Its verdict comes from the tuple's draw for this harvest, so verdict counts equal those
-of the report. A tuple that was judged only for another harvest is not judged here.
+of the report. A tuple that was judged only for another harvest has no verdict.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -12,7 +10,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from annotation.models import Draw, Round
 from evaluation.reports.drawn_tuples import INCOMPLETE, OUTCOMES, count_outcomes
@@ -24,23 +22,23 @@ VERDICTS = (*OUTCOMES, NOT_JUDGED)
 ROWS_AT_ONCE = 2000
 
 
-class Kept(StrEnum):
-    """Tuples to export. JUDGED: tuples with a verdict, including undecided ones."""
+class Selection(StrEnum):
+    """Tuples to export. JUDGED: tuples with a verdict, including undecided tuples."""
 
     ACCEPTED = "accepted"
     JUDGED = "judged"
     ALL = "all"
 
 
-KEPT_IN_WORDS = {
-    Kept.ACCEPTED: "accepted only",
-    Kept.JUDGED: "judged: accepted, rejected, undecided",
-    Kept.ALL: "all tuples of the harvests",
+SELECTION_LABELS = {
+    Selection.ACCEPTED: "accepted tuples",
+    Selection.JUDGED: "judged tuples (accepted, rejected, undecided)",
+    Selection.ALL: "all tuples of the harvests",
 }
 
 
 class Source(NamedTuple):
-    """Origin of rows: a harvest, or judgments that were imported without a harvest (job None)."""
+    """Origin of rows: a harvest, or judgments imported without a harvest (job is None)."""
 
     relation: Relation
     language_model: LanguageModel | None
@@ -57,12 +55,12 @@ class Source(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A tuple of the judged KG.
+    """Tuple of the judged KG.
 
-    number: identifies the row within its source: the rank, or the draw's id if there is no harvest. entities: as shown
-    to annotators. canonical: case-folded canonical entities. verdict: one of VERDICTS. counts: judgments true, false,
-    unjudgeable. probability: inclusion probability, None if unknown. ids: of the entities, from the set's table of
-    labels; None for entities without one.
+    number: identifies the row within its source: the rank, or the draw's id without a harvest. entities: as shown to
+    annotators. canonical: case-folded canonical entities. verdict: one of VERDICTS. counts: judgments true, false,
+    unjudgeable. probability: inclusion probability, None if unknown. ids: entity ids from the set's entity table, None
+    for entities without an id.
     """
 
     source: Source
@@ -79,7 +77,7 @@ class Row(NamedTuple):
 
 
 class JudgedKG:
-    """The judged KG of a round. Each call of `rows` reads the database again."""
+    """Judged KG of a round. Each call of `rows` reads the database again."""
 
     def __init__(self, round: Round):
         self.round = round
@@ -102,51 +100,48 @@ class JudgedKG:
 
     def outcomes(self) -> Mapping[str, int]:
         """Return the number of draws by outcome, counted as in the cells of the report."""
-        return count_outcomes(self._draws())
+        return count_outcomes(Draw.objects.filter(stratum__round=self.round))
 
-    def rows(self, kept: Kept = Kept.ALL) -> Iterator[Row]:
+    def rows(self, selection: Selection = Selection.ALL) -> Iterator[Row]:
         """Yield the rows by source and rank."""
         for source in self.sources:
-            rows = self._draws_of(source, kept)
-            if kept == Kept.ALL and source.job:
+            rows = self._draws_of(source, selection)
+            if selection == Selection.ALL and source.job:
                 rows = self._with_undrawn(source, rows)
-            for row, ids in EntityIds(source.relation).beside(rows, attrgetter("canonical")):
+            for row, ids in EntityIds(source.relation).with_ids(rows, attrgetter("canonical")):
                 yield row._replace(ids=ids)
 
-    def _draws(self) -> QuerySet[Draw]:
-        return Draw.objects.filter(stratum__round=self.round)
-
-    def _draws_of(self, source: Source, kept: Kept) -> Iterator[Row]:
-        draws = self._draws().filter(stratum__job=source.job)
+    def _draws_of(self, source: Source, selection: Selection) -> Iterator[Row]:
+        draws = Draw.objects.filter(stratum__round=self.round, stratum__job=source.job)
         if source.job is None:
             cell = Q(stratum__relation=source.relation, stratum__language_model=source.language_model)
             draws = draws.filter(cell, stratum__setting=source.setting)
-        draws = draws.filter(CONDITIONS[kept]).order_by("harvested_tuple__rank", "pk")
-        values = draws.values_list("pk", *READ, *HARVESTED, "task__verdict", *COUNTS, PROBABILITY)
+        draws = draws.filter(CONDITIONS[selection]).order_by("harvested_tuple__rank", "pk")
+        values = draws.values_list("pk", *ENTITIES, *HARVESTED, "task__verdict", *COUNTS, PROBABILITY)
         for pk, entities, canonical, rank, score, mtl, verdict, *counts, probability in values.iterator(ROWS_AT_ONCE):
             score = score if source.is_scored else None
             judged = (verdict or INCOMPLETE, tuple(counts), probability)
             yield Row(source, rank or pk, entities, canonical, rank, score, mtl, *judged)
 
     def _with_undrawn(self, source: Source, draws: Iterable[Row]) -> Iterator[Row]:
-        """Merge the draws with the harvest's undrawn tuples, except hidden and sensitive ones.
+        """Merge the draws with the harvest's undrawn tuples, except hidden and sensitive tuples.
 
-        Both are sorted by rank, so neither is held in memory.
+        Both are sorted by rank, so that the rows are streamed.
         """
-        waiting = iter(draws)
-        draw = next(waiting, None)
+        remaining_draws = iter(draws)
+        draw = next(remaining_draws, None)
         for row in self._tuples_of(source):
             while draw and (draw.rank or 0) < row.number:
                 yield draw
-                draw = next(waiting, None)
+                draw = next(remaining_draws, None)
             if draw and draw.rank == row.number:
                 yield draw
-                draw = next(waiting, None)
+                draw = next(remaining_draws, None)
             else:
                 yield row
-        while draw:
+        if draw:
             yield draw
-            draw = next(waiting, None)
+        yield from remaining_draws
 
     def _tuples_of(self, source: Source) -> Iterator[Row]:
         presentable = source.job.tuples.presentable(include_sensitive=self.round.include_sensitive)
@@ -154,20 +149,24 @@ class JudgedKG:
             "rank", "score", "mtl", "surface", "knowledge_tuple__entities", "knowledge_tuple__corrected_entities"
         )
         is_scored, unjudged = source.is_scored, (NOT_JUDGED, (0, 0, 0), None)
-        for rank, score, mtl, surface, known, corrected in values.iterator(ROWS_AT_ONCE):
-            named = (corrected, [entity.casefold() for entity in corrected]) if corrected else (surface, known)
-            yield Row(source, rank, *named, rank, score if is_scored else None, mtl, *unjudged)
+        for rank, score, mtl, surface, canonical, corrected in values.iterator(ROWS_AT_ONCE):
+            entities = (corrected, [entity.casefold() for entity in corrected]) if corrected else (surface, canonical)
+            yield Row(source, rank, *entities, rank, score if is_scored else None, mtl, *unjudged)
 
 
-READ = ("task__entities", "task__knowledge_tuple__entities")
+ENTITIES = ("task__entities", "task__knowledge_tuple__entities")
 HARVESTED = ("harvested_tuple__rank", "harvested_tuple__score", "harvested_tuple__mtl")
 COUNTS = ("task__n_true", "task__n_false", "task__n_unjudgeable")
 PROBABILITY = "inclusion_probability"
-CONDITIONS = {Kept.ACCEPTED: Q(task__verdict="accepted"), Kept.JUDGED: ~Q(task__verdict=""), Kept.ALL: Q()}
+CONDITIONS = {
+    Selection.ACCEPTED: Q(task__verdict="accepted"),
+    Selection.JUDGED: ~Q(task__verdict=""),
+    Selection.ALL: Q(),
+}
 
 
 class Counted:
-    """Rows, counted by verdict while they are iterated. n_left_out: rows that the format cannot contain."""
+    """Rows counted by verdict during iteration. n_left_out: rows that the format cannot represent."""
 
     def __init__(self, rows: Iterable[Row]):
         self._rows = rows
@@ -179,10 +178,10 @@ class Counted:
             self.by_verdict[row.verdict] += 1
             yield row
 
-    def only(self, has_place: Callable[[Row], bool]) -> Iterator[Row]:
-        """Yield and count the rows that the format can contain; count the others in `n_left_out`."""
+    def only(self, is_representable: Callable[[Row], bool]) -> Iterator[Row]:
+        """Yield and count the representable rows. Other rows are counted in `n_left_out`."""
         for row in self._rows:
-            if has_place(row):
+            if is_representable(row):
                 self.by_verdict[row.verdict] += 1
                 yield row
             else:

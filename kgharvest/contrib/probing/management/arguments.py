@@ -1,4 +1,4 @@
-"""Arguments and steps that the commands `probe`, `classify` and `extract` share."""
+"""Shared arguments and steps of the commands `probe`, `classify`, `extract`, and `mine_prompts`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ Search = Callable[..., Iterable[dict[str, Any]]]  # (lm, control, on_progress=..
 
 
 def add_lm_arguments(parser: ArgumentParser) -> None:
-    """Add which LM is asked, with which control, and where the records go."""
     parser.add_argument("--model", default="embedded", help=f"embedded (default), {PROBED_LM_NAMES_HELP}")
     parser.add_argument("--revision", default="", help="revision of the LM")
-    parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
+    parser.add_argument("--no-control", action="store_true", help="skip the control with random weights")
     add_placement_arguments(parser)
     parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
 
 
 def add_relation_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="relation set")
-    parser.add_argument("--relation", action="append", metavar="R", help="only this relation of the set; repeatable")
+    parser.add_argument(
+        "--relation", action="append", metavar="R", help="relation of the set; repeatable (default: all)"
+    )
 
 
 def chosen_relations(options: dict[str, Any]) -> list[Relation]:
@@ -43,45 +44,41 @@ def chosen_relations(options: dict[str, Any]) -> list[Relation]:
     return relations_of_set(options["set_name"])
 
 
-# -- searches for triggers ---------------------------------------------------------------------------------------------
+# -- Trigger search ----------------------------------------------------------------------------------------------------
 
 
 def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: int, texts: str) -> None:
-    """Add how to search, besides `add_lm_arguments`. iterations, batch_size: defaults. texts: what a batch is of."""
+    """Add search options and `add_lm_arguments`. iterations, batch_size: defaults. texts: noun for the batch items."""
     add_lm_arguments(parser)
-    parser.add_argument(
-        "--iterations", type=positive, default=iterations, help=f"of the search for triggers ({iterations})"
+    search = parser.add_argument_group("trigger search")
+    search.add_argument("--iterations", type=positive, default=iterations, help="iterations (default: %(default)s)")
+    search.add_argument(
+        "--restarts", type=natural, default=0, help="additional searches from random triggers (default: 0)"
     )
-    parser.add_argument("--restarts", type=natural, default=0, help="further searches, from random triggers (0)")
-    parser.add_argument("--candidates", type=positive, default=10, help="tried in each iteration (10)")
-    parser.add_argument(
-        "--batch-size", type=positive, default=batch_size, help=f"{texts} in each iteration ({batch_size})"
+    search.add_argument("--candidates", type=positive, default=10, help="candidates per iteration (default: 10)")
+    search.add_argument(
+        "--batch-size", type=positive, default=batch_size, help=f"{texts} per iteration (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random draws (0)")
+    search.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
 
 
 def search_params(options: dict[str, Any]) -> AutoPromptParams:
     from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 
-    return AutoPromptParams(
-        options["candidates"],
-        options["batch_size"],
-        options["iterations"],
-        seed=options["seed"],
-        restarts=options["restarts"],
-    )
+    names = ("batch_size", "iterations", "seed", "restarts")
+    return AutoPromptParams(options["candidates"], **{name: options[name] for name in names})
 
 
 def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
-    """Load the LM and search; return the records, which are in the file asked for, too."""
+    """Load the LM, run the search, and return its records; also write them to `--output`."""
     from kgharvest.contrib.probing.probes.runner import load_with_control
 
     if options["output"]:
         check_writable(options["output"])
     language_model = get_language_model(options["model"], options["revision"])
-    where = options["device"], options["dtype"], not options["no_control"]
-    check_lm(language_model, *where)
-    lm, control = load_with_control(language_model, *where)
+    placement = options["device"], options["dtype"], not options["no_control"]
+    check_lm(language_model, *placement)
+    lm, control = load_with_control(language_model, *placement)
     with ProgressBar(name) as bar:
         records = [{**record, "dtype": options["dtype"]} for record in search(lm, control, on_progress=bar)]
     if options["output"]:
@@ -90,5 +87,5 @@ def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
 
 
 def autoprompt_records(records: Records) -> Records:
-    """Return the records of prompts that were searched for, on the LM itself."""
+    """Return AutoPrompt's records on the LM itself, without the control."""
     return [record for record in records if record["method"] == "autoprompt" and not record["is_control"]]

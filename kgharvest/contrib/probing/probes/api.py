@@ -1,4 +1,4 @@
-"""Probes in the API."""
+"""API of probes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from kgharvest.api.input import (
 from kgharvest.api.views import AnyRenderer, ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.bulk.file_reading import MOST_LINES
 from kgharvest.contrib.probing.models import Probe
-from kgharvest.contrib.probing.probes.export import JSON_LINES
 from kgharvest.contrib.probing.probes.facts import (
     PARTS,
     RELATION_TYPES,
@@ -36,7 +35,7 @@ from kgharvest.contrib.probing.probes.facts import (
     read_facts,
     read_prompts,
 )
-from kgharvest.contrib.probing.probes.services import ProbeParams, ProbeRequest, queue_probe
+from kgharvest.contrib.probing.probes.services import JSON_LINES, ProbeParams, ProbeRequest, queue_probe
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
@@ -73,7 +72,7 @@ class ProbeRowSerializer(serializers.ModelSerializer):
     project = serializers.CharField(source="project.slug")
     model = serializers.CharField(source="language_model.name")
     methods = serializers.ListField(child=serializers.CharField())
-    is_unfinished = serializers.BooleanField(help_text="Whether it waits or is being done.")
+    is_unfinished = serializers.BooleanField(help_text="True if the probe is queued or running.")
 
     class Meta:
         model = Probe
@@ -85,21 +84,21 @@ class ProbeRowSerializer(serializers.ModelSerializer):
 
 @extend_schema_serializer(examples=[OpenApiExample("A probe", PROBE, response_only=True)])
 class ProbeSerializer(ProbeRowSerializer):
-    document = serializers.DictField(help_text="The result (docs/probing.md); empty until the probe has succeeded.")
+    document = serializers.DictField(help_text="Result (docs/probing.md); empty until the probe has succeeded.")
 
     class Meta(ProbeRowSerializer.Meta):
         fields = [*ProbeRowSerializer.Meta.fields, "document"]
 
 
 class FactInput(StrictSerializer):
-    relation = serializers.CharField(max_length=100, required=False, help_text="Its name, if there are several.")
+    relation = serializers.CharField(max_length=100, required=False, help_text="Name, required for several relations.")
     part = serializers.ChoiceField(PARTS)
     sub = serializers.CharField(max_length=LONGEST_ENTITY)
     obj = serializers.CharField(max_length=LONGEST_ENTITY)
 
 
 class TemplateInput(StrictSerializer):
-    relation = serializers.CharField(max_length=100, required=False, help_text="Its name, if there are several.")
+    relation = serializers.CharField(max_length=100, required=False, help_text="Name, required for several relations.")
     template = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="[X] ... [Y]")
     type = serializers.ChoiceField(RELATION_TYPES, required=False)
 
@@ -108,7 +107,7 @@ class TemplateInput(StrictSerializer):
     examples=[OpenApiExample("A set", {"sets": [1], "model": "embedded", "methods": ["manual"], "with_control": False})]
 )
 class ProbeInput(PlacementInput):
-    """Binary relations, or whole sets, an LM and methods. What is left out of the budget is the preset's."""
+    """Binary relations or whole sets, an LM, and methods. The preset provides defaults for the learning budget."""
 
     project = ProjectField()
     relations = serializers.ListField(child=VisibleField(Relation.objects.all()), default=list, max_length=1000)
@@ -117,25 +116,27 @@ class ProbeInput(PlacementInput):
     methods = serializers.ListField(
         child=serializers.ChoiceField([*METHODS]), default=[*DEFAULT_METHODS], allow_empty=False, max_length=100
     )
-    name = serializers.CharField(max_length=200, required=False, help_text="Of the relations together.")
+    name = serializers.CharField(max_length=200, required=False, help_text="Name for the relations together.")
     facts = FactInput(
-        many=True, required=False, max_length=MOST_LINES, help_text="Without any, those of the embedded LMs' world."
+        many=True, required=False, max_length=MOST_LINES, help_text="Facts. Default: those of the embedded LMs' world."
     )
-    prompts = TemplateInput(many=True, required=False, max_length=MOST_LINES, help_text="Besides the relations' own.")
+    prompts = TemplateInput(
+        many=True, required=False, max_length=MOST_LINES, help_text="Prompts in addition to those of the relations."
+    )
     common_with = serializers.ListField(
         child=serializers.CharField(max_length=500),
         default=list,
         max_length=20,
-        help_text="LMs: ranks are counted among the words that they, too, write as one token.",
+        help_text="LMs. Ranks are counted among words that are single tokens in all these LMs.",
     )
     words = serializers.ListField(
         child=serializers.CharField(max_length=LONGEST_ENTITY),
         default=list,
         max_length=MOST_LINES,
-        help_text="Ranks are counted among these words alone.",
+        help_text="Words among which ranks are counted. Default: the whole vocabulary.",
     )
     with_control = serializers.BooleanField(
-        default=ProbeParams.with_control, help_text="Run every method on the LM with random weights, too."
+        default=ProbeParams.with_control, help_text="Also run every method on the LM with random weights."
     )
     preset = serializers.ChoiceField([*PRESETS], default=ProbeParams.preset)
 
@@ -144,21 +145,21 @@ class ProbeInput(PlacementInput):
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
         if not sent["relations"] and not sent["sets"]:
-            raise serializers.ValidationError({"relations": ["Name at least one relation, or a whole set."]})
+            raise serializers.ValidationError({"relations": ["Select at least one relation or relation set."]})
         return super().validate(sent)
 
 
 def budget_field(name: str) -> serializers.Field:
-    """Return a field of the learning budget, whose bounds the registry of methods declares."""
+    """Return a field of the learning budget with the bounds from the registry of methods."""
     least, most = BUDGET_FIELDS[name].metadata["min"], BUDGET_FIELDS[name].metadata["max"]
     kind: Callable[..., serializers.Field] = CountField if isinstance(least, int) else FiniteField
     return kind(min_value=least, max_value=most, required=False)
 
 
 def request_of(sent: dict[str, Any]) -> ProbeRequest:
-    """Return what a client asks for. Raises NotProbed, NotFound or ImportRefused."""
-    chosen = Q(pk__in=[relation.pk for relation in sent["relations"]]) | Q(relation_set__in=sent["sets"])
-    relations = list(Relation.objects.filter(chosen).select_related("relation_set"))
+    """Raises NotProbed, NotFound or ImportRefused."""
+    selected = Q(pk__in=[relation.pk for relation in sent["relations"]]) | Q(relation_set__in=sent["sets"])
+    relations = list(Relation.objects.filter(selected).select_related("relation_set"))
     names = [relation.name for relation in relations]
     facts = read_facts([lines_of("facts", sent["facts"])], names) if sent.get("facts") else None
     prompts = read_prompts([lines_of("prompts", sent["prompts"])], names) if sent.get("prompts") else None
@@ -182,7 +183,7 @@ def request_of(sent: dict[str, Any]) -> ProbeRequest:
 
 
 def lines_of(source: str, rows: list[dict[str, Any]]) -> Document:
-    """Return rows as the file of JSON lines that they would be, so that the same reader checks them."""
+    """Return rows as a document of JSON lines, so that the file reader validates them."""
     content = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
     return Document(source, lambda: BytesIO(content))
 
@@ -195,7 +196,7 @@ RESPONSES = {(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A
 
 
 class ProbeViewSet(PagedList, RetrieveMixin, ApiViewSet):
-    """Probes of your projects, newest first, each with its status and, once it has succeeded, its document."""
+    """Probes of your projects, newest first. The document is available once the probe has succeeded."""
 
     serializer_class = ProbeSerializer
     entry_serializer_class = ProbeRowSerializer
@@ -207,17 +208,17 @@ class ProbeViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=ProbeInput, responses={202: ProbeSerializer}, summary="Probe an LM")
     def create(self, request: Request) -> Response:
-        """A worker runs it; the probe has its status."""
+        """A worker runs the probe; query it for its status."""
         sent = self.sent(ProbeInput)
         probe = queue_probe(request_of(sent), request.user, sent.get("project"))
         return self.accepted(probe, self.address(probe))
 
     @operation("Records of a probe", method="get", responses=RESPONSES, renderer_classes=(AnyRenderer,))
     def records(self, request: Request, pk: int) -> HttpResponse:
-        """One for each method and relation, as JSON lines."""
+        """One record per method and relation, as JSON lines."""
         return download(JSON_LINES["records"](self.get_object()), f"probe-{pk}-records.jsonl", NDJSON)
 
     @operation("Learned prompts of a probe", method="get", responses=RESPONSES, renderer_classes=(AnyRenderer,))
     def prompts(self, request: Request, pk: int) -> HttpResponse:
-        """All of them, as JSON lines."""
+        """All learned prompts, as JSON lines."""
         return download(JSON_LINES["prompts"](self.get_object()), f"probe-{pk}-prompts.jsonl", NDJSON)

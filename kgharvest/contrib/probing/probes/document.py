@@ -1,6 +1,6 @@
-"""The document of a probe: methods side by side and per relation, computed from its records. Pure: no database.
+"""Probe document: comparison of methods, in total and per relation, computed from records without a database.
 
-docs/probing.md says what each key means.
+docs/probing.md describes its keys.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kgharvest.engine.prompt_learning.registry import METHODS
 from kgharvest.statistics.paired_tests import PairedDifference, holm, paired_difference
 from kgharvest.statistics.rates import macro_average, macro_interval
 
-Record = Mapping[str, Any]  # the columns of a ProbeRecord, `relation` being its name
+Record = Mapping[str, Any]  # columns of a ProbeRecord; `relation` is the relation's name
 ByRelation = dict[str, Record]
 
 BASELINE = "manual"
@@ -23,40 +23,39 @@ MEASURES = ("p1", "p10", "mrr", "nll", "dev_nll")
 
 
 def probe_document(records: Iterable[Record], types: Mapping[str, str]) -> dict[str, Any]:
-    """Return what all tables and figures of a probe are made of. types: of the relations, by name."""
+    """Return the content of all tables and figures of a probe. types: relation types by name."""
     records = list(records)
-    of_lm, of_control = (
+    lm_records, control_records = (
         [record for record in records if record["is_control"] is is_control] for is_control in (False, True)
     )
     return {
-        "summary": summary(of_lm),
-        "control": summary(of_control),
-        "types": type_rows(of_lm, types),
-        "relations": [relation_entry(name, types[name], own) for name, own in group_by("relation", records).items()],
+        "summary": summary(lm_records),
+        "control": summary(control_records),
+        "types": type_rows(lm_records, types),
+        "relations": [relation_entry(name, types[name], rows) for name, rows in group_by("relation", records).items()],
     }
 
 
 def group_by(key: str, records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Group `records` by a column, in the order in which its values come."""
+    """Group `records` by a column, in order of first occurrence."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(record[key], []).append(record)
     return groups
 
 
-# -- methods side by side ----------------------------------------------------------------------------------------------
+# -- Comparison of methods ---------------------------------------------------------------------------------------------
 
 
 def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return a row per method, in the order of `records`: macro averages over relations, P@1 over all facts, the cost.
+    """Return one row per method, in order of `records`: macro averages over relations, P@1 over all facts, and cost.
 
-    p1_low, p1_high: interval of the macro P@1 for relations like these, None below two or where all are alike.
-    n_compared, difference, difference_low, difference_high, p, p_holm, reason: of the P@1 against the manual prompts,
-    paired by relation as in reports; p by sign flips, adjusted by Holm over the methods; None where there is nothing
-    to compare.
+    p1_low, p1_high: interval of the macro P@1 for similar relations; None for fewer than two or identical values.
+    n_compared, difference, difference_low, difference_high, p, p_holm, reason: difference in P@1 from the manual
+    prompts, paired by relation; p by sign flips, Holm-adjusted over methods; None without a comparison.
     """
     by_method = {
-        method: {record["relation"]: record for record in own} for method, own in group_by("method", records).items()
+        method: {record["relation"]: record for record in rows} for method, rows in group_by("method", records).items()
     }
     differences = {method: against_baseline(method, by_method) for method in by_method}
     compared = {method: difference for method, difference in differences.items() if difference}
@@ -96,48 +95,33 @@ def against_baseline(method: str, by_method: Mapping[str, ByRelation]) -> Paired
 
 
 def difference_columns(difference: PairedDifference | None, p_holm: float | None) -> dict[str, Any]:
+    names = ("n_compared", "difference", "difference_low", "difference_high", "p", "p_holm", "reason")
     if difference is None:
-        return dict.fromkeys(("n_compared", "difference", "difference_low", "difference_high", "p", "p_holm", "reason"))
-    return {
-        "n_compared": difference.n_relations,
-        "difference": difference.difference,
-        "difference_low": difference.low,
-        "difference_high": difference.high,
-        "p": difference.p,
-        "p_holm": p_holm,
-        "reason": difference.reason,
-    }
+        return dict.fromkeys(names)
+    d = difference
+    return dict(zip(names, (d.n_relations, d.difference, d.low, d.high, d.p, p_holm, d.reason), strict=True))
 
 
-# -- relations ---------------------------------------------------------------------------------------------------------
+# -- Relations ---------------------------------------------------------------------------------------------------------
 
 
 def type_rows(records: Iterable[Record], types: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return a row for each type of relations that there is: the macro P@1 of each method over them."""
-    by_type = {
-        relation_type: [record for record in records if types[record["relation"]] == relation_type]
-        for relation_type in RELATION_TYPES
-    }
-    return [
-        {
-            "type": relation_type,
-            "n_relations": len({record["relation"] for record in of_type}),
-            "p1": {
-                method: macro_average(record["p1"] for record in own)
-                for method, own in group_by("method", of_type).items()
-            },
-        }
-        for relation_type, of_type in by_type.items()
-        if of_type
-    ]
+    """Return one row per relation type that occurs: the macro P@1 of each method over its relations."""
+    rows = []
+    for relation_type in RELATION_TYPES:
+        if selected := [record for record in records if types[record["relation"]] == relation_type]:
+            by_method = group_by("method", selected).items()
+            p1 = {method: macro_average(record["p1"] for record in group) for method, group in by_method}
+            n_relations = len({record["relation"] for record in selected})
+            rows.append({"type": relation_type, "n_relations": n_relations, "p1": p1})
+    return rows
 
 
-def relation_entry(name: str, its_type: str, records: Sequence[Record]) -> dict[str, Any]:
-    shared = {key: records[0][key] for key in ("n_train", "n_dev", "n_test", "left_out")}
+def relation_entry(name: str, relation_type: str, records: Sequence[Record]) -> dict[str, Any]:
     return {
         "relation": name,
-        "type": its_type,
-        **shared,
+        "type": relation_type,
+        **{key: records[0][key] for key in ("n_train", "n_dev", "n_test", "left_out")},
         "p1": {record["method"]: record["p1"] for record in records if not record["is_control"]},
         "control_p1": {record["method"]: record["p1"] for record in records if record["is_control"]},
     }

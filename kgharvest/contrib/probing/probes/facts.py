@@ -1,4 +1,4 @@
-"""Facts and prompts of a probe, by relation: from the embedded LMs' world, or from files in LAMA's format."""
+"""Facts and prompts of a probe by relation, from the embedded LMs' world or from files in LAMA's format."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from kgharvest.relations.files import with_slots
 from kgharvest.relations.prompt_files import template_error
 
 PARTS = ("train", "dev", "test")
-# What zipfile raises: ValueError for places before the file, RuntimeError for encrypted files.
-DAMAGED_ARCHIVE = (
+# Raised by zipfile; ValueError: negative offsets, RuntimeError: encrypted files.
+ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -36,23 +36,23 @@ DAMAGED_ARCHIVE = (
 )
 ARCHIVE_START = b"PK"
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
-FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # this project's, LAMA's
+FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # own key, LAMA's key
 RELATION_KEYS = ("relation", "predicate_id")
 RELATION_TYPES = ("1-1", "N-1", "N-M")  # as in LAMA
-MANY = 1.5  # so many on average count as many (Bordes et al. 2013, section 4.2)
-NO_RELATION = 'names no relation; add "relation"'
+MANY = 1.5  # minimum average that counts as "many" (Bordes et al. 2013, section 4.2)
+NO_RELATION = 'has no relation; add "relation"'
 
 Pairs = tuple[tuple[str, str], ...]
 FactsByPart = Mapping[str, Pairs]
 
 
 class NotProbed(DomainError):
-    """Facts or prompts that no probe can use, or an LM that cannot be probed."""
+    """Facts or prompts are unusable, or the LM cannot be probed."""
 
 
 @dataclass(frozen=True)
 class ProbeRelation:
-    """A binary relation with facts in three parts. prompts: the one that people wrote first. type: as in LAMA."""
+    """A binary relation with facts in three parts. prompts: the manual prompt first. type: as in LAMA."""
 
     name: str
     prompts: tuple[str, ...]
@@ -60,11 +60,11 @@ class ProbeRelation:
     type: str = ""
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- Files -------------------------------------------------------------------------------------------------------------
 
 
 class Document(NamedTuple):
-    """A file of JSON lines, and which relation and part they are about where folder and name of the file say it."""
+    """A file of JSON lines, with the relation and part given by its folder and name, if any."""
 
     source: str
     open_file: Callable[[], AbstractContextManager[BinaryIO]]
@@ -73,7 +73,7 @@ class Document(NamedTuple):
 
 
 def documents_in(path: Path) -> list[Document]:
-    """Return the JSON lines of a folder of RELATION/PART.jsonl or RELATION.jsonl, of such a ZIP file, or of one file.
+    """Return documents from a folder or ZIP file of RELATION/PART.jsonl or RELATION.jsonl, or from one JSON lines file.
 
     Raises NoSuchFile, NotProbed or ImportRefused.
     """
@@ -86,22 +86,22 @@ def documents_in(path: Path) -> list[Document]:
 
 
 def documents_of(name: str, content: bytes) -> list[Document]:
-    """Return the JSON lines of a file that was handed in: a ZIP file, or else one of JSON lines."""
+    """Return documents from the content of a ZIP file or JSON lines file."""
     if not content.startswith(ARCHIVE_START):
         return [Document(name, partial(BytesIO, content))]
     with _unpacking(name):
         archive = zipfile.ZipFile(BytesIO(content))
     paths = [(PurePosixPath(member.filename), member) for member in archive.infolist()]
-    # Names that begin with a dot are notes of macOS.
+    # macOS adds metadata files whose names begin with a dot.
     members = [member for path, member in paths if path.suffix == ".jsonl" and not path.name.startswith(".")]
     if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
-        raise NotProbed(f"{name} unpacks to more than {LARGEST_ARCHIVE >> 20} MB; give fewer facts.")
+        raise NotProbed(f"{name} unpacks to more than {LARGEST_ARCHIVE >> 20} MB. Use fewer facts.")
     return [_document(member.filename, partial(_unpacked, archive, member, name)) for member in members]
 
 
 @contextmanager
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
-    """Open a file in a ZIP file for reading; its lines never lie in memory together."""
+    """Open a file in a ZIP file for reading without loading it into memory."""
     with _unpacking(name), archive.open(member) as file:
         yield BufferedReader(file)
 
@@ -110,51 +110,42 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> I
 def _unpacking(name: str) -> Iterator[None]:
     try:
         yield
-    except DAMAGED_ARCHIVE as error:
-        raise NotProbed(f"{name} is no ZIP file that can be unpacked ({error}); make it anew.") from error
+    except ZIP_ERRORS as error:
+        raise NotProbed(f"{name} cannot be unpacked ({error}). Create the ZIP file again.") from error
 
 
 def _document(name: str, open_file: Callable[[], AbstractContextManager[BinaryIO]]) -> Document:
-    """Say by RELATION/PART.jsonl or RELATION.jsonl what the lines are about."""
+    """Derive relation and part from RELATION/PART.jsonl or RELATION.jsonl."""
     path = PurePosixPath(name)
     if path.stem in PARTS and path.parent.name:
         return Document(name, open_file, path.parent.name, path.stem)
     return Document(name, open_file, path.stem)
 
 
-LineReader = Callable[[dict[str, Any], Document], str | None]  # returns what is wrong with the line, if anything is
+LineReader = Callable[[dict[str, Any], Document], str | None]  # returns the problem of the line or None
 
 
 def read_documents(documents: Iterable[Document], read_line: LineReader) -> None:
-    """Let `read_line` have each line. Raises NotProbed, or ImportRefused with lines at fault or beyond MOST_LINES."""
+    """Call `read_line` for each line. Raises NotProbed, or ImportRefused for bad lines or more than MOST_LINES."""
     documents = list(documents)
     source = documents[0].source if len(documents) == 1 else "the files"
-    faults = Faults()
-    numbers = count(1)
+    faults, numbers = Faults(), count(1)
     for document in documents:
+        prefix = f"{document.source}, " if len(documents) > 1 else ""
         with document.open_file() as file:
-            lines = _limited(lines_of(file, document.source), numbers, source)
-            for fault in _faults(document, lines, read_line, len(documents) > 1):
-                faults.add(fault)
+            for line in read_json_objects(_limited(lines_of(file, document.source), numbers, source)):
+                if isinstance(line, BadEntry):
+                    faults.add(BadEntry(f"{prefix}{line.where}", line.reason))
+                elif reason := read_line(line.value, document):
+                    faults.add(BadEntry(f"{prefix}line {line.number}", reason))
     faults.refuse(source)
 
 
 def _limited(lines: Iterable[str], numbers: Iterator[int], source: str) -> Iterator[str]:
     for line, number in zip(lines, numbers, strict=False):
         if number > MOST_LINES:
-            raise ImportRefused(source, [BadEntry("all", f"have more than {MOST_LINES:,} lines; draw a sample")])
+            raise ImportRefused(source, [BadEntry("all", f"have more than {MOST_LINES:,} lines; use a sample")])
         yield line
-
-
-def _faults(
-    document: Document, lines: Iterable[str], read_line: LineReader, is_one_of_many: bool
-) -> Iterator[BadEntry]:
-    source = f"{document.source}, " if is_one_of_many else ""
-    for line in read_json_objects(lines):
-        if isinstance(line, BadEntry):
-            yield BadEntry(f"{source}{line.where}", line.reason)
-        elif reason := read_line(line.value, document):
-            yield BadEntry(f"{source}line {line.number}", reason)
 
 
 def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:
@@ -162,26 +153,26 @@ def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _relation_of(line: Mapping[str, Any], document: Document, relations: Collection[str]) -> str | None:
-    """Return the relation of the line's folder, of itself or of its file; of no place, the only one of `relations`."""
-    named = document.relation if document.part else _first(line, RELATION_KEYS) or document.relation
-    if named is None and len(relations) == 1:
-        named = next(iter(relations))
-    return named if isinstance(named, str) else None
+    """Return the relation from the folder, the line, or the file name; by default the only one of `relations`."""
+    name = document.relation if document.part else _first(line, RELATION_KEYS) or document.relation
+    if name is None and len(relations) == 1:
+        name = next(iter(relations))
+    return name if isinstance(name, str) else None
 
 
-# -- facts -------------------------------------------------------------------------------------------------------------
+# -- Facts -------------------------------------------------------------------------------------------------------------
 
 
 def split_world() -> dict[str, FactsByPart]:
-    """Return the facts of the embedded LMs' world by relation: two fifths, one fifth and two fifths, at random."""
-    worlds = {}
+    """Return the facts of the embedded LMs' world by relation, randomly split 2:1:2 into train, dev, and test."""
+    facts_by_relation = {}
     for relation in load_world():
         facts = list(relation.facts)
         Random(0).shuffle(facts)
         first, second = 2 * len(facts) // 5, 3 * len(facts) // 5
         parts = facts[:first], facts[first:second], facts[second:]
-        worlds[relation.name] = dict(zip(PARTS, map(tuple, parts), strict=True))
-    return worlds
+        facts_by_relation[relation.name] = dict(zip(PARTS, map(tuple, parts), strict=True))
+    return facts_by_relation
 
 
 def read_facts(
@@ -189,10 +180,10 @@ def read_facts(
     relations: Collection[str],
     fact_of_line: Callable[[Mapping[str, Any], tuple[str, str]], Any] = lambda line, pair: pair,
 ) -> dict[str, dict[str, tuple[Any, ...]]]:
-    """Return the facts in {"sub", "obj"} lines by relation and part; a line says itself what its folder does not.
+    """Return the facts in {"sub", "obj"} lines by relation and part, which the line or its folder states.
 
-    relations: the ones to be probed; the only one of them is meant where none is named. fact_of_line: makes a fact of a
-    line and its pair, or says what is wrong with it. Raises ImportRefused with every line at fault.
+    relations: names of the relations to probe; a single one is the default. fact_of_line: returns a fact for a line and
+    its pair, or the problem as text. Raises ImportRefused with all bad lines.
     """
     facts: dict[str, dict[str, list[Any]]] = {}
 
@@ -203,9 +194,9 @@ def read_facts(
         if relation is None:
             return NO_RELATION
         if part not in PARTS:
-            return f'is in no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
+            return f'has no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
         if any(not isinstance(entity, str) for entity in pair):
-            return 'has no texts "sub" and "obj"'
+            return 'lacks the texts "sub" and "obj"'
         if fault := entities_error(pair, 2):
             return fault
         fact = fact_of_line(line, (pair[0], pair[1]))
@@ -219,29 +210,24 @@ def read_facts(
 
 
 def check_parts(name: str, facts: FactsByPart) -> None:
-    """Raises NotProbed unless there is a fact to learn from, one to choose by and one to ask."""
-    n_facts = sum(map(len, facts.values()))
-    if n_facts == 1:
-        raise NotProbed(f"{name} has one fact; a probe needs at least one each of {', '.join(PARTS)}.")
-    if lacking := [part for part in PARTS if not facts.get(part)]:
-        raise NotProbed(
-            f"{name} has no {' and no '.join(lacking)} facts; give at least one each of {', '.join(PARTS)}."
-        )
+    """Raises NotProbed unless each part has a fact."""
+    if missing := [part for part in PARTS if not facts.get(part)]:
+        raise NotProbed(f"{name} has no {' and no '.join(missing)} facts. Add at least one each of {', '.join(PARTS)}.")
 
 
-# -- prompts and types -------------------------------------------------------------------------------------------------
+# -- Prompts and types -------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Prompts:
-    """What a file of prompts says: texts with slots by relation, and types of relations where it has them."""
+    """Content of a prompt file: texts with slots, and relation types if stated, by relation."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
 
 
 def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> Prompts:
-    """Return the prompts in {"template": "[X] ... [Y]"} lines; LAMA's file of relations has "type" as well.
+    """Return prompts from {"template": "[X] ... [Y]"} lines, optionally with "type" as in LAMA's relations file.
 
     Raises ImportRefused.
     """
@@ -249,16 +235,16 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
 
     def read_line(line: dict[str, Any], document: Document) -> str | None:
         relation = _relation_of(line, document, relations)
-        template, its_type = line.get("template"), line.get("type")
+        template, type_name = line.get("template"), line.get("type")
         if relation is None:
             return NO_RELATION
         if fault := template_error(template):
             return fault
-        if its_type is not None and its_type not in RELATION_TYPES:
-            return f"has the type {its_type!r}; write {', '.join(RELATION_TYPES)} or leave it out"
+        if type_name is not None and type_name not in RELATION_TYPES:
+            return f"has the type {type_name!r}; use {', '.join(RELATION_TYPES)} or omit it"
         prompts.texts.setdefault(relation, []).append(one_line(with_slots(template)))
-        if its_type:
-            prompts.types[relation] = its_type
+        if type_name:
+            prompts.types[relation] = type_name
         return None
 
     read_documents(documents, read_line)
@@ -266,20 +252,20 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
 
 
 def read_words(name: str, content: bytes) -> list[str]:
-    """Return the words of a file with one a line. Raises ImportRefused or NotProbed."""
+    """Return the words of a file with one word per line. Raises ImportRefused or NotProbed."""
     words = [line.strip() for line in lines_of(BytesIO(content), name) if line.strip()]
     if not words:
-        raise NotProbed(f"{name} has no words; give one a line.")
+        raise NotProbed(f"{name} contains no words. Add one word per line.")
     return words
 
 
-# -- relations ---------------------------------------------------------------------------------------------------------
+# -- Relations ---------------------------------------------------------------------------------------------------------
 
 
 def relation_type(pairs: Collection[tuple[str, str]]) -> str:
-    """Return the type that `pairs` of subject and object, at least one, speak for.
+    """Return the relation type of at least one (subject, object) pair.
 
-    N-M if a subject has 1.5 objects or more on average, else N-1 if an object has as many subjects, else 1-1.
+    N-M if a subject has 1.5 objects or more on average; otherwise N-1 if an object has as many subjects; otherwise 1-1.
     """
     distinct = set(pairs)
     if len(distinct) / len({subject for subject, _ in distinct}) >= MANY:
@@ -290,27 +276,24 @@ def relation_type(pairs: Collection[tuple[str, str]]) -> str:
 def probe_relations(
     relations: Sequence[Relation], facts: Mapping[str, FactsByPart] | None = None, more: Prompts | None = None
 ) -> list[ProbeRelation]:
-    """Return the binary ones of `relations` of which there are `facts`, by name, or facts in the embedded LMs' world.
+    """Return binary relations with facts, in `facts` by name or by default in the embedded LMs' world.
 
-    more: prompts besides the relations' own. Raises NotProbed.
+    more: additional prompts. Raises NotProbed.
     """
     names = [relation.name for relation in relations]
     if repeated := {name for name in names if names.count(name) > 1}:
-        raise NotProbed(f"Two of these relations are called {min(repeated)}; probe them apart.")
-    known = split_world() if facts is None else facts
-    probed = [
-        _probe_relation(relation, known[relation.name], more or Prompts())
-        for relation in relations
-        if relation.arity == 2 and relation.name in known
-    ]
+        raise NotProbed(f"Two relations have the name {min(repeated)}. Probe them separately.")
+    facts_by_name = split_world() if facts is None else facts
+    more = more or Prompts()
+    probed = []
+    for relation in relations:
+        if relation.arity == 2 and relation.name in facts_by_name:
+            parts = facts_by_name[relation.name]
+            check_parts(relation.name, parts)
+            texts = [*relation.initial_prompts, *relation.prompts, *more.texts.get(relation.name, ())]
+            type_name = more.types.get(relation.name) or relation_type([pair for part in PARTS for pair in parts[part]])
+            probed.append(ProbeRelation(relation.name, tuple(dict.fromkeys(texts)), parts, type_name))
     if not probed:
-        lacking = "The embedded LMs' world has no facts" if facts is None else "The file has no facts"
-        raise NotProbed(f"{lacking} of any of these relations; a fact has two entities and its relation's name.")
+        source = "The embedded LMs' world" if facts is None else "The file"
+        raise NotProbed(f"{source} has no facts for these relations. Add facts with two entities and a relation name.")
     return probed
-
-
-def _probe_relation(relation: Relation, facts: FactsByPart, more: Prompts) -> ProbeRelation:
-    check_parts(relation.name, facts)
-    texts = [*relation.initial_prompts, *relation.prompts, *more.texts.get(relation.name, ())]
-    its_type = more.types.get(relation.name) or relation_type([pair for part in PARTS for pair in facts[part]])
-    return ProbeRelation(relation.name, tuple(dict.fromkeys(texts)), facts, its_type)

@@ -1,4 +1,4 @@
-"""Figures of a probe: methods with intervals, and their differences from the manual prompts."""
+"""Figures of a probe: P@1 of methods with intervals, and differences from the manual prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kgharvest.pages.number_format import points, points_with_interval, share_wi
 
 
 def methods(document: Document) -> list[Estimate]:
-    """Return P@1 of the methods, then, hollow, of the same ones on the control."""
+    """Return P@1 of the methods, followed by the control's, drawn as hollow marks."""
     return [
         Estimate(
             f"{row['method']}, {CONTROL}" if is_control else row["method"],
@@ -57,7 +57,7 @@ PROBE_FIGURES = (
         "P@1 of each method",
         lambda document: (
             "Mean over relations, with Student's 95 % interval. Below the line: the same methods on the same LM with "
-            f"{CONTROL}, whose correct answers were learned from the facts and not known to the LM."
+            f"{CONTROL}. Its correct answers were learned from the facts, as this LM has no knowledge."
         ),
         "summary",
         methods,
@@ -68,7 +68,7 @@ PROBE_FIGURES = (
         "differences",
         "Differences from the manual prompts",
         lambda document: (
-            "Paired by relation. An interval that spans 0 leaves open which is better. There is no interval if the "
+            "Paired by relation. An interval that spans 0 shows no clear difference. There is no interval if the "
             "relations are too few or too similar."
         ),
         "differences",

@@ -1,4 +1,4 @@
-"""What researchers fill in to probe an LM."""
+"""Form for new probes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ from kgharvest.errors import ImportRefused
 from kgharvest.harvests.forms import PlacementForm
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
 from kgharvest.models import LanguageModel, Relation
-from kgharvest.relations.forms import non_blank_lines
-from kgharvest.relations.picker import RelationPickerForm
+from kgharvest.relations.forms import RelationPickerForm, non_blank_lines
 
 
 def budget_field(name: str) -> forms.Field:
-    """Return a field of the learning budget, whose default and bounds the registry of methods declares."""
+    """Return a field of the learning budget with the default and bounds from the registry of methods."""
     option = BUDGET_FIELDS[name]
     kind = forms.IntegerField if isinstance(option.metadata["min"], int) else forms.FloatField
     values = preset_values(name)
@@ -46,12 +45,12 @@ def budget_field(name: str) -> forms.Field:
         max_value=option.metadata["max"],
         initial=option.default,
         required=option.default is not None,
-        help_text=f"Of {systems_with(name)}." + (f" If left empty, {values}." if values else ""),
+        help_text=f"For {systems_with(name)}." + (f" Default: {values}." if values else ""),
     )
 
 
 class ProbeForm(RelationPickerForm, PlacementForm):
-    """Relations, an LM and methods; facts of the embedded LMs' world or of a file."""
+    """Relations, LM, methods, and facts from the embedded LMs' world or a file."""
 
     ready = "with a subject and an object"
     not_ready = "not binary"
@@ -60,55 +59,57 @@ class ProbeForm(RelationPickerForm, PlacementForm):
         label="LM",
         initial=next(iter(EMBEDDED_LMS)),
         widget=forms.RadioSelect,
-        error_messages={"required": "Choose an LM, or name another one."},
+        error_messages={"required": "Select an LM or enter another LM."},
     )
     other_model = forms.CharField(
         label="Another LM",
         required=False,
         max_length=500,
-        help_text=f"Instead: {PROBED_LM_NAMES_HELP}. Most methods need a masked one.",
+        help_text=f"Replaces the selection: {PROBED_LM_NAMES_HELP}. Most methods require a masked LM.",
     )
     methods = forms.MultipleChoiceField(
         choices=[(method.name, f"{method.name}: {method.help}") for method in METHODS.values()],
         initial=DEFAULT_METHODS,
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Choose at least one method."},
+        error_messages={"required": "Select at least one method."},
     )
     facts = forms.FileField(
         required=False,
-        help_text="Without a file, those of the embedded LMs’ world, which they were trained on. A ZIP file of "
-        'RELATION/{train,dev,test}.jsonl with lines {"sub", "obj"} as in LAMA; or one file of such lines, each with '
-        '"part" and, if there are several, "relation".',
+        help_text='ZIP file of RELATION/{train,dev,test}.jsonl with lines {"sub", "obj"} as in LAMA, or one file of '
+        'such lines with "part" and, for several relations, "relation". Default: facts of the embedded LMs’ world, '
+        "on which these LMs were trained.",
     )
     prompts = forms.FileField(
-        label="More prompts",
+        label="Additional prompts",
         required=False,
-        help_text='Besides the relations’ own: lines {"relation", "template": "[X] ... [Y]"}, such as LAMA’s file of '
-        'relations, whose "type" is taken over; or a ZIP file of RELATION.jsonl.',
+        help_text='Lines {"relation", "template": "[X] ... [Y]"}, for example LAMA’s relations file, whose "type" is '
+        "also used; or a ZIP file of RELATION.jsonl. Added to the prompts of the relations.",
     )
     common_with = forms.CharField(
-        label="Vocabulary in common with",
+        label="Shared vocabulary",
         required=False,
         max_length=5000,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
-        help_text="LMs, one a line: ranks are counted among the words that they, too, write as one token, so that "
-        "probes of several LMs can be compared. Without, among the whole vocabulary.",
+        help_text="LMs, one per line. Ranks are counted among words that are single tokens in all these LMs, so that "
+        "probes of several LMs are comparable. Leave empty for the whole vocabulary.",
     )
     words = forms.FileField(
-        label="Words", required=False, help_text="One a line: ranks are counted among these words alone."
+        label="Vocabulary",
+        required=False,
+        help_text="Words among which ranks are counted, one per line. Default: the whole vocabulary.",
     )
     with_control = forms.BooleanField(
-        label="Control",
+        label="Random-weights control",
         required=False,
         initial=ProbeParams.with_control,
-        help_text="Run every method on the same LM with random weights, too; it takes about as long again.",
+        help_text="Also run every method on the same LM with random weights. This doubles the run time.",
     )
     project = ProjectField()
     preset = forms.ChoiceField(
         choices=[(name, name) for name in PRESETS],
         initial=ProbeParams.preset,
         required=False,
-        help_text="The values of what is left empty: for small LMs and a hundred facts, or those of the papers.",
+        help_text="Defaults for empty fields: tuned for small LMs and about 100 facts, or the published settings.",
     )
     iterations = budget_field("iterations")
     epochs = budget_field("epochs")
@@ -121,8 +122,8 @@ class ProbeForm(RelationPickerForm, PlacementForm):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        used = LanguageModel.objects.filter(probes__isnull=False, revision="").values_list("name", flat=True)
-        self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
+        probed = LanguageModel.objects.filter(probes__isnull=False, revision="").values_list("name", flat=True)
+        self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *probed.distinct()])]
         self.fields["model"].required = not self.data.get("other_model", "").strip()
 
     def other_fields(self) -> list[forms.BoundField]:
@@ -132,53 +133,53 @@ class ProbeForm(RelationPickerForm, PlacementForm):
         return relation.arity == 2
 
     def clean(self) -> dict[str, Any]:
-        """Read the files, and say beside them what is wrong with them."""
+        """Read the files; problems become errors of their fields."""
         cleaned = super().clean()
-        if not self.errors:
-            self._read_facts_and_prompts()
-        return cleaned
-
-    def _read_facts_and_prompts(self) -> None:
+        if self.errors:
+            return cleaned
         relations = self.chosen_relations()
         names = [relation.name for relation in relations]
-        facts, prompts = (
-            self._read(field, lambda *file, read=read: read(documents_of(*file), names))
-            for field, read in (("facts", read_facts), ("prompts", read_prompts))
-        )
+        facts = self._read("facts", lambda *file: read_facts(documents_of(*file), names))
+        prompts = self._read("prompts", lambda *file: read_prompts(documents_of(*file), names))
         self.words = self._read("words", read_words) or []
-        if self.errors:
-            return
-        try:
-            self.probe_relations = probe_relations(relations, facts, prompts)
-        except NotProbed as refusal:
-            self.add_error("relations" if facts is None else "facts", str(refusal))
+        if not self.errors:
+            try:
+                self.probe_relations = probe_relations(relations, facts, prompts)
+            except NotProbed as refusal:
+                self.add_error("relations" if facts is None else "facts", str(refusal))
+        return cleaned
 
     def _read(self, name: str, read: Callable[[str, bytes], Any]) -> Any:
-        """Return what `read` makes of an uploaded file, None without one; list its bad lines beside the field."""
+        """Return the result of `read` for an uploaded file, None without one. Bad lines become errors of the field."""
         upload = self.cleaned_data[name]
         if not upload:
             return None
         if upload.size > LARGEST_FILE:
-            self.add_error(name, f"{upload.name} has more than {LARGEST_FILE_MB} MB; give a part of it.")
+            self.add_error(name, f"{upload.name} is larger than {LARGEST_FILE_MB} MB. Upload a smaller file.")
             return None
         try:
             return read(upload.name, upload.read())
         except ImportRefused as refusal:
             self.add_error(name, [f"{entry.where}: {entry.reason}." for entry in refusal.entries])
             if refusal.n_entries > len(refusal.entries):
-                self.add_error(name, f"{refusal.n_entries:,} lines in all are not as they should be.")
+                self.add_error(name, f"{refusal.n_entries:,} invalid lines in total.")
         except NotProbed as refusal:
             self.add_error(name, str(refusal))
         return None
 
     def request(self) -> ProbeRequest:
-        """Return what was asked for, once the form is valid. Raises NotFound if there is no such LM."""
+        """Return the request of a valid form. Raises NotFound for an unknown LM."""
         cleaned = self.cleaned_data
+        names = [relation.name for relation in self.probe_relations]
+        if cleaned["relations"]:
+            name = names[0] if len(names) == 1 else f"{len(names)} relations"
+        else:
+            name = ", ".join(relation_set.name for relation_set in cleaned["sets"])
         return ProbeRequest(
             language_model=language_model_for_pages(cleaned["other_model"].strip() or cleaned["model"]),
             relations=self.probe_relations,
             methods=cleaned["methods"],
-            name=self._name(),
+            name=name,
             facts=cleaned["facts"].name if cleaned["facts"] else BUILT_IN,
             params=ProbeParams(
                 **{name: cleaned[name] for name in BUDGET_FIELDS},
@@ -189,10 +190,3 @@ class ProbeForm(RelationPickerForm, PlacementForm):
                 words=self.words,
             ),
         )
-
-    def _name(self) -> str:
-        """Say in few words what is probed: whole sets, one relation, or how many."""
-        if not self.cleaned_data["relations"]:
-            return ", ".join(relation_set.name for relation_set in self.cleaned_data["sets"])
-        relations = self.probe_relations
-        return relations[0].name if len(relations) == 1 else f"{len(relations)} relations"

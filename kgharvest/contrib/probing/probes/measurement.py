@@ -1,4 +1,4 @@
-"""Measure prompt-learning methods: each learns, then the LM ranks the right objects. Needs no database."""
+"""Measurement of prompt-learning methods: train a method, then rank the correct objects. Needs no database."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kgharvest.engine.prompt_learning.registry import METHODS
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
 from kgharvest.engine.prompts.template import parse_prompts
 
-MethodRunner = Callable[[PretrainedLM, str, Sequence[ProbeTask]], list[Learned]]  # of LM, method and tasks
+MethodRunner = Callable[[PretrainedLM, str, Sequence[ProbeTask]], list[Learned]]  # (lm, method, tasks)
 
 
 class Cell(NamedTuple):
-    """What a method learns at once: one relation, or all of them; is_control: of the LM with random weights."""
+    """Unit of measurement: a method on one relation, or a joint method on all. is_control: LM with random weights."""
 
     method: str
     tasks: Sequence[ProbeTask]
@@ -34,14 +34,12 @@ class Cell(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Sequences that the LM read, and how long it took."""
-
-    forwards: int
+    forwards: int  # sequences read by the LM
     seconds: float
 
 
 class CostMeter:
-    """What an LM has done since the meter was made."""
+    """Cost of an LM's work since the meter was created."""
 
     def __init__(self, lm: PretrainedLM) -> None:
         self._lm, self._start, self._before = lm, perf_counter(), lm.n_read["sequences"]
@@ -50,14 +48,14 @@ class CostMeter:
         return Cost(self._lm.n_read["sequences"] - self._before, perf_counter() - self._start)
 
     def columns(self) -> dict[str, Any]:
-        """Return the cost as a record has it."""
+        """Return the cost as columns of a record."""
         forwards, seconds = self.read()
         return {"forwards": forwards, "seconds": round(seconds, 3)}
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A method on one relation. test, dev: where it ranks the right objects of these facts. cost: of learning."""
+    """Result of a method on one relation. test, dev: ranks of the correct objects. cost: of learning."""
 
     cell: Cell
     task: ProbeTask
@@ -68,12 +66,12 @@ class Measurement:
 
     @property
     def prompt_set(self) -> PromptSet | None:
-        """The prompts that were learned or weighed, None for a method that learns something else."""
+        """The learned or weighted prompts, None for a method without prompts."""
         answerer = self.learned.answerer
         return answerer.prompt_set if isinstance(answerer, PromptSetAnswerer) else None
 
     def record(self) -> dict[str, Any]:
-        """Return the columns of a ProbeRecord but its relation, which stands as its name."""
+        """Return the columns of a ProbeRecord, with the relation's name instead of the relation."""
         prompts = self.prompt_set
         return {
             "relation": self.task.relation,
@@ -95,7 +93,7 @@ class Measurement:
 
 
 def probe_task(lm: PretrainedLM, relation: ProbeRelation, vocabulary: Sequence[int] | None = None) -> ProbeTask:
-    """Raises NotProbed if nothing can be learned or asked, BadPrompt for a prompt that the LM cannot take."""
+    """Raises NotProbed if a part has no usable fact, BadPrompt for a prompt that the LM cannot encode."""
     encoded = tuple(lm.encode_prompt(template) for template in parse_prompts(relation.prompts, 2))
     facts = {part: usable_facts(lm, [Fact(*pair) for pair in relation.facts[part]], vocabulary) for part in PARTS}
     for part, later in combinations(PARTS, 2):
@@ -103,12 +101,11 @@ def probe_task(lm: PretrainedLM, relation: ProbeRelation, vocabulary: Sequence[i
     for part, usable in facts.items():
         if not usable.facts:
             reasons = reasons_text(usable.left_out) or "it is empty"
-            raise NotProbed(f"{relation.name}: no fact of {part} can be asked ({reasons}); give others.")
+            raise NotProbed(f"{relation.name}: no usable {part} fact ({reasons}). Add other facts.")
     return ProbeTask(relation.name, encoded[0], encoded, **facts)
 
 
 def cells_of(methods: Iterable[str], tasks: Sequence[ProbeTask], with_control: bool) -> Iterator[Cell]:
-    """Yield what is to be measured, each with its control if wanted."""
     for method in methods:
         for group in [tasks] if METHODS[method].is_joint else [[task] for task in tasks]:
             yield Cell(method, group, is_control=False)
@@ -123,9 +120,9 @@ def measure(
     vocabulary: Sequence[int] | None = None,
     tick: Tick = lambda: None,
 ) -> list[Measurement]:
-    """Return how the cell's method does on each of its tasks; what they cost together is divided among them.
+    """Measure the cell's method on each of its tasks. The total cost is divided equally among the tasks.
 
-    tick: called before everything that the LM computes. vocabulary: among which ranks are counted, None being all.
+    tick: called before each LM computation. vocabulary: tokens among which ranks are counted; None: all.
     """
     with lm.ticking(tick):
         meter = CostMeter(lm)

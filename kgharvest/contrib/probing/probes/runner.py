@@ -1,6 +1,6 @@
-"""The runner of probe jobs: load the LM, measure every method on every relation, store record by record.
+"""Runner of probe jobs: load the LM, measure every method on every relation, and store each record.
 
-Loads torch, so that only workers and commands that run a probe import it.
+Imports torch, so only workers and commands that run a probe import this module.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import common_words, token_of
 from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask, learn
 from kgharvest.engine.prompt_learning.registry import METHODS
-from kgharvest.engine.prompt_learning.serialization import (
+from kgharvest.engine.prompts.prompt_set import (
+    PromptSetAnswerer,
     SerializedPrompt,
     deserialize,
     nearest_words,
     prompt_text,
     serialize,
 )
-from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
 from kgharvest.engine.types import Cancelled, EngineError, Progress
 from kgharvest.harvests import language_models
 from kgharvest.harvests.language_models import LOADING
 from kgharvest.jobs import ledger
 from kgharvest.models import Job, LanguageModel
 
-N_NEAREST = 5  # words that are kept for each soft word
-STAGE_LENGTH = 60
+N_NEAREST = 5  # nearest words stored per soft token
+STAGE_LENGTH = 60  # characters
 
 
 def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Runner of its kind of job. Goes on where an earlier claim on the same LM and code has left off."""
+    """Run a probe job. Resumes an earlier attempt with the same LM revision, code version, and vocabulary."""
     probe = Probe.objects.select_related("language_model").get(pk=job.pk)
     params = ProbeParams(**job.payload)
     heartbeat(Progress(LOADING, 0))
@@ -58,7 +58,7 @@ def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 def load_with_control(
     language_model: LanguageModel, device: str, dtype: str, with_control: bool
 ) -> tuple[PretrainedLM, PretrainedLM | None]:
-    """Return the LM, and the same one with random weights if wanted."""
+    """Return the LM and, if requested, its control with random weights."""
     lm = language_models.load(language_model, device, dtype)
     if not with_control:
         return lm, None
@@ -66,13 +66,13 @@ def load_with_control(
 
 
 def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
-    """Raise EngineError for methods that learn on a masked LM alone, where `lm` is none."""
-    needing = [name for name in methods if METHODS[name].needs_mask]
-    if needing and not isinstance(lm, MaskedLM):
-        others = ", ".join(name for name, method in METHODS.items() if not method.needs_mask)
+    """Raise EngineError for methods that require a masked LM if `lm` is not one."""
+    masked_methods = [name for name in methods if METHODS[name].needs_mask]
+    if masked_methods and not isinstance(lm, MaskedLM):
+        alternatives = ", ".join(name for name, method in METHODS.items() if not method.needs_mask)
         raise EngineError(
-            f"{lm.name} is no masked LM, and {needing[0]} learns on those; name a masked one, or choose among the "
-            f"methods {others}."
+            f"The method {masked_methods[0]} requires a masked LM, and {lm.name} is not one. Use a masked LM or one of "
+            f"the methods {alternatives}."
         )
 
 
@@ -80,27 +80,26 @@ def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> list[int] | None
     """Return the tokens among which ranks are counted, None for all. Raises NotProbed if there are none."""
     if not params.common_with and not params.words:
         return None
-    others = [
+    other_lms = [
         language_models.load(language_models.get_language_model(name), params.device, params.dtype)
         for name in params.common_with
     ]
-    words = common_words([lm, *others], params.words or None)
+    words = common_words([lm, *other_lms], params.words or None)
     if not words:
-        raise NotProbed("No word is one token of all these LMs; choose other LMs, or give a file of other words.")
+        raise NotProbed("No word is a single token in all these LMs. Use other LMs or another vocabulary file.")
     return sorted({token for word in words if (token := token_of(lm, word)) is not None})
 
 
 def vocabulary_text(vocabulary: Sequence[int] | None, params: ProbeParams) -> str:
-    """Say among what ranks are counted."""
+    """Return a description of the vocabulary."""
     if vocabulary is None:
         return "full"
-    with_others = f" common with {', '.join(params.common_with)}" if params.common_with else ""
-    of_file = " of a file" if params.words else ""
-    return f"{len(vocabulary):,} words{of_file}{with_others}"
+    shared = f" common with {', '.join(params.common_with)}" if params.common_with else ""
+    return f"{len(vocabulary):,} words{' of a file' if params.words else ''}{shared}"
 
 
 def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
-    """Delete what another revision of the LM or of the code has measured."""
+    """Delete records of another LM revision, code version, or vocabulary."""
     current = {"revision": revision, "code_version": code_version(), "vocabulary": vocabulary}
     if any(getattr(probe, name) != value for name, value in current.items()):
         ProbeRecord.objects.filter(relation__probe=probe).delete()
@@ -108,7 +107,7 @@ def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
         probe.refresh_from_db(fields=list(current))
 
 
-# -- measuring ---------------------------------------------------------------------------------------------------------
+# -- Measurement -------------------------------------------------------------------------------------------------------
 
 
 def _measure_all(
@@ -118,7 +117,7 @@ def _measure_all(
     run_method: MethodRunner,
     heartbeat: ledger.Heartbeat,
 ) -> None:
-    """Measure what has no record yet. Raises NotProbed if nothing can be measured."""
+    """Measure the cells without a record. Raises NotProbed if nothing can be measured."""
     lm, control = lms
     relations = {relation.name: relation for relation in probe.relations.all()}
     tasks = _tasks(lm, vocabulary, relations)
@@ -127,14 +126,14 @@ def _measure_all(
         raise NotProbed(_faults_text(relations))
     cells = list(cells_of(probe.methods, tasks, control is not None))
     records = ProbeRecord.objects.filter(relation__probe=probe)
-    measured_before = set(records.values_list("relation__name", "method", "is_control"))
+    existing = set(records.values_list("relation__name", "method", "is_control"))
     for done, cell in enumerate(cells):
-        if {(task.relation, cell.method, cell.is_control) for task in cell.tasks} <= measured_before:
+        if {(task.relation, cell.method, cell.is_control) for task in cell.tasks} <= existing:
             continue
         tick = partial(heartbeat, Progress(cell.name[:STAGE_LENGTH], done, len(cells)))
         try:
-            asked_lm = control if control and cell.is_control else lm
-            measurements = measure(asked_lm, cell, run_method, vocabulary, tick)
+            probed_lm = control if control and cell.is_control else lm
+            measurements = measure(probed_lm, cell, run_method, vocabulary, tick)
         except Cancelled:
             raise
         except EngineError as fault:
@@ -149,7 +148,7 @@ def _measure_all(
 def _tasks(
     lm: PretrainedLM, vocabulary: Sequence[int] | None, relations: Mapping[str, ProbedRelation]
 ) -> list[ProbeTask]:
-    """Return what can be asked, and note of the other relations why not."""
+    """Return tasks for the relations that the LM can be probed for; set `fault` on the others."""
     tasks = []
     for name, relation in relations.items():
         relation.fault = ""
@@ -161,7 +160,7 @@ def _tasks(
 
 
 def _add_fault(relations: Sequence[ProbedRelation], fault: str) -> None:
-    """Note why a method has no record. Where its control fails alike, that is said once."""
+    """Append the reason for a missing record, once if method and control fail for the same reason."""
     for relation in relations:
         if fault not in relation.fault:
             relation.fault = f"{relation.fault} {fault}".lstrip()
@@ -172,7 +171,7 @@ def _faults_text(relations: Mapping[str, ProbedRelation]) -> str:
     return " ".join(dict.fromkeys(relation.fault for relation in relations.values() if relation.fault))
 
 
-# -- storing -----------------------------------------------------------------------------------------------------------
+# -- Storage -----------------------------------------------------------------------------------------------------------
 
 Rows = tuple[ProbeRecord, list[LearnedPrompt]]
 
@@ -184,7 +183,7 @@ def _rows(lm: PretrainedLM, relation: ProbedRelation, measurement: Measurement) 
 
 
 def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:
-    """Yield the columns of a LearnedPrompt for each prompt that was learned, or for some rewrites."""
+    """Yield the columns of a LearnedPrompt for each learned prompt, or for example rewrites."""
     prompt_set = measurement.prompt_set
     if prompt_set is None:
         for before, after in measurement.learned.rewrites:
@@ -208,16 +207,16 @@ def _store(rows: Sequence[Rows]) -> None:
 
 
 def load_learned(lm: PretrainedLM, method: str, tasks: Sequence[ProbeTask], earlier: Probe) -> list[Learned]:
-    """Return what `method` has learned of each task in the probe `earlier`. Raises NotProbed."""
+    """Return the prompts that `method` learned for each task in the probe `earlier`. Raises NotProbed."""
     if (earlier.language_model.name, earlier.revision or None) != (lm.name, lm.revision):
-        raise NotProbed(f"Probe {earlier.pk} asked another LM, or another revision of it; name the one that it asked.")
+        raise NotProbed(f"Probe {earlier.pk} used a different LM or revision. Select the LM of that probe.")
     learned = []
     for task in tasks:
         records = ProbeRecord.objects.filter(relation__probe=earlier, is_control=False).exclude(combine="")
         record = records.filter(method=method, relation__name=task.relation).first()
         if record is None:
             raise NotProbed(
-                f"Probe {earlier.pk} keeps no prompts of {method} for {task.relation}; leave one of them out."
+                f"Probe {earlier.pk} has no prompts of {method} for {task.relation}. Remove the method or relation."
             )
         serialized = [
             SerializedPrompt(

@@ -1,8 +1,10 @@
-"""Probes as jobs: created with all they need frozen in them, queued, and their results read record by record."""
+"""Probe jobs: creation from frozen inputs, queueing, and results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +12,7 @@ from django.db import transaction
 
 from kgharvest.accounts.projects import project_for
 from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
-from kgharvest.contrib.probing.probes.document import probe_document
+from kgharvest.contrib.probing.probes.document import MEASURES, probe_document
 from kgharvest.contrib.probing.probes.facts import NotProbed, ProbeRelation
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, FLOATS, QUANTIZED
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, METHODS, LearningBudget
@@ -18,15 +20,18 @@ from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel, Project
+from kgharvest.tables.formats import to_json
+
+N_PROMPTS = 5  # maximum number of prompts or rewrites in a record; the file of prompts contains all
 
 
 @dataclass(frozen=True)
 class ProbeParams(LearningBudget):
-    """How a probe is done.
+    """Parameters of a probe.
 
-    with_control: run every method on the LM with random weights, too. common_with, words: ranks are counted among the
-    words that these LMs, too, write as one token, and among `words`; without both among the whole vocabulary.
-    prompts_of: an earlier probe whose prompts are asked; nothing is learned.
+    with_control: also run every method on the LM with random weights. common_with, words: restrict ranks to words that
+    are single tokens in all these LMs, and to `words`; default: the whole vocabulary. prompts_of: id of an earlier
+    probe whose prompts are used instead of learning.
     """
 
     with_control: bool = True
@@ -39,7 +44,7 @@ class ProbeParams(LearningBudget):
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """name: of the relations together; facts: what their facts are called."""
+    """Inputs of a probe. name: of all relations together. facts: name of the fact source."""
 
     language_model: LanguageModel
     relations: Sequence[ProbeRelation]
@@ -51,17 +56,17 @@ class ProbeRequest:
 
 @transaction.atomic
 def create_probe(request: ProbeRequest, by=None, project: Project | None = None) -> Probe:
-    """Create a queued job with all it needs frozen in it. Raises NotProbed, EngineError, NotAllowed, ProjectNotNamed.
+    """Create a job with frozen inputs. Raises NotProbed, EngineError, NotAllowed, ProjectNotNamed.
 
-    `ledger.run_job` does it in this process; `queue_probe` leaves it to a worker.
+    To run it in this process, call `ledger.run_job`; for a worker, use `queue_probe`.
     """
     if unknown := set(request.methods) - set(METHODS):
-        raise NotProbed(f"There is no method {min(unknown)!r}; choose from {', '.join(METHODS)}.")
+        raise NotProbed(f"Unknown method {min(unknown)!r}. Use {', '.join(METHODS)}.")
     for method in map(METHODS.get, request.methods):
         options = request.params.of(method)
-        for parameter, other in method.needs.items():
-            if options[parameter] < options[other]:
-                raise NotProbed(f"{method.label} needs {options[other]} {parameter} or more; allow more.")
+        for parameter, required in method.needs.items():
+            if options[parameter] < options[required]:
+                raise NotProbed(f"{method.label} needs at least {options[required]} {parameter}. Increase {parameter}.")
     check_lm(request.language_model, request.params.device, request.params.dtype, request.params.with_control)
     probe = Probe.objects.create(
         kind=Probe.KIND,
@@ -85,44 +90,41 @@ def create_probe(request: ProbeRequest, by=None, project: Project | None = None)
 
 @transaction.atomic
 def queue_probe(request: ProbeRequest, by=None, project: Project | None = None) -> Probe:
-    """Create a job and tell the workers."""
+    """Create a probe and enqueue it for a worker. Raises the same errors as create_probe."""
     probe = create_probe(request, by, project)
     ledger.enqueue(probe)
     return probe
 
 
 def check_lm(language_model: LanguageModel, device: str, dtype: str, with_control: bool) -> None:
-    """Raise EngineError or NotProbed unless the LM, and the control beside it, can be loaded like this somewhere."""
+    """Raise EngineError or NotProbed unless the LM and its control can be loaded with this device and dtype."""
     language_models.check_where(language_model.name, device, dtype)
     if with_control and dtype in QUANTIZED:
-        raise NotProbed(
-            f"Random weights, the control, are not drawn in {dtype}; leave the control out, or choose one of "
-            f"{', '.join(FLOATS)}."
-        )
+        raise NotProbed(f"The control does not support {dtype}. Disable the control or use {', '.join(FLOATS)}.")
 
 
 def find_probe(number: int, user=None) -> Probe:
-    """Return the probe of this number if `user` sees it. Raises NotFound."""
+    """Return the probe if it is visible to `user`. Raises NotFound."""
     probe = Probe.objects.visible_to(user).select_related("language_model").filter(pk=number).first()
     if probe is None:
-        raise NotFound(f"There is no probe {number}; look at the list of probes for its number.")
+        raise NotFound(f"Probe {number} not found. See the list of probes for valid numbers.")
     return probe
 
 
 def methods_with_prompts(probe: Probe) -> list[str]:
-    """Return the methods whose prompts a probe has kept. Raises NotProbed if there are none."""
+    """Return the methods with stored prompts. Raises NotProbed if there are none."""
     records = ProbeRecord.objects.filter(relation__probe=probe, is_control=False).exclude(combine="")
     with_prompts = set(records.values_list("method", flat=True))
     if not with_prompts:
-        raise NotProbed(f"Probe {probe.pk} has kept no prompts; name another one.")
+        raise NotProbed(f"Probe {probe.pk} has no stored prompts. Select another probe.")
     return [method for method in probe.methods if method in with_prompts]
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
+# -- Results -----------------------------------------------------------------------------------------------------------
 
 
 def document_of(probe: Probe) -> dict[str, Any]:
-    """Return the JSON of docs/probing.md, of what is measured so far."""
+    """Return the JSON of docs/probing.md for the records so far."""
     relations = list(probe.relations.defer("facts", "prompts"))
     return {
         "name": probe.name,
@@ -140,13 +142,12 @@ def document_of(probe: Probe) -> dict[str, Any]:
 
 
 def dtype_of(probe: Probe) -> str:
-    """Return the number format of the LM's weights, which probes of older versions do not name."""
-    dtype: str = probe.payload.get("dtype", DEFAULT_DTYPE)
-    return dtype
+    """Return the dtype of the LM's weights; probes of older versions do not state it."""
+    return str(probe.payload.get("dtype", DEFAULT_DTYPE))
 
 
 def records_of(probe: Probe) -> list[dict[str, Any]]:
-    """Return the records in the order of the methods, then of the relations."""
+    """Return records in order of methods, then relations."""
     columns = [field.name for field in ProbeRecord._meta.concrete_fields if field.name not in ("id", "relation")]
     rows = ProbeRecord.objects.filter(relation__probe=probe).order_by("relation_id", "is_control")
     records = [{"relation": row.pop("relation__name"), **row} for row in rows.values("relation__name", *columns)]
@@ -154,6 +155,64 @@ def records_of(probe: Probe) -> list[dict[str, Any]]:
 
 
 def learned_prompts(probe: Probe):
-    """Return the prompts that the LM's methods learned, the heaviest of each first."""
+    """Return the learned prompts by record, in order of decreasing weight."""
     prompts = LearnedPrompt.objects.filter(record__relation__probe=probe).select_related("record__relation")
     return prompts.order_by("record_id", "-weight", "pk")
+
+
+# -- JSON lines --------------------------------------------------------------------------------------------------------
+
+
+def record_lines(probe: Probe) -> Iterator[str]:
+    """Yield records as JSON lines, in method order. docs/probing.md describes the keys."""
+    records = records_of(probe)
+    controls = {(record["relation"], record["method"]): record for record in records if record["is_control"]}
+    prompts: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)  # by relation and method
+    for prompt in learned_prompts(probe).defer("vectors", "nearest"):
+        entries = prompts[prompt.record.relation.name, prompt.record.method]
+        if len(entries) < N_PROMPTS:
+            entries.append(_prompt_entry(prompt))
+    types = dict(probe.relations.values_list("name", "type"))
+    shared = {
+        "lm": str(probe.language_model),
+        "revision": probe.revision,
+        "dtype": dtype_of(probe),
+        "dataset": probe.name,
+        "vocab": probe.vocabulary,
+        "seed": probe.payload["seed"],
+        "code_version": probe.code_version,
+    }
+    for record in records:
+        if not record.pop("is_control"):
+            key = record["relation"], record["method"]
+            control = controls.get(key)
+            measures = {name: control[name] for name in MEASURES} if control else None
+            record |= {"type": types[key[0]], **shared, "control": measures, "control_p1": measures and measures["p1"]}
+            record["prompts"] = prompts[key]
+            yield to_json(record) + "\n"
+
+
+def _prompt_entry(prompt: LearnedPrompt) -> dict[str, Any]:
+    text = {"text": prompt.text, "weight": prompt.weight}
+    if prompt.rewritten_from:
+        return {"before": prompt.rewritten_from, **text}
+    return {**text, "token_ids": prompt.segments, "slots": prompt.slots}
+
+
+def prompt_lines(probe: Probe) -> Iterator[str]:
+    """Yield every learned prompt as a JSON line. vectors: base64, as in `SerializedPrompt`."""
+    for prompt in learned_prompts(probe).iterator(chunk_size=50):
+        record = prompt.record
+        entry = {
+            "relation": record.relation.name,
+            "method": record.method,
+            "combine": record.combine,
+            "temperature": record.temperature,
+            **_prompt_entry(prompt),
+            "nearest": prompt.nearest,
+            "vectors": b64encode(prompt.vectors).decode(),
+        }
+        yield to_json(entry) + "\n"
+
+
+JSON_LINES = {"records": record_lines, "prompts": prompt_lines}

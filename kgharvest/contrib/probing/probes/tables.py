@@ -1,4 +1,4 @@
-"""Tables of a probe, from its document: methods, differences, types, relations, facts."""
+"""Tables of a probe document: methods, differences, types, relations, and facts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SUMMARY = {
     "mrr": Column("MRR", Kind.SHARE),
     "dev_nll": Column("dev NLL", Kind.NUMBER),
     "n_parameters": Column("parameters", Kind.COUNT),
-    "forwards": Column("forwards", Kind.COUNT),
-    "forwards_per_second": Column("forwards/s", Kind.COUNT),
+    "forwards": Column("forward passes", Kind.COUNT),
+    "forwards_per_second": Column("forward passes/s", Kind.COUNT),
     "seconds": Column("seconds", Kind.NUMBER),
 }
 DIFFERENCE = {
@@ -36,12 +36,12 @@ DIFFERENCE = {
 
 
 def probe_tables(document: Document) -> list[Table]:
-    """Return every table that has a row."""
+    """Return all non-empty tables."""
     return [table for build in TABLES if (table := build(document)).rows]
 
 
 def summary_table(document: Document) -> Table:
-    """Rows are the methods, then the same methods on the control."""
+    """One row per method, followed by the control's rows."""
     methods, control = method_table(document), control_table(document)
     rows = [
         row._replace(values=(f"{row.values[0]}, {CONTROL}", *row.values[1:]), is_summary=True) for row in control.rows
@@ -53,21 +53,21 @@ def method_table(document: Document) -> Table:
     relations = counted(max((row["n_relations"] for row in document["summary"]), default=0), "relation")
     n_facts = max((row["n_facts"] for row in document["summary"]), default=0)
     notes = (
-        f"P@1, P@10 and MRR are means over {relations}, each with the same weight, with Student's 95 % "
-        f"interval for relations like these; micro: of all {n_facts:,} facts alike. NLL in nats. Forwards: sequences "
-        "that the LM read while learning.",
-        *(["Methods that are measured on fewer relations so far cannot be compared."] if is_partial(document) else []),
+        f"P@1, P@10, and MRR: unweighted means over {relations}, with Student's 95 % interval for similar relations. "
+        f"Micro: mean over all {n_facts:,} facts. NLL: in nats. Forward passes: sequences that the LM read while "
+        "learning.",
+        *(["Methods measured on different numbers of relations are not comparable."] if is_partial(document) else []),
     )
     return _table_of_methods("methods", "Methods", "summary", document, notes)
 
 
 def is_partial(document: Document) -> bool:
-    """Return whether some methods are not measured on all relations yet."""
+    """Return whether some methods have not been measured on all relations yet."""
     return len({row["n_relations"] for key in ("summary", "control") for row in document[key]}) > 1
 
 
 def control_table(document: Document) -> Table:
-    notes = (f"With {CONTROL} the LM knows nothing: what is right there was learned from the training facts.",)
+    notes = (f"An LM with {CONTROL} has no knowledge: its correct answers were learned from the training facts.",)
     title = f"Control: the same LM with {CONTROL}"
     return _table_of_methods("control", title, "control", document, notes if document["control"] else ())
 
@@ -77,8 +77,8 @@ def _table_of_methods(name: str, title: str, key: str, document: Document, notes
     rows = []
     for row in document[key]:
         speed = row["forwards_per_second"]
-        shown = row | {"forwards_per_second": speed and round(speed)}
-        rows.append(Row((row["method"], *(shown[column] for column in columns))))
+        values = row | {"forwards_per_second": speed and round(speed)}
+        rows.append(Row((row["method"], *(values[column] for column in columns))))
     return Table(name, title, (Column("method"), *columns.values()), tuple(rows), notes)
 
 
@@ -87,9 +87,9 @@ def difference_table(document: Document) -> Table:
     rows = [Row((row["method"], *(row[key] for key in DIFFERENCE), row["reason"] or "")) for row in compared]
     columns = (Column("method"), *DIFFERENCE.values(), Column("note"))
     notes = (
-        "P@1 minus that of the manual prompts, in percentage points, paired by relation; 95 % bootstrap-t interval; p "
-        "of the exact sign-flip permutation test (random patterns beyond 20 relations), adjusted over the methods by "
-        "Holm.",
+        "Difference in P@1 from the manual prompts in percentage points, paired by relation, with 95 % bootstrap-t "
+        "interval; p: exact sign-flip permutation test (random patterns beyond 20 relations), Holm-adjusted over "
+        "methods.",
     )
     return Table("differences", "Differences from the manual prompts", columns, tuple(rows), notes)
 
@@ -103,13 +103,13 @@ def type_table(document: Document) -> Table:
     columns = (Column("type"), Column("relations", Kind.COUNT), *(Column(method, Kind.SHARE) for method in methods))
     notes = (
         "Mean P@1 over the relations of a type. N-M: a subject has 1.5 objects or more on average; N-1: an object has "
-        "as many subjects; else 1-1; or as the file of relations says.",
+        "as many subjects; 1-1: all other relations. Types stated in the relations file take precedence.",
     )
-    return Table("types", "P@1 by type of relation", columns, tuple(rows), notes)
+    return Table("types", "P@1 by relation type", columns, tuple(rows), notes)
 
 
 def relation_table(document: Document) -> Table:
-    """Rows are relations; columns the methods, then the same methods on the control."""
+    """One row per relation; columns: methods, followed by the control's."""
     methods, controls = _methods(document, "summary"), _methods(document, "control")
     rows = [
         Row((
@@ -132,7 +132,7 @@ def relation_table(document: Document) -> Table:
 
 
 def fact_table(document: Document) -> Table:
-    """What was asked, and what was left out of it."""
+    """Numbers of used and discarded facts per relation."""
     rows = []
     for entry in document["relations"]:
         left_out = [
@@ -142,7 +142,7 @@ def fact_table(document: Document) -> Table:
         ]
         rows.append(Row((entry["relation"], *(entry[f"n_{part}"] for part in PARTS), "; ".join(left_out))))
     columns = (Column("relation"), *(Column(part, Kind.COUNT) for part in PARTS), Column("left out"))
-    return Table("facts", "Facts asked and left out", columns, tuple(rows))
+    return Table("facts", "Used and discarded facts", columns, tuple(rows))
 
 
 def _methods(document: Document, key: str) -> Sequence[str]:

@@ -1,13 +1,14 @@
-"""Pages of probes: the list, the form, a probe and its relations, and their files."""
+"""Pages of probes: list, form, probe, relation, and downloads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
@@ -17,10 +18,9 @@ from evaluation.reports.views import figure_context
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.contrib.probing.models import Probe, ProbedRelation
-from kgharvest.contrib.probing.probes.export import JSON_LINES
 from kgharvest.contrib.probing.probes.figures import PROBE_FIGURES
 from kgharvest.contrib.probing.probes.forms import ProbeForm
-from kgharvest.contrib.probing.probes.services import document_of, queue_probe
+from kgharvest.contrib.probing.probes.services import JSON_LINES, document_of, queue_probe
 from kgharvest.contrib.probing.probes.tables import (
     control_table,
     difference_table,
@@ -32,13 +32,14 @@ from kgharvest.contrib.probing.probes.tables import (
 from kgharvest.jobs import workers
 from kgharvest.models import Job, RelationSet
 from kgharvest.pages.lists import ListPage
+from kgharvest.pages.panels import Panel, button
 from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, csv_text
 from kgharvest.tables.latex import latex_of
 from kgharvest.tables.table import without_empty_columns
 
-N_PROMPTS = 20  # of a method, the heaviest
+N_PROMPTS = 20  # prompts shown per method, by decreasing weight
 
 
 def probe_or_404(request: HttpRequest, pk: int) -> Probe:
@@ -46,8 +47,13 @@ def probe_or_404(request: HttpRequest, pk: int) -> Probe:
 
 
 def current_document(probe: Probe) -> Document:
-    """Return the probe's document; until it has succeeded, of what is measured so far."""
+    """Return the probe's document; before it has succeeded, a document of the records so far."""
     return probe.document or document_of(probe)
+
+
+def link_to_probes(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    """Link on the report list (PANELS of kgharvest.registries)."""
+    yield button("Probes", reverse("probing:probe_list"))
 
 
 class ProbeList(ListPage):
@@ -64,8 +70,8 @@ class ProbeList(ListPage):
 
 @worker_required
 def probe_new(request: HttpRequest) -> HttpResponse:
-    chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
-    form = ProbeForm(request.POST or None, request.FILES or None, initial=chosen)
+    initial = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
+    form = ProbeForm(request.POST or None, request.FILES or None, initial=initial)
     form.offer_relations(request.user)
     offer_projects(form, request)
     if form.is_valid():
@@ -95,7 +101,7 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def relation_rows(probe: Probe, document: Document) -> list[dict[str, Any]]:
-    """Return the rows of P@1 per relation: of the methods, and of the control beside them."""
+    """Return P@1 rows per relation, for the methods and the control."""
     ids = dict(probe.relations.values_list("name", "pk"))
     methods, controls = ([row["method"] for row in document[key]] for key in ("summary", "control"))
     return [
@@ -111,10 +117,10 @@ def relation_rows(probe: Probe, document: Document) -> list[dict[str, Any]]:
 
 @researcher_required
 def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResponse:
-    """What each method learned of one relation."""
+    """Scores and learned prompts of each method for one relation."""
     relations = ProbedRelation.objects.select_related("probe__language_model").defer("probe__document", "facts")
     relation = get_object_or_404(relations, probe__in=Probe.objects.visible_to(request.user), probe=pk, pk=relation_pk)
-    records = relation.records.filter(is_control=False).annotate(n_kept=Count("prompts"))
+    records = relation.records.filter(is_control=False).annotate(n_prompts_stored=Count("prompts"))
     order = {method: index for index, method in enumerate(relation.probe.methods)}
     learned = [
         (record, list(record.prompts.defer("vectors")[:N_PROMPTS]))
@@ -126,31 +132,27 @@ def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResp
 @researcher_required
 @require_POST
 def probe_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
-    """Cancel or retry: `change` is the service's function."""
+    """Cancel or retry. change: the service function."""
     probe = visible_or_404(request.user, Probe.objects.select_related("project"), Action.WORK, pk=pk)
     with refusal_as_message(request):
         change(probe, request.user)
     return redirect(probe)
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- Downloads ---------------------------------------------------------------------------------------------------------
 
 
 @researcher_required
 def probe_lines(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
-    """The records, or all learned prompts, as JSON lines."""
     return download(JSON_LINES[kind](probe_or_404(request, pk)), f"probe-{pk}-{kind}.jsonl", "application/jsonl")
 
 
 @researcher_required
 def probe_table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    """One table as CSV."""
-    table = next(
-        (table for table in probe_tables(current_document(probe_or_404(request, pk))) if table.name == name), None
-    )
-    if table is None:
-        raise Http404(f"This probe has no table named {name}.")
-    return download(csv_text(table), f"probe-{pk}-{name}.csv")
+    tables = {table.name: table for table in probe_tables(current_document(probe_or_404(request, pk)))}
+    if name not in tables:
+        raise Http404(f"Table {name} not found.")
+    return download(csv_text(tables[name]), f"probe-{pk}-{name}.csv")
 
 
 @researcher_required
@@ -164,7 +166,7 @@ def probe_figure(request: HttpRequest, pk: int, name: str, file_format: str) -> 
     document = current_document(probe_or_404(request, pk))
     figure = next((figure for figure in PROBE_FIGURES if figure.name == name and figure.shows(document)), None)
     if figure is None or file_format not in FIGURE_FORMATS:
-        raise Http404(f"This probe has no figure {name}.{file_format}.")
+        raise Http404(f"Figure {name}.{file_format} not found.")
     image = figure.render(document, file_format, THEMES.get(request.GET.get("theme", ""), LIGHT))
     if "theme" in request.GET:
         return HttpResponse(image, content_type=FORMATS[file_format].content_type)

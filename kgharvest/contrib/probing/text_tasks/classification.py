@@ -1,4 +1,4 @@
-"""Classify texts with an LM that is not trained for it: what is asked, with which methods, and what came of it."""
+"""Text classification with an LM that was not trained for it: files, methods, and records."""
 
 from __future__ import annotations
 
@@ -30,18 +30,16 @@ from kgharvest.engine.types import OnProgress, ignore
 from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
 from kgharvest.statistics.rates import rate
 
-# By the columns of the files (Shin et al. 2020, Table 3).
+# Default templates by file columns (Shin et al. 2020, Table 3).
 TEMPLATES = {
     ("sentence",): "{sentence} [T] [T] [T] [P] .",
     ("premise", "hypothesis"): "{premise} [P] [T] [T] [T] {hypothesis}",
 }
-
-
-LABEL = "label"  # the column
+LABEL = "label"  # column name
 
 
 class LabelledRow(NamedTuple):
-    """A line of a file: the texts of some of its columns."""
+    """A line of a file. texts: by column."""
 
     number: int
     texts: Mapping[str, str]
@@ -50,7 +48,7 @@ class LabelledRow(NamedTuple):
 
 @dataclass(frozen=True)
 class TextSets:
-    """Rows by part, and their labels in order; every label is among those of train."""
+    """Rows by part, and all labels, sorted. Every label occurs in train."""
 
     parts: Mapping[str, Sequence[LabelledRow]]
     labels: tuple[str, ...]
@@ -58,7 +56,10 @@ class TextSets:
 
 @dataclass(frozen=True)
 class ClassifyRequest:
-    """label_words: by label; empty where the LM's vectors choose `k` tokens for each. Raises EngineError."""
+    """Inputs of a classification. label_words: by label; if empty, `k` tokens per label are selected automatically.
+
+    Raises EngineError for parameters that do not fit the template.
+    """
 
     texts: TextSets
     template: TextTemplate
@@ -71,16 +72,11 @@ class ClassifyRequest:
         self.params.check(self.template.n_triggers, self.template.n_triggers)
 
 
-# -- files: JSON lines, or tab-separated columns with a heading --------------------------------------------------------
-
-
-def columns_of(path: Path) -> list[str]:
-    """Return the columns of the first line that has any. Raises NoSuchFile or ImportRefused."""
-    return next((list(line.value) for line in _lines(path) if not isinstance(line, BadEntry)), [])
+# -- Files: JSON lines, or tab-separated columns with a header ---------------------------------------------------------
 
 
 def read_labelled(path: Path, columns: Sequence[str]) -> list[LabelledRow]:
-    """Return the rows with the texts in `columns`. Raises NoSuchFile, or ImportRefused with every line at fault."""
+    """Return the rows with the texts in `columns`. Raises NoSuchFile, or ImportRefused with all bad lines."""
     rows, faults = [], Faults()
     for line in _lines(path):
         fault = line if isinstance(line, BadEntry) else _fault(line, columns)
@@ -94,47 +90,47 @@ def read_labelled(path: Path, columns: Sequence[str]) -> list[LabelledRow]:
 
 
 def _lines(path: Path) -> Iterator[Line | BadEntry]:
-    """Yield the objects of JSON lines or, if the file's name ends in .tsv, of tab-separated ones."""
+    """Yield lines of a .tsv file or, for any other suffix, of JSON lines."""
     read = _tab_separated if path.suffix.lower() == ".tsv" else read_json_objects
     return read(read_lines(path))
 
 
 def _tab_separated(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
     rows = (line.rstrip("\r\n").split("\t") for line in lines)
-    heading = next(rows, [])
+    header = next(rows, [])
     for number, row in enumerate(rows, start=2):
-        if len(row) == len(heading):
-            yield Line(number, dict(zip(heading, row, strict=True)))
+        if len(row) == len(header):
+            yield Line(number, dict(zip(header, row, strict=True)))
         elif row != [""]:
-            yield BadEntry(f"line {number}", f"has {len(row)} columns and the heading {len(heading)}")
+            yield BadEntry(f"line {number}", f"has {len(row)} columns; the header has {len(header)}")
 
 
 def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
-    where = f"line {line.number}"
+    location = f"line {line.number}"
     for column in columns:
         if column not in line.value:
-            return BadEntry(where, f"has no {column!r}")
+            return BadEntry(location, f"has no {column!r}")
         if not isinstance(line.value[column], str) or not line.value[column].strip():
-            return BadEntry(where, f"has no text in {column!r}")
+            return BadEntry(location, f"has no text in {column!r}")
     label = line.value.get(LABEL)
     if not isinstance(label, str | int) or not str(label).strip():
-        return BadEntry(where, f"has no {LABEL!r} that is a text or a whole number")
+        return BadEntry(location, f"has no {LABEL!r} that is a text or a whole number")
     return None
 
 
-# -- what is asked -----------------------------------------------------------------------------------------------------
+# -- Inputs ------------------------------------------------------------------------------------------------------------
 
 
 def default_template(path: Path) -> str:
-    """Return the template for the columns of a file. Raises NotClassified if there is none for them."""
-    columns = columns_of(path)
+    """Return the default template for the columns of a file. Raises NoSuchFile, ImportRefused or NotClassified."""
+    columns = next((set(line.value) for line in _lines(path) if not isinstance(line, BadEntry)), set())
     for fields, template in TEMPLATES.items():
-        if set(fields) <= set(columns):
+        if columns.issuperset(fields):
             return template
     raise DomainError(
         "NotClassified",
-        f"{path.name} has no column 'sentence', nor 'premise' and 'hypothesis'; "
-        "give a --template with its own columns, such as '{text} [T] [T] [T] [P] .'.",
+        f"{path.name} has neither a column 'sentence' nor the columns 'premise' and 'hypothesis'. Specify a --template "
+        "with the columns of the file, for example '{text} [T] [T] [T] [P] .'.",
     )
 
 
@@ -143,51 +139,51 @@ def read_text_sets(files: Mapping[str, Path], columns: Sequence[str]) -> TextSet
     parts = {part: read_labelled(files[part], columns) for part in PARTS}
     for part, rows in parts.items():
         if not rows:
-            raise DomainError("NotClassified", f"{files[part].name} has no texts; {part} needs at least one.")
+            raise DomainError("NotClassified", f"{files[part].name} has no texts. Add at least one {part} text.")
     labels = tuple(sorted({row.label for row in parts["train"]}))
     if len(labels) == 1:
         raise DomainError(
             "NotClassified",
-            f"All texts of {files['train'].name} have the label {labels[0]!r}; give texts of two or more.",
+            f"All texts of {files['train'].name} have the label {labels[0]!r}. At least two labels are required.",
         )
     for part, rows in parts.items():
         if unknown := [row for row in rows if row.label not in labels]:
-            reason = "has the label {!r}, which no training text has"
+            reason = "has the label {!r}, which does not occur in the training texts"
             faults = [BadEntry(f"line {row.number}", reason.format(row.label)) for row in unknown]
             raise ImportRefused(files[part].name, faults)
     return TextSets(parts, labels)
 
 
 def check_label_words(words: Mapping[str, Sequence[str]], labels: Sequence[str]) -> None:
-    """Raises NotClassified unless `words`, if there are any, has words for each label and for nothing else."""
+    """Raises NotClassified unless `words` is empty or has words for each label and no other label."""
     if not words:
         return
     if unknown := set(words) - set(labels):
         raise DomainError(
-            "NotClassified", f"There is no label {min(unknown)!r}; the training texts have {', '.join(labels)}."
+            "NotClassified", f"Unknown label {min(unknown)!r}. The training texts have {', '.join(labels)}."
         )
-    if lacking := [label for label in labels if not words.get(label)]:
+    if missing := [label for label in labels if not words.get(label)]:
         raise DomainError(
-            "NotClassified", f"The label {lacking[0]!r} has no word; give words for all labels, or for none."
+            "NotClassified", f"The label {missing[0]!r} has no words. Specify words for all labels or for none."
         )
 
 
-# -- asking ------------------------------------------------------------------------------------------------------------
+# -- Methods -----------------------------------------------------------------------------------------------------------
 
 
 def classification_records(
     lm: MaskedLM, control: MaskedLM | None, request: ClassifyRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
-    """Yield a record of each method: the majority, the manual prompt, AutoPrompt; the last two on the control too."""
+    """Yield one record per method: majority, manual prompt, AutoPrompt; the latter two also on the control."""
     texts = _encoded(lm, request.manual, request)
     scores = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
     cost = {"is_control": False, "forwards": 0, "seconds": 0.0}
     yield _record("majority", lm, request, texts, scores) | cost
     for method_record in (_manual_record, _autoprompt_record):
-        for asked_lm in [lm, control] if control else [lm]:
-            meter = CostMeter(asked_lm)
-            record = method_record(asked_lm, request, on_progress)
-            yield record | {"is_control": asked_lm is not lm} | meter.columns()
+        for tested_lm in [lm, control] if control else [lm]:
+            meter = CostMeter(tested_lm)
+            record = method_record(tested_lm, request, on_progress)
+            yield record | {"is_control": tested_lm is not lm} | meter.columns()
 
 
 def _manual_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:
@@ -211,7 +207,7 @@ def _autoprompt_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnPr
 
 
 def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> dict[str, EncodedTexts]:
-    """Raises NotClassified if the LM can be asked no text of a part, or of a label in train."""
+    """Raises NotClassified if a part, or a label in train, has no text that the LM can encode."""
     number = {label: index for index, label in enumerate(request.texts.labels)}
     encoded = template.encode(lm)
     texts_by_part = {
@@ -221,11 +217,11 @@ def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> 
     for part, texts in texts_by_part.items():
         if not texts.examples:
             reasons = ", ".join(f"{n} with {reason}" for reason, n in texts.left_out.items())
-            raise DomainError("NotClassified", f"{lm.name} can be asked no text of {part} ({reasons}); give others.")
-    kept = {text.label for text in texts_by_part["train"].examples}
-    if lost := [label for label in request.texts.labels if number[label] not in kept]:
+            raise DomainError("NotClassified", f"{lm.name} can encode no {part} text ({reasons}). Add other texts.")
+    encoded_labels = {text.label for text in texts_by_part["train"].examples}
+    if missing := [label for label in request.texts.labels if number[label] not in encoded_labels]:
         raise DomainError(
-            "NotClassified", f"{lm.name} can be asked no training text with the label {lost[0]!r}; give others."
+            "NotClassified", f"{lm.name} can encode no training text of the label {missing[0]!r}. Add other texts."
         )
     return texts_by_part
 
@@ -238,7 +234,7 @@ def _label_tokens(
     return select_label_tokens(lm, template.encode(lm), texts["train"].examples, request.k, request.params.seed)
 
 
-# -- records -----------------------------------------------------------------------------------------------------------
+# -- Records -----------------------------------------------------------------------------------------------------------
 
 
 def _classifier_record(

@@ -1,4 +1,4 @@
-"""Ask an LM for objects of facts in the context of sentences about them: files, methods and records."""
+"""Extraction of the objects of facts from sentences with an LM: files, methods, and records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ EvidencedFactsByPart = Mapping[str, Sequence[EvidencedFact]]
 
 @dataclass(frozen=True)
 class ExtractedRelation:
-    """manual: the relation's first prompt, behind the context."""
+    """A relation and its facts by part. manual: the relation's first prompt, after the context."""
 
     name: str
     manual: TextTemplate
@@ -53,9 +53,9 @@ class ExtractedRelation:
 
 @dataclass(frozen=True)
 class ExtractRequest:
-    """with_perturbed: ask also in contexts, and search prompts for them, in which another object stands.
+    """Inputs of an extraction. with_perturbed: also search and test prompts in contexts with replaced objects.
 
-    Raises EngineError for a template or parameters with which nothing can be searched.
+    Raises EngineError for an invalid template or parameters that do not fit it.
     """
 
     relations: Sequence[ExtractedRelation]
@@ -68,30 +68,28 @@ class ExtractRequest:
         self.params.check(self.template.n_triggers, self.template.n_triggers)
 
 
-# -- what is asked -----------------------------------------------------------------------------------------------------
+# -- Inputs ------------------------------------------------------------------------------------------------------------
 
 
 def extracted_relations(relations: Sequence[Relation], documents: Sequence[Document]) -> list[ExtractedRelation]:
-    """Return those of `relations` that the files have facts of. Raises NotExtracted or ImportRefused."""
-    known = read_facts(documents, [relation.name for relation in relations], evidenced_fact)
+    """Return the binary relations with facts in the files. Raises NotExtracted or ImportRefused."""
+    facts = read_facts(documents, [relation.name for relation in relations], evidenced_fact)
     extracted = []
     for relation in relations:
-        if relation.arity == 2 and relation.name in known:
+        if relation.arity == 2 and relation.name in facts:
             prompt = relation.initial_prompts[0].replace("<ENT0>", "{subject}").replace("<ENT1>", "[P]")
             template = TextTemplate.parse("{context} " + prompt)
-            extracted.append(ExtractedRelation(relation.name, template, known[relation.name]))
+            extracted.append(ExtractedRelation(relation.name, template, facts[relation.name]))
     if not extracted:
-        raise DomainError(
-            "NotExtracted", "The files have no facts of any of these relations; a folder bears its relation's name."
-        )
+        raise DomainError("NotExtracted", "The files have no facts for these relations. Name folders after relations.")
     return extracted
 
 
 def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedFact | str:
-    """Return the fact with the `evidences` of LAMA's T-REx or with one `context`, or what is wrong with it."""
+    """Return the fact with LAMA T-REx `evidences` or with one `context`, or the problem as text."""
     surfaces = line.get("surfaces", [])
     if not isinstance(surfaces, list) or not all(isinstance(text, str) and text.strip() for text in surfaces):
-        return 'has "surfaces" that are no list of texts'
+        return 'has "surfaces" that are not a list of texts'
     if "context" in line:
         evidence = _evidence_of(line["context"], [pair[1], *surfaces])
         return evidence if isinstance(evidence, str) else EvidencedFact(*pair, (evidence,), tuple(surfaces))
@@ -99,34 +97,34 @@ def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedF
     if not isinstance(evidences, list):
         return 'has neither a "context" nor "evidences"'
     keys = ("masked_sentence", "obj_surface")
-    if not all(isinstance(it, dict) and all(isinstance(it.get(key), str) for key in keys) for it in evidences):
+    if not all(isinstance(row, dict) and all(isinstance(row.get(key), str) for key in keys) for row in evidences):
         return 'has evidences without the texts "masked_sentence" and "obj_surface"'
     sentences = tuple(Evidence(evidence["masked_sentence"], evidence["obj_surface"]) for evidence in evidences)
     return EvidencedFact(*pair, sentences, tuple(surfaces))
 
 
 def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
-    """Return the context with OBJECT_MASK where it has the first of `names` that it has, or what is wrong with it."""
+    """Return the context with its first match of `names` masked by OBJECT_MASK, or the problem as text."""
     if not isinstance(context, str):
-        return 'has a "context" that is no text'
+        return 'has a "context" that is not a text'
     if OBJECT_MASK in context:
         return Evidence(context, names[0])
     for name in names:
         masked, n = re.subn(rf"(?<!\w){re.escape(name)}(?!\w)", OBJECT_MASK, context)
         if n:
             return Evidence(masked, name)
-    return 'has a "context" without its object; add how it is written there to "surfaces"'
+    return 'has a "context" without its object; add the spelling in the context to "surfaces"'
 
 
-# -- asking ------------------------------------------------------------------------------------------------------------
+# -- Methods -----------------------------------------------------------------------------------------------------------
 
 
 def extraction_records(
     lm: MaskedLM, control: MaskedLM | None, request: ExtractRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
-    """Yield a record of each relation and method, in contexts as they are and perturbed, on the control too.
+    """Yield one record per relation and method, in original and perturbed contexts, also on the control.
 
-    Raises NotExtracted or EngineError, for relations of which nothing can be asked before anything is searched.
+    Raises NotExtracted or EngineError; relations without usable facts are reported before any search.
     """
     extractions = [
         RelationExtraction(lm, relation, request, is_perturbed)
@@ -136,14 +134,14 @@ def extraction_records(
     for extraction in extractions:
         with errors_naming(extraction.relation):
             yield extraction.majority_record()
-            for asked_lm in [lm, control] if control else [lm]:
-                yield extraction.manual_record(asked_lm)
-                yield extraction.autoprompt_record(asked_lm, on_progress)
+            for tested_lm in [lm, control] if control else [lm]:
+                yield extraction.manual_record(tested_lm)
+                yield extraction.autoprompt_record(tested_lm, on_progress)
 
 
 @contextmanager
 def errors_naming(relation: ExtractedRelation) -> Iterator[None]:
-    """Say in errors of the engine which relation they are about."""
+    """Prefix EngineErrors with the relation's name."""
     try:
         yield
     except EngineError as error:
@@ -151,9 +149,9 @@ def errors_naming(relation: ExtractedRelation) -> Iterator[None]:
 
 
 class RelationExtraction:
-    """A relation's facts, each in one context, and what methods make of them on `lm` and its control.
+    """A relation's facts, each in one context, and the records of methods on `lm` and its control.
 
-    Raises NotExtracted or EngineError where nothing can be asked.
+    Raises NotExtracted or EngineError if a part has no usable fact.
     """
 
     def __init__(self, lm: MaskedLM, relation: ExtractedRelation, request: ExtractRequest, is_perturbed: bool) -> None:
@@ -167,19 +165,19 @@ class RelationExtraction:
         return Random(f"{self._request.params.seed} {self.relation.name} {purpose}")
 
     def _draw_contexts(self) -> dict[str, FactsInContext]:
-        """Return every fact that can be asked in a context, by part. Raises NotExtracted if a part has none."""
+        """Return the usable facts in context, by part. Raises NotExtracted if a part has none."""
         rng, in_context = self._rng("contexts"), {}
         for part in PARTS:
             facts = self.relation.facts[part]
             answerable = with_single_token_object(self._lm, facts)
             drawn = draw_contexts(answerable, rng)
-            n_others = len(facts) - len(answerable)
-            left_out = ({"object of several tokens": n_others} if n_others else {}) | dict(drawn.left_out)
+            n_multitoken = len(facts) - len(answerable)
+            left_out = ({"object of several tokens": n_multitoken} if n_multitoken else {}) | dict(drawn.left_out)
             if not drawn.facts:
                 raise DomainError(
                     "NotExtracted",
-                    f"{self.relation.name}: no fact of {part} can be asked in a sentence "
-                    f"({reasons_text(left_out) or 'it is empty'}); give others.",
+                    f"{self.relation.name}: no {part} fact with a usable sentence "
+                    f"({reasons_text(left_out) or 'it is empty'}). Add other facts.",
                 )
             in_context[part] = replace(drawn, left_out=left_out)
         return in_context
@@ -191,14 +189,15 @@ class RelationExtraction:
             self._in_context[part] = replace(in_context, facts=tuple(perturb(in_context.facts, objects, rng)))
 
     def _encoded(self, lm: MaskedLM, template: TextTemplate) -> dict[str, EncodedContexts]:
-        """Raises NotExtracted if all texts of a part hold special tokens of the LM."""
+        """Raises NotExtracted if all texts of a part contain special tokens of the LM."""
         encoded = {
             part: encode_contexts(lm, template, in_context.facts) for part, in_context in self._in_context.items()
         }
         for part, contexts in encoded.items():
             if not contexts.examples:
                 raise DomainError(
-                    "NotExtracted", f"{self.relation.name}: all sentences of {part} hold special tokens; give others."
+                    "NotExtracted",
+                    f"{self.relation.name}: all {part} sentences contain special tokens. Add other sentences.",
                 )
         return encoded
 
@@ -267,29 +266,25 @@ class RelationExtraction:
         }
 
 
-# -- side by side ------------------------------------------------------------------------------------------------------
+# -- Summary -----------------------------------------------------------------------------------------------------------
 
 AVERAGED = ("p1", "p10", "mrr", "known_p1")
 
 
 def extraction_summary(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row per method, contexts and LM: means over relations, with Student's interval of P@1, and the cost."""
+    """Return one row per method, kind of context, and LM: means over relations, Student's interval of P@1, and cost."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         groups.setdefault((record["is_perturbed"], record["is_control"], record["method"]), []).append(record)
-    return [
-        dict(zip(("is_perturbed", "is_control", "method"), key, strict=True)) | _averages(group)
-        for key, group in groups.items()
-    ]
-
-
-def _averages(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    low, high = macro_interval([record["p1"] for record in records])
-    return {
-        "n_relations": len(records),
-        **{measure: macro_average(record[measure] for record in records) for measure in AVERAGED},
-        "p1_low": low,
-        "p1_high": high,
-        "forwards": sum(record["forwards"] for record in records),
-        "seconds": sum(record["seconds"] for record in records),
-    }
+    rows = []
+    for key, group in groups.items():
+        low, high = macro_interval([record["p1"] for record in group])
+        rows.append({
+            **dict(zip(("is_perturbed", "is_control", "method"), key, strict=True)),
+            "n_relations": len(group),
+            **{measure: macro_average(record[measure] for record in group) for measure in AVERAGED},
+            "p1_low": low,
+            "p1_high": high,
+            **{cost: sum(record[cost] for record in group) for cost in ("forwards", "seconds")},
+        })  # fmt: skip
+    return rows

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTemplate
-from kgharvest.engine.prompt_learning.serialization import prompt_text
+from kgharvest.engine.prompts.prompt_set import prompt_text
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
 

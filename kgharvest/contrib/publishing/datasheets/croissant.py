@@ -1,17 +1,14 @@
-"""The data of a study in Croissant 1.1 with the fields of responsible AI 1.0 (MLCommons)."""
-
-from __future__ import annotations
+"""Croissant 1.1 description of a study's data, with the responsible AI fields (RAI 1.0) of MLCommons."""
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from evaluation.evidence.tables import RowColumn
 from kgharvest.contrib.publishing.datasheets.facts import Facts
 from kgharvest.contrib.publishing.datasheets.filters import missing_answer
-from kgharvest.contrib.publishing.packs.files import PackFile
-from kgharvest.contrib.publishing.statements.questions import QUESTIONS
+from kgharvest.contrib.publishing.packs.archive import PackFile
+from kgharvest.contrib.publishing.statements.services import QUESTIONS
 from kgharvest.tables.latex import latex_text
 
 CONFORMS_TO = ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"]
@@ -81,7 +78,7 @@ def responsible_ai(study: Facts) -> dict[str, Any]:
     return {field: texts if field in MANY else " ".join(texts) for field, texts in sorted(fields.items())}
 
 
-# -- files and records -------------------------------------------------------------------------------------------------
+# Files and records
 
 
 def _file_object(file: PackFile) -> dict[str, Any]:
@@ -113,16 +110,15 @@ def _record_set(file: PackFile) -> dict[str, Any]:
         "@id": name,
         "name": name,
         "description": file.description,
-        "field": [_field(name, file, column) for column in file.columns],
-    }
-
-
-def _field(record_set: str, file: PackFile, column: RowColumn) -> dict[str, Any]:
-    return {
-        "@type": "cr:Field",
-        "@id": f"{record_set}/{column.name}",
-        "name": column.name,
-        "description": column.description,
-        "dataType": DATA_TYPES[column.type],
-        "source": {"fileObject": {"@id": file.path}, "extract": {"column": column.name}},
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"{name}/{column.name}",
+                "name": column.name,
+                "description": column.description,
+                "dataType": DATA_TYPES[column.type],
+                "source": {"fileObject": {"@id": file.path}, "extract": {"column": column.name}},
+            }
+            for column in file.columns
+        ],
     }

@@ -1,7 +1,5 @@
 """Documents about a study: their prose is in templates/publishing/datasheets, rendered with the facts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -14,7 +12,7 @@ from evaluation.evidence.tables import TABLES
 from evaluation.reports.sections.conduct import design_table, exclusion_table, flow_table
 from kgharvest.contrib.publishing.datasheets import croissant, heds, ro_crate
 from kgharvest.contrib.publishing.datasheets.facts import Facts, with_derived
-from kgharvest.contrib.publishing.packs.files import PackFile
+from kgharvest.contrib.publishing.packs.archive import PackFile
 from kgharvest.tables.latex import latex_of
 
 TEMPLATES = Engine(
@@ -27,7 +25,7 @@ MARKDOWN = "text/markdown"
 
 
 def datasheets(facts: Facts, files: Iterable[PackFile]) -> list[PackFile]:
-    """Return the documents. files: the other files of the pack, which Croissant and RO-Crate describe."""
+    """Return the documents. files: other files of the package, which Croissant and RO-Crate describe."""
     study = study_of(facts)
     sheets = [*_text_documents(study), heds.form_file(study["heds"])]
     sheets.append(croissant.croissant_file(study, [*files, *sheets]))
@@ -36,7 +34,7 @@ def datasheets(facts: Facts, files: Iterable[PackFile]) -> list[PackFile]:
 
 
 def card_file(facts: Facts, files: Sequence[PackFile]) -> PackFile:
-    """Return the data set card in the format of Hugging Face. files: the other files of the pack."""
+    """Return the data set card in the format of Hugging Face. files: the other files of the package."""
     paths = {file.path for file in files}
     configs = [table for table in TABLES if table.parquet in paths]
     title = facts["answers"].get("title") or facts["round"]
@@ -75,10 +73,13 @@ def _text_documents(study: Facts) -> list[PackFile]:
     tables = [flow_table(study["document"]), design_table(study["document"])]
     if study["conduct"]["exclusions"]:
         tables.append(exclusion_table(study["document"]))
-    own = {"methods.tex": {"tables": latex_of(study["round"], tables)}, "heds.md": heds.page_context(study["heds"])}
+    contexts = {
+        "methods.tex": {"tables": latex_of(study["round"], tables)},
+        "heds.md": heds.page_context(study["heds"]),
+    }
 
     def file(path: str, media_type: str, description: str, template: str = "") -> PackFile:
-        text = _rendered(template or path, {**study, **own.get(path, {})}, media_type)
+        text = _rendered(template or path, {**study, **contexts.get(path, {})}, media_type)
         if path == "methods.tex":  # a hash is wider than a column
             text = SHA256.sub(lambda match: r"\allowbreak ".join(re.findall(".{8}", match[0])), text)
         return PackFile(path, text.encode(), media_type, description)

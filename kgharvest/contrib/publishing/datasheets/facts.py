@@ -1,10 +1,8 @@
-"""Facts about a study, gathered once for the documents of a pack: the frozen report first, then the round.
+"""Facts about a study, gathered once for the documents of a package: the frozen report first, then the round.
 
 Facts are a plain dictionary. They identify no annotator and no member of the project: people are pseudonyms, and names
 and email addresses are removed from texts.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +17,14 @@ from evaluation.models import Report
 from evaluation.rendering.documents import lm_and_setting
 from evaluation.reports.sections.conduct import design_table, flow_in_words
 from kgharvest.audit.tables import sha256
-from kgharvest.contrib.publishing.statements.questions import MAIL, authors_of, missing
-from kgharvest.contrib.publishing.statements.services import proposed_on, statements_on
+from kgharvest.contrib.publishing.statements.services import MAIL, authors_of, missing, proposed_on, statements_on
 from kgharvest.errors import DomainError
 from kgharvest.models import ProjectMember, Relation
 from kgharvest.names import short_name
 from kgharvest.pages.number_format import share_with_interval
 
 LEAST_PEOPLE = 5  # smaller groups are not counted in documents
-NAME_LEFT_OUT, MAIL_LEFT_OUT = "[name left out]", "[mail address left out]"
+NAME_LEFT_OUT, MAIL_LEFT_OUT = "[name omitted]", "[email address omitted]"
 SHORTEST_NAME = 3  # letters; shorter names are initials, which occur within words
 LABELS = tuple(label.label for label in Label)  # as buttons show them
 SPDX = "https://spdx.org/licenses/"
@@ -71,11 +68,11 @@ def gather_facts(report: Report) -> dict[str, Any]:
 
 def with_answers(facts: Facts, licence: str, authors: Sequence[str]) -> dict[str, Any]:
     """Return the facts with a license and authors ("Family, Given" each) that replace the stored answers."""
-    given = {"licence": licence, "authors": "\n".join(authors)}
-    return {**facts, "answers": facts["answers"] | {key: text for key, text in given.items() if text}}
+    replacements = {"licence": licence, "authors": "\n".join(authors)}
+    return {**facts, "answers": facts["answers"] | {key: text for key, text in replacements.items() if text}}
 
 
-# -- derived facts -----------------------------------------------------------------------------------------------------
+# Derived facts
 
 
 def with_derived(facts: Facts) -> dict[str, Any]:
@@ -154,7 +151,7 @@ def with_derived(facts: Facts) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# -- privacy -----------------------------------------------------------------------------------------------------------
+# Privacy
 
 
 def scrubber(round: Round, report: Report) -> Scrub:
@@ -216,7 +213,7 @@ def scrubbed_report(document: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]
     return scrubbed
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
+# Rows
 
 
 def _guides(round: Round, scrub: Scrub) -> list[dict[str, str]]:

@@ -1,14 +1,12 @@
 """Filters for the templates of documents about a study, which are Markdown, LaTeX, YAML, and plain text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 
 from django import template
 
 from kgharvest.contrib.publishing.datasheets.facts import LEAST_PEOPLE
-from kgharvest.contrib.publishing.statements.questions import BY_KEY
+from kgharvest.contrib.publishing.statements.services import BY_KEY
 from kgharvest.pages import number_format
 from kgharvest.tables.formats import markdown_text
 from kgharvest.tables.latex import latex_text

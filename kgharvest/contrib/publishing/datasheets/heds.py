@@ -4,8 +4,6 @@ heds_questions.json lists the 62 questions for a study of one criterion in the w
 names of the form at nlp-heds.github.io.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -14,8 +12,8 @@ from typing import Any, NamedTuple
 
 from kgharvest.contrib.publishing.datasheets.facts import Facts
 from kgharvest.contrib.publishing.datasheets.filters import missing_answer
-from kgharvest.contrib.publishing.packs.files import PackFile
-from kgharvest.contrib.publishing.statements import questions
+from kgharvest.contrib.publishing.packs.archive import PackFile
+from kgharvest.contrib.publishing.statements import services as statements
 
 CRITERION = "heds-criteria-criterion"
 CRITERION_NAME = "Truth"
@@ -83,8 +81,8 @@ def _answer(
     study: Facts, question: HedsQuestion, texts: Mapping[str, str], options: Mapping[str, Sequence[int]]
 ) -> Answer:
     number, answers = question.number, study["answers"]
-    asked = [asked for asked in questions.QUESTIONS if number in asked.places.heds]
-    stated = next((answers[own.key] for own in asked if answers.get(own.key)), "")
+    asked = [asked for asked in statements.QUESTIONS if number in asked.places.heds]
+    stated = next((answers[other.key] for other in asked if answers.get(other.key)), "")
     is_recorded = number in texts
     if number == "3.3.1":
         is_recorded = bool(texts[number])
@@ -134,14 +132,13 @@ class Coverage(NamedTuple):
 
 
 def coverage(answers: Mapping[str, Answer]) -> Coverage:
-    by_source = {source: [n for n, answer in answers.items() if answer.source == source] for source in Source}
-    n_applicable = len(answers) - len(by_source[Source.NOT_APPLICABLE])
-    return Coverage(
-        n_applicable, len(by_source[Source.RECORDS]), len(by_source[Source.PEOPLE]), by_source[Source.MISSING]
+    records, people, missing, inapplicable = (
+        [number for number, answer in answers.items() if answer.source == source] for source in Source
     )
+    return Coverage(len(answers) - len(inapplicable), len(records), len(people), missing)
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# Files
 
 
 def page_context(answers: Mapping[str, Answer]) -> dict[str, Any]:

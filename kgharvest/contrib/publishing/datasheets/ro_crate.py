@@ -1,6 +1,4 @@
-"""Provenance of the files of a pack, from the LMs to the pack: RO-Crate 1.1 with PROV."""
-
-from __future__ import annotations
+"""Provenance of the files of a package, from the LMs to the package: RO-Crate 1.1 with PROV."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +6,7 @@ from typing import Any
 
 from evaluation.rendering.documents import name_of
 from kgharvest.contrib.publishing.datasheets.facts import Facts
-from kgharvest.contrib.publishing.packs.files import PackFile
+from kgharvest.contrib.publishing.packs.archive import PackFile
 
 SPECIFICATION = "https://w3id.org/ro/crate/1.1"
 CONTEXT = [f"{SPECIFICATION}/context", {"prov": "http://www.w3.org/ns/prov#"}]
@@ -18,8 +16,9 @@ Entity = Mapping[str, Any]
 
 
 def ro_crate_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
-    """files: all other files of the pack."""
-    graph = [_descriptor(), _root(study, files), *_steps(study, files), *map(_file, files), *_others(study)]
+    """Describe `files`, all other files of the package."""
+    descriptor = {"@id": PATH, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": SPECIFICATION}}
+    graph = [descriptor, _root(study, files), *_steps(study, files), *map(_file, files), *_others(study)]
     content = json.dumps({"@context": CONTEXT, "@graph": graph}, ensure_ascii=False, indent=1) + "\n"
     return PackFile(PATH, content.encode(), "application/ld+json", "Provenance of the files: RO-Crate with PROV.")
 
@@ -28,21 +27,12 @@ def _named(*ids: str) -> list[dict[str, str]]:
     return [{"@id": name} for name in ids]
 
 
-def _descriptor() -> Entity:
-    return {
-        "@id": PATH,
-        "@type": "CreativeWork",
-        "about": {"@id": "./"},
-        "conformsTo": {"@id": SPECIFICATION},
-    }
-
-
 def _root(study: Facts, files: Sequence[PackFile]) -> Entity:
-    said: dict[str, Any] = {}
+    stated: dict[str, Any] = {}
     if authors := study["authors"]:
-        said["author"] = _named(*(f"#author-{number}" for number, _ in enumerate(authors, start=1)))
+        stated["author"] = _named(*(f"#author-{number}" for number, _ in enumerate(authors, start=1)))
     if funding := study["answers"].get("funding"):
-        said["funding"] = funding
+        stated["funding"] = funding
     return {
         "@id": "./",
         "@type": "Dataset",
@@ -52,7 +42,7 @@ def _root(study: Facts, files: Sequence[PackFile]) -> Entity:
         "license": {"@id": study["licence_url"] or "LICENSE"},
         "hasPart": _named(*(file.path for file in files)),
         "mentions": _named(*(step["@id"] for step in _steps(study, files))),
-        **said,
+        **stated,
     }
 
 
@@ -69,7 +59,7 @@ def _file(file: PackFile) -> Entity:
     }
 
 
-# -- actions -----------------------------------------------------------------------------------------------------------
+# Actions
 
 
 def _steps(study: Facts, files: Sequence[PackFile]) -> list[Entity]:
@@ -83,7 +73,7 @@ def _steps(study: Facts, files: Sequence[PackFile]) -> list[Entity]:
     people = _named(*_annotators(study))
     method = study["document"]["method"]
     report = _act("#report", f"Report {study['report']}", method, ["#judgments", *labels], "#numbers")
-    pack = _act("#pack", "Pack for a paper", "Files of the study.", ["#numbers", "#judgments"], "./")
+    pack = _act("#pack", "Replication package", "Files of the study.", ["#numbers", "#judgments"], "./")
     return [
         *harvests,
         *judges,
@@ -148,13 +138,27 @@ def _annotators(study: Facts) -> list[str]:
     return [f"#annotator-{number}" for number, _ in enumerate(study["document"]["annotators"], start=1)]
 
 
-# -- entities ----------------------------------------------------------------------------------------------------------
+# Entities
 
 
 def _others(study: Facts) -> Iterator[Entity]:
-    yield from _results(study)
-    yield from _lms(study)
-    yield from _software(study)
+    """Yield the entities that are not files: results of actions, LMs, software, people, and the license."""
+    for act in (*_harvests(study), *map(_judge_run, study["judges"])):
+        yield _result(act["result"]["@id"], f"Result of {act['name']}", act["@id"])
+    yield _result("#sample", "Statements, frozen when the round opened", "#draw")
+    yield _result("#judgments", "Judgments", "#judging")
+    yield _result("#numbers", f"Report {study['report']}, frozen", "#report")
+    instructions = _result("#instructions", "Instructions for annotators", "")
+    yield {**instructions, "sha256": study["instructions_sha256"], "sameAs": {"@id": "instructions.md"}}
+    harvested = [cell for cell in study["conduct"]["cells"] if cell["job"] is not None]
+    for model, revision in dict.fromkeys((lm["model"], lm["revision"]) for lm in (*harvested, *study["judges"])):
+        lm = {"@id": _lm_id(model, revision), "@type": ["SoftwareApplication", "prov:Entity"], "name": name_of(model)}
+        yield lm | ({"version": revision} if revision else {})
+    yield {"@id": "#kgharvest", "@type": "SoftwareApplication", "name": "kgharvest"}
+    versions = {cell["code_version"] for cell in study["conduct"]["cells"] if cell["code_version"]}
+    for version in sorted(versions | {study["code_version"]}):
+        name = f"#kgharvest-{version}"
+        yield {"@id": name, "@type": "SoftwareApplication", "name": "kgharvest", "version": version}
     kind = "SoftwareApplication" if study["is_simulated"] else "Person"
     for name, annotator in zip(_annotators(study), study["document"]["annotators"], strict=True):
         yield {"@id": name, "@type": [kind, "prov:Agent"], "name": f"annotator {annotator['annotator']}"}
@@ -165,37 +169,6 @@ def _others(study: Facts) -> Iterator[Entity]:
         yield {"@id": licence, "@type": "CreativeWork", "name": study["answers"]["licence"]}
 
 
-def _results(study: Facts) -> Iterator[Entity]:
-    """Yield the results of actions that are not files of the pack."""
-    for act in (*_harvests(study), *map(_judge_run, study["judges"])):
-        yield _made(act["result"]["@id"], f"Result of {act['name']}", act["@id"])
-    yield _made("#sample", "Statements, frozen when the round opened", "#draw")
-    yield _made("#judgments", "Judgments", "#judging")
-    yield _made("#numbers", f"Report {study['report']}, frozen", "#report")
-    instructions = _made("#instructions", "Instructions for annotators", "")
-    yield {**instructions, "sha256": study["instructions_sha256"], "sameAs": {"@id": "instructions.md"}}
-
-
-def _made(name: str, title: str, by: str) -> dict[str, Any]:
+def _result(name: str, title: str, by: str) -> dict[str, Any]:
     generated = {"prov:wasGeneratedBy": {"@id": by}} if by else {}
     return {"@id": name, "@type": ["CreativeWork", "prov:Entity"], "name": title, **generated}
-
-
-def _lms(study: Facts) -> Iterator[Entity]:
-    cells = [(cell["model"], cell["revision"]) for cell in study["conduct"]["cells"] if cell["job"] is not None]
-    judges = [(judge["model"], judge["revision"]) for judge in study["judges"]]
-    for model, revision in dict.fromkeys([*cells, *judges]):
-        version = {"version": revision} if revision else {}
-        yield {
-            "@id": _lm_id(model, revision), "@type": ["SoftwareApplication", "prov:Entity"],
-            "name": name_of(model), **version,
-        }  # fmt: skip
-
-
-def _software(study: Facts) -> Iterator[Entity]:
-    versions = {cell["code_version"] for cell in study["conduct"]["cells"] if cell["code_version"]}
-    yield {"@id": "#kgharvest", "@type": "SoftwareApplication", "name": "kgharvest"}
-    for version in sorted(versions | {study["code_version"]}):
-        yield {
-            "@id": f"#kgharvest-{version}", "@type": "SoftwareApplication", "name": "kgharvest", "version": version,
-        }  # fmt: skip

@@ -1,6 +1,4 @@
-"""Paper packs in the API: asked for, watched, cancelled, downloaded."""
-
-from __future__ import annotations
+"""API of replication packages: request, status, cancel, download."""
 
 from django.db.models import QuerySet
 from django.http import FileResponse
@@ -19,7 +17,7 @@ from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 
 
 class PaperPackSerializer(serializers.ModelSerializer):
-    """A pack and how far it is. sha256, n_bytes: of its file, once it has succeeded."""
+    """Status of a replication package. sha256, n_bytes: of the file of a finished package."""
 
     is_unfinished = serializers.BooleanField()
 
@@ -29,7 +27,7 @@ class PaperPackSerializer(serializers.ModelSerializer):
 
 
 class PackViewSet(PagedList, ReportPartViewSet):
-    """The paper packs of a report, newest first, with unfinished and failed ones."""
+    """Replication packages of a report, newest first, including unfinished and failed ones."""
 
     serializer_class = PaperPackSerializer
 
@@ -37,20 +35,20 @@ class PackViewSet(PagedList, ReportPartViewSet):
         packs = self.report().packs
         return packs.all() if self.action == "list" else packs.select_related("report__round__project")
 
-    @extend_schema(summary="Request the paper pack of a report", responses={202: PaperPackSerializer})
+    @extend_schema(summary="Request the replication package of a report", responses={202: PaperPackSerializer})
     def create(self, request: Request, report_id: int) -> Response:
-        """A worker creates it. An unfinished pack is not requested twice."""
+        """A worker creates the package. Returns the unfinished one if it was already requested."""
         pack = queue_pack(self.report(), request.user)
         return self.accepted(pack, self.address(pack))
 
-    @extend_schema(summary="A paper pack and its status")
+    @extend_schema(summary="Status of a replication package")
     def retrieve(self, request: Request, report_id: int, pk: int) -> Response:
         return self.answer(self.get_object())
 
-    @operation("Cancel a paper pack")
+    @operation("Cancel a replication package")
     def cancel(self, request: Request, report_id: int, pk: int) -> Response:
         return self.changed(ledger.cancel)
 
-    @file_operation("A paper pack as a ZIP file", "pack.zip", "application/zip")
+    @file_operation("Download a replication package", "pack.zip", "application/zip")
     def file(self, request: Request, report_id: int, pk: int) -> FileResponse:
         return pack_download(self.get_object())

@@ -1,9 +1,7 @@
-"""A pack on disk: a folder or a ZIP file, written with the same bytes every time, and read with care.
+"""Replication packages on disk: reproducible ZIP files or folders, and safe reading.
 
-What is read may come from anybody: nothing is unpacked, and names, numbers of files and sizes are bounded.
+Packages to read are untrusted: nothing is extracted, and file names, counts, and sizes are checked.
 """
-
-from __future__ import annotations
 
 import os
 import shutil
@@ -12,84 +10,77 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, NamedTuple
 
+from evaluation.evidence.tables import RowColumn
 from kgharvest.bulk.file_writing import write_atomically
-from kgharvest.contrib.publishing.packs.files import PackFile
-from kgharvest.contrib.publishing.packs.row_files import BadPack
 from kgharvest.errors import DomainError
 
 SUMS = "SHA256SUMS"
-PIECE = 1 << 20  # bytes that are copied at a time
+PIECE = 1 << 20  # bytes copied at a time
 MOST_FILES = 5000
-LARGEST_PACK = 2 << 30  # bytes of all its files
+LARGEST_PACK = 2 << 30  # bytes of all files
 LARGEST_PACK_GB = LARGEST_PACK >> 30
-THE_SAME_TIME = (1980, 1, 1, 0, 0, 0)  # the first that ZIP can tell
+THE_SAME_TIME = (1980, 1, 1, 0, 0, 0)  # earliest timestamp in ZIP files
 READABLE = 0o100644 << 16
 
 
+class BadPack(DomainError):
+    """A package that cannot be read, or whose rows do not give a report."""
+
+
+class PackFile(NamedTuple):
+    """A file of a package. path: relative to its root, with forward slashes. columns: of Parquet and JSONL files."""
+
+    path: str
+    content: bytes
+    media_type: str
+    description: str
+    columns: tuple[RowColumn, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.content).hexdigest()
+
+
 def sums_of(files: Iterable[PackFile]) -> PackFile:
-    """Return the list of checksums, which `sha256sum -c` reads."""
+    """Return the checksum file for `sha256sum -c`."""
     lines = "".join(f"{file.sha256}  {file.path}\n" for file in sorted(files, key=lambda file: file.path))
     return PackFile(SUMS, lines.encode(), "text/plain", "SHA-256 of every other file.")
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# Writing
 
 
 @contextmanager
 def zipped(files: Iterable[PackFile], folder: Path) -> Iterator[IO[bytes]]:
-    """Give the ZIP file of a pack, at its begin: a file without a name on the disk of `folder`, gone afterwards.
-
-    Raises NotWritable.
-    """
+    """Yield a package's ZIP file at its start: an unnamed temporary file on the disk of `folder`. Raises
+    NotWritable."""
     with ExitStack() as stack:
         try:
             zip_file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-            _write_zip(files, zip_file)
+            with zipfile.ZipFile(zip_file, "w", zipfile.ZIP_DEFLATED) as archive:
+                for file in sorted(files, key=lambda file: file.path):
+                    entry = zipfile.ZipInfo(file.path, THE_SAME_TIME)
+                    entry.create_system, entry.external_attr = 3, READABLE  # Unix, on every operating system
+                    entry.compress_type = zipfile.ZIP_DEFLATED
+                    archive.writestr(entry, file.content)
         except OSError as error:
             raise DomainError(
-                "NotWritable", f"No file can be written in {folder} ({error.strerror}); make room there."
+                "NotWritable", f"Cannot write to {folder} ({error.strerror}). Free disk space there."
             ) from error
         zip_file.seek(0)
         yield zip_file
 
 
-def _write_zip(files: Iterable[PackFile], zip_file: IO[bytes]) -> None:
-    with zipfile.ZipFile(zip_file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(files, key=lambda file: file.path):
-            entry = zipfile.ZipInfo(file.path, THE_SAME_TIME)
-            entry.create_system, entry.external_attr = 3, READABLE  # as on Unix, wherever it is made
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, file.content)
-
-
 def write_pack(files: Iterable[PackFile], output: Path) -> None:
-    """Write a ZIP file if `output` ends in .zip, else a folder, which must be new or empty. Raises NotWritable."""
+    """Write a ZIP file if `output` ends in .zip, otherwise a new or empty folder. Raises NotWritable."""
     if output.suffix.lower() == ".zip":
         with zipped(files, output.parent) as zip_file:
             write_atomically(output, iter(lambda: zip_file.read(PIECE), b""))
-    else:
-        _write_folder(files, output)
-
-
-def check_output(output: Path) -> None:
-    """Raise NotWritable before long work is done for a pack that could not be written."""
-    if output.suffix.lower() == ".zip":
         return
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise DomainError(
-            "NotWritable", f"{output} is there already; name a new or an empty folder, or a file that ends in .zip."
-        )
-    if not os.access(output.parent, os.W_OK):
-        raise DomainError(
-            "NotWritable", f"{output} cannot be written; check that the folder {output.parent} exists and is yours."
-        )
-
-
-def _write_folder(files: Iterable[PackFile], output: Path) -> None:
-    """Write the whole folder beside its place, then put it there."""
     check_output(output)
     draft = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
@@ -100,39 +91,54 @@ def _write_folder(files: Iterable[PackFile], output: Path) -> None:
         draft.chmod(0o755)
         draft.replace(output)
     except OSError as error:
-        raise DomainError(
-            "NotWritable", f"{output} cannot be written ({error.strerror}); make room or name another."
-        ) from error
+        message = f"Cannot write {output} ({error.strerror}). Free disk space or choose another folder."
+        raise DomainError("NotWritable", message) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+def check_output(output: Path) -> None:
+    """Raise NotWritable, before the package is computed, if it could not be written."""
+    if output.suffix.lower() == ".zip":
+        return
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        message = f"{output} already exists. Choose a new or empty folder, or a file name that ends in .zip."
+        raise DomainError("NotWritable", message)
+    if not os.access(output.parent, os.W_OK):
+        message = f"Cannot write {output}. Check that the folder {output.parent} exists and is writable."
+        raise DomainError("NotWritable", message)
+
+
+# Reading
 
 
 def read_pack(path: Path) -> dict[str, bytes]:
-    """Return the content of each file of a pack by its path. Raises BadPack."""
+    """Return the content of each file of a package by its path. Raises BadPack."""
     if path.is_dir():
         return dict(_read_folder(path))
     try:
         with zipfile.ZipFile(path) as archive:
             return dict(_read_zip(archive))
     except FileNotFoundError:
-        raise BadPack(f"{path} is not there; name the folder or the ZIP file of a pack.") from None
+        raise BadPack(f"{path} not found. Give the folder or ZIP file of a package.") from None
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise BadPack(f"{path} cannot be read as a ZIP file ({error}); get the pack again.") from error
+        raise BadPack(f"Cannot read {path} as a ZIP file ({error}). Download the package again.") from error
 
 
 def _read_zip(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-    names = [_checked(entry.filename) for entry in entries]
+    names = [entry.filename for entry in entries]
+    for name in names:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or path.as_posix() != name:
+            raise BadPack(f"Invalid file name in the package: {name!r:.100}. Download the package again.")
     _check_number(len(names))
     if len(set(names)) < len(names):
-        raise BadPack("Two files of this pack have the same name; get the pack again.")
+        raise BadPack("Duplicate file names in the package. Download the package again.")
     left = LARGEST_PACK
     for name, entry in zip(names, entries, strict=True):
         with archive.open(entry) as file:
-            content = file.read(left + 1)  # what the entry says of its size may be wrong
+            content = file.read(left + 1)  # the declared size is untrusted
         left -= len(content)
         _check_left(left)
         yield name, content
@@ -145,7 +151,7 @@ def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
         for name in sorted(names):
             path = Path(parent) / name
             if path.is_symlink() or not path.is_file():
-                raise BadPack(f"{path} is a link or no file; a pack has files only.")
+                raise BadPack(f"{path} is not a regular file. A package contains only regular files.")
             n_files += 1
             _check_number(n_files)
             left -= path.stat().st_size
@@ -153,25 +159,18 @@ def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
-def _checked(name: str) -> str:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or path.as_posix() != name:
-        raise BadPack(f"{name!r:.100} is no name of a file in a pack; get the pack again.")
-    return name
-
-
 def _check_number(n_files: int) -> None:
     if n_files > MOST_FILES:
-        raise BadPack(f"This pack has more than {MOST_FILES:,} files; no pack has so many.")
+        raise BadPack(f"The package has more than {MOST_FILES:,} files.")
 
 
 def _check_left(left: int) -> None:
     if left < 0:
-        raise BadPack(f"The files of this pack have more than {LARGEST_PACK_GB} GB; no pack is so large.")
+        raise BadPack(f"The files of the package exceed {LARGEST_PACK_GB} GB.")
 
 
 def checksum_differences(contents: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield what is wrong with the files by SHA256SUMS: missing, extra and altered ones, a sentence each."""
+    """Yield differences from SHA256SUMS, one sentence each: missing, additional, and altered files."""
     if SUMS not in contents:
         yield f"{SUMS}: missing"
         return
@@ -179,7 +178,7 @@ def checksum_differences(contents: Mapping[str, bytes]) -> Iterator[str]:
     for number, line in enumerate(contents[SUMS].decode("utf-8", "replace").splitlines(), start=1):
         digest, space, name = line.partition("  ")
         if not space:
-            yield f"{SUMS}, line {number}: is no checksum and name"
+            yield f"{SUMS}, line {number}: not a checksum and file name"
         recorded[name] = digest
     for name in sorted(recorded.keys() | contents.keys() - {SUMS}):
         if name not in contents:
@@ -187,4 +186,4 @@ def checksum_differences(contents: Mapping[str, bytes]) -> Iterator[str]:
         elif name not in recorded:
             yield f"{name}: not in {SUMS}"
         elif PackFile(name, contents[name], "", "").sha256 != recorded[name]:
-            yield f"{name}: altered, its checksum is another one"
+            yield f"{name}: altered, the checksum differs"

@@ -1,11 +1,8 @@
-"""The audit trail in a pack: the hashes of the entries about the round, up to the head that the report names.
+"""Audit log in a package: hashes of the round's entries, up to the head that the report names.
 
-An entry is in the pack as the text that is hashed where it names nobody. Who opened or excluded has a code, which those
-who run the installation can look up, so such entries are there by their hashes alone; so are those in which somebody's
-name or mail address stands.
+The hashed text is included for entries that identify nobody. An entry with an actor, whose code the operators of the
+installation could look up, or with a name or email address is included as a hash only.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,7 +12,7 @@ from annotation.models import Round
 from kgharvest.audit.tables import sha256
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.contrib.publishing.datasheets.facts import Scrub
-from kgharvest.contrib.publishing.packs.files import PackFile
+from kgharvest.contrib.publishing.packs.archive import PackFile
 from kgharvest.errors import DomainError
 from kgharvest.events.chain import hashed_text
 from kgharvest.events.models import Event
@@ -25,20 +22,20 @@ ACTIONS = ("judgments.sealed", "round.opened", "round.imported", "round.closed",
 
 
 def audit_files(round: Round, head: Mapping[str, Any], scrub: Scrub) -> list[PackFile]:
-    """Return the file of the chain; none for a report from before there was a trail. Raises OtherTrail."""
+    """Return the audit file, or none for a report without an audit head. Raises OtherTrail."""
     if not head["number"]:
         return []
     last = Event.objects.filter(number=head["number"]).first()
     if last is None or last.hash != head["hash"]:
         raise DomainError(
             "OtherTrail",
-            f"The audit trail has no entry {head['number']} with the hash that the report names; run "
-            "python manage.py audit verify to see what was altered.",
+            f"The audit log has no entry {head['number']} with the hash in the report. Run "
+            "python manage.py audit verify to find altered entries.",
         )
     about = Event.objects.sealed().filter(project_id=round.project_id, action__in=ACTIONS, number__lt=last.number)
-    own = [entry for entry in about.iterator() if entry.known_facts.get("round") == round.name]
-    lines = "".join(json.dumps(_line(entry, scrub), ensure_ascii=False) + "\n" for entry in (*own, last))
-    return [PackFile(PATH, lines.encode(), "application/jsonl", "Hashes of the audit trail up to the report's head.")]
+    entries = [entry for entry in about.iterator() if entry.known_facts.get("round") == round.name]
+    lines = "".join(json.dumps(_line(entry, scrub), ensure_ascii=False) + "\n" for entry in (*entries, last))
+    return [PackFile(PATH, lines.encode(), "application/jsonl", "Hashes of the audit log up to the report's head.")]
 
 
 def _line(entry: Event, scrub: Scrub) -> dict[str, Any]:
@@ -49,7 +46,7 @@ def _line(entry: Event, scrub: Scrub) -> dict[str, Any]:
 
 
 class Chain:
-    """What the chain of a pack shows. problems: sentences; n_recomputed: entries whose hash was made again."""
+    """Verification of a package's audit log. problems: sentences; n_recomputed: entries with a recomputed hash."""
 
     def __init__(self, content: bytes, head: Mapping[str, Any]) -> None:
         self.n_recomputed = 0
@@ -62,9 +59,9 @@ class Chain:
             number = digest = None
             for line in lines:
                 if number is not None and line["number"] <= number:
-                    yield f"{PATH}, entry {line['number']}: is not after entry {number}"
+                    yield f"{PATH}, entry {line['number']}: out of order after entry {number}"
                 if number is not None and line["number"] == number + 1 and line["previous_hash"] != digest:
-                    yield f"{PATH}, entry {line['number']}: does not name the hash of the entry before"
+                    yield f"{PATH}, entry {line['number']}: previous hash does not match the entry before"
                 number, digest = line["number"], line["hash"]
                 self.is_head_recomputed = line["hashed"] is not None
                 if line["hashed"] is not None:
@@ -73,7 +70,7 @@ class Chain:
                         line["previous_hash"],
                         number,
                     ]:
-                        yield f"{PATH}, entry {number}: its hash is not that of its text"
+                        yield f"{PATH}, entry {number}: hash does not match the text"
             if (number or 0) != head["number"] or (number and digest != head["hash"]):
                 yield f"{PATH}: ends in entry {number or 0}; the report names {head['number']} with {head['hash']:.16}…"
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -1,6 +1,4 @@
-"""Files of a pack beside its rows: rendered tables and figures, and the package versions for verification."""
-
-from __future__ import annotations
+"""Package files derived from the report: rendered tables and figures, and pinned requirements."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from evaluation.rendering.figures.drawing import FIGURE_FORMATS
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import report_tables, tables_to_read
 from kgharvest import code_version
-from kgharvest.contrib.publishing.packs.files import PackFile
+from kgharvest.contrib.publishing.packs.archive import PackFile
 from kgharvest.tables.formats import FORMATS, csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 
@@ -24,33 +22,28 @@ NAME_OF_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def requirements_file() -> PackFile:
-    """Pin the packages of requirements.txt, and their dependencies, to the installed versions."""
+    """Pin the packages of requirements.txt and their dependencies to the installed versions."""
     text = (settings.BASE_DIR / "requirements.txt").read_text(encoding="utf-8")
-    asked = [line.split("#")[0].split("=")[0].strip() for line in text.splitlines()]
-    lines = [
-        f"# kgharvest {code_version()}: with the source at this version, `python manage.py verify` needs these.",
-        *(f"{name}=={version}" for name, version in sorted(_installed(filter(None, asked)).items())),
-    ]
-    about = "Versions of the packages that created this pack."
-    return PackFile("requirements.txt", ("\n".join(lines) + "\n").encode(), "text/plain", about)
-
-
-def _installed(names: Iterator[str]) -> dict[str, str]:
-    """Return the versions of packages and their dependencies. Packages that are not installed are not required."""
+    waiting = [_normalized(line.split("#")[0].split("=")[0].strip()) for line in text.splitlines()]
     versions: dict[str, str] = {}
-    waiting = [name for asked in names if (name := _normalized(asked))]
     while waiting:
         name = waiting.pop()
-        if name in versions:
+        if not name or name in versions:
             continue
         try:
             package = metadata.distribution(name)
-        except metadata.PackageNotFoundError:
+        except metadata.PackageNotFoundError:  # optional
             continue
         versions[name] = package.version
-        needed = (package.requires or []) if name != "torch" else []
-        waiting += [_normalized(line) for line in needed if "extra ==" not in line]
-    return {name: version for name, version in versions.items() if name != "torch"}
+        if name != "torch":
+            waiting += [_normalized(line) for line in package.requires or [] if "extra ==" not in line]
+    versions.pop("torch", None)
+    lines = [
+        f"# kgharvest {code_version()}: with the source at this version, `python manage.py verify` needs these.",
+        *(f"{name}=={version}" for name, version in sorted(versions.items())),
+    ]
+    about = "Versions of the packages that created this package."
+    return PackFile("requirements.txt", ("\n".join(lines) + "\n").encode(), "text/plain", about)
 
 
 def _normalized(requirement: str) -> str:

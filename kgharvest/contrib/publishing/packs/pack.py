@@ -1,16 +1,13 @@
-"""The paper pack of a report: what was frozen, how it looks in a paper, and the raw rows that it is computed from.
+"""Replication package of a report: frozen report, rendered tables and figures, and the raw rows behind every number.
 
-The same report makes the same bytes. Nothing is packed that does not verify: the rows are those of today, and where
-they give other numbers than the frozen ones, packing is refused.
+Packages are reproducible byte by byte. A package is created only if it verifies: if today's rows give other numbers
+than the frozen report, creation fails.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from annotation.judges.models import JudgeRun
 from evaluation.evidence.rows import rows_of_round
 from evaluation.evidence.tables import Rows
 from evaluation.models import Report
@@ -25,27 +22,25 @@ from kgharvest.contrib.publishing.datasheets.facts import (
     scrubber,
     with_answers,
 )
-from kgharvest.contrib.publishing.packs import round_facts
-from kgharvest.contrib.publishing.packs.archive import sums_of
+from kgharvest.contrib.publishing.packs import row_files
+from kgharvest.contrib.publishing.packs.archive import PackFile, sums_of
 from kgharvest.contrib.publishing.packs.audit_chain import audit_files
 from kgharvest.contrib.publishing.packs.companions import rendered_figures, rendered_tables, requirements_file
-from kgharvest.contrib.publishing.packs.files import PackFile
-from kgharvest.contrib.publishing.packs.row_files import row_files, values_of_files
 from kgharvest.contrib.publishing.packs.verification import REPORT, verify_contents
 from kgharvest.engine.types import OnProgress, Progress, ignore
 from kgharvest.errors import DomainError
 from kgharvest.tables.formats import json_text
 
 STAGES = ("reading the rows", "drawing tables and figures", "computing the report again", "writing the files")
-ABOUT_FACTS = "Rules, dates and log of the round, which no row tells."
+ABOUT_FACTS = "Rules, dates, and log of the round, which are not in the rows."
 
 
 def pack_files(
     report: Report, licence: str = "", authors: Sequence[str] = (), on_progress: OnProgress = ignore
 ) -> list[PackFile]:
-    """Return all files of the report's pack. Raises RoundChanged, OtherTrail.
+    """Return all files of the report's package. Raises RoundChanged, OtherTrail.
 
-    licence: an SPDX identifier, authors: "Family, Given" each; without them those that were said about the round.
+    licence: an SPDX identifier. authors: "Family, Given" each. Both default to the paper metadata of the round.
     """
     on_progress(Progress(STAGES[0], 0))
     scrub = scrubber(report.round, report)
@@ -55,9 +50,9 @@ def pack_files(
         PackFile(REPORT, json_text(document).encode(), "application/json", "The frozen report."),
         *rendered_tables(document),
         *rendered_figures(document),
-        *row_files(rows),
-        PackFile(round_facts.PATH, json_text(facts).encode(), "application/json", ABOUT_FACTS),
-        *round_facts.preregistration_files(facts),
+        *row_files.row_files(rows),
+        PackFile(row_files.FACTS, json_text(facts).encode(), "application/json", ABOUT_FACTS),
+        *row_files.preregistration_files(facts),
         *audit_files(report.round, document["audit"], scrub),
     ]
     on_progress(Progress(STAGES[2], 0))
@@ -71,36 +66,30 @@ def pack_files(
 
 
 def _scrubbed_source(report: Report, scrub: Scrub) -> tuple[dict[str, Any], Rows, dict[str, Any]]:
-    """Return the report's document without names and mail addresses, its raw rows, and the facts about the round."""
+    """Return the report's document without names and email addresses, its raw rows, and the facts about the round.
+
+    Raises RoundChanged for a report of an older version, or if its judge run was deleted.
+    """
     document, round = report.document, report.round
     if missing := {"conduct", "audit", "equivalence_margin"} - {
         name for name in document if document[name] is not None
     }:
         raise DomainError(
             "RoundChanged",
-            f"Report {report.pk} was made by kgharvest {report.code_version}, which did not record {min(missing)} yet; "
-            "make a new report and pack that.",
+            f"Report {report.pk} was created by kgharvest {report.code_version}, which did not record {min(missing)}. "
+            "Create a new report.",
         )
     document = scrubbed_report(document, scrub)
+    judge, run = report.document.get("judge"), None
+    if judge is not None and not (run := round.judge_runs.filter(name=judge["run"]).first()):
+        raise DomainError(
+            "RoundChanged", f"Report {report.pk} uses the deleted judge run {judge['run']}. Create a new report."
+        )
     with one_moment():
-        facts = round_facts.round_facts(round, document)
-        rows = values_of_files(rows_of_round(round, _judge_of(report), for_files=True))
+        facts = row_files.round_facts(round, document)
+        rows = row_files.values_of_files(rows_of_round(round, run, for_files=True))
     facts |= {"round": scrub(facts["round"]), "conduct": scrubbed_texts(facts["conduct"], scrub)}
     return document, rows, facts
-
-
-def _judge_of(report: Report) -> JudgeRun | None:
-    """Return the judge run that the report used. Raises RoundChanged if it is gone."""
-    judge = report.document.get("judge")
-    if judge is None:
-        return None
-    run = report.round.judge_runs.filter(name=judge["run"]).first()
-    if run is None:
-        raise DomainError(
-            "RoundChanged",
-            f"The judge run {judge['run']} that report {report.pk} used is no more; make a new report and pack that.",
-        )
-    return run
 
 
 def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:
@@ -110,15 +99,17 @@ def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:
         return
     first, *others = verification.problems
     more = f" and {len(others):,} more differences" if others else ""
-    since = "" if report.code_version == code_version() else f", or kgharvest {report.code_version} counted otherwise"
+    since = (
+        "" if report.code_version == code_version() else f", or kgharvest {report.code_version} computed it otherwise"
+    )
     raise DomainError(
         "RoundChanged",
-        f"The round {report.round} has changed since report {report.pk} was made{since} ({first}{more}); make a new "
-        "report and pack that.",
+        f"Round {report.round} has changed since report {report.pk} was created{since} ({first}{more}). Create a new "
+        "report.",
     )
 
 
-# Licence and authors
+# License and authors
 
 SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
 MOST_AUTHORS = 200
@@ -126,19 +117,18 @@ LONGEST_NAME = 200  # characters
 
 
 def check_licence(licence: str) -> str:
-    """Raises BadPackOption."""
+    """Return the SPDX identifier. Raises BadPackOption."""
     if licence and not SPDX.fullmatch(licence):
-        raise DomainError(
-            "BadPackOption", f"{licence!r:.80} is no identifier of a licence; give one of SPDX, such as CC-BY-4.0."
-        )
+        message = f"Invalid license: {licence!r:.80}. Use an SPDX identifier, for example CC-BY-4.0."
+        raise DomainError("BadPackOption", message)
     return licence
 
 
 def check_authors(authors: Sequence[str]) -> Sequence[str]:
-    """Raises BadPackOption."""
+    """Return the names. Raises BadPackOption."""
     if len(authors) > MOST_AUTHORS:
-        raise DomainError("BadPackOption", f"These are {len(authors)} authors; give {MOST_AUTHORS} at most.")
+        raise DomainError("BadPackOption", f"Too many authors: {len(authors)}. The maximum is {MOST_AUTHORS}.")
     for author in authors:
         if not author.strip() or len(author) > LONGEST_NAME or not author.isprintable():
-            raise DomainError("BadPackOption", f'{author!r:.80} is no name; write "Family, Given" on one line.')
+            raise DomainError("BadPackOption", f'Invalid author: {author!r:.80}. Use "Family, Given" on one line.')
     return authors

@@ -1,10 +1,8 @@
-"""Rows of a package as JSONL and Parquet files, written without ids and hidden texts, and the report of such files.
+"""Raw data of a package: rows as JSONL and Parquet files, facts about the round, and the report recomputed from them.
 
-Annotators appear under the round's pseudonyms. Files contain no comments, names, invites, database ids, panel ids or
-texts of tuples that curation hides. docs/paper-pack.md describes each table, and lists omissions with the reasons.
+Annotators appear under the round's pseudonyms. Files contain no comments, names, invites, database ids, panel ids, or
+texts of hidden tuples. docs/paper-pack.md describes each table and the excluded data.
 """
-
-from __future__ import annotations
 
 import io
 import json
@@ -18,34 +16,64 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from annotation.judging.verdicts import task_verdict
+from annotation.models import Round
 from evaluation.evidence.evidence import BASES
-from evaluation.evidence.rows import FLOAT, LOGARITHMS, WHOLE, coded
-from evaluation.evidence.tables import (
-    COUNTED,
-    HIDDEN,
-    SENSITIVE,
-    TABLES,
-    Columns,
-    RowColumn,
-    Rows,
-    RowTable,
-    n_rows,
-)
+from evaluation.evidence.rows import FLOAT, LOGARITHMS, WHOLE, coded, conduct_facts, rules_of_round
+from evaluation.evidence.tables import COUNTED, HIDDEN, SENSITIVE, TABLES, Columns, RowColumn, Rows, RowTable, n_rows
 from evaluation.reports.document import document_of_rows
+from evaluation.reports.report_sections import sections_of
+from kgharvest.audit.tables import canonical_json
 from kgharvest.bulk.file_reading import parse_json
-from kgharvest.contrib.publishing.packs.files import PackFile
+from kgharvest.contrib.publishing.packs.archive import BadPack, PackFile
 from kgharvest.errors import DomainError
 from kgharvest.statistics.arrays import LABELS
 
-LARGEST_NUMBER = 2**63 - 1  # of a column of Parquet
+LARGEST_NUMBER = 2**63 - 1  # of a Parquet column
 ROWS_AT_ONCE = 20_000
-SMALL = 1_000_000  # bytes, which any Parquet file may unpack to
+SMALL = 1_000_000  # bytes that any Parquet file may decompress to
 
 Facts = Mapping[str, Any]
 
 
-class BadPack(DomainError):
-    """A package that cannot be read, or whose rows make no report."""
+# Facts about the round
+
+FACTS, PREREGISTRATION = "rows/round.json", "preregistration.json"
+# Parts of the report's block `conduct` that are repeated. The rest is counted from rows.
+REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline")
+REPEATED_OF = {
+    "dates": ("created_at", "opened_at", "closed_at"),
+    "people": ("n_invited",),
+    "gold": ("n_confirmed_by", "confirmed_from", "confirmed_to"),
+    "judgments": ("n_skipped", "n_reports"),
+    "adjudications": ("n_superseded", "n_blind", "n_experts"),
+}
+
+
+def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return rules, dates, and log of the round, which the report repeats. document: of the frozen report."""
+    facts = conduct_facts(round)
+    conduct = {name: facts[name] for name in REPEATED}
+    parts = {part: {name: facts[part][name] for name in names} for part, names in REPEATED_OF.items()}
+    return {
+        **rules_of_round(round),
+        "equivalence_margin": document["equivalence_margin"],
+        "conduct": conduct | parts,
+        **{section.key: section.packed_facts(round, document[section.key]) for section in sections_of(document)},
+    }
+
+
+def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
+    """Return the preregistration as the file whose hash was published, if the round has one."""
+    if not (registered := facts.get("preregistration")):
+        return []
+    about = "The preregistration; its SHA-256 is that of this file."
+    return [PackFile(PREREGISTRATION, canonical_json(registered["document"]).encode(), "application/json", about)]
+
+
+def repeated_paths() -> list[str]:
+    """Return the document paths of repeated values, including novelty, whose reference is not in the package."""
+    of_parts = [f"conduct.{part}.{name}" for part, names in REPEATED_OF.items() for name in names]
+    return ["novelty", "preregistration.deviations", *(f"conduct.{name}" for name in REPEATED), *of_parts]
 
 
 # Values
@@ -59,15 +87,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def _time(text: Any) -> datetime:
-    time = datetime.fromisoformat(text)
-    if time.tzinfo is None:
-        raise ValueError(text)
-    return time.astimezone(UTC)
-
-
 class _Type(NamedTuple):
-    """is_valid: of a value in JSON, None apart."""
+    """Column type. is_valid: checks a JSON value, except for None."""
 
     arrow: pa.DataType
     is_valid: Callable[[Any], bool]
@@ -86,9 +107,9 @@ TYPES = {
 
 
 def values_of_files(rows: Rows) -> dict[str, Columns]:
-    """Return the values of each table as files contain them, None if empty.
+    """Return the values of each table as in the files; empty values are None.
 
-    Harvests and tuples are numbered in the order in which they first appear; annotators have their pseudonyms.
+    Harvests and tuples are numbered in order of appearance; annotators appear under their pseudonyms.
     """
     with_tuples = (rows[name] for name in ("statements", "harvested", "judge_answers"))
     tuples = np.concatenate([columns["tuple"] for columns in with_tuples if columns])
@@ -99,7 +120,7 @@ def values_of_files(rows: Rows) -> dict[str, Columns]:
         "harvest": {pk: number for number, pk in enumerate(rows["harvests"]["harvest"], start=1)},
         "annotator": dict(enumerate(rows["annotators"]["annotator"])),
     }
-    names_in = {"annotators": {}}  # whose pseudonyms are values already
+    names_in = {"annotators": {}}  # its pseudonyms are values already
     return {
         table.name: {
             column.name: _values(
@@ -139,13 +160,9 @@ def _jsonl(table: RowTable, columns: Columns) -> bytes:
     names = [column.name for column in table.columns]
     buffer = io.BytesIO()
     for values in zip(*(columns[name] for name in names), strict=True):
-        row = {name: _in_json(value) for name, value in zip(names, values, strict=True)}
-        buffer.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        row = dict(zip(names, values, strict=True))
+        buffer.write(json.dumps(row, ensure_ascii=False, default=datetime.isoformat).encode() + b"\n")
     return buffer.getvalue()
-
-
-def _in_json(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _parquet(table: RowTable, columns: Columns) -> bytes:
@@ -159,7 +176,7 @@ def _parquet(table: RowTable, columns: Columns) -> bytes:
 
 
 def read_rows(contents: Mapping[str, bytes]) -> dict[str, Columns]:
-    """Return the rows of the JSONL files of a pack; a table without a file is empty. Raises BadPack."""
+    """Return the rows of the JSONL files of a package; a table without a file is empty. Raises BadPack."""
     return {table.name: _columns_of(table, contents.get(table.jsonl, b"")) for table in TABLES}
 
 
@@ -183,18 +200,21 @@ def _checked(value: Any, column: RowColumn, where: str) -> Any:
         return None
     try:
         if TYPES[column.type].is_valid(value):
-            return _time(value) if column.type == "datetime" else value
-    except (OverflowError, ValueError):  # larger than any float, or a time before the first year
+            if column.type != "datetime":
+                return value
+            if (time := datetime.fromisoformat(value)).tzinfo:
+                return time.astimezone(UTC)
+    except (OverflowError, ValueError):  # out of range of floats or dates
         pass
-    raise BadPack(f"{where}: {column.name} is {value!r:.40}, which is no {column.type}.")
+    raise BadPack(f"{where}: invalid {column.name} {value!r:.40}, expected {column.type}.")
 
 
 def parquet_differences(
     table: RowTable, columns: Columns, contents: Mapping[str, bytes]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where the Parquet file differs from the columns, which are JSONL's: place, JSONL's value, Parquet's.
+    """Yield differences of the Parquet file from the JSONL columns: location, JSONL value, Parquet value.
 
-    Raises BadPack, also for a file that unpacks to more than its rows can be.
+    Raises BadPack, also if the file decompresses to more than its rows can contain.
     """
     try:
         file = pq.ParquetFile(io.BytesIO(contents[table.parquet]))
@@ -209,34 +229,30 @@ def parquet_differences(
         if file.metadata.num_rows != n_rows(columns):
             yield "number of rows", n_rows(columns), file.metadata.num_rows
             return
-        _check_size(table, file, len(contents.get(table.jsonl, b"")))
+        n_bytes = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
+        if n_bytes > SMALL + len(contents.get(table.jsonl, b"")):
+            raise BadPack(f"{table.parquet} decompresses to {n_bytes:,} bytes, more than the same rows take as JSON.")
         start = 0
         for batch in file.iter_batches(ROWS_AT_ONCE):
             for name in names:
-                own = columns[name][start : start + batch.num_rows]
-                for place, (value, other) in enumerate(zip(own, batch.column(name).to_pylist(), strict=False), start):
+                expected = columns[name][start : start + batch.num_rows]
+                values = zip(expected, batch.column(name).to_pylist(), strict=False)
+                for place, (value, other) in enumerate(values, start):
                     if value != other:
                         yield f"line {place + 1}, {name}", value, other
             start += batch.num_rows
     except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
-        raise BadPack(f"{table.parquet} cannot be read as Parquet ({str(error).splitlines()[0]:.100}).") from None
+        raise BadPack(f"Cannot read {table.parquet} as Parquet ({str(error).splitlines()[0]:.100}).") from None
 
 
-def _check_size(table: RowTable, file: pq.ParquetFile, n_bytes_of_jsonl: int) -> None:
-    """Raise BadPack for a file that unpacks to more than the same rows take as JSON."""
-    n_bytes = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
-    if n_bytes > SMALL + n_bytes_of_jsonl:
-        raise BadPack(f"{table.parquet} unpacks to {n_bytes:,} bytes, more than the same rows take as JSON.")
+# Recomputed report
 
 
-# The report of the files
-
-
-LARGE = ("statements", "judgments", "draws", "harvested", "judge_answers")  # tables whose integers are arrays
-MOST_WANTED = 10_000  # judgments of a statement
+LARGE = ("statements", "judgments", "draws", "harvested", "judge_answers")  # tables with integers as arrays
+MOST_WANTED = 10_000  # maximum required judgments of a statement
 MOST_TUPLES = 100_000_000  # of a harvest
 
-# Table and column, the least number that may stand there, and of what there are no more: rows of a table, or the above.
+# Table, column, minimum, and maximum: the number of rows of a table, or a limit above.
 RANGES = (
     ("judgments", "statement", 1, "statements"),
     ("draws", "statement", 1, "statements"),
@@ -257,9 +273,9 @@ RANGES = (
 
 
 def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
-    """Return the document of the report that the rows give, and the verdicts that are not those of the judgments.
+    """Return the report's document computed from the rows, and verdicts that do not match the judgments.
 
-    facts: of `round_facts`. Each verdict: its place, the one in the file, and the one of the judgments. Raises BadPack.
+    facts: of `round_facts`. Verdicts: location, value in the file, value from the judgments. Raises BadPack.
     """
     try:
         rows = rows_of_values(values, facts["quorum"])
@@ -268,7 +284,7 @@ def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[st
         raise
     except (DomainError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise BadPack(f"The rows of this pack make no report ({reason:.150}); were they altered?") from error
+        raise BadPack(f"The rows of this package do not give a report ({reason:.150}). They may be altered.") from error
 
 
 def _document(rows: Rows, facts: Facts) -> dict[str, Any]:
@@ -280,16 +296,16 @@ def _document(rows: Rows, facts: Facts) -> dict[str, Any]:
 
 def _verdict_differences(values: Rows, rows: Rows) -> Iterator[tuple[str, str, str]]:
     verdict = next(column for column in TABLES[0].columns if column.name == "verdict")
-    written = (value or "" for value in values["statements"]["verdict"])
+    recorded = (value or "" for value in values["statements"]["verdict"])
     counted = (value or "" for value in _values(verdict, rows["statements"]["verdict"], None))
     is_gold = values["statements"]["is_gold"]
-    for number, (of_file, own, gold) in enumerate(zip(written, counted, is_gold, strict=True), start=1):
-        if of_file != own and not gold:
-            yield f"rows/statements.jsonl, line {number}, verdict", of_file, own
+    for number, (of_file, of_judgments, gold) in enumerate(zip(recorded, counted, is_gold, strict=True), start=1):
+        if of_file != of_judgments and not gold:
+            yield f"rows/statements.jsonl, line {number}, verdict", of_file, of_judgments
 
 
 def rows_of_values(values: Rows, quorum: int) -> dict[str, Columns]:
-    """Return the columns of evaluation.evidence.tables; verdicts are those that the counted judgments give.
+    """Return the columns of evaluation.evidence.tables, with verdicts from the counted judgments.
 
     values: of `read_rows`. Raises BadPack.
     """
@@ -300,7 +316,7 @@ def rows_of_values(values: Rows, quorum: int) -> dict[str, Columns]:
     }
     statements, judgments = rows["statements"], rows["judgments"]
     if (np.diff(statements["is_gold"].astype(np.int8)) < 0).any():
-        raise BadPack("rows/statements.jsonl: gold does not come last.")
+        raise BadPack("rows/statements.jsonl: gold statements must come last.")
     number = {code: position for position, code in enumerate(values["annotators"]["annotator"])}
     judgments["annotator"] = np.array([number[code] for code in values["judgments"]["annotator"]], WHOLE)
     is_counted = judgments["status"] == COUNTED
@@ -322,7 +338,7 @@ def _column(table: RowTable, column: RowColumn, values: Sequence[Any]) -> Any:
         try:
             return coded(values, column.values)
         except KeyError as unknown:
-            raise BadPack(f"{table.jsonl}: {unknown.args[0]!r:.40} is not a value of {column.name}.") from None
+            raise BadPack(f"{table.jsonl}: invalid {column.name} {unknown.args[0]!r:.40}.") from None
     if table.name not in LARGE or column.type in ("string", "datetime"):
         return values
     if column.type == "number":
@@ -334,30 +350,30 @@ def _column(table: RowTable, column: RowColumn, values: Sequence[Any]) -> Any:
 
 
 def _derive_from_harvested(rows: dict[str, dict[str, Any]]) -> None:
-    """Add the columns of harvests that the database counts: the cuts base:k, and ranks that curation excludes."""
+    """Add columns of harvests that the database would count: cuts base:k, and ranks excluded by curation."""
     harvests, harvested = rows["harvests"], rows["harvested"]
     number, rank = harvested["harvest"], harvested["rank"]
     if (np.diff(number) < 0).any() or (np.diff(rank)[np.diff(number) == 0] <= 0).any():
-        raise BadPack("rows/harvested.jsonl is not in the order of harvests and ranks.")
+        raise BadPack("rows/harvested.jsonl: rows must be sorted by harvest and rank.")
     harvests |= {"kept_by_base": [], "hidden": [], "sensitive": []}
     for harvest, scale in zip(harvests["harvest"], harvests["score_scale"], strict=True):
         place = slice(*np.searchsorted(number, [harvest, harvest + 1]).tolist())
         ranks, score, left_out = (harvested[name][place] for name in ("rank", "score", "left_out"))
         kth = {base: score[ranks == base] for base in BASES if scale in LOGARITHMS}
-        kept = {k: int(np.count_nonzero(score >= own[0] + log(0.1))) for k, own in kth.items() if len(own)}
-        harvests["kept_by_base"].append(kept)
+        n_kept = {k: int(np.count_nonzero(score >= base[0] + log(0.1))) for k, base in kth.items() if len(base)}
+        harvests["kept_by_base"].append(n_kept)
         harvests["hidden"].append(ranks[left_out == HIDDEN].tolist())
         harvests["sensitive"].append(ranks[left_out == SENSITIVE].tolist())
 
 
 def _check_references(rows: Rows) -> None:
-    """Refuse numbers that point at no row, or that nothing can be counted with."""
+    """Raise BadPack for references to missing rows and numbers out of range."""
     n = {name: n_rows(rows[name]) for name in ("statements", "strata", "harvests", "judge_runs")}
     n_max = {**n, "judgments": MOST_WANTED, "tuples": MOST_TUPLES}
     for table, column, least, most in RANGES:
         for number, value in enumerate(rows[table][column], start=1):
             if value is not None and not least <= value <= n_max[most]:
-                raise BadPack(f"rows/{table}.jsonl, line {number}: {column} is {value}, which there is not.")
+                raise BadPack(f"rows/{table}.jsonl, line {number}: {column} {value} is out of range.")
     for table, column in (("statements", "statement"), ("harvests", "harvest"), ("strata", "stratum")):
         if list(rows[table][column]) != list(range(1, n_rows(rows[table]) + 1)):
-            raise BadPack(f"rows/{table}.jsonl: {column} does not count from 1.")
+            raise BadPack(f"rows/{table}.jsonl: {column} must be numbered from 1.")

@@ -1,10 +1,9 @@
-"""Verify a pack: recompute every number of its report from its raw rows, without a database or other files."""
-
-from __future__ import annotations
+"""Verification of replication packages: recompute every number from the raw rows, without a database or other files."""
 
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -13,19 +12,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.evidence.tables import TABLES, Rows, n_rows
+from kgharvest import code_version
 from kgharvest.bulk.file_reading import parse_json
-from kgharvest.contrib.publishing.packs import audit_chain, round_facts
-from kgharvest.contrib.publishing.packs.archive import checksum_differences, read_pack
+from kgharvest.contrib.publishing.packs import audit_chain, row_files
+from kgharvest.contrib.publishing.packs.archive import BadPack, checksum_differences, read_pack
 from kgharvest.contrib.publishing.packs.companions import rendered_tables
-from kgharvest.contrib.publishing.packs.row_files import BadPack, parquet_differences, read_rows, recompute
+from kgharvest.contrib.publishing.packs.row_files import parquet_differences, read_rows, recompute
 from kgharvest.pages.number_format import counted
+
+# Linear algebra libraries sum in different orders on different machines.
 
 # Libraries of linear algebra add in different orders on different machines.
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
 
 
 class _Missing:
-    """What a document lacks: equal to no value of JSON, a text that says "missing" among them."""
+    """Value of an absent key: differs from every JSON value, including the text "missing"."""
 
     def __repr__(self) -> str:
         return "missing"
@@ -35,27 +37,28 @@ MISSING = _Missing()
 
 
 class Difference(NamedTuple):
-    """path: in the document, such as cells[3].accuracy."""
+    """A difference between packed and recomputed values. path: in the document, for example cells[3].accuracy."""
 
     path: str
     packed: Any
     recomputed: Any
 
     def __str__(self) -> str:
-        return f"{self.path}: packed {_shown(self.packed)}, recomputed {_shown(self.recomputed)}"
-
-
-def _shown(value: Any) -> str:
-    return f"{value!r:.80}"
+        return f"{self.path}: packed {self.packed!r:.80}, recomputed {self.recomputed!r:.80}"
 
 
 class DocumentComparison:
-    """differences; n_numbers: numbers compared and recomputed; n_repeated: numbers under `repeated` paths."""
+    """Comparison of documents. n_numbers: compared and recomputed; n_repeated: numbers under `repeated` paths.
 
-    def __init__(self, packed: Any, recomputed: Any, repeated: Collection[str] = ()) -> None:
+    same_wording: False to accept other sentences, as in documents of another version.
+    """
+
+    def __init__(
+        self, packed: Any, recomputed: Any, repeated: Collection[str] = (), *, same_wording: bool = True
+    ) -> None:
         self.differences: list[Difference] = []
         self.n_numbers = self.n_repeated = 0
-        self._repeated = frozenset(repeated)
+        self._repeated, self._same_wording = frozenset(repeated), same_wording
         self._compare("", packed, recomputed, is_repeated=False)
 
     def _compare(self, path: str, packed: Any, recomputed: Any, is_repeated: bool) -> None:
@@ -70,14 +73,16 @@ class DocumentComparison:
             for number, values in enumerate(zip(packed, recomputed, strict=False)):
                 self._compare(f"{path}[{number}]", *values, is_repeated)
         else:
-            self._compare_values(path, packed, recomputed, is_repeated)
+            is_wording = not self._same_wording and _is_sentence(packed) and _is_sentence(recomputed)
+            if not is_wording and not _are_equal(packed, recomputed):
+                self.differences.append(Difference(path, packed, recomputed))
+            if _is_number(packed) or _is_number(recomputed):
+                self.n_repeated += is_repeated
+                self.n_numbers += not is_repeated
 
-    def _compare_values(self, path: str, packed: Any, recomputed: Any, is_repeated: bool) -> None:
-        if not _are_equal(packed, recomputed):
-            self.differences.append(Difference(path, packed, recomputed))
-        if _is_number(packed) or _is_number(recomputed):
-            self.n_repeated += is_repeated
-            self.n_numbers += not is_repeated
+
+def _is_sentence(value: Any) -> bool:
+    return isinstance(value, str) and " " in value and value.endswith(".")
 
 
 def _is_number(value: Any) -> bool:
@@ -85,24 +90,25 @@ def _is_number(value: Any) -> bool:
 
 
 def _are_equal(packed: Any, recomputed: Any) -> bool:
-    """Compare two values of JSON. A float equals each number that is close to it."""
+    """Compare two JSON values; floats with a tolerance."""
     if float in (type(packed), type(recomputed)) and _is_number(packed) and _is_number(recomputed):
         try:
             return isclose(packed, recomputed, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-        except OverflowError:  # an integer that is larger than any float
+        except OverflowError:  # an integer beyond the range of floats
             return False
     return type(packed) is type(recomputed) and bool(packed == recomputed)
 
 
 REPORT = "report.json"
-STAMP = ("created_at", "code_version", "method", "audit")  # of a report; the audit trail is compared apart
+STAMP = ("created_at", "code_version", "method", "audit")  # of a report; the audit log is compared separately
 SHOWN = 20
+NUMBER = re.compile(r"-?\d[\d.,e%-]*")
 
 
 class Verification(NamedTuple):
-    """problems: sentences, none if all is as it should be. n_numbers: numbers that were made again and compared.
+    """problems: sentences, empty if the package is valid. n_numbers: numbers that were recomputed and compared.
 
-    n_repeated: numbers that are only repeated from what the installation said. notes: what else was not made again.
+    n_repeated: numbers that are only repeated from the installation. notes: parts that were not recomputed.
     """
 
     problems: Sequence[str]
@@ -111,7 +117,7 @@ class Verification(NamedTuple):
     notes: Sequence[str] = ()
 
     def lines(self) -> Iterator[str]:
-        """Yield what a reader is told."""
+        """Yield the output lines."""
         yield from self.problems[:SHOWN]
         if (left := len(self.problems) - SHOWN) > 0:
             yield f"and {left:,} more"
@@ -121,7 +127,7 @@ class Verification(NamedTuple):
 
 
 def verify_pack(path: Path) -> Verification:
-    """Raises BadPack for what is no pack."""
+    """Verify a folder or ZIP file. Raises BadPack if it is not a replication package."""
     contents = read_pack(path)
     altered = list(checksum_differences(contents))
     try:
@@ -134,73 +140,73 @@ def verify_pack(path: Path) -> Verification:
 
 
 def verify_contents(contents: Mapping[str, bytes]) -> Verification:
-    """Verify the files of a pack by their contents, whatever their checksums. Raises BadPack."""
+    """Verify files by their contents, without checksums. Raises BadPack."""
     try:
         return _verify(contents)
     except RecursionError:
-        raise BadPack("The JSON of this pack is nested too deeply; was it altered?") from None
+        raise BadPack("The JSON of this package is nested too deeply. It may be altered.") from None
 
 
 def _verify(contents: Mapping[str, bytes]) -> Verification:
-    document, facts = (_object(contents, path) for path in (REPORT, round_facts.PATH))
+    document, facts = (_object(contents, path) for path in (REPORT, row_files.FACTS))
     rows = read_rows(contents)
     document_of_rows, verdicts = recompute(rows, facts)
     recomputed = json.loads(json.dumps(document_of_rows))
     packed = {name: value for name, value in document.items() if name not in STAMP}
-    recomputed["novelty"] = packed.get("novelty")  # its reference is not in the pack
-    compared = DocumentComparison(packed, recomputed, round_facts.repeated_paths())
-    chain = audit_chain.Chain(contents.get(audit_chain.PATH, b""), _head(document))
+    recomputed["novelty"] = packed.get("novelty")  # its reference is not in the package
+    same_wording = document.get("code_version") in (None, code_version())
+    compared = DocumentComparison(packed, recomputed, row_files.repeated_paths(), same_wording=same_wording)
+    head = document.get("audit")
+    if not isinstance(head, dict) or not isinstance(head.get("number"), int) or not isinstance(head.get("hash"), str):
+        raise BadPack(f"{REPORT} does not name the head of an audit log.")
+    chain = audit_chain.Chain(contents.get(audit_chain.PATH, b""), head)
     problems = [
         *map(str, compared.differences),
-        *(str(Difference(*found)) for found in verdicts),
+        *(str(Difference(*verdict)) for verdict in verdicts),
         *map(str, _probabilities(rows)),
         *(line for table in TABLES for line in _parquet(table, rows, contents)),
-        *_tables(document, contents),
+        *_tables(document, contents, same_wording),
         *_preregistration(facts, contents),
         *chain.problems,
     ]
-    return Verification(problems, compared.n_numbers, compared.n_repeated, list(_notes(document, compared, chain)))
+    notes = list(_notes(document, compared, chain))
+    if not same_wording:
+        notes.append(f"Not compared: wording, as kgharvest {document['code_version']} created the package.")
+    return Verification(problems, compared.n_numbers, compared.n_repeated, notes)
 
 
 def _object(contents: Mapping[str, bytes], path: str) -> dict[str, Any]:
     if path not in contents:
-        raise BadPack(f"{path} is missing: this is no pack of a report, or not all of it.")
+        raise BadPack(f"{path} is missing. This is not a complete replication package.")
     try:
         value = parse_json(contents[path].decode())
     except ValueError:
         raise BadPack(f"{path} is not JSON in UTF-8.") from None
     if not isinstance(value, dict):
-        raise BadPack(f"{path} is no JSON object.")
+        raise BadPack(f"{path} is not a JSON object.")
     return value
 
 
-def _head(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    head = document.get("audit")
-    if not isinstance(head, dict) or not isinstance(head.get("number"), int) or not isinstance(head.get("hash"), str):
-        raise BadPack(f"{REPORT} does not name the head of an audit trail.")
-    return head
-
-
 def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: audit_chain.Chain) -> Iterator[str]:
-    """Yield what was not made again, a sentence each."""
+    """Yield sentences about parts that were not recomputed."""
     yield (
-        f"Repeated from {round_facts.PATH}, as no row tells them: {counted(compared.n_repeated, 'number')} on the "
-        "rules, dates and log of the round."
+        f"Repeated from {row_files.FACTS}, as no row contains them: {counted(compared.n_repeated, 'number')} on the "
+        "rules, dates, and log of the round."
     )
     if document.get("novelty"):
-        yield "Not recomputed: novelty, as the reference KG is not in the pack."
+        yield "Not recomputed: novelty, as the reference KG is not in the package."
     if not document["audit"]["number"]:
         return
     entries = counted(chain.n_recomputed, "entry", "entries")
-    of_head = "" if chain.is_head_recomputed else "; the head is there by its hash alone"
-    yield f"Audit trail: ends in the head that the report names; {entries} hashed again{of_head}."
+    of_head = "" if chain.is_head_recomputed else "; the head is included as a hash only"
+    yield f"Audit log: ends in the head that the report names; {entries} hashed again{of_head}."
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
+# Rows
 
 
 def _probabilities(rows: Rows) -> Iterator[Difference]:
-    """Yield the draws whose inclusion probability is not how many were drawn of how many."""
+    """Yield draws whose inclusion probability is not the number of draws divided by the population."""
     draws, population = rows["draws"], rows["strata"]["population"]
     n_drawn = Counter(draws["stratum"])
     columns = zip(draws["stratum"], draws["inclusion_probability"], strict=True)
@@ -213,28 +219,25 @@ def _probabilities(rows: Rows) -> Iterator[Difference]:
 
 def _parquet(table: Any, rows: Rows, contents: Mapping[str, bytes]) -> Iterator[str]:
     if table.parquet in contents:
-        for place, own, other in parquet_differences(table, rows[table.name], contents):
-            yield f"{table.parquet}, {place}: {other!r:.80}, in {table.jsonl} {own!r:.80}"
+        for place, expected, other in parquet_differences(table, rows[table.name], contents):
+            yield f"{table.parquet}, {place}: {other!r:.80}, in {table.jsonl} {expected!r:.80}"
     elif n_rows(rows[table.name]):
         yield f"{table.parquet}: missing"
 
 
-# -- preregistration ---------------------------------------------------------------------------------------------------
-
-
 def _preregistration(facts: Mapping[str, Any], contents: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield that the file is another than the document whose hash the report names."""
-    frozen = {file.path: file.content for file in round_facts.preregistration_files(facts)}
-    path = round_facts.PREREGISTRATION
+    """Yield an error if the file is not the document whose hash the report names."""
+    frozen = {file.path: file.content for file in row_files.preregistration_files(facts)}
+    path = row_files.PREREGISTRATION
     if contents.get(path) != frozen.get(path):
-        yield f"{path}: is not what was frozen, whose hash {REPORT} names"
+        yield f"{path}: is not the frozen document, whose hash {REPORT} names"
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+# Tables
 
 
-def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield where the files of tables differ from those that the report gives."""
+def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes], same_wording: bool) -> Iterator[str]:
+    """Yield differences of table files from the report's; only of numbers in CSV files for another wording."""
     try:
         files = {file.path: file.content for file in rendered_tables(document)}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -243,24 +246,28 @@ def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes]) -> Itera
     for path, content in files.items():
         if path not in contents:
             yield f"{path}: missing"
-        elif contents[path] != content:
-            yield from _line_differences(path, contents[path], content)
+        elif contents[path] != content and (same_wording or path.endswith(".csv")):
+            yield from _line_differences(path, contents[path], content, same_wording)
 
 
-def _line_differences(path: str, packed: bytes, rendered: bytes) -> Iterator[str]:
+def _line_differences(path: str, packed: bytes, rendered: bytes, same_wording: bool) -> Iterator[str]:
     texts = (content.decode("utf-8", "replace") for content in (packed, rendered))
     lines = (csv.reader(io.StringIO(text)) if path.endswith(".csv") else iter(text.splitlines()) for text in texts)
     try:
-        for number, (line, wanted) in enumerate(zip_longest(*lines), start=1):
-            if line != wanted:
-                yield f"{path}, line {number}: {_cells(line, wanted)}"
+        for number, (line, expected) in enumerate(zip_longest(*lines), start=1):
+            if line != expected and (same_wording or _numbers(line) != _numbers(expected)):
+                yield f"{path}, line {number}: {_cells(line, expected)}"
     except csv.Error as error:
         yield f"{path}: cannot be read as CSV ({error!s:.60})"
 
 
-def _cells(line: Any, wanted: Any) -> str:
-    """Return in what two lines differ: of a table as CSV in which values."""
-    if isinstance(line, list) and isinstance(wanted, list) and len(line) == len(wanted):
-        pairs = [(value, other) for value, other in zip(line, wanted, strict=True) if value != other]
+def _numbers(cells: Any) -> list[str]:
+    return [cell for cell in cells or () if NUMBER.fullmatch(cell)]
+
+
+def _cells(line: Any, expected: Any) -> str:
+    """Describe the difference between two lines: cell by cell for CSV."""
+    if isinstance(line, list) and isinstance(expected, list) and len(line) == len(expected):
+        pairs = [(value, other) for value, other in zip(line, expected, strict=True) if value != other]
         return "; ".join(f"packed {value!r:.60}, by the report {other!r:.60}" for value, other in pairs)
-    return f"packed {line!r:.80}, by the report {wanted!r:.80}"
+    return f"packed {line!r:.80}, by the report {expected!r:.80}"

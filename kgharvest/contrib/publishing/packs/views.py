@@ -1,6 +1,4 @@
-"""The page of a report's paper pack: asked for, watched, downloaded."""
-
-from __future__ import annotations
+"""Pages of replication packages."""
 
 from django.contrib import messages
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
@@ -19,31 +17,28 @@ from kgharvest.operations.files import FilesUnavailable
 
 @researcher_required
 def pack(request: HttpRequest, pk: int) -> HttpResponse:
-    """The newest pack of the report, and what asks for one."""
+    """Show and request the report's newest package."""
     report = visible_or_404(request.user, Report.objects.for_list(), pk=pk)
     if request.method == "POST":
         queue_pack(report, request.user)
         return redirect("publishing:pack", pk)
     packs = report.packs.select_related("created_by").order_by("-pk")
     latest, done = packs.first(), packs.exclude(sha256="").first()
-    is_there, away = False, ""
+    has_stored_file, storage_error = False, ""
     try:
-        is_there = bool(done and has_file(done))
+        has_stored_file = bool(done and has_file(done))
     except FilesUnavailable as reason:
-        away = str(reason)
-    return render(
-        request,
-        "publishing/packs/pack.html",
-        {
-            "report": report,
-            "pack": latest,
-            "done": done,
-            "has_file": is_there,
-            "away": away,
-            "may": allowed_actions(request.user, report.project),
-            "lacks_worker": latest and workers.lacking_for(latest, timezone.now()),
-        },
-    )
+        storage_error = str(reason)
+    context = {
+        "report": report,
+        "pack": latest,
+        "done": done,
+        "has_file": has_stored_file,
+        "away": storage_error,
+        "may": allowed_actions(request.user, report.project),
+        "lacks_worker": latest and workers.lacking_for(latest, timezone.now()),
+    }
+    return render(request, "publishing/packs/pack.html", context)
 
 
 def pack_of(request: HttpRequest, pk: int, number: int, action: Action = Action.VIEW) -> PaperPack:
@@ -73,7 +68,7 @@ def pack_file(request: HttpRequest, pk: int, number: int) -> HttpResponse:
 
 
 def pack_download(pack: PaperPack) -> FileResponse:
-    """Raises FilesUnavailable, and Http404 for a pack without a file."""
+    """Return the file as a download. Raises FilesUnavailable, or Http404 for a package without a file."""
     try:
         file = open_file(pack)
     except NotFound as reason:

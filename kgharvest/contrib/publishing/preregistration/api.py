@@ -1,6 +1,4 @@
-"""Preregistrations in the API."""
-
-from __future__ import annotations
+"""API of preregistrations."""
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -26,24 +24,21 @@ PLAN = {
             "first": {"model": "embedded", "setting": "multi"},
             "second": {"model": "embedded", "setting": "human"},
             "expects": "first",
-            "words": "Prompts found by paraphrasing find more true tuples than the human one.",
+            "words": "Prompts created by paraphrasing yield more true tuples than the human prompt.",
         }
     ],
     "comparisons": [
-        {
-            "first": {"model": "embedded", "setting": "multi"},
-            "second": {"model": "embedded", "setting": "top1"},
-        }
+        {"first": {"model": "embedded", "setting": "multi"}, "second": {"model": "embedded", "setting": "top1"}}
     ],
     "primary_outcome": "Accuracy of each setting, averaged over relations.",
-    "exclusion_rules": "Whoever a limit pauses is excluded if two of us agree, before anybody sees accuracies.",
+    "exclusion_rules": "An annotator whom a limit pauses is excluded if two of us agree, before we see accuracies.",
     "stopping_rule": "Every statement has its three judgments.",
-    "analysis": "As every report states it.",
+    "analysis": "The method stated in every report.",
 }
 
 
 class PreregistrationEntrySerializer(serializers.ModelSerializer):
-    """A version as lists have it. sha256: of its JSON file."""
+    """A version in lists. sha256: of its JSON file."""
 
     class Meta:
         model = Preregistration
@@ -51,14 +46,14 @@ class PreregistrationEntrySerializer(serializers.ModelSerializer):
 
 
 class PreregistrationSerializer(PreregistrationEntrySerializer):
-    document = serializers.DictField(help_text="What was frozen (docs/preregistration.md).")
+    document = serializers.DictField(help_text="Frozen document (docs/preregistration.md).")
 
     class Meta(PreregistrationEntrySerializer.Meta):
         fields = [*PreregistrationEntrySerializer.Meta.fields, "document"]
 
 
 class PreregistrationViewSet(PagedList, RoundPartViewSet):
-    """The versions of a round's preregistration, newest first. The first one in the list counts."""
+    """Versions of a round's preregistration, newest first. The newest version is in force."""
 
     serializer_class = PreregistrationSerializer
     entry_serializer_class = PreregistrationEntrySerializer
@@ -73,7 +68,7 @@ class PreregistrationViewSet(PagedList, RoundPartViewSet):
         examples=[OpenApiExample("Two settings of an LM", PLAN, request_only=True)],
     )
     def create(self, request: Request, round_id: int) -> Response:
-        """Freezes the round as it is, with your plan. Refused after the first judgment."""
+        """Freezes the current state of the round with your plan. Rejected after the first judgment."""
         frozen = freeze_preregistration(self.round(), self.sent(PlanSerializer), timezone.now(), request.user)
         return self.created(frozen, self.address(frozen))
 

@@ -1,19 +1,17 @@
-"""Where a round, as a report found it, is not as it was preregistered. Pure: documents in, a list out."""
-
-from __future__ import annotations
+"""Deviations of a round from its preregistration, computed from documents without a database."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kgharvest.pages.number_format import counted
 
-# Hashes of texts that are values themselves: one change is one deviation.
+# Hashes of texts that are also included as values: one change is one deviation.
 HASH_OF = {"instructions.round_sha256": "options.instructions", "instructions.consent_sha256": "options.consent"}
-LONGEST = 300  # characters of a value that is shown
+LONGEST = 300  # maximum characters of a displayed value
 
 
 class Deviation(NamedTuple):
-    """path: of what differs, such as options.closes_when. planned, actual: in words, None for nothing."""
+    """path: of the value, for example options.closes_when. planned, actual: as text, None if absent."""
 
     path: str
     planned: str | None
@@ -21,22 +19,22 @@ class Deviation(NamedTuple):
 
 
 def deviations(planned: Mapping[str, Any], state: Mapping[str, Any], conduct: Mapping[str, Any]) -> list[Deviation]:
-    """planned: the frozen document. state: the round's as it was at the report. conduct: of the report."""
-    found = list(differences(planned["state"], state))
-    paths = {deviation.path for deviation in found}
+    """Return all deviations. planned: frozen document. state: of the round at the report. conduct: of the report."""
+    changed_values = list(differences(planned["state"], state))
+    paths = {deviation.path for deviation in changed_values}
     return [
-        *(deviation for deviation in found if HASH_OF.get(deviation.path) not in paths),
+        *(deviation for deviation in changed_values if HASH_OF.get(deviation.path) not in paths),
         *_exclusions(planned, conduct),
         *_stopping(planned["state"]["options"], state["options"], conduct),
     ]
 
 
 def differences(planned: Any, actual: Any, path: str = "") -> Iterator[Deviation]:
-    """Yield each value that differs, by its path: keys with dots between, places in lists in brackets."""
+    """Yield each different value with its path: keys separated by dots, list positions in brackets."""
     if planned == actual:
         return
     if isinstance(planned, Mapping) and isinstance(actual, Mapping):
-        for key in sorted({*planned, *actual}):  # databases keep keys in orders of their own
+        for key in sorted({*planned, *actual}):  # databases store keys in different orders
             yield from differences(planned.get(key), actual.get(key), f"{path}.{key}" if path else key)
     elif isinstance(planned, list) and isinstance(actual, list) and len(planned) == len(actual):
         for place, (before, after) in enumerate(zip(planned, actual, strict=True)):
@@ -59,20 +57,20 @@ def in_words(value: Any) -> str | None:
 
 
 def _exclusions(planned: Mapping[str, Any], conduct: Mapping[str, Any]) -> Iterator[Deviation]:
-    """Yield the exclusions of people whom no limit had paused: whether the rule in words covers them, people judge."""
+    """Yield exclusions of annotators whom no limit had paused. Readers decide if the exclusion rule covers them."""
     crossings = [line for line in conduct["timeline"] if line["kind"] == "limit_crossed"]
-    paused = {line["annotator"]: line["at"] for line in reversed(crossings)}  # for the first time
+    paused = {line["annotator"]: line["at"] for line in reversed(crossings)}  # first time
     for exclusion in conduct["exclusions"]:
         code = exclusion["annotator"]
         if code in paused and paused[code] <= exclusion["at"]:
             continue
         undone = f", reinstated {exclusion['reinstated_at'][:10]}" if exclusion["reinstated_at"] else ""
-        actual = f"excluded {exclusion['at'][:10]} by hand, before a limit paused them: {exclusion['reason']}{undone}"
+        actual = f"excluded {exclusion['at'][:10]} manually, before a limit paused them: {exclusion['reason']}{undone}"
         yield Deviation(f"exclusions.{code}", in_words(planned["plan"]["exclusion_rules"]), in_words(actual))
 
 
 STOPS = {
-    "manual": "somebody closes the round",
+    "manual": "closed by a researcher",
     "complete": "closed when every statement has its judgments",
     "date": "closed at {closes_at}",
     "narrow": "closed at a half-width of {closes_at_half_width}",
@@ -80,7 +78,7 @@ STOPS = {
 
 
 def _stopping(planned: Mapping[str, Any], actual: Mapping[str, Any], conduct: Mapping[str, Any]) -> Iterator[Deviation]:
-    """Yield that the report came, or the round was closed, before the option that closes it had its turn."""
+    """Yield a deviation if the report was created, or the round closed, before its closing rule applied."""
     rule, closed_at = planned["closes_when"], conduct["dates"]["closed_at"]
     incomplete = conduct["statements"]["incomplete"]
     path, in_the_plan = "stopping_rule", STOPS[rule].format(**planned)
@@ -89,7 +87,7 @@ def _stopping(planned: Mapping[str, Any], actual: Mapping[str, Any], conduct: Ma
     elif rule == "complete" and incomplete:
         yield Deviation(path, in_the_plan, f"closed {closed_at[:10]}, {_left(incomplete)}")
     elif rule == "date" and closed_at[:19] < planned["closes_at"][:19]:
-        yield Deviation(path, in_the_plan, f"closed {closed_at[:16]}, before that")
+        yield Deviation(path, in_the_plan, f"closed {closed_at[:16]}, before this time")
     elif rule == "narrow":
         closings = [line["by"] for line in conduct["timeline"] if line["kind"] == "closed"]
         if closings and (role := closings[-1]):  # None: the system

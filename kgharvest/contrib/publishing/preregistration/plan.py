@@ -1,6 +1,4 @@
-"""What people say in a preregistration, declared once for its page, the API and the frozen document."""
-
-from __future__ import annotations
+"""Plan of a preregistration, declared once for the page, the API, and the frozen document."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,23 +18,23 @@ LONGEST_HYPOTHESIS = 1_000
 
 
 class Expects(TextChoices):
-    """What a hypothesis says of two sides."""
+    """Expected outcome of a hypothesis on two sides."""
 
     FIRST = "first", "the first is more accurate"
     SECOND = "second", "the second is more accurate"
     DIFFERENT = "different", "they differ"
-    ALIKE = "alike", "they are alike, within the margin"
+    ALIKE = "alike", "they are equivalent, within the margin"
 
 
 class Words(serializers.CharField):
-    """Lines end as on every system, so that the same words have the same hash."""
+    """Text with normalized line breaks, so that the hash does not depend on the operating system."""
 
     def to_internal_value(self, value: Any) -> str:
         return super().to_internal_value(value).replace("\r\n", "\n").replace("\r", "\n")
 
 
 class SideSerializer(StrictSerializer):
-    model = serializers.CharField(max_length=500, help_text="LM, as short as is clear within the round.")
+    model = serializers.CharField(max_length=500, help_text="LM name; can be shortened if unique within the round.")
     setting = serializers.CharField(max_length=30)
 
 
@@ -48,59 +46,52 @@ class ComparisonSerializer(StrictSerializer):
 class HypothesisSerializer(ComparisonSerializer):
     expects = serializers.ChoiceField(Expects.choices)
     margin = FiniteField(
-        min_value=0.1,
-        max_value=50,
-        allow_null=True,
-        default=None,
-        help_text="Percentage points, where the two are expected to be alike.",
-    )
-    words = Words(max_length=LONGEST_HYPOTHESIS, allow_blank=True, default="", help_text="Empty: said by itself.")
+        min_value=0.1, max_value=50, allow_null=True, default=None,
+        help_text="Equivalence margin in percentage points. Required if the expectation is `alike`.",
+    )  # fmt: skip
+    words = Words(max_length=LONGEST_HYPOTHESIS, allow_blank=True, default="", help_text="Wording. Default: generated.")
 
     def validate(self, hypothesis: dict[str, Any]) -> dict[str, Any]:
         if (hypothesis["expects"] == Expects.ALIKE) != (hypothesis["margin"] is not None):
-            reason = "Give a margin in percentage points where the two are expected to be alike, and only there."
+            reason = "Give a margin in percentage points if the sides are expected to be alike, otherwise omit it."
             raise serializers.ValidationError({"margin": [reason]})
         return hypothesis
 
 
 class PlanSerializer(StrictSerializer):
-    """Hypotheses, comparisons and rules in words. The comparison of a hypothesis is planned by itself."""
+    """Hypotheses, comparisons, and rules as text. The comparison of a hypothesis is planned automatically."""
 
     hypotheses = HypothesisSerializer(many=True, default=list, max_length=MOST)
     comparisons = ComparisonSerializer(many=True, default=list, max_length=MOST)
-    primary_outcome = Words(
-        max_length=LONGEST_TEXT, label="Primary outcome", help_text="The number that the study is about."
-    )
+    primary_outcome = Words(max_length=LONGEST_TEXT, label="Primary outcome", help_text="Main quantity of the study.")
     exclusion_rules = Words(
-        max_length=LONGEST_TEXT,
-        label="Exclusion rules",
-        help_text="Whose judgments will not count and who decides it; the round's limits only pause people.",
-    )
+        max_length=LONGEST_TEXT, label="Exclusion rules",
+        help_text="Criteria for excluding an annotator's judgments, and who decides. The round's limits only pause "
+        "annotators.",
+    )  # fmt: skip
     stopping_rule = Words(
-        max_length=LONGEST_TEXT,
-        label="Stopping rule",
-        help_text="When judging ends, beside the option that closes the round.",
-    )
+        max_length=LONGEST_TEXT, label="Stopping rule",
+        help_text="End of judging, in addition to the option that closes the round.",
+    )  # fmt: skip
     analysis = Words(
-        max_length=LONGEST_TEXT,
-        label="Analysis",
-        help_text="What will be computed and concluded, beside the method that every report states.",
-    )
+        max_length=LONGEST_TEXT, label="Analysis",
+        help_text="Analyses and criteria for conclusions, in addition to the method stated in every report.",
+    )  # fmt: skip
 
 
 TEXTS = ("primary_outcome", "exclusion_rules", "stopping_rule", "analysis")
 
 
-# -- what of it a report will compare ----------------------------------------------------------------------------------
+# Comparisons of a report
 
 
 def pairs_compared(cells: Iterable[CellKey]) -> list[Pair]:
-    """Return the pairs of sides that a report on these cells compares if all of them get verdicts."""
+    """Return the pairs of sides that a report compares if all of these cells have verdicts."""
     return [pair for pair, _ in compared_cells(dict.fromkeys(cells, 0.0))]
 
 
 def completed_plan(plan: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Return a valid plan as it is frozen: LMs by full names, hypotheses in words, all that is planned listed once.
+    """Return a valid plan as frozen: full LM names, worded hypotheses, and each planned comparison once.
 
     Raises BadPlan for sides that reports do not compare.
     """
@@ -109,11 +100,10 @@ def completed_plan(plan: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[str, 
     ]
     named = [_with_sides(entry, pairs, f"comparisons[{number}]") for number, entry in enumerate(plan["comparisons"])]
     listed = {sides_of_plan(entry): {side: entry[side] for side in SIDES} for entry in [*named, *hypotheses]}
-    texts = {name: plan[name] for name in TEXTS}
     return {
         "hypotheses": [entry | {"words": entry["words"] or hypothesis_in_words(entry)} for entry in hypotheses],
         "comparisons": list(listed.values()),
-        **texts,
+        **{name: plan[name] for name in TEXTS},
     }
 
 
@@ -126,7 +116,7 @@ def sides_of_plan(entry: Mapping[str, Any]) -> frozenset[Side]:
 
 
 def planned_sides(document: Mapping[str, Any]) -> frozenset[frozenset[Side]]:
-    """Return the two sides of each comparison that a frozen document plans."""
+    """Return the sides of each planned comparison of a frozen document."""
     return frozenset(map(sides_of_plan, document["plan"]["comparisons"]))
 
 
@@ -135,24 +125,21 @@ def _with_sides(entry: Mapping[str, Any], pairs: Sequence[Pair], path: str) -> d
     named = dict(entry)
     for name in SIDES:
         try:
-            named[name] = {
-                "model": resolve_name(entry[name]["model"], models, "LM"),
-                "setting": entry[name]["setting"],
-            }
+            named[name] = {"model": resolve_name(entry[name]["model"], models, "LM"), "setting": entry[name]["setting"]}
         except UnresolvedName as refusal:
             raise DomainError("BadPlan", f"{path}.{name}.model: {refusal}") from None
     if sides_of_plan(named) not in {frozenset((pair.a, pair.b)) for pair in pairs}:
         raise DomainError(
             "BadPlan",
             f"{path}: reports on this round do not compare {lm_and_setting(named['first'])} with "
-            f"{lm_and_setting(named['second'])}. They compare settings of an LM, and LMs in a setting, that share "
-            f"{FEWEST_RELATIONS} relations or more; choose two of these.",
+            f"{lm_and_setting(named['second'])}. Choose two settings of one LM, or two LMs in one setting, that share "
+            f"at least {FEWEST_RELATIONS} relations.",
         )
     return named
 
 
 def whole_hypothesis(hypothesis: Mapping[str, Any]) -> str:
-    """Return a frozen hypothesis as it was put, and in brackets what is tested if that is put otherwise."""
+    """Return a frozen hypothesis as worded, followed by the tested one in parentheses if it is worded differently."""
     words, tested = hypothesis["words"], hypothesis_in_words(hypothesis)
     return words if words == tested else f"{words} ({tested.rstrip('.')})"
 

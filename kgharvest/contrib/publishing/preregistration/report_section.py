@@ -1,6 +1,4 @@
-"""Preregistration: what was planned before anybody judged, how the round differs, and what became of hypotheses."""
-
-from __future__ import annotations
+"""Preregistration section of reports: the frozen plan, deviations, and outcomes of hypotheses."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,32 +27,32 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
-    "Preregistration: comparisons that the frozen document names are one family and all others, which are exploratory, "
-    "another; p is adjusted after Holm within each. A hypothesis that a side is ahead, or that two differ, is "
-    "supported where the adjusted p of its comparison is below .05 and the difference has the sign that was expected, "
-    "not supported where it has the other one; that two are alike, where they are at most the planned margin apart by "
-    "the two one-sided tests at .05, not supported where the 95 % interval is beyond the margin. Everything else is "
-    "undecided. Deviations: every value of the frozen document that is another one at the report, people excluded "
-    "before a limit of the round paused them, and a report or an end of judging before the option that closes the "
-    "round had its turn."
+    "Preregistration: the comparisons in the frozen document are one family, and all others, which are exploratory, "
+    "another; p is adjusted by Holm's method within each family. A hypothesis that one side is more accurate, or that "
+    "two sides differ, is supported if the adjusted p of the comparison is below .05 and the difference has the "
+    "expected sign, and not supported if the sign is opposite. Equivalence is supported if two one-sided tests at .05 "
+    "show a difference within the planned margin, and not supported if the 95 % interval is beyond the margin. "
+    "Otherwise the outcome is undecided. Deviations: values of the frozen document that have changed at the report, "
+    "exclusions of people before a limit of the round paused them, and a report or end of judging before the closing "
+    "rule of the round applied."
 )
 SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 SHA256 = re.compile(r"[0-9a-f]{64}")
-NOT_COMPARED = "This report does not compare them: too few relations that both share have a verdict."
+NOT_COMPARED = "Not compared: too few shared relations have a verdict."
 
 
-# -- hypotheses --------------------------------------------------------------------------------------------------------
+# Hypotheses
 
 
 def hypothesis_outcome(hypothesis: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a hypothesis with its outcome. comparison: its number in the report, from 1."""
+    """Return a hypothesis with its outcome. comparison: its number in the report, starting at 1."""
     pair = sides_of_plan(hypothesis)
     numbered = enumerate(comparisons, start=1)
     number, compared = next(((n, entry) for n, entry in numbered if set(sides_of(entry)) == pair), (None, None))
-    said = {key: hypothesis[key] for key in ("words", *SIDES, "expects", "margin")}
+    entry = {key: hypothesis[key] for key in ("words", *SIDES, "expects", "margin")}
     if compared is None:
         nothing = dict.fromkeys(("comparison", "difference", "low", "high", "p_holm", "smallest_margin"))
-        return said | nothing | {"outcome": UNDECIDED, "reason": NOT_COMPARED}
+        return entry | nothing | {"outcome": UNDECIDED, "reason": NOT_COMPARED}
     numbers = {
         **_from_first(compared, tuple(hypothesis["first"].values())),
         "p_holm": compared["p_holm"],
@@ -62,11 +60,11 @@ def hypothesis_outcome(hypothesis: Mapping[str, Any], comparisons: Sequence[Mapp
     }
     expects = Expects(hypothesis["expects"])
     outcome = _alike(numbers, hypothesis["margin"]) if expects == Expects.ALIKE else _ahead(numbers, expects)
-    return said | {"comparison": number, **numbers, "outcome": outcome, "reason": None}
+    return entry | {"comparison": number, **numbers, "outcome": outcome, "reason": None}
 
 
 def _from_first(compared: Mapping[str, Any], first: tuple[str, ...]) -> dict[str, float | None]:
-    """Return the difference and its interval as seen from the side that the hypothesis names first."""
+    """Return the difference and its interval with the sign relative to the hypothesis's first side."""
     difference, low, high = (compared[key] for key in ("difference", "low", "high"))
     if sides_of(compared)[0] != first:
         difference, low, high = (None if end is None else 0.0 - end for end in (difference, high, low))
@@ -90,14 +88,14 @@ def _alike(numbers: Mapping[str, Any], margin: float) -> str:
     return NOT_SUPPORTED if is_beyond else UNDECIDED
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+# Tables
 
 
 def preregistration_table(document: Document) -> Table:
     registered = document.get("preregistration")
     rows = tuple(Row(row) for row in _facts(registered) if row[1]) if registered else ()
-    notes = ("Times are in UTC. The SHA-256 is that of the preregistration's JSON file, and in the audit trail.",)
-    return Table("preregistration", "Preregistration", (Column("what"), Column("how")), rows, notes)
+    notes = ("Times are in UTC. The SHA-256 is that of the preregistration's JSON file, also in the audit log.",)
+    return Table("preregistration", "Preregistration", (Column("item"), Column("value")), rows, notes)
 
 
 def _facts(registered: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
@@ -109,7 +107,7 @@ def _facts(registered: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     for name in TEXTS:
         yield str(PlanSerializer().fields[name].label).lower(), registered["plan"][name]
     judges = [f"{run['name']} ({counted(run['n_answers'], 'answer')})" for run in registered["judges_before"]]
-    yield "LM judges that had been asked before", ", ".join(judges)
+    yield "earlier LM judge runs", ", ".join(judges)
     yield "deviations", counted(len(registered["deviations"]), "deviation") if registered["deviations"] else "none"
 
 
@@ -123,9 +121,9 @@ def hypothesis_table(document: Document) -> Table:
     columns = (
         Column("hypothesis"), Column("outcome"), Column("first, second"), Column("difference", Kind.POINTS),
         Column("low", Kind.POINTS), Column("high", Kind.POINTS), Column("p (Holm)", Kind.P),
-        Column("at most apart", Kind.POINTS), Column("why"),
+        Column("equivalence bound", Kind.POINTS), Column("reason"),
     )  # fmt: skip
-    notes = ("difference: the first less the second; p adjusted for planned comparisons.",)
+    notes = ("difference: first minus second; p adjusted over planned comparisons.",)
     rows = tuple(
         Row((whole_hypothesis(entry), entry["outcome"], sides, *(entry[key] for key in keys)))
         for entry in entries
@@ -137,9 +135,9 @@ def hypothesis_table(document: Document) -> Table:
 def deviation_table(document: Document) -> Table:
     entries = (document.get("preregistration") or {}).get("deviations", [])
     rows = tuple(Row((entry["path"], _short(entry["planned"]), _short(entry["actual"]))) for entry in entries)
-    columns = (Column("what"), Column("planned"), Column("actual"))
+    columns = (Column("item"), Column("planned"), Column("actual"))
     has_hash = any(_short(entry[side]) != entry[side] for entry in entries for side in ("planned", "actual"))
-    notes = ("Hashes are cut to 16 characters; the JSON file has all of them.",) if has_hash else ()
+    notes = ("Hashes are shortened to 16 characters; the JSON file contains the full hashes.",) if has_hash else ()
     return Table("deviations", "Deviations from the preregistration", columns, rows, notes)
 
 
@@ -148,17 +146,17 @@ def _short(text: str | None) -> str | None:
 
 
 def in_a_badge(day: str, n_deviations: int | None = None) -> str:
-    """n_deviations: None before there is a report."""
+    """Return the text of the badge. n_deviations: None without a report."""
     if n_deviations is None:
         return f"Preregistered {day}"
     return f"Preregistered {day}, {counted(n_deviations, 'deviation') if n_deviations else 'no deviations'}"
 
 
 class PreregistrationSection(ReportSection):
-    """The last preregistration of the round: deviations from it, and the outcomes of its hypotheses.
+    """The last preregistration of the round: deviations from it, and outcomes of its hypotheses.
 
-    Facts from the database: `document`, the frozen document, and `state`, the round's state at the report. Facts in a
-    pack: `document` and `deviations`.
+    Facts from the database: `document` (frozen) and `state` (of the round at the report). Facts in a package:
+    `document` and `deviations`.
     """
 
     key = "preregistration"
@@ -179,10 +177,9 @@ class PreregistrationSection(ReportSection):
         return replace(evidence, planned=planned_sides(facts["document"]))
 
     def entry(self, document: Document, facts: Facts) -> dict[str, Any]:
-        planned = facts["document"]
-        found = facts.get("deviations")
-        if found is None:
-            found = [entry._asdict() for entry in deviations(planned, facts["state"], document["conduct"])]
+        planned, entries = facts["document"], facts.get("deviations")
+        if entries is None:
+            entries = [entry._asdict() for entry in deviations(planned, facts["state"], document["conduct"])]
         return {
             "version": planned["version"],
             "sha256": sha256(canonical_json(planned)),
@@ -194,7 +191,7 @@ class PreregistrationSection(ReportSection):
             "hypotheses": [
                 hypothesis_outcome(entry, document["comparisons"]) for entry in planned["plan"]["hypotheses"]
             ],
-            "deviations": list(found),
+            "deviations": list(entries),
         }
 
     def headline(self, entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,7 @@
-"""What the database says of a round that a preregistration freezes and a report looks at again, as JSON.
+"""State of a round that a preregistration freezes and reports compare, as JSON.
 
-A draft is described as opening it would make it, so that a draft and the round that it becomes are described alike.
+A draft has the state that it would have after opening, so drafts and opened rounds can be compared.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -29,7 +27,7 @@ STATEMENTS_AT_ONCE = 2000
 
 
 class OptionsSerializer(ModelDescription):
-    """The options of a round, as its description has them."""
+    """Options of a round, as in its description."""
 
     class Meta:
         model = Round
@@ -44,9 +42,9 @@ class LimitsSerializer(ModelDescription):
 
 @dataclass(frozen=True)
 class RoundParts:
-    """What a round consists of, stored or not. statements: the text of all, gold included, by position.
+    """Parts of a draft or stored round. statements: texts by position, including gold.
 
-    relation_instructions: by the relation's id, as text.
+    relation_instructions: by the relation's id as text.
     """
 
     round: Round
@@ -63,7 +61,7 @@ class RoundParts:
 
 
 def draft_parts(draft: Round, frozen: FrozenRound) -> RoundParts:
-    """frozen: what opening the draft would store."""
+    """Return the parts of a draft. frozen: objects that opening the draft would store."""
     return RoundParts(
         draft,
         [sample.stratum for sample in frozen.samples],
@@ -76,7 +74,7 @@ def draft_parts(draft: Round, frozen: FrozenRound) -> RoundParts:
 
 
 def stored_parts(round: Round) -> RoundParts:
-    """Return the parts of a round that has been opened."""
+    """Return the parts of an opened round."""
     strata = round.strata.exclude(job=None).select_related("relation__relation_set", "job__language_model")
     statements = round.tasks.order_by("position").values_list("statement", flat=True)
     return RoundParts(
@@ -91,7 +89,7 @@ def stored_parts(round: Round) -> RoundParts:
 
 
 def state_of(parts: RoundParts) -> dict[str, Any]:
-    """Return options, limits, cells, statements, instructions and analysis, in plain JSON."""
+    """Return options, limits, cells, statements, instructions, and analysis as plain JSON."""
     round = parts.round
     with timezone.override(UTC):
         options = dict(OptionsSerializer().to_representation(round))
@@ -128,7 +126,7 @@ def _cell(strata: Sequence[Stratum]) -> dict[str, Any]:
 
 
 def _hashed(statements: Iterable[str]) -> dict[str, Any]:
-    """Return how many there are and one hash of all: a list would be long, and gold is among them."""
+    """Return the number and one hash of all statements: a list would be long and reveal gold statements."""
     digest, n = hashlib.sha256(), 0
     for statement in statements:
         digest.update(f"{json.dumps(statement)}\n".encode())

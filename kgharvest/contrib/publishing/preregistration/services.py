@@ -1,7 +1,5 @@
 """Freeze preregistrations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import datetime
@@ -26,26 +24,26 @@ from kgharvest.models import ProjectMember
 
 FORMAT = "kgharvest preregistration 1"
 MOST_VERSIONS = 100
-OPERATOR = "operator"  # who works at a command, or is a superuser outside the project
+OPERATOR = "operator"  # user of a command, or a superuser outside the project
 
 
 class PreregistrationTable(AuditedTable):
-    """A preregistration goes with its draft, which has an entry of its own; gone otherwise, it was deleted."""
+    """Audited preregistrations. A missing one is valid only if its deletion with its draft was recorded."""
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
-        there = super().are_as_recorded(recorded, number)
-        gone = Event.objects.filter(action="preregistration.deleted", subject_id__in=set(recorded) - set(there))
-        return there | dict.fromkeys(gone.values_list("subject_id", flat=True), True)
+        existing = super().are_as_recorded(recorded, number)
+        deleted = Event.objects.filter(action="preregistration.deleted", subject_id__in=set(recorded) - set(existing))
+        return existing | dict.fromkeys(deleted.values_list("subject_id", flat=True), True)
 
 
 PREREGISTRATIONS = PreregistrationTable(Preregistration, "round_id", "version", "document", "sha256", "frozen_at")
 
 
 def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime, by: User = None) -> Preregistration:
-    """Freeze what the round is and what people plan with it, as its next version.
+    """Freeze the state of the round and the plan as the next version.
 
-    plan: valid by PlanSerializer. Nobody joins and no answer is stored while this looks for judgments, so that whatever
-    is judged is judged after. Raises NotAllowed, TooLate, BadPlan, and as freeze_round does.
+    plan: validated by PlanSerializer. Annotators cannot join or answer during the check for judgments, so every
+    judgment is later. Raises NotAllowed, TooLate, BadPlan, and errors of freeze_round.
     """
     with transaction.atomic():
         round = Round.objects.select_for_update(of=("self",)).select_related("project").get(pk=round.pk)
@@ -55,9 +53,8 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
         parts = parts_of(round, by)
         versions = round.preregistrations.count()
         if versions >= MOST_VERSIONS:
-            raise DomainError(
-                "TooLate", f"The round {round.name} has {versions} preregistrations; the last one counts."
-            )
+            message = f"Round {round.name} already has {versions} preregistrations, the maximum."
+            raise DomainError("TooLate", message)
         document = {
             "format": FORMAT,
             "version": versions + 1,
@@ -66,7 +63,7 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
             "written_by": role_in_words(round, by),
             "plan": completed_plan(plan, pairs_compared(parts.cells)),
             "state": state_of(parts),
-            # The LMs that had labeled tuples of the round before anybody judged
+            # LMs that labeled tuples of the round before the first judgment
             "judges_before": [
                 {"name": run.name, "model": run.model, "n_answers": run.n_answers}
                 for run in round.judge_runs.annotate(n_answers=Count("answers")).order_by("pk")
@@ -87,41 +84,39 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
 
 
 def is_judged(round: Round) -> bool:
-    """Return whether anybody has said anything about a statement of the round, gold included."""
-    by_annotator = Judgment.objects.filter(annotator__round=round).order_by(
-        "annotator", "judged_at"
-    )  # else all are read
+    """Return True if any statement of the round, including gold, was judged or adjudicated."""
+    # The order lets the database use an index instead of reading all judgments.
+    by_annotator = Judgment.objects.filter(annotator__round=round).order_by("annotator", "judged_at")
     return bool(by_annotator.values("annotator")[:1]) or Adjudication.objects.filter(task__round=round).exists()
 
 
 def check_unjudged(round: Round) -> None:
-    """Raise TooLate unless the round is a draft, open or paused, and nobody has judged."""
+    """Raise TooLate if the round is closed or has judgments."""
     if round.status == Round.Status.CLOSED:
-        raise DomainError(
-            "TooLate", f"The round {round.name} is closed; a round is preregistered before anybody judges it."
-        )
+        message = f"Round {round.name} is closed. A round can only be preregistered before its first judgment."
+        raise DomainError("TooLate", message)
     if is_judged(round):
         raise DomainError(
             "TooLate",
-            f"Somebody has judged a statement of {round.name}; a round is preregistered before its first judgment. "
-            "Clone it and preregister the draft.",
+            f"Round {round.name} has judgments. A round can only be preregistered before its first judgment. Clone it "
+            "and preregister the draft.",
         )
 
 
 def parts_of(round: Round, by: User = None) -> RoundParts:
-    """Return what the round consists of, or would if the draft were opened. Raises as freeze_round does."""
+    """Return the parts of a round, for a draft as if it were opened. Raises errors of freeze_round."""
     if round.status == Round.Status.DRAFT:
         return draft_parts(round, freeze_round(round, by))
     return stored_parts(round)
 
 
 def role_in_words(round: Round, by: User) -> str:
-    """Return who writes by the role in the project alone."""
+    """Return the user's role in the project, which identifies nobody."""
     role = by and ProjectMember.objects.filter(project=round.project_id, user=by).values_list("role", flat=True).first()
     return role or OPERATOR
 
 
 def note_deletion(draft: Round, by: User) -> None:
-    """Record that the draft's preregistrations go with it (registries.DRAFT_DELETED)."""
+    """Record the deletion of the draft's preregistrations (registries.DRAFT_DELETED)."""
     for frozen in draft.preregistrations.order_by("version"):
         record("preregistration.deleted", frozen, by, round=draft, version=frozen.version, sha256=frozen.sha256)

@@ -1,6 +1,4 @@
-"""What people say about a study, in the API."""
-
-from __future__ import annotations
+"""API of paper metadata: the authors' answers to questions about a study."""
 
 from typing import Any
 
@@ -13,30 +11,37 @@ from evaluation.models import Report
 from evaluation.reports.api import ReportOperations
 from kgharvest.api.input import StrictSerializer
 from kgharvest.api.views import operation
-from kgharvest.contrib.publishing.statements.questions import LONGEST_ANSWER, QUESTIONS, Question
-from kgharvest.contrib.publishing.statements.services import BadStatement, save_statements, statements_on, unsaid_on
+from kgharvest.contrib.publishing.statements.services import (
+    LONGEST_ANSWER,
+    QUESTIONS,
+    BadStatement,
+    Question,
+    save_statements,
+    statements_on,
+    unsaid_on,
+)
 
 EXAMPLE = {"languages": "English", "pay": "money", "pay_adequacy": "15 EUR an hour; the minimum wage is 12.82 EUR."}
 
 
 class QuestionSerializer(serializers.Serializer):
-    """A question that only people can answer. answer: empty while nobody has."""
+    """A question for the authors. answer: empty if unanswered."""
 
     key = serializers.CharField()
     group = serializers.CharField()
     label = serializers.CharField()
     help_text = serializers.CharField(allow_blank=True)
-    places = serializers.CharField(allow_blank=True, help_text="Where the answer goes: HEDS, RAI, checklist, citation.")
-    choices = serializers.ListField(child=serializers.CharField(), help_text="What it can be; empty for any text.")
-    is_optional = serializers.BooleanField(help_text="Whether documents are complete without it.")
+    places = serializers.CharField(allow_blank=True, help_text="Uses of the answer: HEDS, RAI, checklist, citation.")
+    choices = serializers.ListField(child=serializers.CharField(), help_text="Valid answers; empty for any text.")
+    is_optional = serializers.BooleanField(help_text="True if documents are complete without the answer.")
     answer = serializers.CharField(allow_blank=True)
 
 
 class StatementsSerializer(serializers.Serializer):
-    """What was said about the round of a report, and what is still to be said."""
+    """All questions with their answers, and the keys of unanswered questions."""
 
     statements = QuestionSerializer(many=True)
-    missing = serializers.ListField(child=serializers.CharField(), help_text="Keys of what must still be said.")
+    missing = serializers.ListField(child=serializers.CharField(), help_text="Keys of unanswered required questions.")
 
 
 def statement_field(question: Question) -> serializers.Field:
@@ -48,7 +53,7 @@ def statement_field(question: Question) -> serializers.Field:
 
 
 class StatementsInput(StrictSerializer):
-    """What is left out stays as it is; an empty text takes back what was said."""
+    """Answers by key. Omitted answers stay unchanged; an empty text deletes an answer."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
         return {question.key: statement_field(question) for question in QUESTIONS}
@@ -58,19 +63,19 @@ class StatementsViewSet(ReportOperations):
     serializer_class = StatementsSerializer
     lookup_url_kwarg = "report_id"
 
-    @operation("Statements about a study", "paper/statements/", method="get")
+    @operation("Paper metadata", "paper/statements/", method="get")
     def statements(self, request: Request, report_id: int) -> Response:
-        """Stored with the round: all its reports have the same statements."""
+        """Stored with the round and used by all its reports."""
         return self.answer(self.said(self.get_object()))
 
     @extend_schema(
-        summary="Edit the statements about a study",
+        summary="Edit the paper metadata",
         request=StatementsInput,
         examples=[OpenApiExample("Languages and pay", EXAMPLE, request_only=True)],
     )
     @statements.mapping.patch
     def edit_statements(self, request: Request, report_id: int) -> Response:
-        """Answers that only people can give, for the documents that accompany a paper."""
+        """Answers that only the authors can give, for the documents that accompany a paper."""
         report = self.get_object()
         try:
             save_statements(report.round, self.sent(StatementsInput), by=request.user)

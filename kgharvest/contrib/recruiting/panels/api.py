@@ -1,4 +1,4 @@
-"""Panels, their participants and their reconciliation in the API. Only for members who work in the project."""
+"""API of panels, their participants, and reconciliation, for members who can work in the project."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ OPTIONS = {"platform": "connect", "places": 30, "statements_per_place": 50, "rew
 
 
 class PanelInput(StrictSerializer, serializers.ModelSerializer):
-    """Options of a panel. Missing options get the defaults of the round and the platform. Amounts are in cents."""
+    """Options of a panel. Missing options get the defaults for the round and platform. Amounts are in cents."""
 
-    platform_options = serializers.DictField(required=False, help_text="Options of this platform only.")
+    platform_options = serializers.DictField(required=False, help_text="Options specific to this platform.")
 
     class Meta:
         model = Panel
@@ -55,16 +55,14 @@ class PanelInput(StrictSerializer, serializers.ModelSerializer):
 
 
 class PlacesSerializer(serializers.Serializer):
-    """taken: by people at work and done. left: without finishing."""
-
-    taken = serializers.IntegerField()
+    taken = serializers.IntegerField(help_text="Active or completed.")
     done = serializers.IntegerField()
     free = serializers.IntegerField()
-    left = serializers.IntegerField()
+    left = serializers.IntegerField(help_text="Participants who left without finishing.")
 
 
 class PanelEntrySerializer(serializers.ModelSerializer):
-    """A panel as lists have it. Amounts are in minor units of the currency."""
+    """Panel in lists. Amounts are in minor units of the currency."""
 
     class Meta:
         model = Panel
@@ -72,9 +70,9 @@ class PanelEntrySerializer(serializers.ModelSerializer):
 
 
 class PanelSerializer(PanelEntrySerializer):
-    """entry_link: as it is pasted at the platform. Whoever has it can come while there are places."""
-
-    entry_link = serializers.SerializerMethodField()
+    entry_link = serializers.SerializerMethodField(
+        help_text="Link to paste at the platform. Anyone with the link can enter while places are free."
+    )
     taken_places = serializers.SerializerMethodField()
 
     class Meta(PanelEntrySerializer.Meta):
@@ -90,18 +88,16 @@ class PanelSerializer(PanelEntrySerializer):
 
 
 class PanelPartViewSet(RoundPartViewSet):
-    """Operations on a part of a panel, for members who work in the project."""
+    """Operations on a part of a panel, for members who can work in the project."""
 
     access = Action.WORK
 
     def panel(self) -> Panel:
-        """Return the panel that the address names. Raises Http404, NotAllowed."""
+        """Return the panel named in the URL. Raises Http404, NotAllowed."""
         return get_object_or_404(self.round().panels.select_related("round__project"), name=self.kwargs["name"])
 
 
 class PanelOperations(PanelPartViewSet):
-    """Operations on a panel."""
-
     serializer_class = PanelSerializer
     lookup_field = "name"
     lookup_value_converter = "slug"
@@ -115,7 +111,7 @@ class PauseInput(StrictSerializer):
 
 
 class CostSerializer(serializers.Serializer):
-    cost = serializers.CharField(help_text="A sentence by the platform.")
+    cost = serializers.CharField(help_text="Cost in a sentence.")
 
 
 class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
@@ -132,13 +128,13 @@ class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
         examples=[OpenApiExample("On Connect", OPTIONS, request_only=True)],
     )
     def create(self, request: Request, round_id: int) -> Response:
-        """Admits no participants and costs nothing until it is published. Missing options get their defaults."""
+        """A draft admits no participants and costs nothing. Missing options get their defaults."""
         panel = create_panel(self.round(), self.sent(PanelInput, partial=True), request.user)
         return self.created(panel, self.address(panel))
 
     @extend_schema(summary="Edit a panel", request=PanelInput)
     def partial_update(self, request: Request, round_id: int, name: str) -> Response:
-        """All options of a draft; later only `places`, if panels are published by hand there, and `hourly_floor`."""
+        """All options of a draft. After publication, only `hourly_floor`, and `places` on platforms without an API."""
         return self.answer(edit_panel(self.panel(), self.sent(PanelInput, partial=True), request.user))
 
     @extend_schema(summary="Delete the draft of a panel")
@@ -171,19 +167,21 @@ class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
 
 
 class ParticipantSerializer(serializers.Serializer):
-    """Somebody who came. participant, session: as the platform names them. owed, paid: in minor units."""
+    """A participant. owed, paid: in minor units of the currency."""
 
     id = serializers.IntegerField(source="pk")
-    participant = serializers.CharField()
-    session = serializers.CharField()
+    participant = serializers.CharField(help_text="The platform's id of the participant.")
+    session = serializers.CharField(help_text="The platform's id of the submission.")
     study = serializers.CharField()
-    annotator = serializers.CharField(help_text="Empty until they agreed and joined.")
+    annotator = serializers.CharField(help_text="Empty until the participant consented and joined.")
     status = serializers.ChoiceField(Submission.Status.choices)
     platform_status = serializers.CharField()
     entered_at = serializers.DateTimeField()
     completed_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
-    active_s = serializers.FloatField(allow_null=True, help_text="Active time; null where too little was measured.")
+    active_s = serializers.FloatField(
+        allow_null=True, help_text="Active time in seconds; null if too little was measured."
+    )
     n_judged = serializers.IntegerField()
     n_gold = serializers.IntegerField()
     n_gold_right = serializers.IntegerField()
@@ -211,10 +209,10 @@ class ParticipantViewSet(PagedList, PanelPartViewSet):
 RECONCILIATION = {"panel": "prolific-1", "reconciled_at": "2026-11-22T09:00:00Z", "reconcile_error": ""}
 
 
-@extend_schema_serializer(examples=[OpenApiExample("A panel that was compared", RECONCILIATION, response_only=True)])
+@extend_schema_serializer(examples=[OpenApiExample("A reconciled panel", RECONCILIATION, response_only=True)])
 class ReconciliationSerializer(serializers.ModelSerializer):
-    """reconciled_at: when it was last compared; null: not yet, or a worker is about to. reconcile_error: why the
-    platform could not be asked; empty where it could.
+    """reconciled_at: time of the last reconciliation; null if there was none or one is queued. reconcile_error: failure
+    of the last reconciliation; empty if it succeeded.
     """
 
     panel = serializers.CharField(source="name")
@@ -225,17 +223,15 @@ class ReconciliationSerializer(serializers.ModelSerializer):
 
 
 class ReconciliationViewSet(PanelOperations):
-    """Comparison of a panel with its platform."""
-
     serializer_class = ReconciliationSerializer
 
-    @operation("When a panel was compared with its platform", method="get")
+    @operation("Last reconciliation of a panel with its platform", method="get")
     def reconciliation(self, request: Request, round_id: int, name: str) -> Response:
         return self.answer(self.panel())
 
-    @extend_schema(summary="Compare a panel with its platform", responses={202: ReconciliationSerializer})
+    @extend_schema(summary="Reconcile a panel with its platform", responses={202: ReconciliationSerializer})
     @reconciliation.mapping.post
     def reconcile(self, request: Request, round_id: int, name: str) -> Response:
-        """Within seconds a worker reads all submissions of the platform and applies missed changes."""
+        """Within seconds, a worker reads all submissions on the platform and applies missed changes."""
         ask_reconciliation(self.panel(), request.user)
         return self.accepted(self.panel(), request.path)

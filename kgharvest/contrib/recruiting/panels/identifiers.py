@@ -1,7 +1,7 @@
-"""Identifiers that a platform has for people: stored encrypted, found by a keyed digest, never in the clear.
+"""Participant identifiers: stored encrypted and looked up by a keyed digest, never in plain text.
 
-Whoever reads a dump of the database learns no participant id from it without the installation's SECRET_KEY. After that
-key has changed, people who come back are taken for new ones and what is stored cannot be read (Unreadable).
+A database dump reveals no participant id without the installation's SECRET_KEY. After a change of that key, stored ids
+are unreadable and returning participants count as new ones.
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ SALT = "annotation.recruiting.panels"
 
 
 class Unreadable(DomainError):
-    """An identifier that was encrypted with another SECRET_KEY."""
+    """The identifier was encrypted with a different SECRET_KEY."""
 
 
 def digest(identifier: str) -> str:
-    """Return the 64 hexadecimal digits by which an identifier is found again: HMAC-SHA256 under SECRET_KEY."""
+    """Return the lookup key of an identifier: HMAC-SHA256 under SECRET_KEY, 64 hexadecimal digits."""
     return salted_hmac(f"{SALT}.digest", identifier, algorithm="sha256").hexdigest()
 
 
-def forgotten(known_digest: str) -> str:
-    """Return what takes the place of a digest once the identifier is erased.
-
-    A platform that still names the identifier brings nobody back by it, and nobody is found by it.
-    """
-    return digest(f"forgotten {known_digest}")
+def forgotten(identifier_digest: str) -> str:
+    """Return the replacement for the digest of an erased identifier, so that a lookup no longer matches it."""
+    return digest(f"forgotten {identifier_digest}")
 
 
 def encrypted(text: str) -> str:
@@ -38,11 +35,11 @@ def encrypted(text: str) -> str:
 
 
 def decrypted(ciphertext: str) -> str:
-    """Return what `encrypted` was given. Raises Unreadable."""
+    """Return the plain text. Raises Unreadable."""
     try:
         return _cipher().decrypt(ciphertext.encode()).decode()
     except InvalidToken:
-        raise Unreadable("This was encrypted when SECRET_KEY was another one; set that one again to read it.") from None
+        raise Unreadable("Encrypted with a different SECRET_KEY. Restore that key to read the identifier.") from None
 
 
 def _cipher() -> Fernet:

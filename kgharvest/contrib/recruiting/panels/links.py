@@ -1,9 +1,8 @@
-"""How people come from a platform and go back to it: parameters of the entry link, and return addresses."""
+"""Entry links and return URLs of a panel: their parameters and placeholders."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -15,18 +14,19 @@ from kgharvest.errors import DomainError
 if TYPE_CHECKING:
     from kgharvest.contrib.recruiting.panels.models import Panel
 
-LONGEST_VALUE = 200  # characters, of a parameter
+LONGEST_VALUE = 200  # characters in a parameter
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 PLACEHOLDERS = ("code", "participant", "study", "session")
-NOT_FILLED_IN = re.compile(r"[{}%<>]")  # what platforms write around the names of their variables
+NOT_FILLED_IN = re.compile(r"[{}%<>]")  # platforms write these around variable names
+ASK = "Open the study from the platform's page again. If this message reappears, contact the researchers."
 
 
 class BadEntryLink(DomainError):
-    """An entry link without a parameter that the panel names, or with one twice."""
+    """A parameter of the entry link is missing, repeated, or not filled in."""
 
 
 class Entry(NamedTuple):
-    """Who comes by an entry link. study, session: empty where the panel has no parameter for it."""
+    """Identifiers in an entry link. study, session: empty if the panel has no parameter for it."""
 
     participant: str
     study: str
@@ -34,59 +34,51 @@ class Entry(NamedTuple):
 
 
 def read_entry(panel: Panel, query: QueryDict) -> Entry:
-    """Return who comes by the panel's link with this query. Raises BadEntryLink."""
+    """Return the identifiers in the query of an entry link. Raises BadEntryLink."""
     return Entry(*(_value(name, query) if name else "" for name in parameters(panel)))
 
 
 def parameters(panel: Panel) -> tuple[str, str, str]:
-    """Return under which names the link has participant, study and session; an empty one it has not."""
+    """Return the parameter names for participant, study, and session; empty if not used."""
     return panel.participant_parameter, panel.study_parameter, panel.session_parameter
 
 
 def _value(name: str, query: QueryDict) -> str:
     values = query.getlist(name)
     if len(values) > 1:
-        raise BadEntryLink(f"Your link has “{name}” more than once, so we cannot know who you are; {ASK}")
+        raise BadEntryLink(f"Your link contains the “{name}” parameter more than once. {ASK}")
     value = values[0].strip() if values else ""
     if not value:
-        raise BadEntryLink(f"Your link lacks “{name}”, by which we know who you are; {ASK}")
+        raise BadEntryLink(f"Your link is missing the “{name}” parameter that identifies you. {ASK}")
     if len(value) > LONGEST_VALUE or not value.isprintable() or NOT_FILLED_IN.search(value):
-        raise BadEntryLink(f"“{name}” in your link is nothing that names a person; {ASK}")
+        raise BadEntryLink(f"The “{name}” parameter of your link does not identify a participant. {ASK}")
     return value
 
 
-ASK = "open the study from the platform's page once more, and tell its researchers if this comes again."
-
-
 def with_parameters(address: str, panel: Panel, values: tuple[str, str, str]) -> str:
-    """Return an entry link with a value for each parameter that the panel has, as it is to be pasted: not encoded."""
+    """Return an entry link with these parameter values, not encoded, ready to paste at the platform."""
     pairs = [f"{name}={value}" for name, value in zip(parameters(panel), values, strict=True) if name]
     return f"{address}?{'&'.join(pairs)}"
 
 
 def check_return_address(address: str) -> None:
-    """Raise ValidationError unless people can be sent there: http or https, our placeholders only, after the host."""
-    for problem in _problems(address):
-        raise ValidationError(problem)
-
-
-def _problems(address: str) -> Iterator[str]:
+    """Raise ValidationError unless this is an http(s) URL with supported placeholders, none of them in the host."""
     try:
         parts = urlsplit(address)
         host = parts.hostname
     except ValueError:
         parts, host = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not host or not address.isprintable() or " " in address:
-        yield "Give an address that begins with https:// or http://."
+        raise ValidationError("Enter a URL that begins with https:// or http://.")
     if PLACEHOLDER.search(parts.netloc):
-        yield "What is in braces may stand only after the name of the host."
-    unknown = [name for name in PLACEHOLDER.findall(address) if name not in PLACEHOLDERS]
-    if unknown:
-        known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-        yield f"{{{unknown[0]:.40}}} is none of {known}."
+        raise ValidationError("Placeholders in braces are allowed only after the host name.")
+    for name in PLACEHOLDER.findall(address):
+        if name not in PLACEHOLDERS:
+            supported = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
+            raise ValidationError(f"Unknown placeholder {{{name:.40}}}. Use {supported}.")
 
 
 def return_address(template: str, code: str, entry: Entry) -> str:
-    """Return where somebody goes, each placeholder filled in and encoded; empty for no template."""
+    """Return the return URL with all placeholders filled in and encoded; empty for an empty template."""
     values = {"code": code, **entry._asdict()}
     return PLACEHOLDER.sub(lambda placeholder: quote(values[placeholder[1]], safe=""), template)

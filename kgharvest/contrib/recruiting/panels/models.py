@@ -1,4 +1,4 @@
-"""Panels, on which people for a round are found, and the submissions of those who came."""
+"""Recruitment panels of a round, and the submissions of their participants."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from kgharvest.contrib.recruiting.panels.links import LONGEST_VALUE, check_retur
 LONGEST_URL = 500  # characters
 LONGEST_CODE = 50
 MOST_PLACES = 100_000
-MOST_MONEY = 10_000_00  # minor units, for one person
+MOST_MONEY = 10_000_00  # minor units, per participant
 
-parameter_name = RegexValidator(r"\A[A-Za-z][A-Za-z0-9_.-]*\Z", "Give a name of letters, digits, _, . and -.")
-currency_code = RegexValidator(r"\A[A-Z]{3}\Z", "Give three capital letters, such as USD.")
-code_of_letters = RegexValidator(r"\A[A-Za-z0-9_-]+\Z", "Give a code of letters, digits, - and _.")
+parameter_name = RegexValidator(
+    r"\A[A-Za-z][A-Za-z0-9_.-]*\Z", "Use letters, digits, underscores, periods, and hyphens, starting with a letter."
+)
+currency_code = RegexValidator(r"\A[A-Z]{3}\Z", "Enter three capital letters, for example USD.")
+code_of_letters = RegexValidator(r"\A[A-Za-z0-9_-]+\Z", "Use letters, digits, hyphens, and underscores.")
 
 
 def new_entry_token() -> str:
@@ -31,9 +33,9 @@ def new_entry_token() -> str:
 
 
 class Platform(models.TextChoices):
-    """Where people come from. What each can do by itself: kgharvest.contrib.recruiting.platforms."""
+    """Recruiting platforms. Their operations: kgharvest.contrib.recruiting.platforms."""
 
-    LINK = "link", "Any panel, by link"
+    LINK = "link", "Other panel (link only)"
     CONNECT = "connect", "CloudResearch Connect"
     SONA = "sona", "SONA Systems"
     PROLIFIC = "prolific", "Prolific"
@@ -41,7 +43,7 @@ class Platform(models.TextChoices):
 
     @property
     def is_closed(self) -> bool:
-        """True if the platform no longer exists. Its panels stay readable; nothing is sent to it."""
+        """True if the platform no longer exists: its panels are read-only and nothing is sent to it."""
         return self is Platform.MTURK
 
     @property
@@ -51,16 +53,16 @@ class Platform(models.TextChoices):
 
 class PanelQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the panels of the user's projects; all of them for a superuser and for the operator."""
+        """Return the panels of the user's projects; all panels for superusers and for the operator."""
         return visible(self, user, "round__project")
 
 
 class Panel(models.Model):
-    """One recruitment of people for a round: places, what one is for and pays, and the codes that end it.
+    """Recruitment of participants for a round: places, statements and reward per place, and completion codes.
 
-    Money is in minor units of `currency` (cents). token: of the entry link. external_id: the platform's id of the
-    study, empty until the study exists. platform_options: options of this platform only, under the names of its form.
-    ended_reason: why it is paused or stopped, in a sentence. reconcile_error: why the platform could not be asked last.
+    Money is in minor units of `currency` (cents). token: of the entry link. external_id: the platform's study id, empty
+    until the study exists. platform_options: options specific to this platform, by the field names of its form.
+    ended_reason: a sentence on why the panel is paused or stopped. reconcile_error: failure of the last reconciliation.
     """
 
     class Status(models.TextChoices):
@@ -77,38 +79,43 @@ class Panel(models.Model):
     )  # fmt: skip
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="panels")
-    name = models.SlugField(max_length=100, help_text="Letters, digits, - and _; the round has no other panel of it.")
+    name = models.SlugField(
+        max_length=100, help_text="Letters, digits, hyphens, and underscores; unique within the round."
+    )
     platform = models.CharField(max_length=8, choices=Platform, default=Platform.LINK)
     status = models.CharField(max_length=9, choices=Status, default=Status.DRAFT, editable=False)
     ended_reason = models.CharField(max_length=500, blank=True, editable=False)
     token = models.CharField(max_length=32, unique=True, default=new_entry_token, editable=False)
     places = models.PositiveIntegerField(
-        default=10, validators=[MinValueValidator(1), MaxValueValidator(MOST_PLACES)], help_text="People who are paid."
+        default=10,
+        validators=[MinValueValidator(1), MaxValueValidator(MOST_PLACES)],
+        help_text="Number of paid participants.",
     )
     statements_per_place = models.PositiveIntegerField(
-        "statements per person",
+        "statements per participant",
         default=50,
         validators=[MinValueValidator(1), MaxValueValidator(100_000)],
-        help_text="After so many judgments, gold among them, a person is done and gets the completion code.",
+        help_text="Judgments per participant, including gold. The completion code appears after the last one.",
     )
     currency = models.CharField(max_length=3, default="USD", validators=[currency_code])
     reward = models.PositiveIntegerField(
-        default=0, validators=[MaxValueValidator(MOST_MONEY)], help_text="For one place, in cents."
+        default=0, validators=[MaxValueValidator(MOST_MONEY)], help_text="Pay per completed place, in cents."
     )
     screen_out_reward = models.PositiveIntegerField(
-        "reward of whom a check turns away",
+        "screen-out reward",
         default=0,
         validators=[MaxValueValidator(MOST_MONEY)],
-        help_text="In cents, for the time it took.",
+        help_text="Pay for the time of a participant who fails the comprehension check, in cents.",
     )
     estimated_minutes = models.PositiveIntegerField(
-        default=10, validators=[MinValueValidator(1), MaxValueValidator(24 * 60)], help_text="For one place."
+        default=10, validators=[MinValueValidator(1), MaxValueValidator(24 * 60)], help_text="Minutes per place."
     )
     hourly_floor = models.PositiveIntegerField(
-        "lowest hourly pay",
+        "minimum hourly rate",
         default=0,
         validators=[MaxValueValidator(MOST_MONEY)],
-        help_text="In cents, on active time: below it the panel pauses and says which bonus makes it good.",
+        help_text="Cents per hour of active time. If the median falls below it, the panel pauses and lists the "
+        "missing bonuses. 0: no minimum.",
     )
     participant_parameter = models.CharField(max_length=50, default="participant", validators=[parameter_name])
     study_parameter = models.CharField(max_length=50, blank=True, default="study", validators=[parameter_name])
@@ -117,35 +124,29 @@ class Panel(models.Model):
         max_length=LONGEST_CODE,
         blank=True,
         validators=[code_of_letters],
-        help_text="Shown once the last statement is judged, and never before.",
+        help_text="Shown only after the participant has judged the last statement.",
     )
     screen_out_code = models.CharField(
-        "code of whom a check turns away", max_length=LONGEST_CODE, blank=True, validators=[code_of_letters]
+        "screen-out code", max_length=LONGEST_CODE, blank=True, validators=[code_of_letters]
     )
     quota_full_code = models.CharField(
-        "code of who comes too late", max_length=LONGEST_CODE, blank=True, validators=[code_of_letters]
+        "quota-full code", max_length=LONGEST_CODE, blank=True, validators=[code_of_letters]
     )
     completion_url = models.CharField(
-        "return address",
+        "return URL",
         max_length=LONGEST_URL,
         blank=True,
         validators=[check_return_address],
-        help_text="Where people go from here, with {code}, {participant}, {study} and {session} where wanted.",
+        help_text="URL opened on completion. Optional placeholders: {code}, {participant}, {study}, and {session}.",
     )
     screen_out_url = models.CharField(
-        "return address of whom a check turns away",
-        max_length=LONGEST_URL,
-        blank=True,
-        validators=[check_return_address],
+        "screen-out URL", max_length=LONGEST_URL, blank=True, validators=[check_return_address]
     )
     quota_full_url = models.CharField(
-        "return address of who comes too late",
-        max_length=LONGEST_URL,
-        blank=True,
-        validators=[check_return_address],
+        "quota-full URL", max_length=LONGEST_URL, blank=True, validators=[check_return_address]
     )
     is_sandbox = models.BooleanField(
-        "sandbox", default=True, help_text="Trial run. On Mechanical Turk: nobody was paid."
+        "sandbox", default=True, help_text="Trial run. On Mechanical Turk, sandbox participants were not paid."
     )
     external_id = models.CharField(max_length=100, blank=True, editable=False)
     platform_options = models.JSONField(default=dict, blank=True)
@@ -179,6 +180,11 @@ class Panel(models.Model):
         return self.round.project
 
     @property
+    def hourly_reward(self) -> int:
+        """Hourly rate in minor currency units, based on the estimated minutes, rounded down."""
+        return self.reward * 60 // self.estimated_minutes
+
+    @property
     def is_platform_closed(self) -> bool:
         return Platform(self.platform).is_closed
 
@@ -188,7 +194,7 @@ class Panel(models.Model):
 
 class SubmissionQuerySet(models.QuerySet):
     def holding_places(self):
-        """Return those that take one of the panel's places: people at work, done, or paid."""
+        """Return submissions that occupy a place: active, completed, or approved."""
         return self.filter(status__in=Submission.HOLDING)
 
     def to_review(self):
@@ -196,20 +202,19 @@ class SubmissionQuerySet(models.QuerySet):
 
 
 class Submission(models.Model):
-    """One person's taking part in a panel, from the entry link to pay.
+    """Participation of one person in a panel, from the entry link to payment.
 
-    participant, session: as the platform names the person and this taking part, encrypted; *_digest find them again.
-    study: as the link that they came by names it. browser_digest: of the secret cookie of the browser that holds the
-    place; empty for places taken before there was one.
-    annotator: who they are in the round, None until they join. entered_at: at the link. completed_at: when their last
-    judgment was stored, and the code could be shown. ended_at: of the last change of status that ends it.
-    platform_status, platform_status_at: what the platform last said and when it says that was; what is older is not
-    believed, as events come in any order. approves_itself_at: when the platform will approve by itself.
+    participant, session: platform ids of person and submission, encrypted; *_digest are their lookup keys. study: as in
+    the entry link. browser_digest: digest of the secret cookie of the browser that holds the place; empty for places
+    taken before that cookie existed. annotator: None until the participant joins. entered_at: time of opening the entry
+    link. completed_at: time of the last judgment, from which the code can be shown. ended_at: time of the final status.
+    platform_status, platform_status_at: newest status from the platform and its time; older states are ignored, as
+    events arrive in any order. approves_itself_at: time of the platform's automatic approval.
     """
 
     class Status(models.TextChoices):
         ACTIVE = "active"
-        COMPLETED = "completed", "completed, not reviewed"
+        COMPLETED = "completed", "awaiting review"
         APPROVED = "approved"
         REJECTED = "rejected"
         RETURNED = "returned"
@@ -265,10 +270,10 @@ class Submission(models.Model):
 
     @property
     def participant_id(self) -> str:
-        """The platform's name for the person. Raises Unreadable."""
+        """The platform's id of the participant; empty once erased. Raises Unreadable."""
         return decrypted(self.participant) if self.participant else ""
 
     @property
     def session_id(self) -> str:
-        """The platform's id of this submission. Raises Unreadable."""
+        """The platform's id of the submission; empty if unknown or erased. Raises Unreadable."""
         return decrypted(self.session) if self.session else ""

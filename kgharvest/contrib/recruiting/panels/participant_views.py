@@ -1,6 +1,6 @@
-"""Pages of people who come from a panel: the entry link, consent, and the end with its code.
+"""Participant pages of a panel: entry link, consent, and completion code.
 
-The completion code is in no answer to anybody whose last judgment is not stored.
+No response contains the completion code before the participant's last judgment is stored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from django.views.decorators.http import require_http_methods
 
 from annotation.invites.access import no_access, remember_guest, session_annotator, throttled
 from annotation.invites.views import WRONG_LINK, JoinForm
-from annotation.models import Annotator
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.contrib.recruiting.models import Panel, Platform, Submission
@@ -38,31 +37,34 @@ from kgharvest.contrib.recruiting.platforms import EntryRefused, PlatformUnavail
 from kgharvest.errors import DomainError
 from kgharvest.pages.refusals import refusal_in_form
 
-SENT_BY_PLATFORM = "sent_by_platform"  # session key: digest of the link whose signature by the platform was checked
-BROWSER_COOKIE = "participant_browser"  # a secret that binds a place to the browser, for longer than a session lasts
+SENT_BY_PLATFORM = "sent_by_platform"  # session key: digest of the entry link whose signature was verified
+BROWSER_COOKIE = "participant_browser"  # a secret that binds a place to the browser and outlives the session
 BROWSER_COOKIE_AGE_S = 365 * 24 * 3600
 
 
 @dataclass(frozen=True)
 class End:
-    """How the page looks that a part ends with. kind: of the panel's code and return address, as in `KIND_code`."""
+    """Final page of a participant. kind: prefix of the panel's code and URL fields, as in `completion_code`."""
 
     heading: str
     lead: str
     kind: str = ""
 
 
-COMPLETED = End("You are done, thank you", "Every statement of your part is judged and stored.", "completion")
-SCREENED_OUT = End("This study is not for you", "Your answers to the first questions end your part.", "screen_out")
-QUOTA_FULL = End("All places are taken", "Nothing is left for you to do; thank you for coming.", "quota_full")
-GIVEN_BACK = End("Your place is given back", "Somebody else can take it now. You can close this page.")
-ENDED = End("Your part has ended", "The platform that you came from has ended your part in this study.")
-NOTHING_TO_DO = End("Nothing was left to judge", "Others have judged everything; return your place.", "quota_full")
+COMPLETED = End("All statements judged. Thank you!", "All your answers are saved.", "completion")
+QUOTA_FULL = End("All places are taken", "You cannot take part anymore. Thank you for your interest.", "quota_full")
+RETURNED = End("Your place was returned", "Another participant can take it now. You can close this page.")
+ENDED = End("Your participation has ended", "The recruitment platform ended your participation in this study.")
+NOTHING_TO_DO = End(
+    "No statements left to judge", "Other annotators have judged all statements. Return your place.", "quota_full"
+)
 ENDS = {
     Status.COMPLETED: COMPLETED,
     Status.APPROVED: COMPLETED,
-    Status.SCREENED_OUT: SCREENED_OUT,
-    Status.RETURNED: GIVEN_BACK,
+    Status.SCREENED_OUT: End(
+        "You cannot continue in this study", "Your answers to the initial questions do not qualify.", "screen_out"
+    ),
+    Status.RETURNED: RETURNED,
     Status.TIMED_OUT: ENDED,
     Status.REJECTED: ENDED,
 }
@@ -72,7 +74,7 @@ ENDS = {
 @throttled
 @require_http_methods(["GET", "POST"])
 def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
-    """The entry link: take a place, ask for consent, and continue as the same annotator on each further visit."""
+    """The entry link: take a place and ask for consent; later visits resume as the same annotator."""
     secret = request.COOKIES.get(BROWSER_COOKIE) or secrets.token_urlsafe(32)
     response = _answer(request, token, digest(secret))
     response.set_cookie(
@@ -87,21 +89,21 @@ def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _answer(request: HttpRequest, token: str, browser_digest: str) -> HttpResponse:
-    panels = Panel.objects.exclude(status=Panel.Status.DRAFT).exclude(platform=Platform.MTURK)  # closed
+    panels = Panel.objects.exclude(status=Panel.Status.DRAFT).exclude(platform=Platform.MTURK)  # MTurk is closed
     panel = panels.select_related("round__project").filter(token=token).first()
     if panel is None:
         return no_access(request, WRONG_LINK, 404)
     try:
         entry = read_entry(panel, request.GET)
-        here = session_annotator(request, panel.round_id)
-        browser = Browser(browser_digest, here and here.pk, _is_signed(request, panel, entry))
-        came_at, address = timezone.now(), network_of(request)
-        submission = enter(panel, entry.participant, entry.session, came_at, entry.study, address, browser)
-        return _go_on(request, submission, entry, browser)
+        guest = session_annotator(request, panel.round_id)
+        browser = Browser(browser_digest, guest and guest.pk, _is_signed(request, panel, entry))
+        now, address = timezone.now(), network_of(request)
+        submission = enter(panel, entry.participant, entry.session, now, entry.study, address, browser)
+        return _start_or_resume(request, submission, entry, browser)
     except (BadEntryLink, EntryRefused) as refusal:
         return no_access(request, str(refusal), 400)
     except PlatformUnavailable:
-        return no_access(request, "We cannot check your link at the moment; open it again in a minute.", 503)
+        return no_access(request, "Your link cannot be verified at the moment. Open it again in a minute.", 503)
     except QuotaFull:
         return show_end(request, QUOTA_FULL, panel, entry, 409)
     except TooManyAttempts as refusal:
@@ -113,28 +115,28 @@ def _answer(request: HttpRequest, token: str, browser_digest: str) -> HttpRespon
 
 
 def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
-    """Return whether the platform has signed the link. The signature is checked once per browser, as it expires.
+    """Return whether the platform signed the link. Verified once per browser, as the signature expires.
 
     Raises EntryRefused, PlatformUnavailable.
     """
-    sent = digest(f"{panel.pk} {entry.participant} {entry.session}")
-    if request.session.get(SENT_BY_PLATFORM) == sent:
+    link_digest = digest(f"{panel.pk} {entry.participant} {entry.session}")
+    if request.session.get(SENT_BY_PLATFORM) == link_digest:
         return True
     if not platform_of(panel).check_entry(request.GET):
         return False
-    request.session[SENT_BY_PLATFORM] = sent
+    request.session[SENT_BY_PLATFORM] = link_digest
     return True
 
 
-def _go_on(request: HttpRequest, submission: Submission, entry: Entry, browser: Browser) -> HttpResponse:
+def _start_or_resume(request: HttpRequest, submission: Submission, entry: Entry, browser: Browser) -> HttpResponse:
     """Redirect to judging, or show the consent page to a participant who has not joined. Raises PlaceOfAnother."""
     if request.method == "POST" and "decline" in request.POST:
         leave(submission, Status.RETURNED, timezone.now())
-        return show_end(request, GIVEN_BACK, submission.panel, entry)
+        return show_end(request, RETURNED, submission.panel, entry)
     round = submission.panel.round
-    here = session_annotator(request, round.pk)
-    if here is not None and here.user_id:
-        sentence = f"You are logged in as {here.user}, who judges this round; log out, or use another browser."
+    current = session_annotator(request, round.pk)
+    if current is not None and current.user_id:
+        sentence = f"You are logged in as {current.user}, an annotator of this round. Log out or use another browser."
         return no_access(request, sentence, 409)
     annotator = submission.annotator
     form = JoinForm(request.POST if request.method == "POST" else None, asks_name=False)
@@ -158,16 +160,12 @@ def _go_on(request: HttpRequest, submission: Submission, entry: Entry, browser: 
     return render(request, "recruiting/panels/panel_join.html", context)
 
 
-def submission_of(annotator: Annotator) -> Submission | None:
-    return annotator.submissions.select_related("panel__round").order_by("-pk").first()
-
-
 @never_cache
 @require_http_methods(["GET"])
 def panel_done(request: HttpRequest, round_id: int) -> HttpResponse:
-    """End the part of whoever has judged all that is theirs, and only then show the code."""
+    """Complete the submission of an annotator who has judged all statements, and only then show the code."""
     annotator = session_annotator(request, round_id)
-    submission = submission_of(annotator) if annotator else None
+    submission = annotator and annotator.submissions.select_related("panel__round").order_by("-pk").first()
     if submission is None or not finish(submission, timezone.now()):
         return redirect("annotation:judge", round_id)
     end = ENDS[submission.status]
@@ -175,17 +173,12 @@ def panel_done(request: HttpRequest, round_id: int) -> HttpResponse:
         end = NOTHING_TO_DO
     try:
         entry = Entry(submission.participant_id, submission.study, submission.session_id)
-    except Unreadable:  # SECRET_KEY has changed since; participants must still see their code
+    except Unreadable:  # SECRET_KEY has changed; participants must still see their code
         entry = Entry("", submission.study, "")
     return show_end(request, end, submission.panel, entry)
 
 
 def show_end(request: HttpRequest, end: End, panel: Panel, entry: Entry, status: int = 200) -> HttpResponse:
     code, address = (getattr(panel, f"{end.kind}_{part}") if end.kind else "" for part in ("code", "url"))
-    context = {
-        "end": end,
-        "round": panel.round,
-        "code": code,
-        "address": return_address(address, code, entry),
-    }
+    context = {"end": end, "round": panel.round, "code": code, "address": return_address(address, code, entry)}
     return render(request, "recruiting/panels/panel_end.html", context, status=status)

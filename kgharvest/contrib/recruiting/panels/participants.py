@@ -1,4 +1,4 @@
-"""Who came from a panel, what each has done and what each is owed: for the panel's page, its CSV and the API."""
+"""Participants of a panel with their judgments and pay, for the panel's page, its CSV, and the API."""
 
 from __future__ import annotations
 
@@ -16,55 +16,51 @@ from kgharvest.contrib.recruiting.panels.money import decimal_money
 from kgharvest.contrib.recruiting.pay.hourly import active_times
 from kgharvest.contrib.recruiting.pay.ledger import Balance, balances
 
-UNREADABLE = "unreadable"  # in the place of what was encrypted with another SECRET_KEY
+UNREADABLE = "unreadable"  # placeholder for ids that were encrypted with a different SECRET_KEY
 CSV_COLUMNS = (
     "participant", "session", "study", "annotator", "status", "platform_status", "entered", "completed",
     "active_minutes", "judgments", "gold_right", "gold_asked", "currency", "owed", "paid",
 )  # fmt: skip
-NOTHING = {"n_judged": 0, "n_gold": 0, "n_gold_right": 0}
+NO_JUDGMENTS = {"n_judged": 0, "n_gold": 0, "n_gold_right": 0}
 
 
 def participant_rows(panel: Panel, submissions: Iterable[Submission] | None = None) -> list[dict[str, Any]]:
-    """Return a row for each submission of the panel, in the order they came, in a fixed number of queries.
+    """Return one row per submission in order of entry, with a fixed number of queries.
 
-    submissions: those alone, in their order; give them with their annotators. active_s: active time, None where too
-    little was measured. n_gold, n_gold_right: of the last answers. owed, paid: in minor units.
+    submissions: restricts the rows and sets their order; select their annotators. active_s: None if too little time was
+    measured. n_gold, n_gold_right: current answers. owed, paid: in minor units.
     """
-    work, times, lines = work_by_submission(panel), active_times(panel), balances(panel)
-    rows = []
+    counts, times, pay = judgment_counts(panel), active_times(panel), balances(panel)
     if submissions is None:
         submissions = panel.submissions.select_related("annotator").order_by("pk")
-    for submission in submissions:
-        balance = lines.get(submission.pk, Balance())
-        rows.append(
-            {
-                "pk": submission.pk,
-                "participant": _readable(submission, "participant_id"),
-                "session": _readable(submission, "session_id"),
-                "study": submission.study,
-                "annotator": submission.annotator.code if submission.annotator else "",
-                "status": submission.status,
-                "status_in_words": submission.get_status_display(),
-                "platform_status": submission.platform_status,
-                "entered_at": submission.entered_at,
-                "completed_at": submission.completed_at,
-                "ended_at": submission.ended_at,
-                "active_s": times.get(submission.pk),
-                **work.get(submission.pk, NOTHING),
-                "owed": balance.owed,
-                "paid": balance.paid,
-            }
-        )
-    return rows
+    return [
+        {
+            "pk": submission.pk,
+            "participant": _readable(submission, "participant_id"),
+            "session": _readable(submission, "session_id"),
+            "study": submission.study,
+            "annotator": submission.annotator.code if submission.annotator else "",
+            "status": submission.status,
+            "status_in_words": submission.get_status_display(),
+            "platform_status": submission.platform_status,
+            "entered_at": submission.entered_at,
+            "completed_at": submission.completed_at,
+            "ended_at": submission.ended_at,
+            "active_s": times.get(submission.pk),
+            **counts.get(submission.pk, NO_JUDGMENTS),
+            **pay.get(submission.pk, Balance())._asdict(),
+        }
+        for submission in submissions
+    ]
 
 
-def work_by_submission(panel: Panel) -> dict[int, dict[str, Any]]:
-    """Return what was judged in each taking part, by its id; what the same person judged in another one is left out."""
-    of_part = Q(judged_at__gte=F("annotator__submissions__entered_at")) & (
+def judgment_counts(panel: Panel) -> dict[int, dict[str, Any]]:
+    """Return judgment counts by submission id. Judgments from the annotator's other submissions are not counted."""
+    in_submission = Q(judged_at__gte=F("annotator__submissions__entered_at")) & (
         Q(annotator__submissions__ended_at=None) | Q(judged_at__lte=F("annotator__submissions__ended_at"))
     )
     is_last, is_gold = Q(superseded_by=None), ~Q(task__gold_label="")
-    judgments = Judgment.objects.filter(of_part, annotator__submissions__panel=panel).order_by()
+    judgments = Judgment.objects.filter(in_submission, annotator__submissions__panel=panel).order_by()
     rows = judgments.values(submission=F("annotator__submissions")).annotate(
         n_judged=Count("pk", filter=is_last),
         n_gold=Count("pk", filter=is_last & is_gold),
@@ -81,7 +77,7 @@ def _readable(submission: Submission, name: str) -> str:
 
 
 def places_of(panel: Panel) -> dict[str, int]:
-    """Return how many places are taken, done (judged to the end) and free."""
+    """Return the number of places taken (active or done), done and free, and of participants who left."""
     by_status = Counter(dict(panel.submissions.order_by().values_list("status").annotate(n=Count("pk"))))
     taken = sum(by_status[status] for status in Submission.HOLDING)
     return {
@@ -93,7 +89,7 @@ def places_of(panel: Panel) -> dict[str, int]:
 
 
 def csv_rows(panel: Panel) -> Iterator[dict[str, Any]]:
-    """Yield the rows of CSV_COLUMNS; amounts are decimal numbers of the panel's currency."""
+    """Yield rows of CSV_COLUMNS; amounts are decimal numbers in the panel's currency."""
     for row in participant_rows(panel):
         yield {
             **{name: row[name] for name in ("participant", "session", "study", "annotator", "platform_status")},

@@ -1,4 +1,4 @@
-"""What a panel is usually like: how its platform names people in links, and what fits the round."""
+"""Panel defaults: link parameters of each platform, and options suggested for a round."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from annotation.rounds.plan import ASSUMED_SECONDS, measured_pace
 from kgharvest.contrib.recruiting.models import Panel, Platform
 from kgharvest.contrib.recruiting.panels.links import parameters, with_parameters
 
-USUAL_MINUTES = 15  # of judging, for one person
-READING_MINUTES = 2  # of instructions and consent
-USUAL_HOURLY_PAY = 12_00  # minor units: above what the large platforms ask for at least
+JUDGING_MINUTES = 15  # per participant
+READING_MINUTES = 2  # for instructions and consent
+HOURLY_RATE = 12_00  # minor units; above the minimum of the large platforms
 
 
 @dataclass(frozen=True)
 class Preset:
-    """names: of the parameters for participant, study and session, empty where there is none.
+    """Link parameters of a platform.
 
-    values: what stands in their places in the link that one pastes at the platform, which fills them in; None where
-    the platform appends the parameters by itself. return_address: an example, capital letters for what differs.
+    names: for participant, study, and session; empty if not used. values: placeholders that the platform fills in; None
+    if the platform appends the parameters itself. return_address: an example, with variable parts in capitals.
     """
 
     names: tuple[str, str, str]
@@ -40,7 +40,7 @@ PRESETS = {
         "https://PANEL/back?code={code}&participant={participant}",
     ),
     Platform.CONNECT: Preset(
-        ("participantId", "projectId", "assignmentId"), None, "The redirect that Connect shows for the project."
+        ("participantId", "projectId", "assignmentId"), None, "Redirect URL shown in the Connect project."
     ),
     Platform.SONA: Preset(
         ("survey_code", "", ""),
@@ -57,15 +57,10 @@ PRESETS = {
 }
 
 
-def parameters_of(platform: str) -> dict[str, str]:
-    fields = ("participant_parameter", "study_parameter", "session_parameter")
-    return dict(zip(fields, PRESETS[Platform(platform)].names, strict=True))
-
-
 def entry_link(panel: Panel, address: str) -> str:
-    """Return the link that is pasted at the platform. address: of the panel's entry.
+    """Return the link to paste at the platform. address: URL of the panel's entry page.
 
-    Where a panel has names of its own, they stand in capitals for what the platform is to fill in.
+    If the panel's parameter names differ from the preset, the values to fill in are in capitals.
     """
     preset = PRESETS[Platform(panel.platform)]
     if parameters(panel) == preset.names:
@@ -73,41 +68,42 @@ def entry_link(panel: Panel, address: str) -> str:
     return with_parameters(address, panel, ("PARTICIPANT", "STUDY", "SESSION"))
 
 
-def what_platform_adds(panel: Panel) -> str:
-    """Return in a sentence what becomes of the link at the platform."""
+def link_parameters_note(panel: Panel) -> str:
+    """Return a sentence on how the platform fills in the link parameters."""
     preset = PRESETS[Platform(panel.platform)]
     if panel.platform == Platform.LINK or parameters(panel) != preset.names:
-        return "The platform fills in what stands in capitals."
-    verb = "fills in who it is" if preset.values else "adds by itself who it is"
-    return f"{panel.get_platform_display()} {verb}."
+        return "The platform fills in the values in capitals."
+    verb = "fills in" if preset.values else "adds"
+    return f"{panel.get_platform_display()} {verb} the participant's ids."
 
 
-def usual_options(round: Round, platform: str) -> dict[str, Any]:
-    """Return options for a panel that gets the round what it still wants, in places of a quarter of an hour."""
+def default_options(round: Round, platform: str) -> dict[str, Any]:
+    """Return options for a panel that collects the remaining judgments, with about 15 minutes of judging per place."""
     seconds = measured_pace() or ASSUMED_SECONDS
-    tens = max(10, int(USUAL_MINUTES * 60 / seconds) // 10 * 10)
-    n = max(1, min(tens, round.most_by_one))  # statements, gold among them
+    tens = max(10, int(JUDGING_MINUTES * 60 / seconds) // 10 * 10)
+    n = max(1, min(tens, round.most_by_one))  # statements, including gold
     minutes = READING_MINUTES + ceil((n + round.training_size) * seconds / 60)
-    taken = set(round.panels.values_list("name", flat=True))
+    names = set(round.panels.values_list("name", flat=True))
+    parameter_fields = ("participant_parameter", "study_parameter", "session_parameter")
     return {
-        "name": next(name for number in count(1) if (name := f"{platform}-{number}") not in taken),
+        "name": next(name for number in count(1) if (name := f"{platform}-{number}") not in names),
         "places": places_for(round, n),
         "statements_per_place": n,
         "estimated_minutes": minutes,
-        "reward": 0 if platform == Platform.SONA else ceil(minutes * USUAL_HOURLY_PAY / 60),  # which gives credits
+        "reward": 0 if platform == Platform.SONA else ceil(minutes * HOURLY_RATE / 60),  # SONA gives credits
         "completion_code": new_code(),
         "screen_out_code": new_code(),
-        **parameters_of(platform),
+        **dict(zip(parameter_fields, PRESETS[Platform(platform)].names, strict=True)),
     }
 
 
 def places_for(round: Round, statements_per_place: int) -> int:
-    """Return how many people give the judgments that the round still wants: tasks x k / statements that are no gold."""
+    """Return the number of participants for the remaining judgments: (tasks x k - judgments) / non-gold statements."""
     figures = round.tasks.without_gold().aggregate(n=Count("pk"), n_counted=Sum("n_judgments", default=0))
-    n_wanted = figures["n"] * round.judgments_per_task - figures["n_counted"]
-    return max(1, ceil(n_wanted / (statements_per_place * (1 - round.gold_rate)) - 1e-9))
+    n_remaining = figures["n"] * round.judgments_per_task - figures["n_counted"]
+    return max(1, ceil(n_remaining / (statements_per_place * (1 - round.gold_rate)) - 1e-9))
 
 
 def new_code() -> str:
-    """Return a code that nobody guesses: 10 letters and digits, without those that look alike."""
+    """Return a random code of 10 letters and digits, without look-alikes."""
     return "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ23456789") for _ in range(10))

@@ -1,11 +1,11 @@
-"""A panel's life: drafted with sensible options, published, paused, resumed, stopped; each is asked of its platform.
+"""Panel life cycle: create, edit, publish, pause, resume, and stop, here and on the platform.
 
-The platform is asked outside of transactions. What it refuses did not happen here either.
+The platform is called outside of transactions. If it refuses, the panel's status is reverted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -14,28 +14,29 @@ from django.db import IntegrityError, transaction
 from annotation.models import Round
 from kgharvest.access import Action, check_may
 from kgharvest.contrib.recruiting.models import Panel
+from kgharvest.contrib.recruiting.panels.links import parameters
 from kgharvest.contrib.recruiting.panels.money import money
-from kgharvest.contrib.recruiting.panels.presets import usual_options
-from kgharvest.contrib.recruiting.platforms import Can, Cost, check_not_closed, platform_of
+from kgharvest.contrib.recruiting.panels.presets import default_options
+from kgharvest.contrib.recruiting.platforms import Can, check_not_closed, platform_of
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.pages.number_format import counted
 
 Status = Panel.Status
-EDITED_LATER = ("places", "hourly_floor")  # once people may have come
-LONGEST_REASON = 500
+EDITED_LATER = ("places", "hourly_floor")  # options that can change after publication
+LONGEST_REASON = 500  # characters
 
 
 def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
-    """Create a draft. Options that are missing get the defaults of the round and platform.
+    """Create a draft. Missing options get the defaults for the round and platform.
 
     Raises NotAllowed, BadPanel, PanelNameTaken, PlatformRefused.
     """
     check_may(by, Action.WORK, round.project)
     if round.status == Round.Status.DRAFT or round.source != Round.Source.PEOPLE:
-        raise DomainError("BadPanel", f"Round {round.name} takes no people. Open the round first.")
+        raise DomainError("BadPanel", f"Round {round.name} does not accept annotators. Open the round first.")
     platform = options.get("platform", Panel._meta.get_field("platform").default)
-    panel = Panel(round=round, created_by=by, **{**usual_options(round, platform), **options})
+    panel = Panel(round=round, created_by=by, **{**default_options(round, platform), **options})
     check_options(panel)
     with transaction.atomic():
         _save(panel)
@@ -44,17 +45,17 @@ def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
 
 
 def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
-    """Give a draft other options; of what has been published EDITED_LATER alone. Raises as create_panel does."""
+    """Change options: all of a draft, EDITED_LATER after publication. Raises the same errors as create_panel."""
     check_may(by, Action.WORK, panel.project)
     with transaction.atomic():
         panel = Panel.objects.select_for_update(of=("self",)).select_related("round__project").get(pk=panel.pk)
         changed = [name for name, value in options.items() if getattr(panel, name) != value]
         if panel.status != Status.DRAFT:
             has_study = Can.PUBLISH in platform_of(panel).can
-            later = [name for name in EDITED_LATER if name != "places" or not has_study]
-            if fixed := [name for name in changed if name not in later]:
-                reason = f"{panel.name} is {panel.status}: {fixed[0]} cannot be changed any more"
-                raise DomainError("WrongPanelStatus", f"{reason}; make another panel for that.")
+            for name in changed:
+                if name not in EDITED_LATER or (name == "places" and has_study):
+                    reason = f"Cannot change {name}: panel {panel.name} is {panel.status}. Create another panel."
+                    raise DomainError("WrongPanelStatus", reason)
         for name in changed:
             setattr(panel, name, options[name])
         check_options(panel)
@@ -69,58 +70,40 @@ def _save(panel: Panel, **kwargs: Any) -> None:
         with transaction.atomic():
             panel.save(**kwargs)
     except IntegrityError:
-        raise DomainError(
-            "PanelNameTaken", f"{panel.round.name} has a panel {panel.name} already. Choose another name."
-        ) from None
+        reason = f"Round {panel.round.name} already has a panel {panel.name}. Enter another name."
+        raise DomainError("PanelNameTaken", reason) from None
 
 
 def check_options(panel: Panel) -> None:
-    """Raise BadPanel for an invalid option or combination, PlatformRefused if the platform is closed."""
+    """Raise BadPanel for invalid options or combinations, PlatformRefused if the platform is closed."""
     check_not_closed(panel)
     try:
         panel.clean_fields(exclude=["round", "created_by"])
     except ValidationError as error:
         name, [reason, *_] = next(iter(error.message_dict.items()))
         raise DomainError("BadPanel", f"{name}: {reason}") from None
-    for problem in platform_of(panel).option_problems():
+    for problem in (*platform_of(panel).option_problems(), *_conflicts(panel)):
         raise DomainError("BadPanel", problem)
-    for is_wrong, sentence in RULES:
-        if is_wrong(panel):
-            raise DomainError("BadPanel", sentence)
-    if panel.hourly_floor > _hourly_reward(panel):
-        raise DomainError(
-            "BadPanel",
-            f"By the estimated minutes the reward is {_hourly_in_words(panel)}, below the lowest hourly pay of "
-            f"{money(panel.hourly_floor, panel.currency)}; raise it, or ask for less work.",
+
+
+def _conflicts(panel: Panel) -> Iterator[str]:
+    """Yield one sentence per invalid combination of options."""
+    if panel.name == "new":
+        yield "name cannot be “new”, which is the URL of the form. Enter another name."
+    names = [name for name in parameters(panel) if name]
+    if len(set(names)) < len(names):
+        yield "Two link parameters have the same name. Use a different name for each."
+    if panel.completion_code and panel.completion_code in (panel.screen_out_code, panel.quota_full_code):
+        yield "The completion code equals another code of the panel. Enter a different code."
+    if panel.hourly_floor > panel.reward * 60 / panel.estimated_minutes:
+        yield (
+            f"The reward is {_hourly_in_words(panel)} by the estimated minutes, below the minimum hourly rate of "
+            f"{money(panel.hourly_floor, panel.currency)}. Increase the reward or reduce the statements and minutes."
         )
 
 
-def _hourly_reward(panel: Panel) -> float:
-    return panel.reward * 60 / panel.estimated_minutes
-
-
 def _hourly_in_words(panel: Panel) -> str:
-    return f"{money(int(_hourly_reward(panel)), panel.currency)} an hour"
-
-
-RULES: Sequence[tuple[Callable[[Panel], bool], str]] = (
-    (lambda panel: panel.name == "new", "name is “new”, which is the address of the form; choose another one."),
-    (
-        lambda panel: len({*_names(panel)}) < len(_names(panel)),
-        "Two parameters have the same name; give each one of its own.",
-    ),
-    (
-        lambda panel: (
-            bool(panel.completion_code) and panel.completion_code in (panel.screen_out_code, panel.quota_full_code)
-        ),
-        "The completion code is another one's too, so nobody could tell them apart; give another.",
-    ),
-)
-
-
-def _names(panel: Panel) -> list[str]:
-    names = (panel.participant_parameter, panel.study_parameter, panel.session_parameter)
-    return [name for name in names if name]
+    return f"{money(panel.hourly_reward, panel.currency)} per hour"
 
 
 def delete_panel(panel: Panel, by=None) -> None:
@@ -128,40 +111,37 @@ def delete_panel(panel: Panel, by=None) -> None:
     check_may(by, Action.WORK, panel.project)
     with transaction.atomic():
         if not Panel.objects.filter(pk=panel.pk, status=Status.DRAFT).delete()[0]:
-            raise DomainError("WrongPanelStatus", f"{panel.name} is not a draft. Stop it instead; its data stay.")
+            reason = f"Panel {panel.name} is not a draft. Stop it instead; its data is kept."
+            raise DomainError("WrongPanelStatus", reason)
         record("panel.deleted", panel, by, round=panel.round, panel=panel.name)
 
 
 def cost_in_words(panel: Panel) -> str:
-    """Return in a sentence what publishing costs, as the platform says, or what we know of it."""
+    """Return the cost of publishing in a sentence: the platform's figure if available, otherwise the rewards."""
     try:
         cost = platform_of(panel).cost()
     except DomainError as reason:
-        return f"What it costs is not known now: {reason}"
-    return _sentence(cost, panel)
-
-
-def _sentence(cost: Cost | None, panel: Panel) -> str:
+        return f"The cost is currently unavailable: {reason}"
     n_places = counted(panel.places, "place")
     places = f"{n_places} at {money(panel.reward, panel.currency)}"
-    if cost is None and not panel.reward:
-        return f"{n_places} without a reward; the platform says what else they cost."
-    if cost is None:
-        rewards = money(panel.places * panel.reward, panel.currency)
-        turned_away = f", and {money(panel.screen_out_reward, panel.currency)} for each whom a check turns away"
-        return (
-            f"{places}, {_hourly_in_words(panel)} by the estimate, are {rewards} in rewards"
-            f"{turned_away if panel.screen_out_reward else ''}; the platform says what its fee adds."
-        )
-    total, fee = money(cost.total, panel.currency), money(cost.fee, panel.currency)
-    return f"{places} cost {total}: {money(cost.rewards, panel.currency)} in rewards and {fee} in fees."
+    if cost is not None:
+        total, fee = money(cost.total, panel.currency), money(cost.fee, panel.currency)
+        return f"{places} cost {total}: {money(cost.rewards, panel.currency)} in rewards and {fee} in fees."
+    if not panel.reward:
+        return f"{n_places} without a reward. The platform states its own fees."
+    rewards = money(panel.places * panel.reward, panel.currency)
+    screen_outs = f", plus {money(panel.screen_out_reward, panel.currency)} per screen-out"
+    return (
+        f"{places} ({_hourly_in_words(panel)} by the estimate) cost {rewards} in rewards"
+        f"{screen_outs if panel.screen_out_reward else ''}. The platform's fee comes on top."
+    )
 
 
 def publish_panel(panel: Panel, by=None) -> None:
-    """Let people in, here and at the platform.
+    """Open the panel to participants, here and on the platform.
 
-    What was published here while nobody knows of a study at the platform is published again. Raises NotAllowed,
-    WrongPanelStatus, BadPanel, and what the platform says.
+    Also retries a publication that was interrupted before the study was known. Raises NotAllowed, WrongPanelStatus,
+    BadPanel, and the platform's errors.
     """
     check_may(by, Action.WORK, panel.project)
     _check_ready(panel)
@@ -180,15 +160,15 @@ def _check_ready(panel: Panel) -> None:
     check_not_closed(panel)
     round = panel.round
     if round.source != Round.Source.PEOPLE or not round.is_open:
-        raise DomainError("BadPanel", f"The round {round.name} takes no people now; open it before its panel.")
+        raise DomainError("BadPanel", f"Round {round.name} does not accept annotators. Open the round first.")
     if not panel.completion_code and not panel.completion_url:
-        raise DomainError("BadPanel", f"{panel.name} has neither a completion code nor a return address. Add one.")
+        raise DomainError("BadPanel", f"Panel {panel.name} has neither a completion code nor a return URL. Add one.")
 
 
 def pause_panel(panel: Panel, reason: str = "", by=None) -> None:
-    """Let nobody new in; who has a place goes on. Raises as publish_panel does."""
+    """Admit no new participants; current ones continue. Raises the same errors as publish_panel."""
     check_may(by, Action.WORK, panel.project)
-    reason = reason[:LONGEST_REASON] or "Somebody paused it."
+    reason = reason[:LONGEST_REASON] or "Paused by a researcher."
     _change(panel, [Status.PUBLISHED], Status.PAUSED, platform_of(panel).pause, by, reason)
 
 
@@ -199,29 +179,35 @@ def resume_panel(panel: Panel, by=None) -> None:
 
 
 def stop_panel(panel: Panel, by=None) -> None:
-    """End it: nobody new comes any more; who has a place goes on. Raises as publish_panel does."""
+    """Close the panel permanently; current participants continue. Raises the same errors as publish_panel."""
     check_may(by, Action.WORK, panel.project)
     before = [Status.PUBLISHED, Status.PAUSED]
-    _change(panel, before, Status.STOPPED, platform_of(panel).stop, by, "Somebody stopped it.")
+    _change(panel, before, Status.STOPPED, platform_of(panel).stop, by, "Stopped by a researcher.")
 
 
 VERBS = {Status.PAUSED: "paused", Status.STOPPED: "stopped"}
 
 
 def _change(
-    panel: Panel, before: Sequence[str], to: Panel.Status, ask: Callable[[], Any], by, reason: str = "", **facts: Any
+    panel: Panel,
+    before: Sequence[str],
+    to: Panel.Status,
+    call_platform: Callable[[], Any],
+    by,
+    reason: str = "",
+    **facts: Any,
 ) -> None:
-    """Move the panel, then ask the platform, and move it back where that refuses: people who come find a panel open."""
-    was = Panel.objects.values_list("status", "ended_reason").get(pk=panel.pk)
-    if was[0] not in before or not _move(panel, before, to, reason):
-        raise DomainError("WrongPanelStatus", f"{panel.name} is {was[0]}. Reload its page.")
+    """Update the status, then call the platform; revert if it refuses. The first participants find the panel open."""
+    status, previous_reason = Panel.objects.values_list("status", "ended_reason").get(pk=panel.pk)
+    if status not in before or not _move(panel, before, to, reason):
+        raise DomainError("WrongPanelStatus", f"Panel {panel.name} is {status}. Reload its page.")
     try:
-        ask()
+        call_platform()
     except DomainError:
-        _move(panel, [to], *was)
+        _move(panel, [to], status, previous_reason)
         raise
     panel.refresh_from_db()
-    verb = VERBS.get(to) or ("resumed" if was[0] == Status.PAUSED else "published")
+    verb = VERBS.get(to) or ("resumed" if status == Status.PAUSED else "published")
     texts = {"reason": reason} if reason else None
     record(f"panel.{verb}", panel, by, round=panel.round, texts=texts, panel=panel.name, **facts)
 

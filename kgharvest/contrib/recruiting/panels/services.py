@@ -1,6 +1,6 @@
-"""Places of a panel: taken at the entry link, done with the last judgment, free again when somebody leaves.
+"""Places of a panel: taken at the entry link, completed with the last judgment, released when a participant leaves.
 
-Every change of a submission's status is `move`, one conditional UPDATE; locks are taken in the order panel, submission,
+`move` is the only function that changes a submission's status: one conditional UPDATE. Lock order: panel, submission,
 annotator.
 """
 
@@ -28,33 +28,35 @@ from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
 Status = Submission.Status
-LEAST_HELD = timedelta(hours=1)  # a place, after the last answer, where no platform says that somebody is gone
-HELD_TIMES = 3  # as long as a place is estimated to take, if that is longer
-MANY_CAME = "Many people have just come from where you are; open your link again in ten minutes."
+# If the platform does not report departures, a place is held after the last answer for MIN_HOLD, or for HOLD_FACTOR
+# times the estimated minutes if that is longer.
+MIN_HOLD = timedelta(hours=1)
+HOLD_FACTOR = 3
+TOO_MANY_ENTRIES = "Too many participants from your network. Open your link again in ten minutes."
 TAKEN_ELSEWHERE = (
     "This place was taken in another browser. Open your link there, use your return code, "
     "or ask the researchers of the study for your return link."
 )
 OWED_REASONS = {
     Status.COMPLETED: "All statements of the place were judged.",
-    Status.SCREENED_OUT: "A check turned the person away.",
-    Status.RETURNED: "The place was given back.",
+    Status.SCREENED_OUT: "Screened out.",
+    Status.RETURNED: "The place was returned.",
 }
 
 
 class QuotaFull(DomainError):
-    """Entering when all places are taken."""
+    """All places are taken."""
 
 
 class PlaceOfAnother(DomainError):
-    """Entering as a participant whose place was taken in another browser."""
+    """The participant's place was taken in another browser."""
 
 
 class Browser(NamedTuple):
     """The browser of a participant.
 
-    digest: of the secret in its cookie. annotator_id: the guest who judges in it. is_signed: whether the platform
-    signed the link.
+    digest: of the secret in its cookie. annotator_id: guest annotator of its session. is_signed: True if the platform
+    signed the entry link.
     """
 
     digest: str
@@ -62,8 +64,8 @@ class Browser(NamedTuple):
     is_signed: bool = False
 
     def holds(self, submission: Submission) -> bool:
-        """Return whether this browser may continue the submission."""
-        # Nothing is stored yet. Links without a session id are also opened by link previews, which come first.
+        """Return whether this browser can continue the submission."""
+        # Before consent, nothing is stored. Link previews may have opened a link without a session id first.
         is_open = submission.annotator_id is None and not submission.panel.session_parameter
         is_of_guest = submission.annotator_id is not None and submission.annotator_id == self.annotator_id
         is_same = bool(submission.browser_digest) and constant_time_compare(submission.browser_digest, self.digest)
@@ -80,26 +82,26 @@ def enter(
     address: str | None = None,
     browser: Browser | None = None,
 ) -> Submission:
-    """Return the submission of the participant who opens the entry link; entering again returns the same one.
+    """Return the submission of the participant who opens the entry link. Idempotent.
 
-    session: empty if the platform sends none; the participant stands for it then. study: as in the link. If all places
-    are taken and the platform does not report departures, an abandoned place is reassigned. address: network of the
-    browser, for the rate limit. browser: None if the caller vouches for the participant. All participants share the
-    link and their ids can be guessed, so a browser that does not hold a place must name its platform's session id.
-    Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart, NotForPeople, RoundNotOpen and TooManyAttempts.
+    session: empty if the platform sends none; the participant id is used instead. study: as in the link. address:
+    network of the browser, for the rate limit. browser: None if the caller vouches for the participant. If all places
+    are taken and the platform does not report departures, an abandoned place is reassigned. The link is shared and
+    participant ids can be guessed, so a browser that does not hold the place must present the platform's session id.
+    Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart, NotForPeople, RoundNotOpen, TooManyAttempts.
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
-    known = panel.submissions.filter(participant_digest=digest(participant))
-    lasting = known.filter(status__in=(*Submission.HOLDING, Status.SCREENED_OUT, Status.REJECTED))
-    submission = lasting.first() or known.filter(session_digest=digest(session or participant)).first()
+    previous = panel.submissions.filter(participant_digest=digest(participant))
+    lasting = previous.filter(status__in=(*Submission.HOLDING, Status.SCREENED_OUT, Status.REJECTED))
+    submission = lasting.first() or previous.filter(session_digest=digest(session or participant)).first()
     if submission is not None:
-        _check_place_is_theirs(submission, browser, session)
-    if submission is not None and not _may_resume(submission):
+        _check_holds_place(submission, browser, session)
+    if submission is not None and not _can_resume(submission):
         if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
-            raise DomainError("TookPart", "You have taken part in this study already, and your part has ended.")
+            raise DomainError("TookPart", "Your participation in this study has ended. You cannot take part again.")
         return submission
     if panel.status != Panel.Status.PUBLISHED:
-        raise DomainError("PanelNotOpen", "This study takes nobody new at the moment.")
+        raise DomainError("PanelNotOpen", "This study does not accept new participants at the moment.")
     check_can_join(panel.round)
     if panel.submissions.holding_places().count() >= panel.places and not _free_abandoned_place(panel, now):
         raise QuotaFull("All places of this study are taken.")
@@ -108,7 +110,7 @@ def enter(
     if panel.submissions.filter(session_digest=digest(session or participant)).exists():
         raise DomainError("TookPart", "Another person used this link. Open the study from the platform's page again.")
     if address:
-        check_attempt("panel_entries", f"{panel.pk}:{address}", now, MANY_CAME)
+        check_attempt("panel_entries", f"{panel.pk}:{address}", now, TOO_MANY_ENTRIES)
     return panel.submissions.create(
         participant=encrypted(participant),
         participant_digest=digest(participant),
@@ -121,17 +123,14 @@ def enter(
     )
 
 
-def _may_resume(submission: Submission) -> bool:
-    """Return whether an ended part can continue: it timed out here, or was returned before consent.
-
-    A part that the platform has ended cannot.
-    """
+def _can_resume(submission: Submission) -> bool:
+    """Return whether the submission timed out here or was returned before consent, and the platform did not end it."""
     is_unused = submission.status == Status.RETURNED and submission.annotator_id is None
     return (submission.status == Status.TIMED_OUT or is_unused) and not submission.platform_status
 
 
-def _check_place_is_theirs(submission: Submission, browser: Browser | None, session: str = "") -> None:
-    """Raise PlaceOfAnother unless the browser holds the place or names the platform's session id of it."""
+def _check_holds_place(submission: Submission, browser: Browser | None, session: str) -> None:
+    """Raise PlaceOfAnother unless the browser holds the place or presents the platform's session id."""
     if browser is None or browser.holds(submission):
         return
     if not (session and submission.session and submission.session_digest == digest(session)):
@@ -139,58 +138,58 @@ def _check_place_is_theirs(submission: Submission, browser: Browser | None, sess
 
 
 def _annotator_of_earlier(panel: Panel, participant: str, session: str, browser: Browser | None) -> Annotator | None:
-    """Return as whom the person has judged this round before, with room for another place; None for a newcomer.
+    """Return the participant's annotator from an earlier place in the round, with room for another place, or None.
 
-    Nobody judges a statement twice, by whichever of the round's panels they come.
+    One annotator per participant prevents a participant of several panels from judging a statement twice.
     """
     earlier = Submission.objects.filter(
         panel__round=panel.round, panel__platform=panel.platform, participant_digest=digest(participant)
     )
     if earlier.filter(status=Status.ACTIVE).exists():
-        raise DomainError("TookPart", "You are taking part in this study by another link; finish that first.")
+        raise DomainError("TookPart", "You are already taking part through another link. Finish that part first.")
     last = earlier.exclude(annotator=None).filter(annotator__erased_at=None).order_by("-pk").first()
     if last is None:
         return None
-    _check_place_is_theirs(last, browser, session)
+    _check_holds_place(last, browser, session)
     annotator = Annotator.objects.lock(last.annotator_id)
     Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged + panel.statements_per_place)
     return annotator
 
 
 def _free_abandoned_place(panel: Panel, now: datetime) -> bool:
-    """Time out the person who has been away longest, if that is too long, and return whether there was one."""
+    """Time out the abandoned submission that was entered first; return False if there is none."""
     if Can.RECONCILE in platform_of(panel).can:
         return False
-    since = now - max(LEAST_HELD, HELD_TIMES * timedelta(minutes=panel.estimated_minutes))
-    judged_lately = Judgment.objects.filter(annotator=OuterRef("annotator"), judged_at__gte=since)
-    active = panel.submissions.filter(~Exists(judged_lately), status=Status.ACTIVE, entered_at__lt=since)
-    # Locked: whoever has just become done keeps the place.
+    since = now - max(MIN_HOLD, HOLD_FACTOR * timedelta(minutes=panel.estimated_minutes))
+    recent = Judgment.objects.filter(annotator=OuterRef("annotator"), judged_at__gte=since)
+    active = panel.submissions.filter(~Exists(recent), status=Status.ACTIVE, entered_at__lt=since)
+    # Locked, so that a participant who completes at this moment keeps the place.
     abandoned = active.select_for_update(of=("self",), no_key=True).order_by("entered_at", "pk").first()
     return abandoned is not None and leave(abandoned, Status.TIMED_OUT, now)
 
 
 def _resume(submission: Submission) -> Submission:
-    """Reactivate a place that timed out or was returned before consent, for the statements that were left."""
+    """Reactivate a submission that timed out or was returned before consent, for its remaining statements."""
     move(submission, Status.TIMED_OUT, Status.RETURNED, to=Status.ACTIVE, ended_at=None)
     if submission.annotator_id:
         annotator = Annotator.objects.lock(submission.annotator_id)
-        n_here = annotator.judgments.current().filter(judged_at__gte=submission.entered_at).count()
-        left = max(0, submission.panel.statements_per_place - n_here)
-        Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged + left)
+        n_judged = annotator.judgments.current().filter(judged_at__gte=submission.entered_at).count()
+        n_remaining = max(0, submission.panel.statements_per_place - n_judged)
+        Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged + n_remaining)
     return submission
 
 
 @transaction.atomic
 def join(submission: Submission, *, agrees: bool, browser: Browser | None = None) -> Annotator:
-    """Return the annotator that the participant is from now on, and bind the place to the browser. Idempotent.
+    """Create the participant's annotator, bind the place to the browser, and return the annotator. Idempotent.
 
     Raises ConsentMissing, TookPart, RoundNotOpen, and PlaceOfAnother if another browser has joined in the meantime.
     """
-    # Not joined with the annotator: PostgreSQL would join the row that it waited for with what was there before.
+    # Without select_related("annotator"): after waiting for the lock, PostgreSQL would return an outdated annotator.
     locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")
     submission = locked.get(pk=submission.pk)
     if submission.status not in Submission.HOLDING:
-        raise DomainError("TookPart", "Your part in this study has ended.")
+        raise DomainError("TookPart", "Your participation in this study has ended.")
     if submission.annotator is None:
         panel = submission.panel
         submission.annotator = join_round(panel.round, agrees=agrees, place_size=panel.statements_per_place)
@@ -202,7 +201,7 @@ def join(submission: Submission, *, agrees: bool, browser: Browser | None = None
 
 
 def move(submission: Submission, *before: Submission.Status, to: Submission.Status, **fields) -> bool:
-    """Give a submission that has one of the states `before` the state `to`; return whether it had one of them."""
+    """Change the status to `to` if it is one of `before`; return whether it changed."""
     moved = Submission.objects.filter(pk=submission.pk, status__in=before).update(status=to, **fields)
     if moved:
         submission.refresh_from_db()
@@ -210,15 +209,15 @@ def move(submission: Submission, *before: Submission.Status, to: Submission.Stat
 
 
 def holds_another_place(submission: Submission) -> bool:
-    """Return whether its person has another place of the panel, so that this one cannot take one."""
-    same_person = Submission.objects.filter(panel=submission.panel_id, participant_digest=submission.participant_digest)
-    return same_person.holding_places().exclude(pk=submission.pk).exists()
+    """Return whether the participant holds another place of the panel, which rules out a second one."""
+    submissions = Submission.objects.filter(panel=submission.panel_id, participant_digest=submission.participant_digest)
+    return submissions.holding_places().exclude(pk=submission.pk).exists()
 
 
 def has_judged_all(annotator: Annotator, now: datetime) -> bool:
-    """Return whether somebody has judged all that their place is for, or nothing is left for them in the round.
+    """Return whether the annotator has judged all statements of the place, or the round has none left for them.
 
-    What they skipped and nobody else has judged is left.
+    Skipped statements that still need judgments count as left.
     """
     if annotator.has_judged_share or annotator.round.status == Round.Status.CLOSED:
         return True
@@ -229,9 +228,9 @@ def has_judged_all(annotator: Annotator, now: datetime) -> bool:
 
 
 def finish(submission: Submission, now: datetime) -> bool:
-    """End a submission whose person has nothing left to judge; free the place if they judged nothing.
+    """Complete a submission without statements left to judge, or release its place if nothing was judged.
 
-    Return whether it has ended. Where the platform believes that somebody is done who is not, it has not.
+    Return whether it has ended, regardless of the platform's status.
     """
     if submission.status not in Submission.HOLDING or submission.completed_at:
         return True
@@ -247,17 +246,15 @@ def finish(submission: Submission, now: datetime) -> bool:
 
 @transaction.atomic
 def complete(submission: Submission, now: datetime) -> bool:
-    """Note that the person has judged all that their place is for, and is owed the reward. Twice is once.
+    """Mark the place as judged and owe its reward. Idempotent; return False if it was completed before.
 
-    The platform may have told before that they are done.
+    The platform may have reported the completion earlier, so the status can already be completed or approved.
     """
-    told_before = Submission.objects.filter(
-        pk=submission.pk, status__in=(Status.COMPLETED, Status.APPROVED), completed_at=None
-    )
-    if not move(submission, Status.ACTIVE, to=Status.COMPLETED, completed_at=now) and not told_before.update(
-        completed_at=now
-    ):
-        return False
+    if not move(submission, Status.ACTIVE, to=Status.COMPLETED, completed_at=now):
+        reported = (Status.COMPLETED, Status.APPROVED)
+        unmarked = Submission.objects.filter(pk=submission.pk, status__in=reported, completed_at=None)
+        if not unmarked.update(completed_at=now):
+            return False
     submission.refresh_from_db()
     panel = submission.panel
     owe_in_all(submission, PayEntry.Purpose.REWARD, panel.reward, OWED_REASONS[Status.COMPLETED])
@@ -268,17 +265,17 @@ def complete(submission: Submission, now: datetime) -> bool:
 
 @transaction.atomic
 def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
-    """End a submission that was not reviewed (returned, timed out, screened out); its place is free at once.
+    """End an unreviewed submission (returned, timed out, screened out) and release its place immediately.
 
-    The statements leased to the person go to others; what they judged stays. Whoever was done when the time ran out is
-    owed the reward all the same. Return False where it had ended before.
+    Leased statements are released; judgments are kept. A participant who had completed before a timeout is still owed
+    the reward. Return False if the submission had already ended.
     """
     if not move(submission, Status.ACTIVE, Status.COMPLETED, to=to, ended_at=now):
         return False
     if submission.annotator_id:
         annotator = Annotator.objects.lock(submission.annotator_id)
         release_leases(annotator.assignments.all())
-        Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged)  # nothing more is handed out
+        Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged)  # no further assignments
     panel = submission.panel
     if to in (Status.RETURNED, Status.SCREENED_OUT):
         owe_in_all(submission, PayEntry.Purpose.REWARD, 0, OWED_REASONS[to])
@@ -290,14 +287,15 @@ def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
 
 
 def free_place(submission: Submission, now: datetime, by=None) -> bool:
-    """Free the place of somebody who is gone, where no platform tells of it. Raises NotAllowed, PlatformTells.
+    """Release the place of a participant who left, unless the platform reports departures.
 
-    Return False where the person has ended meanwhile.
+    Return False if the submission has ended in the meantime. Raises NotAllowed, PlatformTells.
     """
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
     if submission.annotator_id and Can.RECONCILE in platform_of(panel).can:
-        raise DomainError("PlatformTells", f"{panel.get_platform_display()} reports departures. End the part there.")
+        reason = f"{panel.get_platform_display()} reports departures. End the submission there."
+        raise DomainError("PlatformTells", reason)
     with transaction.atomic():
         locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")
         submission = locked.get(pk=submission.pk)

@@ -1,4 +1,4 @@
-"""Researchers' pages of panels: a round's list, the form, one panel with its people, and their CSV."""
+"""Researcher pages of panels: list, form, detail page with participants, and CSV."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kgharvest.bulk.pagination import number_in, page_of, sort_key
 from kgharvest.contrib.recruiting.models import Panel, Platform, Submission
 from kgharvest.contrib.recruiting.panels.money import BadMoney, decimal_money, money, parse_money
 from kgharvest.contrib.recruiting.panels.participants import CSV_COLUMNS, csv_rows, participant_rows, places_of
-from kgharvest.contrib.recruiting.panels.presets import PRESETS, entry_link, usual_options, what_platform_adds
+from kgharvest.contrib.recruiting.panels.presets import PRESETS, default_options, entry_link, link_parameters_note
 from kgharvest.contrib.recruiting.panels.publishing import (
     cost_in_words,
     create_panel,
@@ -41,7 +41,7 @@ from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records
 
-ParticipantRow = dict[str, Any]  # as of participant_rows
+ParticipantRow = dict[str, Any]  # as returned by participant_rows
 
 PARTICIPANT_COLUMNS: dict[str, Callable[[ParticipantRow], Any]] = {
     "entered": lambda row: row["entered_at"],
@@ -56,7 +56,7 @@ PARTICIPANT_COLUMNS: dict[str, Callable[[ParticipantRow], Any]] = {
 
 
 def for_panel(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Call a view with the panel that the address names, for members who work in its project."""
+    """Call a view with the panel named in the URL, for members who can work in its project."""
 
     @never_cache
     @researcher_required
@@ -69,22 +69,22 @@ def for_panel(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 class PanelForm(forms.ModelForm):
-    """Options of a panel. GROUPS are folded. Amounts are typed as people write them, in the form's currency."""
+    """Options of a panel. GROUPS are collapsed. Amounts are entered as decimals in the form's currency."""
 
     FIRST = ("name", "places", "statements_per_place", "estimated_minutes", "currency", "reward")
     GROUPS = (
-        ("Codes and ways back", (
+        ("Codes and return URLs", (
             "completion_code", "completion_url", "screen_out_code", "screen_out_url", "quota_full_code",
             "quota_full_url",
         )),
-        ("Parameters of the entry link", ("participant_parameter", "study_parameter", "session_parameter")),
-        ("More on pay", ("hourly_floor", "screen_out_reward")),
+        ("Entry link parameters", ("participant_parameter", "study_parameter", "session_parameter")),
+        ("Additional pay options", ("hourly_floor", "screen_out_reward")),
     )  # fmt: skip
-    AMOUNTS = ("reward", "screen_out_reward", "hourly_floor")
-    IN_WORDS = {
-        "reward": "For one place, such as 3.00.",
-        "screen_out_reward": "For the time that it took them.",
-        "hourly_floor": "On active time. Below it the panel pauses, and says which bonus makes it good. 0: no limit.",
+    AMOUNTS = {
+        "reward": "Pay per completed place, for example 3.00.",
+        "screen_out_reward": "Pay for the time of a participant who fails the comprehension check.",
+        "hourly_floor": "Per hour of active time. If the median falls below it, the panel pauses and lists the missing "
+        "bonuses. 0: no minimum.",
     }
 
     class Meta:
@@ -93,17 +93,16 @@ class PanelForm(forms.ModelForm):
         formfield_callback = option_field
         widgets = {"platform": forms.HiddenInput}
 
-    def __init__(self, *args: Any, panel: Panel | None = None, usual: dict[str, Any] | None = None, **kwargs: Any):
-        shown = usual or {name: getattr(panel, name) for name in Panel.OPTIONS}
-        amounts = {name: decimal_money(shown.get(name, 0), shown.get("currency", "USD")) for name in self.AMOUNTS}
-        super().__init__(*args, initial={**shown, **amounts}, **kwargs)
-        for name in self.AMOUNTS:
-            label = self.fields[name].label
-            self.fields[name] = forms.CharField(label=label, required=False, help_text=self.IN_WORDS[name])
-        self.fields["completion_url"].widget.attrs["placeholder"] = PRESETS[Platform(shown["platform"])].return_address
+    def __init__(self, data: Any, initial: dict[str, Any]):
+        amounts = {name: decimal_money(initial.get(name, 0), initial.get("currency", "USD")) for name in self.AMOUNTS}
+        super().__init__(data, initial={**initial, **amounts})
+        for name, help_text in self.AMOUNTS.items():
+            self.fields[name] = forms.CharField(label=self.fields[name].label, required=False, help_text=help_text)
+        preset = PRESETS[Platform(initial["platform"])]
+        self.fields["completion_url"].widget.attrs["placeholder"] = preset.return_address
 
     def _post_clean(self) -> None:
-        """Leave the checks of the model to the service, which says more."""
+        """Skip model validation: the service validates with clearer messages."""
 
     def clean(self) -> dict[str, Any]:
         values = super().clean()
@@ -122,10 +121,10 @@ class PanelForm(forms.ModelForm):
         return [self[name] for name in ("platform", *self.FIRST)]
 
     def groups(self) -> list[tuple[str, list[forms.BoundField], bool]]:
-        """Return (heading, fields, is open) for each group. A group that may contain an error is open."""
+        """Return (heading, fields, is open) per group. Groups that may contain an error are open."""
         is_refused = bool(self.non_field_errors())
-        named = [(heading, [self[name] for name in names]) for heading, names in self.GROUPS]
-        return [(heading, fields, is_refused or any(field.errors for field in fields)) for heading, fields in named]
+        groups = [(heading, [self[name] for name in names]) for heading, names in self.GROUPS]
+        return [(heading, fields, is_refused or any(field.errors for field in fields)) for heading, fields in groups]
 
 
 @never_cache
@@ -145,29 +144,27 @@ def panel_list(request: HttpRequest, path: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def panel_new(request: HttpRequest, path: str) -> HttpResponse:
-    """Show the form with the defaults of the round, or create the draft. `?platform=` selects the platform."""
+    """Show the form with the defaults for the round, or create the draft. `?platform=` selects the platform."""
     round = managed_round(request, path)
     platforms = {platform: platform.label for platform in Platform if not platform.is_closed}
-    chosen = request.POST.get("platform") or request.GET.get("platform")
-    platform = Platform(chosen) if chosen in platforms else Platform.LINK
-    form = PanelForm(request.POST or None, usual={"platform": platform, **usual_options(round, platform)})
+    selected = request.POST.get("platform") or request.GET.get("platform")
+    platform = Platform(selected) if selected in platforms else Platform.LINK
+    form = PanelForm(request.POST or None, {"platform": platform, **default_options(round, platform)})
     if form.is_valid():
         with refusal_in_form(form):
             return redirect(create_panel(round, form.options(), request.user))
     context = {"round": round, "form": form, "platform": platform, "platforms": platforms.items()}
-    status = 400 if form.errors else 200
-    return render(request, "recruiting/panels/panel_form.html", context, status=status)
+    return render(request, "recruiting/panels/panel_form.html", context, status=400 if form.errors else 200)
 
 
 @for_panel
 def panel_edit(request: HttpRequest, panel: Panel) -> HttpResponse:
-    form = PanelForm(request.POST or None, panel=panel)
+    form = PanelForm(request.POST or None, {name: getattr(panel, name) for name in Panel.OPTIONS})
     if form.is_valid():
         with refusal_in_form(form):
             return redirect(edit_panel(panel, form.options(), request.user))
     context = {"round": panel.round, "panel": panel, "form": form}
-    status = 400 if form.errors else 200
-    return render(request, "recruiting/panels/panel_form.html", context, status=status)
+    return render(request, "recruiting/panels/panel_form.html", context, status=400 if form.errors else 200)
 
 
 @for_panel
@@ -187,7 +184,7 @@ def panel(request: HttpRequest, panel: Panel) -> HttpResponse:
         "round": panel.round,
         "panel": panel,
         "entry_link": entry_link(panel, request.build_absolute_uri(address)),
-        "what_platform_adds": what_platform_adds(panel),
+        "link_parameters_note": link_parameters_note(panel),
         "places": places_of(panel),
         "reward": money(panel.reward, panel.currency),
         "page_obj": page,
@@ -203,7 +200,7 @@ def panel(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 
 def filtered_participants(rows: Sequence[ParticipantRow], q: str, status: str) -> list[ParticipantRow]:
-    """Return the people whose id, session or annotator's code contains `q`."""
+    """Return rows with this status (empty: any) whose participant id, session id, or annotator code contains `q`."""
     return [
         row
         for row in rows
@@ -223,7 +220,7 @@ def participants_csv(request: HttpRequest, panel: Panel) -> HttpResponse:
 def panel_publish(request: HttpRequest, panel: Panel) -> HttpResponse:
     if request.method == "POST":
         return _changed(request, panel, publish_panel)
-    if panel.platform == Platform.PROLIFIC and panel.status == Panel.Status.DRAFT:  # which asks for more
+    if panel.platform == Platform.PROLIFIC and panel.status == Panel.Status.DRAFT:  # Prolific needs more options
         return redirect("recruiting:prolific_study", panel.round.path, panel.name)
     context = {"round": panel.round, "panel": panel, "cost": cost_in_words(panel)}
     context["is_by_hand"] = Can.PUBLISH not in platform_of(panel).can
@@ -241,7 +238,7 @@ def panel_stop(request: HttpRequest, panel: Panel) -> HttpResponse:
 @for_panel
 @require_POST
 def panel_change(request: HttpRequest, panel: Panel, change: Callable[..., None]) -> HttpResponse:
-    """Pause or resume: `change` is the service's function."""
+    """Pause or resume. change: the service function."""
     return _changed(request, panel, change)
 
 
@@ -256,7 +253,7 @@ def _changed(request: HttpRequest, panel: Panel, change: Callable[..., None]) ->
 def panel_delete(request: HttpRequest, panel: Panel) -> HttpResponse:
     with refusal_as_message(request):
         delete_panel(panel, request.user)
-        messages.success(request, f"The draft {panel.name} is deleted.")
+        messages.success(request, f"Draft {panel.name} deleted.")
         return redirect("recruiting:panel_list", panel.round.path)
     return redirect(panel)
 
@@ -267,12 +264,12 @@ def panel_free(request: HttpRequest, panel: Panel) -> HttpResponse:
     submission = get_object_or_404(panel.submissions, pk=number_in(request.POST.get("submission")))
     with refusal_as_message(request):
         if free_place(submission, timezone.now(), request.user):
-            messages.success(request, "The place is free; what was judged stays.")
+            messages.success(request, "Place released. Its judgments are kept.")
     return redirect(panel)
 
 
 def recruit(request: HttpRequest, round: Round) -> Iterator[PagePanel]:
-    """Link the page of a round to its panels (PANELS of kgharvest.registries)."""
+    """Link the round page to its panels (PANELS of kgharvest.registries)."""
     if round.source == Round.Source.PEOPLE:
         has_panels = round.panels.exists()
         page, label = ("panel_list", "Panels") if has_panels else ("panel_new", "Recruit people")

@@ -1,4 +1,4 @@
-"""Pay in the API: balance and hourly pay of a panel, ledger, commands to the platform, bonuses."""
+"""API of pay: balance and hourly pay of a panel, ledger, commands to the platform, and bonuses."""
 
 from __future__ import annotations
 
@@ -14,78 +14,67 @@ from rest_framework.response import Response
 
 from kgharvest.api.input import Filters, IdField, StrictSerializer
 from kgharvest.api.views import PagedList, file_operation, operation
-from kgharvest.contrib.recruiting.models import Panel, PayEntry, PlatformCommand
+from kgharvest.contrib.recruiting.models import LONGEST_MESSAGE, Panel, PayEntry, PlatformCommand
 from kgharvest.contrib.recruiting.panels.api import PanelOperations, PanelPartViewSet
 from kgharvest.contrib.recruiting.panels.models import MOST_MONEY
 from kgharvest.contrib.recruiting.pay import bonuses, commands, floor, ledger
 from kgharvest.contrib.recruiting.pay.hourly import hourly_pay
-from kgharvest.contrib.recruiting.pay.models import LONGEST_MESSAGE
 from kgharvest.contrib.recruiting.pay.views import ledger_csv
 from kgharvest.tables.downloads import download
 
 Kind, State = PlatformCommand.Kind, PlatformCommand.State
-MONEY = "In minor units of the panel's currency, such as cents."
+MONEY = "In minor units of the panel's currency, for example cents."
 
 
 # Balance and hourly pay
 
 
 class PersonPaySerializer(serializers.Serializer):
-    """One completed place. bonus: what lifts its pay to the floor."""
+    """One completed place."""
 
-    submission = serializers.IntegerField()
-    annotator = serializers.CharField()
-    active_seconds = serializers.FloatField(allow_null=True, help_text="Null where too little was measured.")
-    owed = serializers.IntegerField(help_text=MONEY)
-    paid = serializers.IntegerField(help_text=MONEY)
-    hourly = serializers.FloatField(allow_null=True, help_text=MONEY)
-    bonus = serializers.IntegerField(help_text=MONEY)
+    submission = serializers.IntegerField(source="work.submission.pk")
+    annotator = serializers.CharField(source="work.submission.annotator")
+    active_seconds = serializers.FloatField(
+        source="work.active_s", allow_null=True, help_text="Null if too little was measured."
+    )
+    owed = serializers.IntegerField(source="work.balance.owed", help_text=MONEY)
+    paid = serializers.IntegerField(source="work.balance.paid", help_text=MONEY)
+    hourly = serializers.FloatField(source="work.hourly", allow_null=True, help_text=MONEY)
+    bonus = serializers.IntegerField(help_text=f"Missing amount to the minimum hourly rate. {MONEY}")
 
 
 class PaySerializer(serializers.Serializer):
-    """Money is in minor units of the currency, such as cents."""
+    """Amounts are in minor units of the currency, for example cents."""
 
     currency = serializers.CharField()
     owed = serializers.IntegerField()
     paid = serializers.IntegerField()
-    open = serializers.IntegerField(help_text="Owed and not paid.")
-    median_hourly = serializers.FloatField(allow_null=True, help_text="On active time; null for the `reason`.")
-    n_measured = serializers.IntegerField(help_text="People of whom it is the median.")
+    open = serializers.IntegerField(help_text="Outstanding: owed minus paid.")
+    median_hourly = serializers.FloatField(allow_null=True, help_text="Per hour of active time; null: see `reason`.")
+    n_measured = serializers.IntegerField(help_text="Number of participants in the median.")
     reason = serializers.CharField(allow_blank=True)
-    hourly_floor = serializers.IntegerField(help_text="0: none.")
+    hourly_floor = serializers.IntegerField(help_text="Minimum hourly rate; 0: none.")
     is_below_floor = serializers.BooleanField()
-    missing = serializers.IntegerField(help_text="The sum of the bonuses that lift everybody to the floor.")
+    missing = serializers.IntegerField(help_text="Total of the bonuses that raise all participants to the minimum.")
     n_to_review = serializers.IntegerField()
     people = PersonPaySerializer(many=True)
 
 
 def pay_of(panel: Panel) -> dict[str, Any]:
     pay, balance = hourly_pay(panel), ledger.panel_balance(panel)
-    lacks = {lack.work.submission.pk: lack.amount for lack in floor.floor_bonuses(pay, panel.hourly_floor)}
+    missing = {bonus.work.submission.pk: bonus.amount for bonus in floor.floor_bonuses(pay, panel.hourly_floor)}
     return {
         "currency": panel.currency,
-        "owed": balance.owed,
-        "paid": balance.paid,
+        **balance._asdict(),
         "open": balance.open,
         "median_hourly": pay.median,
         "n_measured": pay.n,
         "reason": pay.reason,
         "hourly_floor": panel.hourly_floor,
         "is_below_floor": floor.is_below_floor(panel, pay),
-        "missing": sum(lacks.values()),
+        "missing": sum(missing.values()),
         "n_to_review": commands.to_review(panel).count(),
-        "people": [
-            {
-                "submission": work.submission.pk,
-                "annotator": str(work.submission.annotator),
-                "active_seconds": work.active_s,
-                "owed": work.balance.owed,
-                "paid": work.balance.paid,
-                "hourly": None if work.hourly is None else float(work.hourly),
-                "bonus": lacks.get(work.submission.pk, 0),
-            }
-            for work in pay.works
-        ],
+        "people": [{"work": work, "bonus": missing.get(work.submission.pk, 0)} for work in pay.works],
     }
 
 
@@ -93,7 +82,7 @@ def pay_of(panel: Panel) -> dict[str, Any]:
 
 
 class PayEntrySerializer(serializers.ModelSerializer):
-    """A line of the ledger. People are named by their codes. event, command: what told of it."""
+    """Ledger entry. Participants are named by annotator code. event, command: source of the entry."""
 
     annotator = serializers.CharField(source="submission.annotator.code", allow_null=True, default=None)
     by = serializers.CharField(source="by.username", allow_null=True, default=None)
@@ -126,7 +115,7 @@ class PayEntryViewSet(PagedList, PanelPartViewSet):
 
 
 class CommandSerializer(serializers.ModelSerializer):
-    """What the platform is asked to do about a submission."""
+    """Request to the platform about a submission."""
 
     class Meta:
         model = PlatformCommand
@@ -143,10 +132,10 @@ class CommandInput(StrictSerializer):
         max_length=LONGEST_MESSAGE,
         required=False,
         default="",
-        help_text=f"Why somebody is rejected, in {commands.SHORTEST_REJECTION} characters or more.",
+        help_text=f"Explanation of a rejection, at least {commands.SHORTEST_REJECTION} characters.",
     )
     category = serializers.ChoiceField(
-        list(commands.GROUNDS), required=False, default="", help_text="On which ground somebody is rejected."
+        list(commands.GROUNDS), required=False, default="", help_text="Reason for a rejection."
     )
 
 
@@ -156,7 +145,7 @@ class CommandFilters(Filters):
 
 
 class SettleInput(StrictSerializer):
-    was_done = serializers.BooleanField(help_text="Whether the platform shows the payment as made.")
+    was_done = serializers.BooleanField(help_text="True if the platform shows the payment as made.")
 
 
 class CommandViewSet(PagedList, PanelPartViewSet):
@@ -169,12 +158,12 @@ class CommandViewSet(PagedList, PanelPartViewSet):
         return PlatformCommand.objects.filter(submission__panel=self.panel())
 
     @extend_schema(
-        summary="Have the platform approve or reject",
+        summary="Approve or reject a submission",
         request=CommandInput,
         examples=[OpenApiExample("Approve", {"submission": 12, "kind": "approve"}, request_only=True)],
     )
     def create(self, request: Request, round_id: int, name: str) -> Response:
-        """Stored now, sent within seconds."""
+        """Stored immediately and sent to the platform within seconds."""
         sent = self.sent(CommandInput)
         submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
         return self.created(commands.decide(submission, by=request.user, **sent))
@@ -185,7 +174,7 @@ class CommandViewSet(PagedList, PanelPartViewSet):
 
     @operation("Settle an uncertain payment", request=SettleInput)
     def settle(self, request: Request, round_id: int, name: str, pk: int) -> Response:
-        """Check on the platform first: a payment that was not made is sent again."""
+        """Check on the platform first: a payment that was not made is retried."""
         command = self.get_object()
         commands.settle_by_hand(command, self.sent(SettleInput)["was_done"], request.user)
         command.refresh_from_db()
@@ -196,7 +185,7 @@ class CommandViewSet(PagedList, PanelPartViewSet):
 
 
 class OpenBonusSerializer(serializers.Serializer):
-    """Bonuses of one person that are to be paid by hand."""
+    """Bonuses of one participant to pay manually."""
 
     submission = serializers.IntegerField(source="submission.pk")
     annotator = serializers.CharField(source="submission.annotator.code", allow_null=True, default=None)
@@ -207,12 +196,12 @@ class OpenBonusSerializer(serializers.Serializer):
 class BonusInput(StrictSerializer):
     submission = IdField()
     amount = serializers.IntegerField(min_value=1, max_value=MOST_MONEY, help_text=MONEY)
-    reason = serializers.CharField(max_length=commands.LONGEST_REASON, help_text="The person reads it.")
+    reason = serializers.CharField(max_length=commands.LONGEST_REASON, help_text="Shown to the participant.")
 
 
 class PaidInput(StrictSerializer):
     submissions = serializers.ListField(child=IdField(), min_length=1)
-    total = serializers.IntegerField(min_value=1, help_text=f"Of what was paid to them. {MONEY}")
+    total = serializers.IntegerField(min_value=1, help_text=f"Total amount paid. {MONEY}")
 
 
 class NotedSerializer(serializers.Serializer):
@@ -228,7 +217,7 @@ class ApprovalInput(StrictSerializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Which of those that wait for review; all of them if left out.",
+        help_text="Submissions awaiting review. Default: all.",
     )
 
 
@@ -246,7 +235,7 @@ class PayViewSet(PanelOperations):
     def pay(self, request: Request, round_id: int, name: str) -> Response:
         return self.answer(pay_of(self.panel()))
 
-    @operation("Raise pay to the floor", "pay/floor/")
+    @operation("Raise pay to the minimum hourly rate", "pay/floor/")
     def floor(self, request: Request, round_id: int, name: str) -> Response:
         """Grants the missing bonuses and resumes a panel that was paused because of them."""
         panel = self.panel()
@@ -255,13 +244,13 @@ class PayViewSet(PanelOperations):
 
     @file_operation("A panel's ledger as CSV", "pay/entries.csv", "text/csv")
     def entries_file(self, request: Request, round_id: int, name: str) -> HttpResponse:
-        """Amounts are decimal numbers here."""
+        """Amounts are decimal numbers."""
         panel = self.panel()
         return download(ledger_csv(panel), f"{panel.name}-ledger.csv")
 
-    @operation("Bonuses to pay by hand", "pay/bonuses/", method="get", responses={200: OpenBonusSerializer(many=True)})
+    @operation("Bonuses to pay manually", "pay/bonuses/", method="get", responses={200: OpenBonusSerializer(many=True)})
     def bonuses(self, request: Request, round_id: int, name: str) -> Response:
-        """Bonuses that the platform cannot pay itself or refused to pay."""
+        """Bonuses that the platform cannot pay or refused to pay."""
         return Response(OpenBonusSerializer(bonuses.open_bonuses(self.panel()), many=True).data)
 
     @extend_schema(
@@ -278,13 +267,13 @@ class PayViewSet(PanelOperations):
     )
     @bonuses.mapping.post
     def grant_bonus(self, request: Request, round_id: int, name: str) -> Response:
-        """Owed at once; a platform that pays bonuses itself is told within seconds."""
+        """Owed immediately. A platform that pays bonuses receives the request within seconds."""
         sent = self.sent(BonusInput)
         submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
         entry = bonuses.grant_bonus(submission, **sent, by=request.user)
         return Response(PayEntrySerializer(entry).data, status.HTTP_201_CREATED)
 
-    @operation("Record bonuses paid by hand", "pay/bonuses/paid/", request=PaidInput, serializer_class=NotedSerializer)
+    @operation("Record manually paid bonuses", "pay/bonuses/paid/", request=PaidInput, serializer_class=NotedSerializer)
     def bonuses_paid(self, request: Request, round_id: int, name: str) -> Response:
         """Records all open bonuses of these participants as paid. Their sum must be `total`."""
         n_people = bonuses.note_paid(self.panel(), **self.sent(PaidInput), by=request.user)
@@ -292,6 +281,6 @@ class PayViewSet(PanelOperations):
 
     @operation("Approve completed places", "pay/approve/", request=ApprovalInput, serializer_class=ApprovedSerializer)
     def approve(self, request: Request, round_id: int, name: str) -> Response:
-        """At most 1,000 at once. Submissions that are already decided are skipped."""
+        """At most 1,000 at once. Submissions with a decision are skipped."""
         n = commands.approve(self.panel(), self.sent(ApprovalInput)["submissions"], request.user)
         return self.answer({"n_approved": n})

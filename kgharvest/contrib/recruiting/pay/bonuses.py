@@ -1,4 +1,4 @@
-"""Bonuses: granting them, the files by which they are paid by hand, and noting what was paid there."""
+"""Bonuses: granting, files for manual payment, and recording manual payments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records
 
 KEY = "bonus:"
-PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # what may stand in a line without quotes
+PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # ids that need no quotes in a bulk payment file
 COLUMNS = ("submission", "participant", "session", "amount", "currency", "reason")
 
 Side, Purpose = PayEntry.Side, PayEntry.Purpose
@@ -27,17 +27,19 @@ Side, Purpose = PayEntry.Side, PayEntry.Purpose
 
 @transaction.atomic
 def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: str = "") -> PayEntry:
-    """Owe a person a bonus and return the line; where the platform pays bonuses by itself, have it pay.
+    """Record a bonus as owed and return the entry. A platform that supports bonuses is asked to pay it.
 
-    amount: in minor units. key: such as bonus:floor:1, the same one twice is once; the next free one if empty. Raises
-    NotAllowed, BadAmount, BadReason, PlatformRefused.
+    amount: in minor units. key: for example bonus:floor:1; a repeated key has no effect. Default: the next free key.
+    Raises NotAllowed, BadAmount, BadReason, PlatformRefused.
     """
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
     check_not_closed(panel)
     reason = reason.strip()[: commands.LONGEST_REASON]
     if not reason:
-        raise DomainError("BadReason", "Say what the bonus is for: the person reads it, and the ledger keeps it.")
+        raise DomainError(
+            "BadReason", "Reason missing. Enter a reason; it is stored in the ledger for the participant."
+        )
     Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
     n = submission.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).count()
     key = key or f"{KEY}{n + 1}"
@@ -53,14 +55,14 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
 
 @dataclass
 class OpenBonus:
-    """What one person is to be paid by hand, as bonuses or for a screen-out. lines: of the ledger, not paid."""
+    """Unpaid bonuses and screen-out rewards of one participant, to be paid manually. entries: of the ledger."""
 
     submission: Submission
-    lines: list[PayEntry] = field(default_factory=list)
+    entries: list[PayEntry] = field(default_factory=list)
 
     @property
     def amount(self) -> int:
-        return sum(line.amount for line in self.lines)
+        return sum(entry.amount for entry in self.entries)
 
     @property
     def in_decimals(self) -> str:
@@ -68,34 +70,34 @@ class OpenBonus:
 
     @property
     def reason(self) -> str:
-        return " ".join(dict.fromkeys(line.reason for line in self.lines))
+        return " ".join(dict.fromkeys(entry.reason for entry in self.entries))
 
 
 def open_bonuses(panel: Panel) -> list[OpenBonus]:
-    """Return what is to be paid by hand besides rewards: owed, not paid, and no command is going to pay it.
+    """Return amounts other than rewards to be paid manually: owed, unpaid, and without an unfinished command.
 
-    A bonus that the platform refused is among it. One that is uncertain is not: it may have been paid. Where we tell
-    no platform of anything, what people are owed for a screen-out is among it, too.
+    Includes bonuses that the platform refused. Excludes uncertain ones, which may have been paid. On platforms without
+    an API, screen-out rewards are included.
     """
     purposes = [Purpose.BONUS]
     if Can.APPROVE not in platform_of(panel).can:
         purposes.append(Purpose.SCREEN_OUT)
     paid = set(panel.pay_entries.filter(side=Side.PAID).values_list("submission", "key"))
-    sent = PlatformCommand.objects.unfinished().filter(submission__panel=panel)
-    going = set(sent.values_list("submission", "key"))
+    unfinished = PlatformCommand.objects.unfinished().filter(submission__panel=panel)
+    settled = paid.union(unfinished.values_list("submission", "key"))
     owed = panel.pay_entries.filter(side=Side.OWED, purpose__in=purposes).order_by("submission", "pk")
     by_submission: dict[int, OpenBonus] = {}
-    for line in owed.select_related("submission__annotator", "submission__panel__round__project"):
-        if (line.submission_id, line.key) not in paid | going:
-            by_submission.setdefault(line.submission_id, OpenBonus(line.submission)).lines.append(line)
+    for entry in owed.select_related("submission__annotator", "submission__panel__round__project"):
+        if (entry.submission_id, entry.key) not in settled:
+            by_submission.setdefault(entry.submission_id, OpenBonus(entry.submission)).entries.append(entry)
     return [bonus for bonus in by_submission.values() if bonus.amount > 0]
 
 
 def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
-    """Return lines "id,amount", as Prolific takes them for a bulk payment: no heading, a submission's id where there is
-    one, else a participant's.
+    """Return Prolific's bulk payment format: lines "id,amount" without a header.
 
-    Raises NotPayable for an id that would need quotes, or that was deleted.
+    The id is the submission's, or the participant's if there is none. Raises NotPayable for an id that was deleted or
+    would need quotes.
     """
     lines = []
     for bonus in bonuses:
@@ -103,50 +105,49 @@ def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
         if not PLAIN_ID.fullmatch(name):
             raise DomainError(
                 "NotPayable",
-                f"Submission {bonus.submission.pk} has no id that this format takes: it was deleted, or is not of "
-                "letters, digits, - and _. Download the table with headings instead and pay this one by itself.",
+                f"Submission {bonus.submission.pk} has no id that fits this format: the id was deleted or contains "
+                "characters other than letters, digits, - and _. Download the CSV and pay this submission separately.",
             )
         lines.append(f"{name},{bonus.in_decimals}\n")
     return "".join(lines)
 
 
 def table_lines(bonuses: Iterable[OpenBonus]) -> Iterator[str]:
-    """Yield a CSV table of open bonuses, for any other platform."""
-    return csv_lines(table_of_records(COLUMNS, map(_row, bonuses)))
-
-
-def _row(bonus: OpenBonus) -> dict[str, str | int]:
-    submission = bonus.submission
-    return {
-        "submission": submission.pk,
-        "participant": submission.participant_id,
-        "session": submission.session_id,
-        "amount": bonus.in_decimals,
-        "currency": submission.panel.currency,
-        "reason": bonus.reason,
-    }
+    """Yield a CSV table of open bonuses, for any platform."""
+    rows = (
+        {
+            "submission": bonus.submission.pk,
+            "participant": bonus.submission.participant_id,
+            "session": bonus.submission.session_id,
+            "amount": bonus.in_decimals,
+            "currency": bonus.submission.panel.currency,
+            "reason": bonus.reason,
+        }
+        for bonus in bonuses
+    )
+    return csv_lines(table_of_records(COLUMNS, rows))
 
 
 @transaction.atomic
 def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> int:
-    """Note that the open bonuses of these submissions were paid by hand; return how many people that is.
+    """Record that the open bonuses of these submissions were paid manually; return the number of participants.
 
-    total: what was paid in all, as the file said, so that nothing that was granted since is taken for paid.
-    Raises NotAllowed, NothingOpen.
+    total: amount paid according to the file; a mismatch means that bonuses changed since. Raises NotAllowed,
+    NothingOpen.
     """
     check_may(by, Action.WORK, panel.project)
-    wanted = panel.submissions.filter(pk__in=submissions)
-    list(wanted.select_for_update(of=("self",), no_key=True).order_by("pk"))  # whoever sends one again waits
+    selected = panel.submissions.filter(pk__in=submissions)
+    list(selected.select_for_update(of=("self",), no_key=True).order_by("pk"))  # a concurrent retry waits
     paid = set(submissions)
     bonuses = [bonus for bonus in open_bonuses(panel) if bonus.submission.pk in paid]
-    found = sum(bonus.amount for bonus in bonuses)
-    if not bonuses or found != total:
+    open_total = sum(bonus.amount for bonus in bonuses)
+    if not bonuses or open_total != total:
         raise DomainError(
             "NothingOpen",
-            f"Open are {money(found, panel.currency)} and not {money(total, panel.currency)}: something was granted or "
-            "paid meanwhile. Look at the page again.",
+            f"Outstanding: {money(open_total, panel.currency)}, not {money(total, panel.currency)}. Bonuses were "
+            "granted or paid in the meantime. Reload the page.",
         )
-    for line in (line for bonus in bonuses for line in bonus.lines):
-        reason = f"Paid by hand: {line.reason}"[: commands.LONGEST_REASON]
-        ledger.record_paid(line.submission, line.purpose, line.key, line.amount, reason, by=by)
+    for entry in (entry for bonus in bonuses for entry in bonus.entries):
+        reason = f"Paid manually: {entry.reason}"[: commands.LONGEST_REASON]
+        ledger.record_paid(entry.submission, entry.purpose, entry.key, entry.amount, reason, by=by)
     return len(bonuses)

@@ -1,14 +1,14 @@
-"""Commands to platforms about submissions, such as approvals and bonuses, their outbox, and the review of places.
+"""Commands to platforms about submissions (approvals, bonuses), their outbox, and the review of places.
 
-A command is stored once for each key of its submission, and a job sends it. A payment is sent at most once: it is
-marked as uncertain, and that is committed, before it is sent. If the worker is killed after that, the payment stays
-uncertain until reconciliation or a person decides whether it was made (`settle`).
+A command is stored once per key of its submission and sent by a job. A payment is sent at most once: the mark
+"uncertain" is committed before sending. If the worker is killed after that, the payment stays uncertain until
+reconciliation or a researcher decides whether it was made (`settle`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
@@ -18,13 +18,12 @@ from django.db.models import Count, Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from kgharvest.access import Action, check_may
-from kgharvest.contrib.recruiting.models import Panel, PayEntry, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.models import LONGEST_MESSAGE, Panel, PayEntry, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.identifiers import Unreadable
 from kgharvest.contrib.recruiting.panels.models import MOST_MONEY
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.services import holds_another_place, leave, move
 from kgharvest.contrib.recruiting.pay import ledger as pay
-from kgharvest.contrib.recruiting.pay.models import LONGEST_MESSAGE
 from kgharvest.contrib.recruiting.platforms import (
     Can,
     OutcomeUnknown,
@@ -39,31 +38,30 @@ from kgharvest.jobs.outbox import Outbox, Outcome, Result, wait_after
 
 logger = logging.getLogger(__name__)
 
-SENDING_LASTS = timedelta(minutes=15)  # a payment that a platform shows none of so long after it was sent, was not made
-MOST_AT_ONCE = 1000  # approvals, of a researcher and in one request to a platform
-FEWEST_AT_ONCE = 50  # approvals in one request; fewer are sent one by one
-APPROVED_WITHIN = timedelta(minutes=15)  # after that request, as reconciliation finds out
-SHORTEST_REJECTION = 100  # characters of the message to whom is rejected, as Prolific asks for
+SENDING_LASTS = timedelta(minutes=15)  # a payment that the platform does not show after this time was not made
+MOST_AT_ONCE = 1000  # approvals by a researcher at once, and in one request to a platform
+FEWEST_AT_ONCE = 50  # minimum for a bulk request; fewer approvals are sent individually
+APPROVED_WITHIN = timedelta(minutes=15)  # time for a bulk approval to appear on the platform
+SHORTEST_REJECTION = 100  # characters; Prolific's minimum for a rejection message
 
 Kind, State, Status = PlatformCommand.Kind, PlatformCommand.State, Submission.Status
 
-# Grounds on which a person is not paid, by the names that Prolific has for them. What people think of a statement is
-# none of them: disagreement is what a round measures.
+# Valid reasons for a rejection, by Prolific's category. Disagreement is excluded: it is what a round measures.
 GROUNDS = {
-    "LOW_EFFORT": "answers given without reading the statements",
-    "TOO_QUICKLY": "far too fast to have read the statements",
-    "FAILED_CHECK": "failed checks that were announced",
+    "LOW_EFFORT": "answered without reading the statements",
+    "TOO_QUICKLY": "too fast to have read the statements",
+    "FAILED_CHECK": "failed announced attention checks",
     "FAILED_INSTRUCTIONS": "did not follow the instructions",
     "NO_CODE": "no completion code",
-    "BAD_CODE": "a wrong completion code",
+    "BAD_CODE": "wrong completion code",
     "NO_DATA": "judged nothing",
-    "OTHER": "other, as the message says",
+    "OTHER": "other, as explained in the message",
 }
 DISAGREEMENT = "disagreement"
 LONGEST_REASON = PayEntry._meta.get_field("reason").max_length
 
-# What each kind may be asked for: submissions of these states. A bonus is for whoever took part.
-ASKED_OF = {
+# Submission statuses that allow each kind of command.
+ALLOWED_STATUSES = {
     Kind.APPROVE: (Status.COMPLETED, Status.TIMED_OUT),
     Kind.REJECT: (Status.COMPLETED,),
     Kind.RETURN: (Status.ACTIVE, Status.COMPLETED),
@@ -73,11 +71,11 @@ ASKED_OF = {
 
 
 class NotAskable(DomainError):
-    """Asking for what a submission's status rules out, or for a second decision on it."""
+    """The submission's status rules the command out, or a decision already exists."""
 
 
 class NotUncertain(DomainError):
-    """Saying what came of a command of which that is known."""
+    """The outcome of the command is already known, or cannot be known yet."""
 
 
 # Creating commands
@@ -87,98 +85,92 @@ class NotUncertain(DomainError):
 def ask(
     submission: Submission, kind: str, key: str, *, amount: int = 0, message: str = "", category: str = "", by=None
 ) -> PlatformCommand:
-    """Store what the platform is to do about a submission, and queue the job that tells it. The same key twice: once.
+    """Store a command and queue the job that sends it. A repeated key returns the existing command.
 
-    amount: of a bonus, in minor units; it is owed from now on. message, category: of a rejection.
+    amount: of a bonus, in minor units; recorded as owed. message, category: of a rejection.
     Raises NotAllowed, NotAskable, BadRejection, BadAmount, PlatformRefused.
     """
     check_may(by, Action.WORK, submission.panel.project)
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
-    known = submission.commands.filter(key=key).first()
-    if known is not None:
-        return known
+    existing = submission.commands.filter(key=key).first()
+    if existing is not None:
+        return existing
     _check(submission, Kind(kind), amount, message, category)
     command = submission.commands.create(
         kind=kind, key=key, amount=amount, message=message.strip(), category=category, created_by=by
     )
+    panel = submission.panel
+    facts = {"submission": submission.pk, "panel": panel.name}
     if kind == Kind.BONUS:
-        reason = reason_of(command)
-        pay.owe(submission, pay.Purpose.BONUS, key, amount, reason, command=command, by=by)
-    _record_asked(submission, command, by)
+        pay.owe(submission, pay.Purpose.BONUS, key, amount, reason_of(command), command=command, by=by)
+        record("bonus.granted", command, by, panel.project.pk, **facts, amount=money(amount, panel.currency))
+    else:
+        ground = f" ({GROUNDS[category]})" if category in GROUNDS else ""
+        record("submission.decided", command, by, panel.project.pk, **facts, decision=f"{Kind(kind).label}{ground}")
     transaction.on_commit(lambda: outbox.enqueue_if_due(timezone.now()))
     return command
 
 
 def reason_of(bonus: PlatformCommand) -> str:
-    return bonus.message[:LONGEST_REASON] or "A bonus."
-
-
-def _record_asked(submission: Submission, command: PlatformCommand, by) -> None:
-    panel = submission.panel
-    facts = {"submission": submission.pk, "panel": panel.name}
-    if command.kind == Kind.BONUS:
-        record("bonus.granted", command, by, panel.project.pk, **facts, amount=money(command.amount, panel.currency))
-        return
-    ground = f" ({GROUNDS[command.category]})" if command.category in GROUNDS else ""
-    decision = f"{Kind(command.kind).label}{ground}"
-    record("submission.decided", command, by, panel.project.pk, **facts, decision=decision)
+    return bonus.message[:LONGEST_REASON] or "Bonus."
 
 
 def _check(submission: Submission, kind: Kind, amount: int, message: str, category: str) -> None:
     check_not_closed(submission.panel)
-    if submission.status not in ASKED_OF[kind]:
-        raise NotAskable(f"Submission {submission.pk} is {submission.status}; {kind.label} is not for those.")
+    if submission.status not in ALLOWED_STATUSES[kind]:
+        raise NotAskable(f"Cannot {kind.label}: submission {submission.pk} is {submission.status}.")
     if kind == Kind.BONUS:
         check_bonus(submission, amount)
         if Can.BONUS not in platform_of(submission.panel).can:
-            raise NotAskable("This platform pays no bonus by itself: grant it, pay it there, then note that.")
+            raise NotAskable("This platform does not pay bonuses. Grant the bonus, pay it manually, then record it.")
         return
-    decided = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED).first()
-    if decided is not None:
-        raise NotAskable(f"About submission {submission.pk} is decided already: {decided.kind}, {decided.state}.")
+    decision = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED).first()
+    if decision is not None:
+        raise NotAskable(f"Submission {submission.pk} already has a decision: {decision.kind} ({decision.state}).")
     if kind == Kind.REJECT:
         check_rejection(message, category)
 
 
 def check_bonus(submission: Submission, amount: int) -> None:
     if not 0 < amount <= MOST_MONEY:
-        least, most, given = (money(value, submission.panel.currency) for value in (1, MOST_MONEY, amount))
-        raise DomainError("BadAmount", f"A bonus is from {least} to {most} for one person, not {given}.")
+        minimum, maximum, value = (money(sum_, submission.panel.currency) for sum_ in (1, MOST_MONEY, amount))
+        raise DomainError("BadAmount", f"Invalid bonus: {value}. Enter {minimum} to {maximum} per participant.")
 
 
 def check_rejection(message: str, category: str) -> None:
-    """Raise BadRejection, saying what is missing."""
+    """Raise BadRejection for an invalid category or message."""
     if category.strip().lower() == DISAGREEMENT:
         raise DomainError(
             "BadRejection",
-            "Nobody is rejected for disagreement: what others say is not known to be true, and it is what the round "
-            "measures. Approve the submission; exclude the judgments from the round if there are other reasons.",
+            "Disagreement is not a valid reason: other annotators' labels are not ground truth, and disagreement is "
+            "what the round measures. Approve the submission. For other reasons, exclude its judgments from the round.",
         )
     if category not in GROUNDS:
-        raise DomainError("BadRejection", f"Give one of these grounds: {', '.join(GROUNDS)}; not {category!r:.40}.")
+        raise DomainError("BadRejection", f"Invalid category {category!r:.40}. Use one of {', '.join(GROUNDS)}.")
     length = len(" ".join(message.split()))
     if length < SHORTEST_REJECTION:
         raise DomainError(
             "BadRejection",
-            f"The message has {length} characters; explain in {SHORTEST_REJECTION} or more what was wrong, for the "
-            "person who reads it.",
+            f"Message too short: {length} characters. Explain the problem to the participant in at least "
+            f"{SHORTEST_REJECTION} characters.",
         )
     if len(message) > LONGEST_MESSAGE:
-        raise DomainError("BadRejection", f"The message has {len(message):,} characters; {LONGEST_MESSAGE:,} at most.")
+        reason = f"Message too long: {len(message):,} characters. The maximum is {LONGEST_MESSAGE:,}."
+        raise DomainError("BadRejection", reason)
 
 
 # Sending
 
 
 class CommandOutbox(Outbox):
-    """Sends commands one after another, as Prolific requires.
+    """Send commands one after another, as Prolific requires.
 
-    The claim of a payment makes it uncertain, so that it is sent at most once until it is settled.
+    Claiming a payment marks it as uncertain, so that it is sent at most once until it is settled.
     """
 
     job_kind = "platform_commands"
     model = PlatformCommand
-    stage = "telling platforms"
+    stage = "sending platform requests"
     states = {Result.RETRY: State.WAITING, Result.FAILED: State.FAILED, Result.UNCERTAIN: State.UNCERTAIN}
 
     def due(self, now: datetime) -> QuerySet[PlatformCommand]:
@@ -196,20 +188,20 @@ class CommandOutbox(Outbox):
         return self.claim_approvals(now) or super().claim(now)
 
     def claim_approvals(self, now: datetime) -> list[PlatformCommand]:
-        """Claim never tried approvals of one panel for a single request; empty if there are fewer than FEWEST_AT_ONCE.
+        """Claim new approvals of one panel for a bulk request; empty if there are fewer than FEWEST_AT_ONCE.
 
-        An approval that the platform does not show within APPROVED_WITHIN is sent by itself.
+        An approval that the platform does not show within APPROVED_WITHIN is sent individually.
         """
         untried = self.due(now).filter(kind=Kind.APPROVE, n_tries=0)
         by_panel = untried.order_by().values("submission__panel").annotate(n=Count("pk")).filter(n__gte=FEWEST_AT_ONCE)
         for panel in Panel.objects.filter(pk__in=by_panel.values("submission__panel")):
             if Can.APPROVE_ALL in platform_of(panel).can:
                 with transaction.atomic():
-                    of_panel = untried.filter(submission__panel=panel)
-                    commands = list(of_panel.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
-                    marked = PlatformCommand.objects.filter(pk__in=[command.pk for command in commands])
-                    marked.update(n_tries=1, next_try_at=now + APPROVED_WITHIN)
-                return commands
+                    approvals = untried.filter(submission__panel=panel)
+                    claimed = list(approvals.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
+                    rows = PlatformCommand.objects.filter(pk__in=[command.pk for command in claimed])
+                    rows.update(n_tries=1, next_try_at=now + APPROVED_WITHIN)
+                return claimed
         return []
 
     def send(self, commands: Sequence[PlatformCommand]) -> None:
@@ -219,7 +211,10 @@ class CommandOutbox(Outbox):
             super().send(commands)
 
     def send_approvals(self, approvals: Sequence[PlatformCommand]) -> None:
-        """Have the platform approve many in the background. Reconciliation, or a further try of each, confirms them."""
+        """Send a bulk approval, which the platform executes in the background.
+
+        Reconciliation confirms each approval, or it is sent again individually.
+        """
         sent = PlatformCommand.objects.waiting().filter(pk__in=[approval.pk for approval in approvals], n_tries=1)
         try:
             platform_of(approvals[0].submission.panel).approve_all([approval.submission for approval in approvals])
@@ -227,7 +222,7 @@ class CommandOutbox(Outbox):
             wait = max(wait_after(1), timedelta(seconds=reason.after_s or 0))
             sent.update(n_tries=0, next_try_at=timezone.now() + wait, error=str(reason)[:500])
         except DomainError as reason:
-            logger.warning("Approving %s at once failed, so they are approved one by one: %s", len(approvals), reason)
+            logger.warning("Bulk approval of %s failed; sending them individually: %s", len(approvals), reason)
             sent.update(next_try_at=timezone.now())
 
     def attempt(self, command: PlatformCommand) -> Outcome:
@@ -235,7 +230,7 @@ class CommandOutbox(Outbox):
             platform_of(command.submission.panel).execute(command)
         except PlatformUnavailable as reason:
             return Outcome(Result.RETRY, str(reason), reason.after_s)
-        except (PlatformRefused, Unreadable) as reason:  # Unreadable: the ids, so nothing was sent
+        except (PlatformRefused, Unreadable) as reason:  # Unreadable: ids could not be decrypted, so nothing was sent
             return Outcome(Result.FAILED, str(reason))
         except OutcomeUnknown as reason:
             return Outcome(Result.UNCERTAIN, str(reason))
@@ -256,89 +251,68 @@ outbox = CommandOutbox()
 
 @transaction.atomic
 def finish(command: PlatformCommand, now: datetime) -> bool:
-    """Mark a command as done and update pay and status; return False if it was done already."""
+    """Mark a command as done and update pay and status; return False if it was already done."""
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)
     undone = PlatformCommand.objects.filter(pk=command.pk).exclude(state=State.DONE)
     if not undone.update(state=State.DONE, done_at=now, error=""):
         return False
     command.refresh_from_db()
-    FOLLOWS[Kind(command.kind)](submission, command, now)
+    purpose, kind = pay.Purpose, command.kind
+    if kind == Kind.APPROVE:
+        if not holds_another_place(submission):  # the participant may have timed out and entered again
+            move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
+        if not pay.submission_balance(submission, purpose.REWARD).owed:
+            pay.owe_in_all(submission, purpose.REWARD, submission.panel.reward, "The place was approved.")
+        owed = pay.submission_balance(submission, purpose.REWARD).owed
+        pay.record_paid(submission, purpose.REWARD, pay.REWARD, owed, "Approved.", command=command)
+    elif kind == Kind.REJECT:
+        move(submission, Status.COMPLETED, to=Status.REJECTED, ended_at=now)
+        reason = f"Rejected: {GROUNDS.get(command.category, command.category)}."
+        pay.owe_in_all(submission, purpose.REWARD, 0, reason, command=command, by=command.created_by)
+    elif kind == Kind.RETURN:
+        if Can.RECONCILE not in platform_of(submission.panel).can:  # otherwise the platform reports the return
+            leave(submission, Status.RETURNED, now)
+    elif kind == Kind.SCREEN_OUT:
+        leave(submission, Status.SCREENED_OUT, now)
+        if owed := pay.submission_balance(submission, purpose.SCREEN_OUT).owed:
+            pay.record_paid(submission, purpose.SCREEN_OUT, pay.SCREEN_OUT, owed, "Screened out.", command=command)
+    else:
+        pay.record_paid(submission, purpose.BONUS, command.key, command.amount, reason_of(command), command=command)
     return True
-
-
-def _approved(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    if not holds_another_place(submission):  # who timed out may have come again
-        move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
-    if not pay.submission_balance(submission, pay.Purpose.REWARD).owed:
-        pay.owe_in_all(submission, pay.Purpose.REWARD, submission.panel.reward, "The place was approved.")
-    owed = pay.submission_balance(submission, pay.Purpose.REWARD).owed
-    pay.record_paid(submission, pay.Purpose.REWARD, pay.REWARD, owed, "Approved.", command=command)
-
-
-def _rejected(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    move(submission, Status.COMPLETED, to=Status.REJECTED, ended_at=now)
-    reason = f"Rejected: {GROUNDS.get(command.category, command.category)}."
-    pay.owe_in_all(submission, pay.Purpose.REWARD, 0, reason, command=command, by=command.created_by)
-
-
-def _returned(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    """Where the platform tells of it, that says when the person has followed; elsewhere they are taken to have."""
-    if Can.RECONCILE not in platform_of(submission.panel).can:
-        leave(submission, Status.RETURNED, now)
-
-
-def _screened_out(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    leave(submission, Status.SCREENED_OUT, now)
-    owed = pay.submission_balance(submission, pay.Purpose.SCREEN_OUT).owed
-    if owed:
-        pay.record_paid(submission, pay.Purpose.SCREEN_OUT, pay.SCREEN_OUT, owed, "Screened out.", command=command)
-
-
-def _bonus_paid(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    pay.record_paid(submission, pay.Purpose.BONUS, command.key, command.amount, reason_of(command), command=command)
-
-
-FOLLOWS: dict[Kind, Callable[[Submission, PlatformCommand, datetime], None]] = {
-    Kind.APPROVE: _approved,
-    Kind.REJECT: _rejected,
-    Kind.RETURN: _returned,
-    Kind.SCREEN_OUT: _screened_out,
-    Kind.BONUS: _bonus_paid,
-}
 
 
 # Uncertain and failed commands
 
 
 def settle(command: PlatformCommand, was_done: bool, now: datetime) -> bool:
-    """Let somebody who looked at the platform say whether it was done; return whether that changed anything.
+    """Settle a command by the platform's state; return whether that changed anything.
 
-    now: when they looked. A payment that was not there is sent again, but only if they looked SENDING_LASTS after it
-    was sent: until then it may be under way. What waits to be sent, and is there, was done by somebody else's hand.
+    was_done: True if the platform shows it as done, also if it is still pending here (done manually there). now: time
+    of that state. A missing payment is retried only SENDING_LASTS after it was sent; before, it may be in progress.
     """
     if was_done:
         return finish(command, now)
     unpaid = PlatformCommand.objects.filter(pk=command.pk, state=State.UNCERTAIN, next_try_at__lte=now)
-    return bool(unpaid.update(state=State.WAITING, next_try_at=now, error="It was not made; it is sent again."))
+    return bool(unpaid.update(state=State.WAITING, next_try_at=now, error="The payment was not made and is retried."))
 
 
 def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:
-    """Let a person who looked at the platform say whether an uncertain payment was made. If not, it is sent again.
+    """Settle an uncertain payment by a researcher's check on the platform. A payment that was not made is retried.
 
-    Raises NotAllowed, NotUncertain where that is known, or not yet to be known.
+    Raises NotAllowed, and NotUncertain if the outcome is already known or cannot be known yet.
     """
     panel, now = command.submission.panel, timezone.now()
     check_may(by, Action.WORK, panel.project)
     command.refresh_from_db()
     if command.state != State.UNCERTAIN:
-        raise NotUncertain(f"Command {command.pk} is {command.state}, not uncertain; there is nothing to say.")
+        raise NotUncertain(f"Request {command.pk} is {command.get_state_display()}, so it cannot be settled.")
     if not was_done and now < command.next_try_at:
         minutes = ceil((command.next_try_at - now).total_seconds() / 60)
-        raise NotUncertain(f"This payment may be under way still; look at the platform again in {minutes} minutes.")
+        raise NotUncertain(f"The payment may still be in progress. Check the platform again in {minutes} minutes.")
     with transaction.atomic():
         if settle(command, was_done, now):
-            outcome = "it was made" if was_done else "it was not made, send it again"
             facts = {"submission": command.submission_id, "panel": panel.name, "kind": command.kind}
+            outcome = "paid" if was_done else "not paid, retry"
             record("command.settled", command, by, panel.project.pk, **facts, outcome=outcome)
     outbox.enqueue_if_due(timezone.now())
 
@@ -347,22 +321,22 @@ def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:
 def resend(command: PlatformCommand, by=None) -> None:
     """Retry a failed command.
 
-    Raises NotAllowed, PlatformRefused if the platform is closed, NotUncertain if the command has not failed, NotAskable
-    if it was paid since or another decision was made.
+    Raises NotAllowed, PlatformRefused if the platform is closed, NotUncertain if the command has not failed, and
+    NotAskable if it was paid or another decision was made in the meantime.
     """
     check_may(by, Action.WORK, command.submission.panel.project)
     check_not_closed(command.submission.panel)
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)
     if submission.pay_entries.filter(side=pay.Side.PAID, key=command.key).exists():
-        raise NotAskable(f"What command {command.pk} asks for was paid by now; it is not sent again.")
+        raise NotAskable(f"Request {command.pk} was paid in the meantime and cannot be retried.")
     failed = PlatformCommand.objects.filter(pk=command.pk, state=State.FAILED)
     try:
         with transaction.atomic():
-            n_again = failed.update(state=State.WAITING, next_try_at=timezone.now())
+            n_updated = failed.update(state=State.WAITING, next_try_at=timezone.now())
     except IntegrityError:
-        raise NotAskable(f"About submission {submission.pk} something else is decided by now.") from None
-    if not n_again:
-        raise NotUncertain(f"Command {command.pk} has not failed; there is nothing to send again.")
+        raise NotAskable(f"Submission {submission.pk} got another decision in the meantime.") from None
+    if not n_updated:
+        raise NotUncertain(f"Request {command.pk} has not failed, so it cannot be retried.")
     transaction.on_commit(lambda: outbox.enqueue_if_due(timezone.now()))
 
 
@@ -370,21 +344,18 @@ def resend(command: PlatformCommand, by=None) -> None:
 
 
 def to_review(panel: Panel) -> QuerySet[Submission]:
-    """Return completed submissions without a decision, the earliest automatic approval first.
-
-    Empty if the platform is closed, as no decision can be made.
-    """
+    """Return completed submissions without a decision, earliest auto-approval first; none if the platform is closed."""
     if panel.is_platform_closed:
         return Submission.objects.none()
-    decided = PlatformCommand.objects.filter(submission=OuterRef("pk")).exclude(kind=Kind.BONUS)
-    undecided = panel.submissions.to_review().filter(~Exists(decided.exclude(state=State.FAILED)))
+    decisions = PlatformCommand.objects.filter(submission=OuterRef("pk")).exclude(kind=Kind.BONUS)
+    undecided = panel.submissions.to_review().filter(~Exists(decisions.exclude(state=State.FAILED)))
     return undecided.select_related("annotator").order_by(
         F("approves_itself_at").asc(nulls_last=True), "completed_at", "pk"
     )
 
 
 def decide(submission: Submission, kind: str, *, message: str = "", category: str = "", by=None) -> PlatformCommand:
-    """Have the platform approve, reject or ask to return, or screen out. What it refused before is sent once more.
+    """Store a decision: approve, reject, request return, or screen out. A failed identical decision is retried.
 
     Raises NotAllowed, NotAskable, BadRejection.
     """
@@ -399,17 +370,17 @@ def decide(submission: Submission, kind: str, *, message: str = "", category: st
 
 
 def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -> int:
-    """Approve these of the places that wait for review, or all, MOST_AT_ONCE at most; return how many.
+    """Approve places awaiting review, all or those with these ids, at most MOST_AT_ONCE; return the number approved.
 
     Submissions with a decision are skipped. Raises NotAllowed, PlatformRefused.
     """
     check_may(by, Action.WORK, panel.project)
     check_not_closed(panel)
-    waiting = to_review(panel).select_related("panel__round__project")
+    undecided = to_review(panel).select_related("panel__round__project")
     if submissions is not None:
-        waiting = waiting.filter(pk__in=submissions)
+        undecided = undecided.filter(pk__in=submissions)
     n_approved = 0
-    for submission in waiting[:MOST_AT_ONCE]:
+    for submission in undecided[:MOST_AT_ONCE]:
         try:
             decide(submission, Kind.APPROVE, by=by)
         except (NotAskable, NotUncertain):

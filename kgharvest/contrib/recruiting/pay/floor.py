@@ -1,4 +1,4 @@
-"""The floor under hourly pay: a panel whose median falls below it pauses, and says which bonuses make it good."""
+"""Minimum hourly rate ("floor"): a panel whose median falls below it pauses and lists the missing bonuses."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ logger = logging.getLogger(__name__)
 JOB_KIND = "pause_panel"
 CHECK_EVERY_S = 60
 BONUS_KEY = "bonus:floor:"
-PAUSED_BY_FLOOR = "The median pay of "  # how the reason begins
+PAUSED_BY_FLOOR = "The median pay of "  # prefix of the stored reason
 
 
 @dataclass(frozen=True)
 class FloorBonus:
-    """What lifts one person's pay to the floor. amount: in minor units, the least that does."""
+    """Smallest bonus that raises one participant's pay to the floor, in minor units."""
 
     work: Work
     amount: int
 
 
 def bonus_to_floor(earned: int, active_s: float, floor: int) -> int:
-    """Return the least whole number of minor units which, beside `earned`, makes `floor` an hour or more.
+    """Return the smallest bonus in whole minor units with which an hour pays at least `floor`.
 
-    By exact fractions: what is computed in floating point may be a cent short.
+    Uses exact fractions, as floating point could be a cent short.
     """
     return max(0, ceil(Fraction(active_s) * floor / 3600) - earned)
 
 
 def floor_bonuses(pay: HourlyPay, floor: int) -> list[FloorBonus]:
-    """Return a bonus for each person whose hourly pay is known and below the floor."""
+    """Return a bonus for each participant whose hourly rate is known and below the floor."""
     bonuses = (
         FloorBonus(work, bonus_to_floor(work.earned, work.active_s, floor)) for work in pay.works if work.active_s
     )
@@ -57,42 +57,42 @@ def floor_bonuses(pay: HourlyPay, floor: int) -> list[FloorBonus]:
 
 
 def is_below_floor(panel: Panel, pay: HourlyPay) -> bool:
-    """Return whether the median is known and below the floor; a floor of 0 is none."""
+    """Return whether the median is known and below the floor; a floor of 0 means no minimum."""
     return pay.median is not None and pay.median < panel.hourly_floor
 
 
 def floor_sentence(panel: Panel, pay: HourlyPay, bonuses: Sequence[FloorBonus]) -> str:
-    """Say what the median is and which bonuses make it good; each of them, if there is room for all."""
+    """Return the reason for pausing: median, floor, and the missing bonuses, itemized if they fit LONGEST_REASON."""
     total = money(sum(bonus.amount for bonus in bonuses), panel.currency)
     head = (
-        f"{PAUSED_BY_FLOOR}{counted(pay.n, 'person', 'people')} is {money(int(pay.median or 0), panel.currency)} an "
-        f"hour, below the floor of {money(panel.hourly_floor, panel.currency)}. Bonuses of {total} in all make it "
-        "good: "
+        f"{PAUSED_BY_FLOOR}{counted(pay.n, 'participant')} is {money(int(pay.median or 0), panel.currency)} per hour, "
+        f"below the minimum of {money(panel.hourly_floor, panel.currency)}. Bonuses totaling {total} make up the "
+        "difference: "
     )
-    each = ", ".join(f"{bonus.work.submission.annotator} {money(bonus.amount, panel.currency)}" for bonus in bonuses)
-    if len(head) + len(each) < LONGEST_REASON:
-        return f"{head}{each}."
-    return f"{head}{counted(len(bonuses), 'person', 'people')}, each of whom is on the page of pay."
+    amounts = ", ".join(f"{bonus.work.submission.annotator} {money(bonus.amount, panel.currency)}" for bonus in bonuses)
+    if len(head) + len(amounts) < LONGEST_REASON:
+        return f"{head}{amounts}."
+    return f"{head}{counted(len(bonuses), 'participant')}, listed on the pay page."
 
 
 def pause_underpaid_panels(now: datetime) -> None:
     """Queue a job that pauses each published panel whose median is below its floor. A periodic task of every worker.
 
-    Each panel is looked at once in CHECK_EVERY_S seconds.
+    Each panel is checked once per CHECK_EVERY_S seconds.
     """
     for panel in Panel.objects.filter(status=Panel.Status.PUBLISHED, hourly_floor__gt=0):
         if not cache.add(f"hourly_floor:{panel.pk}", 1, CHECK_EVERY_S) or not is_below_floor(panel, hourly_pay(panel)):
             continue
-        new = {"project": panel.project, "unique_key": f"{JOB_KIND}:{panel.pk}", "payload": {"panel": panel.pk}}
+        fields = {"project": panel.project, "unique_key": f"{JOB_KIND}:{panel.pk}", "payload": {"panel": panel.pk}}
         try:
             with transaction.atomic():
-                ledger.enqueue(Job.objects.create(kind=JOB_KIND, **new))
+                ledger.enqueue(Job.objects.create(kind=JOB_KIND, **fields))
         except IntegrityError:
-            logger.debug("Another worker has queued the job that pauses panel %s.", panel.pk)
+            logger.debug("Another worker has queued the job to pause panel %s.", panel.pk)
 
 
 def run_pause_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Pause a panel, here and at its platform, if it still pays too little. The runner of the kind JOB_KIND."""
+    """Pause a panel, here and on its platform, if it is still below the floor. The runner of JOB_KIND."""
     panel = Panel.objects.select_related("round__project").get(pk=job.payload["panel"])
     pay = hourly_pay(panel)
     if panel.status == Panel.Status.PUBLISHED and is_below_floor(panel, pay):
@@ -102,30 +102,26 @@ def run_pause_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 
 
 def make_good(panel: Panel, by=None) -> int:
-    """Grant everybody who is below the floor what they lack, and let a panel that paused for it go on; return the sum.
+    """Grant the bonuses missing to the floor, and resume a panel that was paused by it; return their sum.
 
-    Twice is once: it is owed then. Raises NotAllowed, NothingMissing; and what the platform says where it cannot go on.
+    A bonus counts as pay once it is owed, so a repeated call grants nothing. Raises NotAllowed, NothingMissing, and the
+    platform's errors on resuming.
     """
     check_may(by, Action.WORK, panel.project)
-    total = _grant(panel, by)
+    with transaction.atomic():
+        Panel.objects.select_for_update(of=("self",), no_key=True).get(pk=panel.pk)  # a second click waits
+        bonuses = floor_bonuses(hourly_pay(panel), panel.hourly_floor)
+        if not bonuses:
+            raise DomainError("NothingMissing", "No participant with a measured active time is below the minimum rate.")
+        submissions = panel.submissions.filter(pk__in=[bonus.work.submission.pk for bonus in bonuses])
+        # Lock all submissions before the first audit log entry, whose lock comes last.
+        list(submissions.select_for_update(of=("self",), no_key=True).order_by("pk"))
+        reason = f"Raises the pay to {money(panel.hourly_floor, panel.currency)} per hour of active time."
+        for bonus in bonuses:
+            submission = bonus.work.submission
+            n_before = submission.pay_entries.filter(side=PayEntry.Side.OWED, key__startswith=BONUS_KEY).count()
+            grant_bonus(submission, bonus.amount, reason, by, key=f"{BONUS_KEY}{n_before + 1}")
     panel.refresh_from_db()
     if panel.status == Panel.Status.PAUSED and panel.ended_reason.startswith(PAUSED_BY_FLOOR):
         resume_panel(panel, by)
-    return total
-
-
-@transaction.atomic
-def _grant(panel: Panel, by) -> int:
-    Panel.objects.select_for_update(of=("self",), no_key=True).get(pk=panel.pk)  # a second click waits
-    bonuses = floor_bonuses(hourly_pay(panel), panel.hourly_floor)
-    if not bonuses:
-        raise DomainError("NothingMissing", "Nobody whose time is known is paid less than the floor.")
-    people = panel.submissions.filter(pk__in=[bonus.work.submission.pk for bonus in bonuses])
-    # All of them before the first entry in the audit trail, whose lock comes last.
-    list(people.select_for_update(of=("self",), no_key=True).order_by("pk"))
-    reason = f"Lifts the pay to {money(panel.hourly_floor, panel.currency)} an hour of work."
-    for bonus in bonuses:
-        submission = bonus.work.submission
-        n_before = submission.pay_entries.filter(side=PayEntry.Side.OWED, key__startswith=BONUS_KEY).count()
-        grant_bonus(submission, bonus.amount, reason, by, key=f"{BONUS_KEY}{n_before + 1}")
     return sum(bonus.amount for bonus in bonuses)

@@ -1,8 +1,8 @@
-"""Researchers' pages of pay: a panel's balance and hourly pay, one person's lines, what is to be reviewed, files."""
+"""Researcher pages of pay: balance and hourly pay of a panel, one participant's ledger, review, and files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,12 +17,11 @@ from django.views.decorators.http import require_POST
 
 from annotation.invites.services import return_code
 from kgharvest.bulk.pagination import number_in, page_of
-from kgharvest.contrib.recruiting.models import Panel, PayEntry, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.models import LONGEST_MESSAGE, Panel, PayEntry, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.money import BadMoney, decimal_money, money, parse_money
 from kgharvest.contrib.recruiting.panels.views import for_panel
 from kgharvest.contrib.recruiting.pay import bonuses, commands, floor, ledger
-from kgharvest.contrib.recruiting.pay.hourly import HourlyPay, Work, hourly_pay, pay_picture
-from kgharvest.contrib.recruiting.pay.models import LONGEST_MESSAGE
+from kgharvest.contrib.recruiting.pay.hourly import HourlyPay, hourly_pay, pay_picture
 from kgharvest.contrib.recruiting.platforms import Can, platform_of
 from kgharvest.errors import DomainError
 from kgharvest.pages.number_format import DASH, counted
@@ -36,20 +35,22 @@ Kind, State = PlatformCommand.Kind, PlatformCommand.State
 LEDGER_COLUMNS = (
     "at", "submission", "annotator", "side", "purpose", "key", "amount", "currency", "reason", "told_by", "by",
 )  # fmt: skip
-WHAT_TO_DO = {
-    State.WAITING: "It is sent by itself; nothing is to be done.",
-    State.UNCERTAIN: "It is being sent, or no answer came. Look at the platform whether it was paid, and say so here.",
-    State.FAILED: "The platform refused. Put right what it says, then send it again; or pay it by hand.",
+NEXT_STEPS = {
+    State.WAITING: "Sent automatically; no action needed.",
+    State.UNCERTAIN: "In progress, or unanswered. Check on the platform whether it was paid, and record it here.",
+    State.FAILED: "Rejected by the platform. Fix the reported problem and retry, or pay manually.",
 }
 
 
 @for_panel
 def panel_pay(request: HttpRequest, panel: Panel) -> HttpResponse:
     pay = hourly_pay(panel)
-    people = panel.submissions.filter(Q(pay_entries__isnull=False) | Q(commands__isnull=False)).distinct()
-    page = page_of(request, people.select_related("annotator").order_by("-pk"))
-    undone = PlatformCommand.objects.filter(submission__panel=panel).exclude(state=State.DONE)
-    unsettled = undone.select_related("submission__annotator", "submission__panel", "created_by")
+    submissions = panel.submissions.filter(Q(pay_entries__isnull=False) | Q(commands__isnull=False)).distinct()
+    page = page_of(request, submissions.select_related("annotator").order_by("-pk"))
+    unsettled = PlatformCommand.objects.filter(submission__panel=panel).exclude(state=State.DONE)
+    unsettled = unsettled.select_related("submission__annotator", "submission__panel", "created_by")
+    open_bonuses = bonuses.open_bonuses(panel)
+    open_sum = sum(bonus.amount for bonus in open_bonuses)
     context = {
         "round": panel.round,
         "panel": panel,
@@ -57,57 +58,55 @@ def panel_pay(request: HttpRequest, panel: Panel) -> HttpResponse:
         "people": person_rows(panel, pay, list(page)),
         "picture": pay_picture(panel, pay),
         "is_by_hand": _is_by_hand(panel),
-        "open_bonuses": bonuses.open_bonuses(panel),
+        "open_bonuses": open_bonuses,
+        "open_sum": open_sum,
+        "open_in_words": money(open_sum, panel.currency),
         "commands": command_rows(unsettled.order_by("state", "pk")[:50]),
         **pay_facts(panel, pay),
     }
-    context["open_sum"] = sum(bonus.amount for bonus in context["open_bonuses"])
-    context["open_in_words"] = money(context["open_sum"], panel.currency)
     return render(request, "recruiting/pay/panel_pay.html", context)
 
 
 def pay_facts(panel: Panel, pay: HourlyPay) -> dict[str, Any]:
-    """Return what a panel pays, in words: its balance, hourly pay, floor, and what waits for somebody."""
-    balance = ledger.panel_balance(panel)
-    states = Count("commands", filter=Q(commands__state__in=[State.UNCERTAIN, State.FAILED]), distinct=True)
-    lacks = floor.floor_bonuses(pay, panel.hourly_floor)
-    waiting = commands.to_review(panel)
+    """Return formatted balance, hourly pay, minimum, missing bonuses, and counts of pending work."""
+    unsettled = Count("commands", filter=Q(commands__state__in=[State.UNCERTAIN, State.FAILED]), distinct=True)
+    missing = floor.floor_bonuses(pay, panel.hourly_floor)
+    undecided = commands.to_review(panel)
     return {
-        **_balance_in_words(panel, balance),
+        **_balance_in_words(panel, ledger.panel_balance(panel)),
         "median": DASH if pay.median is None else money(int(pay.median), panel.currency),
         "median_reason": pay.reason,
         "n_measured": pay.n,
         "floor": money(panel.hourly_floor, panel.currency) if panel.hourly_floor else "",
         "is_below": floor.is_below_floor(panel, pay),
-        "lacks": [{"bonus": lack, "amount": money(lack.amount, panel.currency)} for lack in lacks],
-        "lacks_in_all": money(sum(lack.amount for lack in lacks), panel.currency),
-        "n_to_review": waiting.count(),
-        "next_by_itself": waiting.filter(approves_itself_at__isnull=False).first(),
-        "n_in_trouble": panel.submissions.aggregate(n=states)["n"],
+        "missing": [{"bonus": bonus, "amount": money(bonus.amount, panel.currency)} for bonus in missing],
+        "missing_total": money(sum(bonus.amount for bonus in missing), panel.currency),
+        "n_to_review": undecided.count(),
+        "next_auto_approval": undecided.filter(approves_itself_at__isnull=False).first(),
+        "n_in_trouble": panel.submissions.aggregate(n=unsettled)["n"],
     }
 
 
 def person_rows(panel: Panel, pay: HourlyPay, submissions: Sequence[Submission]) -> list[dict[str, Any]]:
     balances, works = ledger.balances(panel), {work.submission.pk: work for work in pay.works}
-    return [
-        {
-            "submission": submission,
-            **_balance_in_words(panel, balances.get(submission.pk, ledger.Balance())),
-            **_work_in_words(panel, works.get(submission.pk)),
-        }
-        for submission in submissions
-    ]
+    rows = []
+    for submission in submissions:
+        work = works.get(submission.pk)
+        hourly = work.hourly if work else None
+        rows.append(
+            {
+                "submission": submission,
+                **_balance_in_words(panel, balances.get(submission.pk, ledger.Balance())),
+                "active_s": work.active_s if work else None,
+                "hourly": DASH if hourly is None else money(int(hourly), panel.currency),
+                "is_below": hourly is not None and hourly < panel.hourly_floor,
+            }
+        )
+    return rows
 
 
 def _balance_in_words(panel: Panel, balance: ledger.Balance) -> dict[str, str]:
     return {name: money(getattr(balance, name), panel.currency) for name in ("owed", "paid", "open")}
-
-
-def _work_in_words(panel: Panel, work: Work | None) -> dict[str, Any]:
-    if work is None or work.hourly is None:
-        return {"active_s": None, "hourly": DASH, "is_below": False}
-    is_below = work.hourly < panel.hourly_floor
-    return {"active_s": work.active_s, "hourly": money(int(work.hourly), panel.currency), "is_below": is_below}
 
 
 def command_rows(rows: QuerySet[PlatformCommand]) -> list[dict[str, Any]]:
@@ -116,7 +115,7 @@ def command_rows(rows: QuerySet[PlatformCommand]) -> list[dict[str, Any]]:
         {
             "command": command,
             "amount": money(command.amount, command.submission.panel.currency) if command.amount else "",
-            "what_to_do": WHAT_TO_DO.get(State(command.state), ""),
+            "next_step": NEXT_STEPS.get(State(command.state), ""),
             "is_final": command.state == State.FAILED and command.submission.panel.is_platform_closed,
             "can_be_denied": command.state == State.UNCERTAIN and command.next_try_at <= now,
         }
@@ -126,21 +125,23 @@ def command_rows(rows: QuerySet[PlatformCommand]) -> list[dict[str, Any]]:
 
 class RejectionForm(forms.Form):
     category = forms.ChoiceField(
-        label="Ground",
-        choices=[(name, words) for name, words in commands.GROUNDS.items()],
-        help_text="Disagreement with others is no ground: it is what the round measures.",
+        label="Reason",
+        choices=list(commands.GROUNDS.items()),
+        help_text="Disagreement with other annotators is not a valid reason: it is what the round measures.",
     )
     message = forms.CharField(
         max_length=LONGEST_MESSAGE,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text=f"The person reads it: what was wrong, in {commands.SHORTEST_REJECTION} characters or more.",
+        help_text=f"Explanation for the participant, at least {commands.SHORTEST_REJECTION} characters.",
     )
 
 
 class BonusForm(forms.Form):
-    amount = forms.CharField(max_length=20, help_text="Such as 1.50, in the panel's currency.")
+    amount = forms.CharField(max_length=20, help_text="In the panel's currency, for example 1.50.")
     message = forms.CharField(
-        label="What for", max_length=commands.LONGEST_REASON, help_text="The person reads it, and the ledger keeps it."
+        label="Reason",
+        max_length=commands.LONGEST_REASON,
+        help_text="Shown to the participant and stored in the ledger.",
     )
 
 
@@ -152,14 +153,15 @@ def panel_pay_person(request: HttpRequest, panel: Panel, pk: int) -> HttpRespons
     verb = posted.get("verb", "") if posted else ""
     rejection = RejectionForm(posted if verb == Kind.REJECT else None)
     bonus = BonusForm(posted if verb == Kind.BONUS else None)
-    if posted and _is_done(request, submission, verb, rejection, bonus):
+    if posted and _execute(request, submission, verb, rejection, bonus):
         return redirect("recruiting:panel_pay_person", panel.round.path, panel.name, pk)
     return render(request, "recruiting/pay/panel_pay_person.html", _person(request, submission, rejection, bonus))
 
 
-def _is_done(request: HttpRequest, submission: Submission, verb: str, *filled: forms.Form) -> bool:
-    """Do what was asked for; return whether that went well. What is wrong is said in the form, or above the page."""
-    rejection, bonus = filled
+def _execute(
+    request: HttpRequest, submission: Submission, verb: str, rejection: RejectionForm, bonus: BonusForm
+) -> bool:
+    """Execute the posted action; return False if its form has errors. Other errors become messages."""
     form = {Kind.REJECT: rejection, Kind.BONUS: bonus}.get(verb)
     if verb not in Kind.values or (form is not None and not form.is_valid()):
         return False
@@ -167,11 +169,11 @@ def _is_done(request: HttpRequest, submission: Submission, verb: str, *filled: f
         if verb == Kind.BONUS:
             amount = parse_money(bonus.cleaned_data["amount"], submission.panel.currency)
             bonuses.grant_bonus(submission, amount, bonus.cleaned_data["message"], request.user)
-            messages.success(request, f"A bonus of {money(amount, submission.panel.currency)} is granted.")
+            messages.success(request, f"Bonus of {money(amount, submission.panel.currency)} granted.")
         else:
             fields = rejection.cleaned_data if verb == Kind.REJECT else {}
             commands.decide(submission, verb, by=request.user, **fields)
-            messages.success(request, f"Noted{_what_follows(submission.panel)}")
+            messages.success(request, f"Decision saved. {_consequence(submission.panel)}")
     except BadMoney as refusal:
         bonus.add_error("amount", str(refusal))
     except DomainError as refusal:
@@ -187,10 +189,10 @@ def _is_done(request: HttpRequest, submission: Submission, verb: str, *filled: f
 def _person(request: HttpRequest, submission: Submission, rejection: RejectionForm, bonus: BonusForm) -> dict[str, Any]:
     panel = submission.panel
     [row] = person_rows(panel, hourly_pay(panel), [submission])
-    lines = submission.pay_entries.select_related("event", "command", "by")
+    entries = submission.pay_entries.select_related("event", "command", "by")
     decided = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED)
-    askable = [kind.value for kind, states in commands.ASKED_OF.items() if submission.status in states]
-    asked = submission.commands.select_related("submission__panel", "created_by").order_by("-pk")
+    allowed = [kind.value for kind, statuses in commands.ALLOWED_STATUSES.items() if submission.status in statuses]
+    requests = submission.commands.select_related("submission__panel", "created_by").order_by("-pk")
     annotator, return_link = submission.annotator, ""
     if annotator is not None and annotator.erased_at is None:
         address = reverse("annotation:return_by_code", args=[return_code(annotator)])
@@ -200,12 +202,12 @@ def _person(request: HttpRequest, submission: Submission, rejection: RejectionFo
         "panel": panel,
         "submission": submission,
         "row": row,
-        "lines": [{"line": line, "amount": money(line.amount, panel.currency)} for line in lines],
-        "commands": command_rows(asked),
-        "may_be_asked": [] if panel.is_platform_closed or decided.exists() else askable,
+        "entries": [{"entry": entry, "amount": money(entry.amount, panel.currency)} for entry in entries],
+        "commands": command_rows(requests),
+        "decisions": [] if panel.is_platform_closed or decided.exists() else allowed,
         "rejection": rejection,
         "bonus": bonus,
-        "pays_by_itself": Can.BONUS in platform_of(panel).can,
+        "pays_bonuses": Can.BONUS in platform_of(panel).can,
         "is_by_hand": _is_by_hand(panel),
         "return_link": return_link,
     }
@@ -215,30 +217,34 @@ def _is_by_hand(panel: Panel) -> bool:
     return Can.APPROVE not in platform_of(panel).can
 
 
-def _what_follows(panel: Panel) -> str:
-    """Return the end of a sentence on a decision: who carries it out."""
+def _consequence(panel: Panel) -> str:
+    """Return a sentence on who carries out a decision."""
     if _is_by_hand(panel):
-        return " here; do the same at the platform, which nobody else tells."
-    return "; the platform is told within seconds."
+        return "Repeat it on the platform, which is not notified."
+    return "The platform is notified within seconds."
+
+
+def _posted_submissions(request: HttpRequest) -> list[int]:
+    return [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
 
 
 @for_panel
 def panel_pay_review(request: HttpRequest, panel: Panel) -> HttpResponse:
-    """What waits for review, with when the platform approves it by itself; approve the ticked, or all."""
+    """Places awaiting review and their automatic approval times; approve selected or all."""
     if request.method == "POST":
-        ticked = [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
+        selected = None if "all" in request.POST else _posted_submissions(request)
         with refusal_as_message(request):
-            n = commands.approve(panel, None if "all" in request.POST else ticked, request.user)
-            messages.success(request, f"{counted(n, 'submission')} approved{_what_follows(panel)}")
+            n = commands.approve(panel, selected, request.user)
+            messages.success(request, f"{counted(n, 'submission')} approved. {_consequence(panel)}")
         return redirect("recruiting:panel_pay_review", panel.round.path, panel.name)
-    waiting = commands.to_review(panel)
-    page = page_of(request, waiting)
+    undecided = commands.to_review(panel)
+    page = page_of(request, undecided)
     context = {
         "round": panel.round,
         "panel": panel,
         "page_obj": page,
         "people": person_rows(panel, hourly_pay(panel), list(page)),
-        "n_by_themselves": waiting.filter(approves_itself_at__isnull=False).count(),
+        "n_auto_approved": undecided.filter(approves_itself_at__isnull=False).count(),
         "is_by_hand": _is_by_hand(panel),
         "most_at_once": commands.MOST_AT_ONCE,
         "reward": money(panel.reward, panel.currency),
@@ -251,47 +257,47 @@ def panel_pay_review(request: HttpRequest, panel: Panel) -> HttpResponse:
 def panel_pay_floor(request: HttpRequest, panel: Panel) -> HttpResponse:
     with refusal_as_message(request):
         total = floor.make_good(panel, request.user)
-        messages.success(request, f"Bonuses of {money(total, panel.currency)} in all are granted.")
+        messages.success(request, f"Bonuses totaling {money(total, panel.currency)} granted.")
     return redirect("recruiting:panel_pay", panel.round.path, panel.name)
 
 
 @for_panel
 @require_POST
 def panel_pay_command(request: HttpRequest, panel: Panel, pk: int) -> HttpResponse:
-    """Send a command again that failed, or say of an uncertain one whether it was done."""
-    unsettled = PlatformCommand.objects.filter(submission__panel=panel).select_related("submission__panel__round")
-    command = get_object_or_404(unsettled, pk=pk)
+    """Retry a failed command, or settle an uncertain one."""
+    requests = PlatformCommand.objects.filter(submission__panel=panel).select_related("submission__panel__round")
+    command = get_object_or_404(requests, pk=pk)
     with refusal_as_message(request):
         if "resend" in request.POST:
             commands.resend(command, request.user)
-            messages.success(request, "It is sent again within seconds.")
+            messages.success(request, "The request is retried within seconds.")
         else:
-            commands.settle_by_hand(command, "was_done" in request.POST, request.user)
-            messages.success(request, "Noted.")
+            was_done = "was_done" in request.POST
+            commands.settle_by_hand(command, was_done, request.user)
+            messages.success(request, "Marked as paid." if was_done else "The payment is retried within seconds.")
     return redirect("recruiting:panel_pay", panel.round.path, panel.name)
 
 
 @for_panel
 @require_POST
 def panel_pay_noted(request: HttpRequest, panel: Panel) -> HttpResponse:
-    paid = [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
     total = number_in(request.POST.get("total")) or 0
     with refusal_as_message(request):
-        n = bonuses.note_paid(panel, paid, total, request.user)
-        messages.success(request, f"Noted as paid: {money(total, panel.currency)} to {counted(n, 'person', 'people')}.")
+        n = bonuses.note_paid(panel, _posted_submissions(request), total, request.user)
+        messages.success(request, f"{money(total, panel.currency)} for {counted(n, 'participant')} marked as paid.")
     return redirect("recruiting:panel_pay", panel.round.path, panel.name)
 
 
 @for_panel
 def panel_pay_bonus_file(request: HttpRequest, panel: Panel, layout: str) -> HttpResponse:
-    """The open bonuses, as Prolific takes them in bulk or as a table. Participants' ids are in both.
+    """Open bonuses in Prolific's bulk format or as a table. Both contain platform ids of participants.
 
-    `?total=`: of the page that the link is on, with which what was paid is noted later; no file has other bonuses.
+    `?total=`: sum shown on the page, with which the payment is recorded later; a different sum is refused.
     """
     unpaid = bonuses.open_bonuses(panel)
     total = number_in(request.GET.get("total"))
     if total is not None and total != sum(bonus.amount for bonus in unpaid):
-        messages.error(request, "Something was granted or paid meanwhile; this is what is open now.")
+        messages.error(request, "Bonuses were granted or paid in the meantime. The page now shows the current amounts.")
         return redirect("recruiting:panel_pay", panel.round.path, panel.name)
     if layout == "table":
         return download(bonuses.table_lines(unpaid), f"{panel.name}-bonuses.csv")
@@ -306,36 +312,35 @@ def panel_pay_ledger(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 
 def ledger_csv(panel: Panel) -> Iterator[str]:
-    """Yield a panel's ledger as CSV. It names annotators by code, never by platform id."""
-    return csv_lines(table_of_records(LEDGER_COLUMNS, _ledger_rows(panel)))
-
-
-def _ledger_rows(panel: Panel) -> Iterator[Mapping[str, Any]]:
-    lines = panel.pay_entries.select_related("submission__annotator", "event", "command", "by").order_by("pk")
-    for line in lines.iterator(chunk_size=2000):
-        yield {
-            "at": line.at.isoformat(),
-            "submission": line.submission_id,
-            "annotator": str(line.submission.annotator or ""),
-            "side": line.side,
-            "purpose": line.purpose,
-            "key": line.key,
-            "amount": Decimal(decimal_money(line.amount, panel.currency)),  # a number: no formula, if negative
+    """Yield a panel's ledger as CSV. Annotators are named by code, never by platform id."""
+    entries = panel.pay_entries.select_related("submission__annotator", "event", "command", "by").order_by("pk")
+    rows = (
+        {
+            "at": entry.at.isoformat(),
+            "submission": entry.submission_id,
+            "annotator": str(entry.submission.annotator or ""),
+            "side": entry.side,
+            "purpose": entry.purpose,
+            "key": entry.key,
+            "amount": Decimal(decimal_money(entry.amount, panel.currency)),  # text with a minus could be a formula
             "currency": panel.currency,
-            "reason": line.reason,
-            "told_by": told_by(line),
-            "by": line.by.get_username() if line.by else "",
+            "reason": entry.reason,
+            "told_by": told_by(entry),
+            "by": entry.by.get_username() if entry.by else "",
         }
+        for entry in entries.iterator(chunk_size=2000)
+    )
+    return csv_lines(table_of_records(LEDGER_COLUMNS, rows))
 
 
-def told_by(line: PayEntry) -> str:
-    """Return which event or command a line follows from, such as "event 3"; empty for a person's own deed."""
-    if line.event_id:
-        return f"event {line.event_id}"
-    return f"command {line.command_id}" if line.command_id else ""
+def told_by(entry: PayEntry) -> str:
+    """Return the source of an entry, for example "event 3"; empty if a user created it directly."""
+    if entry.event_id:
+        return f"event {entry.event_id}"
+    return f"command {entry.command_id}" if entry.command_id else ""
 
 
 def pay_summary(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
-    """How much is owed, paid and open, what an hour brings, and whether something waits; nothing of a draft."""
+    """Pay section on the panel page: balance, hourly pay, and pending work; omitted for drafts."""
     if panel.status != Panel.Status.DRAFT:
         yield PagePanel("recruiting/pay/_summary.html", pay_facts(panel, hourly_pay(panel)))

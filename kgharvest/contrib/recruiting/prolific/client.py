@@ -1,8 +1,8 @@
-"""Prolific's API, as far as panels need it: requests with time limits, tried again where that does no harm.
+"""Client for the parts of Prolific's API that panels need, with timeouts and safe retries.
 
-docs.prolific.com/api-reference; api_fields.py beside the tests has the fields that are used. There is no fixed limit of
-requests: 429 says that the workspace's wallet is busy, so requests go one after another and are repeated after a wait
-that doubles, or as long as the answer asks for.
+Reference: docs.prolific.com/api-reference; the fields in use are listed in api_fields.py of the tests. Prolific has no
+fixed rate limit: 429 means that the workspace's wallet is busy, so requests are sequential. Retries wait as long as the
+response asks, otherwise twice as long each time.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefus
 
 TIMEOUT_S = 20.0
 MOST_TRIES = 3
-FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 10.0  # a job that has waited longer comes back later instead
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 10.0  # for a longer wait, the job retries later instead
 LATER = {408, 425, 429, 500, 502, 503, 504}
 ROWS_PER_PAGE = 100
-IDENTIFIER = re.compile(r"\b[0-9a-f]{24}\b")  # as Prolific names people, studies and submissions
+IDENTIFIER = re.compile(r"\b[0-9a-f]{24}\b")  # Prolific's ids of participants, studies, and submissions
 
 Document = dict[str, Any]
 
 
 @cache
-def known_authorities() -> ssl.SSLContext:
-    """Read once a process: that takes longer than a request, and each event and each payment has a client."""
+def ssl_context() -> ssl.SSLContext:
+    """Return one context per process: loading it takes longer than a request."""
     return httpx.create_ssl_context()
 
 
 class Client:
-    """Asks Prolific in the name of one account. Names of people and submissions are in no error and no log."""
+    """Prolific API client of one account. Errors and logs contain no ids of participants or submissions."""
 
     def __init__(self, *, sleep: Callable[[float], None] = time.sleep):
         self._sleep = sleep
         if not settings.PROLIFIC["token"]:
-            raise PlatformRefused("This installation has no token for Prolific; let KGHARVEST_PROLIFIC_TOKEN be one.")
+            raise PlatformRefused("Prolific token missing. Set KGHARVEST_PROLIFIC_TOKEN.")
         self._http = httpx.Client(
             base_url=settings.PROLIFIC["url"],
             headers={"Authorization": f"Token {settings.PROLIFIC['token']}"},
             timeout=TIMEOUT_S,
-            verify=known_authorities(),
+            verify=ssl_context(),
         )
 
     def studies(self) -> list[Document]:
@@ -58,7 +58,7 @@ class Client:
         return self._ask("GET", f"/api/v1/studies/{study}/")
 
     def create_study(self, document: Document) -> Document:
-        """Make a draft. It is sent once: whoever gets no answer looks for it by its internal name."""
+        """Create a draft. Never retried: without an answer, look the draft up by its internal name."""
         return self._ask("POST", "/api/v1/studies/", document, is_safe_twice=False)
 
     def update_study(self, study: str, document: Document) -> Document:
@@ -68,12 +68,12 @@ class Client:
         return self._ask("POST", f"/api/v1/studies/{study}/transition/", {"action": action})
 
     def cost(self, reward: int, places: int) -> int:
-        """Return what so many places cost with fee and tax, in minor units."""
+        """Return the total cost including fee and tax, in minor units."""
         body = {"reward": reward, "total_available_places": places}
         return round(self._ask("POST", "/api/v1/study-cost-calculator/", body)["total_cost"])
 
     def submissions(self, study: str) -> Iterator[tuple[Document, datetime]]:
-        """Yield each submission of a study, with the time at which it was asked for."""
+        """Yield each submission of a study with the time of its request."""
         page, n_rows = 1, ROWS_PER_PAGE
         while n_rows == ROWS_PER_PAGE:
             asked_at = datetime.now(UTC)
@@ -84,40 +84,40 @@ class Client:
             page, n_rows = page + 1, len(rows)
 
     def submission(self, submission: str) -> Document | None:
-        """Return the submission with its bonuses, None where Prolific knows no such one."""
+        """Return the submission with its bonuses, None if Prolific does not have it."""
         return self._ask("GET", f"/api/v1/submissions/{submission}/", is_missing_none=True)
 
     def move_submission(self, submission: str, action: str, **fields: Any) -> None:
-        """Give a submission another status; asking twice is asking once."""
+        """Change the status of a submission. Idempotent."""
         self._ask("POST", f"/api/v1/submissions/{submission}/transition/", {"action": action, **fields})
 
     def request_return(self, submission: str, reason: str) -> None:
         self._ask("POST", f"/api/v1/submissions/{submission}/request-return/", {"request_return_reasons": [reason]})
 
     def approve_all(self, submissions: Sequence[str]) -> None:
-        """Approve many, 1,000 at most. Prolific does it in the background: their status says when."""
+        """Approve at most 1,000 submissions. Prolific does so in the background; their status shows the result."""
         self._answer("POST", "/api/v1/submissions/bulk-approve/", {"submission_ids": list(submissions)})
 
     def set_up_bonus(self, study: str, submission: str, amount: int) -> Document:
-        """Prepare a bonus of so many minor units. Nothing is paid until its id is given to `pay_bonus`."""
+        """Prepare a bonus of `amount` minor units. Nothing is paid until `pay_bonus` is called with its id."""
         body = {"study_id": study, "csv_bonuses": f"{submission},{amount // 100}.{amount % 100:02}"}
         return self._ask("POST", "/api/v1/submissions/bonus-payments/", body)
 
     def pay_bonus(self, bonus: str) -> None:
-        """Pay what was set up. Prolific pays once more whenever it is asked once more, so this is sent once.
+        """Pay a prepared bonus. Never retried, as Prolific pays again on each request.
 
-        Raises OutcomeUnknown where it may have been paid.
+        Raises OutcomeUnknown if it may have been paid.
         """
         try:
             self._answer("POST", f"/api/v1/bulk-bonus-payments/{bonus}/pay/", is_safe_twice=False)
         except _Unanswered as error:
-            raise OutcomeUnknown("Prolific did not say whether it pays this bonus; it is not sent again.") from error
+            raise OutcomeUnknown("Prolific did not confirm this bonus payment. It is not retried.") from error
 
     def subscriptions(self, workspace: str) -> list[Document]:
         return self._ask("GET", "/api/v1/hooks/subscriptions/", query={"workspace_id": workspace})["results"]
 
     def subscribe(self, workspace: str, event_type: str, address: str) -> str:
-        """Have events of a type sent to an address, and confirm that; return the subscription's id."""
+        """Subscribe a URL to events of a type and confirm the subscription; return its id."""
         body = {"workspace_id": workspace, "event_type": event_type, "target_url": address}
         answer = self._answer("POST", "/api/v1/hooks/subscriptions/", body)
         subscription, secret = answer.json()["id"], answer.headers["X-Hook-Secret"]
@@ -125,16 +125,16 @@ class Client:
         return subscription
 
     def keys(self) -> Document:
-        """Return the public keys by which entry tokens are signed, as a JSON Web Key Set."""
+        """Return the public keys for entry tokens as a JSON Web Key Set."""
         return self._ask("GET", "/.well-known/study/jwks.json")
 
-    def _ask(self, method: str, path: str, body: Document | None = None, **how: Any) -> Any:
-        """Return the answer's JSON, None where it is empty; how: as `_answer` takes it."""
-        answer = self._answer(method, path, body, **how)
+    def _ask(self, method: str, path: str, body: Document | None = None, **options: Any) -> Any:
+        """Return the JSON of the response, None if it is empty. options: of `_answer`."""
+        answer = self._answer(method, path, body, **options)
         try:
             return answer.json() if answer.content and answer.status_code != 404 else None
         except ValueError:
-            raise PlatformUnavailable("Prolific's answer is no JSON; look at KGHARVEST_PROLIFIC_URL.") from None
+            raise PlatformUnavailable("Prolific's response is not JSON. Check KGHARVEST_PROLIFIC_URL.") from None
 
     def _answer(
         self,
@@ -146,9 +146,9 @@ class Client:
         is_safe_twice: bool = True,
         is_missing_none: bool = False,
     ) -> httpx.Response:
-        """Return a successful answer. is_safe_twice: whether to repeat a request of which nobody knows what it did.
+        """Return a successful response. is_safe_twice: retry a request even if it may have taken effect.
 
-        Raises PlatformRefused, PlatformUnavailable; the latter's kind _Unanswered where it may have been done.
+        Raises PlatformRefused, PlatformUnavailable, and its subclass _Unanswered if the request may have taken effect.
         """
         for n_tries in range(1, MOST_TRIES + 1):
             try:
@@ -162,7 +162,7 @@ class Client:
                 self._sleep(wait_s)
                 continue
             if not answer.is_success and not (answer.status_code == 404 and is_missing_none):
-                raise PlatformRefused(f"Prolific refused: {what_it_says(answer)}")
+                raise PlatformRefused(f"Prolific rejected the request: {error_text(answer)}")
             return answer
         raise AssertionError("unreachable")
 
@@ -170,23 +170,23 @@ class Client:
         try:
             answer = self._http.request(method, path, json=body, params=query)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
-            raise PlatformUnavailable("Prolific cannot be reached; it is asked again later.") from None
+            raise PlatformUnavailable("Prolific is unreachable. The request is retried later.") from None
         except httpx.HTTPError:
-            raise _Unanswered(f"Prolific gave no answer within {TIMEOUT_S:g} s; it is asked again later.") from None
-        if answer.status_code == 429:  # refused before anything was done
-            raise PlatformUnavailable("Prolific is busy (429); it is asked again later.", wait_asked_for(answer))
+            raise _Unanswered(f"Prolific did not answer in {TIMEOUT_S:g} s. The request is retried later.") from None
+        if answer.status_code == 429:  # rejected before any effect
+            raise PlatformUnavailable("Prolific is busy (429). The request is retried later.", retry_after_s(answer))
         if answer.status_code in LATER:
-            sentence = f"Prolific failed ({answer.status_code}); it is asked again later."
-            raise _Unanswered(sentence, wait_asked_for(answer))
+            sentence = f"Prolific failed ({answer.status_code}). The request is retried later."
+            raise _Unanswered(sentence, retry_after_s(answer))
         return answer
 
 
 class _Unanswered(PlatformUnavailable):
-    """A request that may have been done all the same."""
+    """The request failed but may have taken effect."""
 
 
-def wait_asked_for(answer: httpx.Response) -> float | None:
-    """Return the seconds of Retry-After, which may be a date; None where there is none that can be read."""
+def retry_after_s(answer: httpx.Response) -> float | None:
+    """Return the Retry-After header in seconds (it can be a date); None if it is missing or malformed."""
     text = answer.headers.get("Retry-After", "")
     if text.isdecimal():
         return float(text)
@@ -196,12 +196,12 @@ def wait_asked_for(answer: httpx.Response) -> float | None:
         return None
 
 
-def what_it_says(answer: httpx.Response) -> str:
-    """Return the reason of a refusal on one line, without the names of people and submissions."""
+def error_text(answer: httpx.Response) -> str:
+    """Return the reason of an error response on one line, without ids of participants and submissions."""
     if answer.status_code in (401, 403):
-        return f"the token may not do this ({answer.status_code}); look at KGHARVEST_PROLIFIC_TOKEN."
-    if answer.is_redirect:  # nothing was done, and a token is not sent elsewhere
-        return f"this address leads to another one ({answer.status_code}); look at KGHARVEST_PROLIFIC_URL."
+        return f"the token lacks permission ({answer.status_code}). Check KGHARVEST_PROLIFIC_TOKEN."
+    if answer.is_redirect:  # not followed, so that the token is not sent to another host
+        return f"the URL redirects to another one ({answer.status_code}). Check KGHARVEST_PROLIFIC_URL."
     try:
         error = answer.json()["error"]
         detail = error.get("detail") or error.get("title") or ""
@@ -212,7 +212,7 @@ def what_it_says(answer: httpx.Response) -> str:
 
 
 def _flat(detail: Any) -> Iterator[str]:
-    """Yield the texts in a detail: a text, a list of them, or lists by the names of fields."""
+    """Yield the texts in an error detail: a text, a list of texts, or lists by field name."""
     if isinstance(detail, dict):
         for name, texts in detail.items():
             yield f"{name}:"

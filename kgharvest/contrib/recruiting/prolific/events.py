@@ -1,8 +1,8 @@
-"""Events that Prolific sends: whether one is Prolific's, and what an event makes us do.
+"""Prolific webhook events: signature verification and handling.
 
-X-Prolific-Request-Signature is base64 of the HMAC-SHA256 of X-Prolific-Request-Timestamp and the body as it came, by
-the workspace's secret. Events come at least once and in any order, so none is believed for what it says: it makes us
-look at the submission or study as it is now.
+X-Prolific-Request-Signature: base64 of the HMAC-SHA256 of X-Prolific-Request-Timestamp and the raw body, keyed by the
+workspace's secret. Events are delivered at least once and in any order, so their content is not used: an event only
+triggers a query of the current state of its submission or study.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kgharvest.contrib.recruiting.prolific.client import Client
 from kgharvest.contrib.recruiting.prolific.platform import Prolific, remote_submission
 from kgharvest.contrib.recruiting.reconciliation import apply_remote, apply_status
 
-OLDEST_S = 600  # a request that was signed longer ago, or so far ahead, is somebody's copy
+OLDEST_S = 600  # maximum clock difference; older or later requests count as replays
 SUBMISSION_CHANGED, STUDY_CHANGED = "submission.status.change", "study.status.change"
 
 
 def is_genuine(headers: Mapping[str, str], body: bytes, now_s: float) -> bool:
-    """Return whether a request is signed by the workspace's secret, and not long ago. now_s: seconds since 1970."""
+    """Return whether a request has a valid and recent signature. now_s: seconds since 1970."""
     secret = settings.PROLIFIC["webhook_secret"]
     timestamp = headers.get("X-Prolific-Request-Timestamp", "")
     if not secret or not timestamp.isdecimal() or abs(now_s - int(timestamp)) > OLDEST_S:
@@ -40,13 +40,13 @@ def signed(secret: str, timestamp: str, body: bytes) -> bytes:
 
 
 def event_id(headers: Mapping[str, str], body: bytes) -> str:
-    """Return Prolific's id of the event; without one, the same request is the same event."""
+    """Return Prolific's event id; without one, a digest that identifies repeated requests."""
     timestamp = headers.get("X-Prolific-Request-Timestamp", "")
     return headers.get("X-Event-ID") or hashlib.sha256(timestamp.encode() + body).hexdigest()
 
 
 def event_type(body: bytes) -> str:
-    """Return what kind of event a body says it is, empty where it is no event."""
+    """Return the event type in the body, empty if the body is not an event."""
     try:
         kind = json.loads(body)["event_type"]
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -55,23 +55,23 @@ def event_type(body: bytes) -> str:
 
 
 def handle(event: PanelEvent) -> str:
-    """Look at what the event is about, and bring ours to what it is now; return the outcome in a word.
+    """Query the event's submission or study and apply its current state; return the outcome in one or more words.
 
-    Raises PlatformUnavailable, PlatformRefused: it is called again then.
+    Raises PlatformUnavailable, PlatformRefused, after which the event is retried.
     """
     try:
-        about = json.loads(event.text)["resource_id"]
+        resource_id = str(json.loads(event.text)["resource_id"])
     except (ValueError, LookupError, TypeError, RecursionError):
         return "unreadable"
     now = timezone.now()
     if event.event_type == SUBMISSION_CHANGED:
-        row = Client().submission(str(about))
+        row = Client().submission(resource_id)
         panel = _panel_of(row["study_id"]) if row else None
         if row is None or panel is None:
             return "not of ours"
         is_changed = apply_remote(panel, remote_submission(panel, row, row["participant"], now), now, event)
     elif event.event_type == STUDY_CHANGED:
-        panel = _panel_of(str(about))
+        panel = _panel_of(resource_id)
         if panel is None:
             return "not of ours"
         is_changed = apply_status(panel, Prolific(panel).status(), now)

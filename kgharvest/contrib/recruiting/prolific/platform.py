@@ -1,4 +1,4 @@
-"""Prolific as a recruiting platform: studies, submissions and pay of one panel."""
+"""Prolific as a recruiting platform: study, submissions, and pay of one panel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kgharvest.contrib.recruiting.prolific.client import Client
 from kgharvest.contrib.recruiting.prolific.entry_token import check_entry
 from kgharvest.contrib.recruiting.prolific.study import check_ready, internal_name, option_problems, study_document
 
-APPROVES_ITSELF_AFTER = timedelta(days=21)  # of waiting for review
+APPROVES_ITSELF_AFTER = timedelta(days=21)  # after completion
 REJECTION_CATEGORIES = (
     "TOO_QUICKLY", "TOO_SLOWLY", "FAILED_INSTRUCTIONS", "INCOMP_LONGITUDINAL", "FAILED_CHECK", "LOW_EFFORT",
     "MALINGERING", "NO_CODE", "BAD_CODE", "NO_DATA", "UNSUPP_DEVICE", "OTHER",
@@ -43,16 +43,16 @@ STATUSES = {
     "TIMED-OUT": Status.TIMED_OUT,
     "SCREENED OUT": Status.SCREENED_OUT,
 }
-STUDY_STATUSES = {  # a study whose places are taken awaits review: nobody new comes, who is at work goes on
+STUDY_STATUSES = {  # AWAITING REVIEW: all places are taken, current participants continue
     "ACTIVE": Panel.Status.PUBLISHED,
     "PUBLISHING": Panel.Status.PUBLISHED,
     "AWAITING REVIEW": Panel.Status.PUBLISHED,
     "PAUSED": Panel.Status.PAUSED,
     "COMPLETED": Panel.Status.STOPPED,
 }
-NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")  # of a submission; a link that was made up may have anything
-SHOWS_WITHIN = timedelta(minutes=1)  # who has come to us is in Prolific's API by then, wherever it is asked
-GONE = "GONE"  # what we write of a submission that Prolific does not know
+NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")  # valid submission ids; a forged link can contain anything
+SHOWS_WITHIN = timedelta(minutes=1)  # after this time, Prolific's API shows every participant who entered here
+GONE = "GONE"  # platform status of a submission that Prolific does not have
 
 
 class Prolific(RecruitingPlatform):
@@ -75,37 +75,37 @@ class Prolific(RecruitingPlatform):
         return option_problems(self.panel)
 
     def cost(self) -> Cost:
-        """Return what the places cost by Prolific's calculator. Paid screen-outs and bonuses come on top."""
+        """Return the cost of the places by Prolific's calculator, without paid screen-outs and bonuses."""
         rewards = self.panel.reward * self.panel.places
         return Cost(rewards, self.client.cost(self.panel.reward, self.panel.places) - rewards)
 
     def publish(self) -> str:
-        """Make the study or take up the draft that there is, and let people in; return its id. Twice is once."""
+        """Create the study or reuse its draft, and publish it; return its id. Idempotent."""
         document = study_document(self.panel)
-        study = self._find() or self.client.create_study(document)
+        study = self._existing_study() or self.client.create_study(document)
         if study["status"] == "UNPUBLISHED":
             self.client.update_study(study["id"], document)
             self._transition(study, "PUBLISH")
             return study["id"]
-        # The study can be older than the last edit of the panel if nobody heard that it was published.
+        # If the answer to an earlier publication was lost, the panel may have been edited since.
         reward = self.client.study(study["id"])["reward"]
         if reward != self.panel.reward:
             raise PlatformRefused(
-                f"This panel's study is published at Prolific with a reward of {money(reward, self.panel.currency)}; "
-                "give the panel that reward, or stop the study there and make another panel."
+                f"The study is already published on Prolific with a reward of {money(reward, self.panel.currency)}. "
+                "Set the panel's reward to this amount, or stop the study there and create another panel."
             )
         if study["status"] == "PAUSED":
             self._transition(study, "START")
         elif study["status"] == "COMPLETED":
-            raise PlatformRefused("This study has ended at Prolific; make another panel for more people.")
+            raise PlatformRefused("This study has ended on Prolific. Create another panel to recruit participants.")
         return study["id"]
 
-    def _find(self) -> dict[str, Any] | None:
-        """Return the panel's study, also where nobody heard that it was made."""
+    def _existing_study(self) -> dict[str, Any] | None:
+        """Return the panel's study or None; a study whose creation was not confirmed is found by its internal name."""
         if self.panel.external_id:
             return self.client.study(self.panel.external_id)
-        ours = internal_name(self.panel)
-        return next((study for study in self.client.studies() if study.get("internal_name") == ours), None)
+        name = internal_name(self.panel)
+        return next((study for study in self.client.studies() if study.get("internal_name") == name), None)
 
     def pause(self) -> None:
         self._move("PAUSE", "ACTIVE")
@@ -118,16 +118,15 @@ class Prolific(RecruitingPlatform):
         self._move("STOP", "ACTIVE", "PAUSED")
 
     def _move(self, action: str, *from_statuses: str) -> None:
-        """Let the study go on to another status, if it has one of these; else it was done before."""
+        """Move the study if it has one of these statuses; otherwise it was moved before."""
         study = self.client.study(self.panel.external_id)
         if study["status"] in from_statuses:
             self._transition(study, action)
 
     def _transition(self, study: dict[str, Any], action: str) -> None:
-        """Move a study. Where the answer to a try was lost, the next one is refused, and it has moved all the same."""
         try:
             self.client.move_study(study["id"], action)
-        except PlatformRefused:
+        except PlatformRefused:  # also if the answer to an earlier, successful attempt was lost
             if self.client.study(study["id"])["status"] == study["status"]:
                 raise
 
@@ -135,28 +134,28 @@ class Prolific(RecruitingPlatform):
         return STUDY_STATUSES.get(self.client.study(self.panel.external_id)["status"])
 
     def submissions(self) -> Iterator[RemoteSubmission]:
-        """Yield every submission of the study; those whose payments are in doubt with their bonuses.
+        """Yield every submission of the study, including bonuses for those with an uncertain payment.
 
-        Who holds a place here by a link that was made up is unknown there: that place is given back.
+        Submissions entered with a forged link are missing on Prolific; they are yielded as returned.
         """
-        in_doubt = self.panel.submissions.filter(
+        uncertain = self.panel.submissions.filter(
             commands__kind=Kind.BONUS, commands__state=PlatformCommand.State.UNCERTAIN
         )
-        asked_singly = {submission.session_id for submission in in_doubt}
+        single_requests = {submission.session_id for submission in uncertain}
         listed = set()
         for row, asked_at in self.client.submissions(self.panel.external_id):
             listed.add(row["id"])
-            if row["id"] not in asked_singly:
+            if row["id"] not in single_requests:
                 yield remote_submission(self.panel, row, row["participant_id"], asked_at)
-        at_work = self.panel.submissions.filter(
+        unfinished = self.panel.submissions.filter(
             status__in=[Status.ACTIVE, Status.COMPLETED], entered_at__lt=datetime.now(UTC) - SHOWS_WITHIN
         )
-        unlisted = {submission.session_id: submission for submission in at_work}.keys() - listed
-        for session in sorted(asked_singly | unlisted - {""}):
+        unlisted = {submission.session_id for submission in unfinished} - listed
+        for session in sorted(single_requests | unlisted - {""}):
             yield self.submission(session)
 
     def submission(self, session: str) -> RemoteSubmission:
-        """Return one submission with its bonuses, as Prolific has it now; RETURNED where it knows none."""
+        """Return the current state of a submission with its bonuses; RETURNED if Prolific does not have it."""
         asked_at = datetime.now(UTC)
         row = self.client.submission(session) if NAME.fullmatch(session) else None
         if row is None or row["study_id"] != self.panel.external_id:
@@ -166,73 +165,67 @@ class Prolific(RecruitingPlatform):
     def execute(self, command: PlatformCommand) -> None:
         session = command.submission.session_id
         if not NAME.fullmatch(session):
-            raise PlatformRefused("This submission came without Prolific's id for it, so it cannot be named there.")
-        EXECUTE[Kind(command.kind)](self, command, session)
+            raise PlatformRefused("This submission has no Prolific id. Process it manually on Prolific.")
+        if command.kind == Kind.APPROVE:
+            self._approve(session)
+        elif command.kind == Kind.REJECT:
+            self._reject(command, session)
+        elif command.kind == Kind.RETURN:
+            self.client.request_return(session, command.message or "Other")
+        elif command.kind == Kind.SCREEN_OUT:
+            code = {"completion_code": self.panel.screen_out_code} if self.panel.screen_out_code else {}
+            self.client.move_submission(session, "SCREEN_OUT", **code)
+        else:
+            self._pay_bonus(command, session)
 
     def approve_all(self, submissions: Sequence[Submission]) -> None:
         sessions = [submission.session_id for submission in submissions]
         self.client.approve_all([session for session in sessions if NAME.fullmatch(session)])
 
-    def _approve(self, command: PlatformCommand, session: str) -> None:
+    def _approve(self, session: str) -> None:
         try:
             self.client.move_submission(session, "APPROVE")
         except PlatformRefused:
             row = self.client.submission(session)
             if row is None or STATUSES.get(row["status"]) != Status.ACTIVE:
                 raise
-            sentence = "This person has not entered the code at Prolific yet; they are approved once they have."
+            sentence = "The participant has not entered the code on Prolific yet. Approval follows once they have."
             raise PlatformUnavailable(sentence) from None
 
     def _reject(self, command: PlatformCommand, session: str) -> None:
-        """Refuse what Prolific would refuse before it is sent."""
+        """Reject the submission. Raises PlatformRefused if the message or category is invalid on Prolific."""
         if len(command.message) < SHORTEST_REJECTION:
             raise PlatformRefused(
-                f"Prolific takes a rejection with a message of {SHORTEST_REJECTION} characters or more; this one has "
-                f"{len(command.message)}."
+                f"Rejection message too short: {len(command.message)} characters. Prolific requires at least "
+                f"{SHORTEST_REJECTION}."
             )
         if command.category not in REJECTION_CATEGORIES:
-            raise PlatformRefused(f"Prolific knows these categories of rejection: {', '.join(REJECTION_CATEGORIES)}.")
+            raise PlatformRefused(f"Invalid rejection category. Prolific accepts {', '.join(REJECTION_CATEGORIES)}.")
         self.client.move_submission(session, "REJECT", message=command.message, rejection_category=command.category)
 
-    def _request_return(self, command: PlatformCommand, session: str) -> None:
-        self.client.request_return(session, command.message or "Other")
-
-    def _screen_out(self, command: PlatformCommand, session: str) -> None:
-        code = {"completion_code": self.panel.screen_out_code} if self.panel.screen_out_code else {}
-        self.client.move_submission(session, "SCREEN_OUT", **code)
-
     def _pay_bonus(self, command: PlatformCommand, session: str) -> None:
-        """Set a bonus up, store its id, then pay it: whoever dies between has paid nothing."""
+        """Set up the bonus, store its id, then pay it: an interruption before the last step pays nothing."""
         if not command.external_id:
             bonus = self.client.set_up_bonus(self.panel.external_id, session, command.amount)
             if bonus.get("amount") is not None and round(bonus["amount"]) != command.amount:
                 raise PlatformRefused(
-                    f"Prolific set up a bonus of {bonus['amount']} cents for one of {command.amount}; it is not paid."
+                    f"Not paid: Prolific set up a bonus of {bonus['amount']} cents instead of {command.amount}."
                 )
-            being_sent = PlatformCommand.objects.filter(state=PlatformCommand.State.UNCERTAIN)
-            mine = being_sent.filter(pk=command.pk, n_tries=command.n_tries)
-            if not mine.update(external_id=bonus["id"]):
-                raise PlatformRefused("Somebody has sent or settled this bonus meanwhile; it is not paid from here.")
+            sending = PlatformCommand.objects.filter(state=PlatformCommand.State.UNCERTAIN)
+            claim = sending.filter(pk=command.pk, n_tries=command.n_tries)
+            if not claim.update(external_id=bonus["id"]):
+                raise PlatformRefused("Not paid: this bonus was sent or settled in the meantime.")
             command.external_id = bonus["id"]
         self.client.pay_bonus(command.external_id)
 
 
-EXECUTE = {
-    Kind.APPROVE: Prolific._approve,
-    Kind.REJECT: Prolific._reject,
-    Kind.RETURN: Prolific._request_return,
-    Kind.SCREEN_OUT: Prolific._screen_out,
-    Kind.BONUS: Prolific._pay_bonus,
-}
-
-
 def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked_at: datetime) -> RemoteSubmission:
-    """Read a row of the list of submissions, or a submission alone, which has its bonuses."""
+    """Parse a submission from the list or from a single request, which also contains bonuses."""
     status = STATUSES.get(row["status"], Status.ACTIVE)
     paid = {Status.APPROVED: panel.reward, Status.SCREENED_OUT: panel.screen_out_reward}
-    is_whole = row["status"] != "PARTIALLY APPROVED"  # of which Prolific does not say how much that was
+    is_full = row["status"] != "PARTIALLY APPROVED"  # Prolific does not state the amount of a partial approval
     completed_at = parse_datetime(row.get("completed_at") or "")
-    waits = status == Status.COMPLETED and completed_at is not None
+    awaits_review = status == Status.COMPLETED and completed_at is not None
     bonuses = row.get("bonus_payments")
     return RemoteSubmission(
         participant=participant,
@@ -240,7 +233,7 @@ def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked
         status=status,
         platform_status=row["status"],
         at=asked_at,
-        approves_itself_at=completed_at + APPROVES_ITSELF_AFTER if waits else None,
+        approves_itself_at=completed_at + APPROVES_ITSELF_AFTER if awaits_review else None,
         paid_bonuses=None if bonuses is None else [round(amount) for amount in bonuses],
-        reward_paid=paid.get(status) if is_whole else None,
+        reward_paid=paid.get(status) if is_full else None,
     )

@@ -1,6 +1,6 @@
-"""What a study at Prolific is, made of a panel: the document that creates it, and what must hold of the panel.
+"""Prolific studies: the document that creates a study from a panel, and validation of the panel.
 
-What only Prolific takes is in `panel.platform_options`, under the names of STUDY_OPTIONS.
+Options specific to Prolific are in `panel.platform_options`, by the names in STUDY_OPTIONS.
 """
 
 from __future__ import annotations
@@ -8,64 +8,73 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django.conf import settings
 from django.urls import reverse
 
-from kgharvest.contrib.recruiting.models import Panel
+from kgharvest.contrib.recruiting.models import Panel, Platform
 from kgharvest.contrib.recruiting.panels.identifiers import digest
+from kgharvest.contrib.recruiting.panels.links import with_parameters
 from kgharvest.contrib.recruiting.panels.money import money
+from kgharvest.contrib.recruiting.panels.presets import PRESETS
 from kgharvest.contrib.recruiting.platforms import PlatformRefused
 
-CURRENCIES = {"USD": 800, "GBP": 600}  # and the least that Prolific lets an hour pay, in minor units
+CURRENCIES = {"USD": 800, "GBP": 600}  # Prolific's minimum hourly rates in minor units
 DEVICES = {"desktop": "computers", "tablet": "tablets", "mobile": "phones"}
 CONTENT_WARNINGS = {"": "none", "sensitive": "sensitive content", "explicit": "explicit content"}
 LONGEST_ALLOWED = 24 * 60 - 1  # minutes
 MOST_SLOTS = 100_000
 
 
-def _is_text(most: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and len(value) <= most and "\0" not in value
+Rule = tuple[Callable[[Any], bool], str]  # predicate and description of valid values
 
 
-def _is_number(most: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+def _text(most: int) -> Rule:
+    return (
+        lambda value: isinstance(value, str) and len(value) <= most and "\0" not in value,
+        f"a text of at most {most:,} characters",
+    )
 
 
-# What platform_options may have: what each must be, and that in words.
-STUDY_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "title": (_is_text(120), "a text of at most 120 characters"),
-    "description": (_is_text(6000), "a text of at most 6,000 characters"),
+def _number(most: int) -> Rule:
+    return (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most,
+        f"a whole number from 1 to {most:,}",
+    )
+
+
+STUDY_OPTIONS: dict[str, Rule] = {
+    "title": _text(120),
+    "description": _text(6000),
     "devices": (
         lambda value: isinstance(value, list) and all(device in list(DEVICES) for device in value),
         f"a list of {', '.join(DEVICES)}",
     ),
-    "content_warning": (lambda value: value in list(CONTENT_WARNINGS), "sensitive, explicit or empty"),
-    "content_warning_details": (_is_text(500), "a text of at most 500 characters"),
+    "content_warning": (lambda value: value in list(CONTENT_WARNINGS), "sensitive, explicit, or empty"),
+    "content_warning_details": _text(500),
     "filters": (lambda value: not any(filter_problems(value)), "a list of filters"),
-    "maximum_minutes": (_is_number(LONGEST_ALLOWED), f"a number of minutes up to {LONGEST_ALLOWED}"),
-    "screen_out_slots": (_is_number(MOST_SLOTS), f"a number up to {MOST_SLOTS}"),
-    "project": (_is_text(50), "a text of at most 50 characters"),
+    "maximum_minutes": _number(LONGEST_ALLOWED),
+    "screen_out_slots": _number(MOST_SLOTS),
+    "project": _text(50),
     "signs_entry": (lambda value: isinstance(value, bool), "true or false"),
 }
 
 
 def option_problems(panel: Panel) -> Iterator[str]:
-    """Yield what is wrong with the panel's platform_options, in a sentence each."""
+    """Yield one sentence per problem in the panel's platform_options."""
     for name, value in panel.platform_options.items():
         if name not in STUDY_OPTIONS:
-            yield f"{name!r:.50} is no option of a study at Prolific; there are {', '.join(STUDY_OPTIONS)}."
+            yield f"Unknown Prolific option {name!r:.50}. Use {', '.join(STUDY_OPTIONS)}."
             continue
-        is_right, in_words = STUDY_OPTIONS[name]
-        if not is_right(value):
-            yield next(filter_problems(value)) if name == "filters" else f"{name} is not {in_words}."
+        is_valid, description = STUDY_OPTIONS[name]
+        if not is_valid(value):
+            yield next(filter_problems(value)) if name == "filters" else f"{name} must be {description}."
 
 
 def filter_problems(filters: Any) -> Iterator[str]:
-    """Yield what is wrong with a study's filters: each is of selected_values or of a selected_range."""
+    """Yield one sentence per problem: a filter has either selected_values or a selected_range."""
     if not isinstance(filters, list):
-        yield "The filters are no list."
+        yield "The filters must be a list."
         return
     for number, filter_ in enumerate(filters, start=1):
         if not isinstance(filter_, dict) or not isinstance(filter_.get("filter_id"), str):
@@ -80,30 +89,31 @@ def filter_problems(filters: Any) -> Iterator[str]:
         )
         if bool(is_choice) == bool(is_range) or len(filter_) != 2:
             yield (
-                f"Filter {number} ({filter_['filter_id']:.40}) needs either selected_values, a list of texts, or "
-                "selected_range with lower, upper or both, as numbers."
+                f"Filter {number} ({filter_['filter_id']:.40}) needs either selected_values (a list of texts) or "
+                "selected_range (lower, upper, or both, as numbers)."
             )
 
 
 class Code(NamedTuple):
-    """A code that ends a submission. actions: what Prolific does then. kind, what_follows: for people."""
+    """Completion code. actions: Prolific's actions for it. kind, consequence: descriptions for researchers."""
 
     code: str
     code_type: str
     actions: list[dict[str, Any]]
     kind: str
-    what_follows: str
+    consequence: str
 
 
 def study_document(panel: Panel) -> dict[str, Any]:
-    """Return what POST /studies/ takes. Raises PlatformRefused where the panel is not ready for it."""
+    """Return the body of POST /studies/. Raises PlatformRefused if the panel is not ready."""
     check_ready(panel)
     options = panel.platform_options
+    address = settings.ORIGIN + reverse("recruiting:panel_enter", args=[panel.token])
     document = {
         "name": options["title"],
         "internal_name": internal_name(panel),
         "description": options["description"],
-        "external_study_url": entry_url(panel),
+        "external_study_url": with_parameters(address, panel, PRESETS[Platform.PROLIFIC].values),
         "prolific_id_option": "url_parameters",
         "completion_codes": [
             {"code": code.code, "code_type": code.code_type, "actions": code.actions, "actor": "participant"}
@@ -128,83 +138,71 @@ def study_document(panel: Panel) -> dict[str, Any]:
 
 
 def internal_name(panel: Panel) -> str:
-    """Return the name by which a draft that was made without our hearing of it is found again."""
+    """Return a unique name, which finds a draft whose creation was not confirmed."""
     return f"{panel.name} {digest(f'study:{panel.token}')[:16]}"
 
 
-def entry_url(panel: Panel) -> str:
-    """Return the panel's entry link with what Prolific fills in: who, in which study, in which submission."""
-    names = {
-        panel.participant_parameter: "{{%PROLIFIC_PID%}}",
-        panel.study_parameter: "{{%STUDY_ID%}}",
-        panel.session_parameter: "{{%SESSION_ID%}}",
-    }
-    path = reverse("recruiting:panel_enter", args=[panel.token])
-    return f"{settings.ORIGIN}{path}?{urlencode(names, safe='{}%')}"
-
-
 def codes(panel: Panel) -> Iterator[Code]:
-    """Yield the codes of the panel. Nobody is approved before somebody has looked."""
-    waits = "waits for your review, and approves by itself after 21 days"
-    yield Code(panel.completion_code, "COMPLETED", [{"action": "MANUALLY_REVIEW"}], "all statements judged", waits)
+    """Yield the completion codes of the panel. Completed submissions are reviewed manually."""
+    review = "awaits your review, automatic approval after 21 days"
+    yield Code(panel.completion_code, "COMPLETED", [{"action": "MANUALLY_REVIEW"}], "all statements judged", review)
     if panel.screen_out_code and panel.screen_out_reward:
         payment = {
             "action": "FIXED_SCREEN_OUT_PAYMENT",
             "fixed_screen_out_reward": panel.screen_out_reward,
             "slots": screen_out_slots(panel),
         }
-        pays = f"pays {money(panel.screen_out_reward, panel.currency)} and gives the place to somebody else"
-        yield Code(panel.screen_out_code, "FIXED_SCREENOUT", [payment], "turned away by the check", pays)
+        pays = f"pays {money(panel.screen_out_reward, panel.currency)} and releases the place"
+        yield Code(panel.screen_out_code, "FIXED_SCREENOUT", [payment], "screen-out", pays)
     elif panel.screen_out_code:
-        reason = "The check at the beginning was not passed."
-        yield _return_code(panel.screen_out_code, reason, "turned away by the check")
+        yield _return_code(panel.screen_out_code, "You did not pass the comprehension check.", "screen-out")
     if panel.quota_full_code:
-        yield _return_code(panel.quota_full_code, "All places of the study were taken.", "no place left")
+        yield _return_code(panel.quota_full_code, "All places of the study were taken.", "quota full")
 
 
 def _return_code(code: str, reason: str, kind: str) -> Code:
     actions = [{"action": "REQUEST_RETURN", "return_reason": reason}]
-    return Code(code, "OTHER", actions, kind, "asks the person to return the place")
+    return Code(code, "OTHER", actions, kind, "asks the participant to return the place")
 
 
 def screen_out_slots(panel: Panel) -> int:
-    """Return how many people may be paid for being turned away before Prolific pauses the study."""
+    """Return the maximum number of paid screen-outs, after which Prolific pauses the study."""
     return panel.platform_options.get("screen_out_slots") or panel.places
 
 
 def least_allowed_minutes(estimated_minutes: int) -> int:
-    """Return the shortest time limit that Prolific takes for an estimate: 2 + 2 e + 2 sqrt(e) minutes."""
+    """Return Prolific's minimum time limit for an estimate e: 2 + 2 e + 2 sqrt(e) minutes."""
     return min(math.ceil(2 + 2 * estimated_minutes + 2 * math.sqrt(estimated_minutes)), LONGEST_ALLOWED)
 
 
+def too_few_minutes(least: int) -> str:
+    return f"Prolific requires at least {least} minutes for this study. Increase the maximum allowed time."
+
+
 def check_ready(panel: Panel) -> None:
-    """Raise PlatformRefused, saying what is missing or what Prolific does not take."""
-    for reason in what_is_missing(panel):
-        raise PlatformRefused(reason)
+    """Raise PlatformRefused with the first problem that prevents publication on Prolific."""
+    for problem in publication_problems(panel):
+        raise PlatformRefused(problem)
 
 
-def what_is_missing(panel: Panel) -> Iterator[str]:
+def publication_problems(panel: Panel) -> Iterator[str]:
     options = panel.platform_options
     if not options.get("title") or not options.get("description"):
-        yield "Give the study a title and a description for participants."
+        yield "Enter a title and a description of the study for participants."
     if panel.currency not in CURRENCIES:
-        yield f"Prolific pays in {' or '.join(CURRENCIES)}, not in {panel.currency}; change the panel's currency."
-    elif hourly_pay(panel) < CURRENCIES[panel.currency]:
+        yield f"Prolific pays in {' or '.join(CURRENCIES)}, not in {panel.currency}. Change the panel's currency."
+    elif panel.hourly_reward < CURRENCIES[panel.currency]:
         yield (
-            f"The reward comes to {hourly_pay(panel) / 100:.2f} {panel.currency} an hour; Prolific asks for "
-            f"{CURRENCIES[panel.currency] / 100:.2f} or more."
+            f"The reward is {panel.hourly_reward / 100:.2f} {panel.currency} per hour. Prolific requires at least "
+            f"{CURRENCIES[panel.currency] / 100:.2f}. Increase the reward."
         )
     if panel.screen_out_reward >= max(panel.reward, 1):
-        yield "Prolific pays whom a check turns away less than the reward; lower the reward of these."
-    given = [code.code for code in codes(panel)]
-    if not panel.completion_code or len(set(given)) < len(given):
-        yield "Prolific needs a completion code, and a different code for each way to end; change the panel's codes."
+        yield "The screen-out reward must be lower than the reward on Prolific. Reduce the screen-out reward."
+    panel_codes = [code.code for code in codes(panel)]
+    if not panel.completion_code or len(set(panel_codes)) < len(panel_codes):
+        yield "Prolific requires a completion code, and all codes must differ. Change the panel's codes."
     if not (panel.study_parameter and panel.session_parameter):
-        yield "Name the parameters of study and session in the panel's entry link: Prolific sends both."
-    if options.get("maximum_minutes") and options["maximum_minutes"] < least_allowed_minutes(panel.estimated_minutes):
-        yield f"Prolific lets people have {least_allowed_minutes(panel.estimated_minutes)} minutes or more for this."
-
-
-def hourly_pay(panel: Panel) -> int:
-    """Return what an hour pays by the estimated time, in minor units."""
-    return panel.reward * 60 // panel.estimated_minutes
+        yield "Link parameter missing: Prolific sends study and session. Enter names for both in the panel."
+    least = least_allowed_minutes(panel.estimated_minutes)
+    if options.get("maximum_minutes") and options["maximum_minutes"] < least:
+        yield too_few_minutes(least)

@@ -1,4 +1,4 @@
-"""Prolific's events as they come in, and the page on which a panel becomes a study there."""
+"""Prolific webhook endpoint, study page, and platform status on the panel page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
 from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
-from kgharvest.contrib.recruiting.events.inbox import store
+from kgharvest.contrib.recruiting.inbox import store
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, Platform
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.publishing import Status, cost_in_words, edit_panel, publish_panel
@@ -32,10 +32,10 @@ from kgharvest.contrib.recruiting.prolific.study import (
     MOST_SLOTS,
     codes,
     filter_problems,
-    hourly_pay,
     least_allowed_minutes,
+    publication_problems,
     screen_out_slots,
-    what_is_missing,
+    too_few_minutes,
 )
 from kgharvest.contrib.recruiting.reconciliation import ask_reconciliation
 from kgharvest.pages.number_format import counted
@@ -48,7 +48,7 @@ LARGEST_EVENT = 64 << 10  # bytes
 @csrf_exempt
 @require_POST
 def take_event(request: HttpRequest) -> HttpResponse:
-    """Answer 204 once the event is committed; Prolific sends again what is answered otherwise."""
+    """Answer 204 once the event is committed; Prolific retries after any other answer."""
     address, now = network_of(request), timezone.now()
     if is_exhausted("forged_events", address, now):
         return HttpResponse(status=429, headers={"Retry-After": str(settings.LIMITS["forged_events"][1])})
@@ -56,7 +56,7 @@ def take_event(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=413)
     try:
         body = request.body
-    except RawPostDataException:  # a form, which no event is
+    except RawPostDataException:  # a form; events are JSON
         return HttpResponse(status=415)
     if not is_genuine(request.headers, body, time.time()):
         count_attempt("forged_events", address, now)
@@ -68,11 +68,11 @@ def take_event(request: HttpRequest) -> HttpResponse:
 @for_panel
 @require_http_methods(["GET", "POST"])
 def study(request: HttpRequest, panel: Panel) -> HttpResponse:
-    """The study as participants will see it, what it costs, and the button that publishes it."""
+    """Study description, cost, and publication on Prolific."""
     if panel.platform != Platform.PROLIFIC:
         raise Http404
     if panel.status != Status.DRAFT:
-        messages.info(request, f"{panel.name} is published already.")
+        messages.info(request, f"Panel {panel.name} is already published.")
         return redirect(panel)
     form = StudyForm(panel, request.POST if request.method == "POST" else None)
     if form.is_valid():
@@ -80,48 +80,41 @@ def study(request: HttpRequest, panel: Panel) -> HttpResponse:
             panel = edit_panel(panel, {"platform_options": form.options}, request.user)
             if request.POST.get("action") == "publish":
                 publish_panel(panel, request.user)
-                messages.success(request, "The study is published at Prolific; people come within minutes.")
+                messages.success(request, "Study published on Prolific. Participants can enter within minutes.")
                 return redirect(panel)
-            messages.success(request, "Saved. Nothing is published yet.")
+            messages.success(request, "Draft saved. The study is not published yet.")
             return redirect("recruiting:prolific_study", panel.round.path, panel.name)
-    return render(request, "recruiting/prolific/study.html", _context(panel, form))
-
-
-def _context(panel: Panel, form: StudyForm) -> dict:
-    paid_screen_outs = panel.screen_out_reward * screen_out_slots(panel)
-    folded = ("youngest", "oldest", "least_approved", "filters", "maximum_minutes", "screen_out_slots", "project")
-    return {
+    screen_out_cost = panel.screen_out_reward * screen_out_slots(panel)
+    folded_fields = [field for field in form if field.name in StudyForm.FOLDED]
+    context = {
         "panel": panel,
         "round": panel.round,
         "form": form,
-        "first_fields": [field for field in form if field.name not in (*folded, "signs_entry")],
-        "folded_fields": [field for field in form if field.name in (*folded, "signs_entry")],
-        "has_folded_errors": any(name in form.errors for name in folded),
+        "first_fields": [field for field in form if field.name not in StudyForm.FOLDED],
+        "folded_fields": folded_fields,
+        "has_folded_errors": any(field.errors for field in folded_fields),
         "cost": cost_in_words(panel),
-        "screen_out_cost": money(paid_screen_outs, panel.currency) if paid_screen_outs else "",
-        "hourly": money(hourly_pay(panel), panel.currency),
+        "screen_out_cost": money(screen_out_cost, panel.currency) if screen_out_cost else "",
+        "hourly": money(panel.hourly_reward, panel.currency),
         "reward": money(panel.reward, panel.currency),
         "codes": list(codes(panel)),
-        "missing": [reason for reason in what_is_missing(panel) if "title" not in reason],
+        "missing": [problem for problem in publication_problems(panel) if "title" not in problem],
         "has_events": bool(settings.PROLIFIC["webhook_secret"]),
     }
+    return render(request, "recruiting/prolific/study.html", context)
 
 
 @for_panel
 @require_POST
 def panel_reconcile(request: HttpRequest, panel: Panel) -> HttpResponse:
-    """Have a worker compare the panel with what its platform has."""
     with refusal_as_message(request):
         ask_reconciliation(panel, request.user)
-        messages.success(request, "A worker compares it with the platform within seconds; reload the page then.")
+        messages.success(request, "Sync requested. Reload the page in a few seconds to see the result.")
     return redirect(panel)
 
 
-# Panel on the page of a recruiting panel
-
-
 def platform_state(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
-    """How far the platform and we agree, once it has a study."""
+    """Sync status on the panel page, once the panel has a study."""
     if Can.RECONCILE not in platform_of(panel).can or not panel.external_id:
         return
     failed = PanelEvent.objects.filter(platform=panel.platform, handled_at=None, n_tries__gt=1).order_by("-pk")
@@ -130,20 +123,25 @@ def platform_state(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
     yield PagePanel("recruiting/prolific/_panel.html", context)
 
 
-OF_THE_FORM = ("age", "approval_rate")  # filters that have fields of their own
+RANGE_FILTERS = ("age", "approval_rate")  # filters with separate form fields
 EXAMPLE = '[{"filter_id": "fluent-languages", "selected_values": ["19"]}]'
 
 
 class StudyForm(forms.Form):
-    """The options of a study; `options` are those that panel.platform_options keep."""
+    """Options of a study. options: the value for panel.platform_options."""
+
+    FOLDED = (
+        "youngest", "oldest", "least_approved", "filters", "maximum_minutes", "screen_out_slots", "project",
+        "signs_entry",
+    )  # fmt: skip
 
     title = forms.CharField(
-        max_length=120, help_text="Participants see it in the list of studies: what they will do, in plain words."
+        max_length=120, help_text="Title in Prolific's list of studies: describe the task in plain words."
     )
     description = forms.CharField(
         max_length=6000,
         widget=forms.Textarea(attrs={"rows": 6}),
-        help_text="What they read before they begin. Simple HTML is shown: p, b, i, ul, ol, li, h1, h2.",
+        help_text="Description shown before the study starts. Allowed HTML tags: p, b, i, ul, ol, li, h1, h2.",
     )
     devices = forms.MultipleChoiceField(
         choices=list(DEVICES.items()), widget=forms.CheckboxSelectMultiple, initial=list(DEVICES)
@@ -151,46 +149,45 @@ class StudyForm(forms.Form):
     content_warning = forms.ChoiceField(
         choices=list(CONTENT_WARNINGS.items()),
         required=False,
-        help_text="Statements come from a language model: some may be sensitive.",
+        help_text="Statements come from a language model, so some may be sensitive.",
     )
     content_warning_details = forms.CharField(max_length=500, required=False)
-    youngest = forms.IntegerField(min_value=18, max_value=100, required=False, label="Youngest age")
-    oldest = forms.IntegerField(min_value=18, max_value=100, required=False, label="Oldest age")
+    youngest = forms.IntegerField(min_value=18, max_value=100, required=False, label="Minimum age")
+    oldest = forms.IntegerField(min_value=18, max_value=100, required=False, label="Maximum age")
     least_approved = forms.IntegerField(
         min_value=0,
         max_value=100,
         required=False,
-        label="Least approval rate",
-        help_text="In percent of what somebody has submitted before.",
+        label="Minimum approval rate",
+        help_text="Percentage of the participant's previous submissions.",
     )
     filters = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        label="More filters",
-        help_text=f"As JSON, in the names and values that Prolific's list of filters has: {EXAMPLE}",
+        label="Additional filters",
+        help_text=f"JSON with names and values from Prolific's list of filters: {EXAMPLE}",
     )
     maximum_minutes = forms.IntegerField(
         min_value=1,
         max_value=LONGEST_ALLOWED,
         required=False,
-        label="Minutes that people may take",
-        help_text="Then their place goes to somebody else. Empty: as few as Prolific allows for the estimated time.",
+        label="Maximum allowed time (minutes)",
+        help_text="After this time, the place is released. Default: Prolific's minimum for the estimated time.",
     )
     screen_out_slots = forms.IntegerField(
         min_value=1,
         max_value=MOST_SLOTS,
         required=False,
-        label="Most paid screen-outs",
-        help_text="So many are paid for being turned away by a check before Prolific pauses the study. Empty: as many "
-        "as there are places.",
+        label="Maximum paid screen-outs",
+        help_text="Maximum number of paid screen-outs before Prolific pauses the study. Default: the number of places.",
     )
     project = forms.CharField(
-        max_length=50, required=False, help_text="Id of the project at Prolific; empty for the account's first one."
+        max_length=50, required=False, help_text="Prolific project id. Default: the account's first project."
     )
     signs_entry = forms.BooleanField(
         required=False,
-        label="Prolific signs the entry link",
-        help_text="Only for workspaces that have it. Nobody comes in by a link that Prolific has not signed.",
+        label="Require signed entry links",
+        help_text="Only for workspaces with this feature. Links that Prolific has not signed are refused.",
     )
 
     def __init__(self, panel: Panel, data: Any = None):
@@ -203,18 +200,18 @@ class StudyForm(forms.Form):
     def clean_maximum_minutes(self) -> int | None:
         minutes, least = self.cleaned_data["maximum_minutes"], least_allowed_minutes(self.panel.estimated_minutes)
         if minutes is not None and minutes < least:
-            raise ValidationError(f"Prolific lets people have {least} minutes or more for this.")
+            raise ValidationError(too_few_minutes(least))
         return minutes
 
     def clean(self) -> dict[str, Any]:
         youngest, oldest = self.cleaned_data.get("youngest"), self.cleaned_data.get("oldest")
         if youngest and oldest and youngest > oldest:
-            self.add_error("oldest", "The oldest age is below the youngest.")
+            self.add_error("oldest", "The maximum age is below the minimum age.")
         return self.cleaned_data
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the form says, as panel.platform_options keep it. Of a valid form."""
+        """Options of a valid form, in the format of panel.platform_options."""
         options = {name: value for name, value in self.cleaned_data.items() if value not in (None, "", [], False)}
         youngest, oldest, least = (options.pop(name, None) for name in ("youngest", "oldest", "least_approved"))
         filters = options.pop("filters", [])
@@ -227,37 +224,36 @@ class StudyForm(forms.Form):
 
 def _range(name: str, lower: int | None, upper: int | None) -> dict[str, Any]:
     bounds = {"lower": lower, "upper": upper}
-    selected = {end: bound for end, bound in bounds.items() if bound is not None}
-    return {"filter_id": name, "selected_range": selected}
+    return {"filter_id": name, "selected_range": {end: bound for end, bound in bounds.items() if bound is not None}}
 
 
 def _initial(panel: Panel) -> dict[str, Any]:
     options = dict(panel.platform_options)
     filters = options.pop("filters", [])
-    ranges = {each["filter_id"]: each["selected_range"] for each in filters if "selected_range" in each}
-    ranges = {name: ranges[name] for name in OF_THE_FORM if name in ranges}
-    more = [each for each in filters if each["filter_id"] not in ranges]
+    ranges = {row["filter_id"]: row["selected_range"] for row in filters if "selected_range" in row}
+    ranges = {name: ranges[name] for name in RANGE_FILTERS if name in ranges}
+    additional = [row for row in filters if row["filter_id"] not in ranges]
     n, minutes = counted(panel.statements_per_place, "short statement"), counted(panel.estimated_minutes, "minute")
     return {
-        "title": f"Say whether {n} are true",
-        "description": f"<p>You read {n}, one at a time, and say of each whether it is true. It takes about {minutes}. "
-        "Instructions come first.</p>",
+        "title": f"Judge {n}",
+        "description": f"<p>You read {n}, one at a time, and decide for each one if it is true. The study starts with "
+        f"instructions and takes about {minutes}.</p>",
         **options,
         "youngest": ranges.get("age", {}).get("lower"),
         "oldest": ranges.get("age", {}).get("upper"),
         "least_approved": ranges.get("approval_rate", {}).get("lower"),
-        "filters": json.dumps(more) if more else "",
+        "filters": json.dumps(additional) if additional else "",
     }
 
 
 def read_filters(text: str) -> list[dict[str, Any]]:
-    """Return the filters in a JSON text, an empty one for none. Raises ValidationError."""
+    """Parse the filters in a JSON text; blank text means none. Raises ValidationError."""
     if not text.strip():
         return []
     try:
         filters = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValidationError(f"This is no JSON ({error}). Write them as {EXAMPLE}") from None
+        raise ValidationError(f"Invalid JSON ({error}). Example: {EXAMPLE}") from None
     for problem in filter_problems(filters):
-        raise ValidationError(f"{problem} Write them as {EXAMPLE}")
+        raise ValidationError(f"{problem} Example: {EXAMPLE}")
     return filters

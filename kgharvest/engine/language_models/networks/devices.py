@@ -1,7 +1,5 @@
 """Devices, dtypes, and weights: checks, loading options, placement, and randomization."""
 
-from __future__ import annotations
-
 import hashlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kgharvest.engine.language_models.networks.heads import network_of
+from kgharvest.engine.language_models.networks.heads import is_split, join_parts, network_of
 from kgharvest.engine.language_models.networks.placement import (
     AUTO,
     FLOATS,
@@ -19,7 +17,6 @@ from kgharvest.engine.language_models.networks.placement import (
     device_named,
     needs_gpu,
 )
-from kgharvest.engine.language_models.networks.split import is_split, join_parts
 from kgharvest.engine.types import BrokenModel, EngineError, UnsupportedModel
 
 QUANTIZED_DTYPE = torch.bfloat16  # for parts that are not quantized: embeddings, norms, activations
@@ -138,7 +135,7 @@ def too_large(name: str, device: str, dtype: str = "float32") -> BrokenModel:
     )
 
 
-# -- weights -----------------------------------------------------------------------------------------------------------
+# Weights
 
 
 def randomize_weights(model: Any, seed: int) -> None:

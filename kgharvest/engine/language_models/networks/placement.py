@@ -3,8 +3,6 @@
 This module must not import torch. kgharvest.engine.language_models.networks.devices checks availability.
 """
 
-from __future__ import annotations
-
 import re
 
 from kgharvest.engine.types import EngineError

@@ -1,7 +1,5 @@
 """Names of served LMs: `http://host:8000/v1#MODEL`, or `#MODEL@TOKENIZER` if the two names differ."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Paraphraser based on an OpenAI-compatible chat endpoint."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence

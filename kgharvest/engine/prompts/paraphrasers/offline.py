@@ -1,19 +1,180 @@
 """Offline paraphraser: rule-based rewrites, words filled in by the LM, and frames around the clause."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
-from kgharvest.engine.language_models.base import LanguageModel, fits
-from kgharvest.engine.prompts.paraphrasers.infilling import refill
-from kgharvest.engine.prompts.paraphrasers.rules import framed, is_about_place, rewritten
+import numpy as np
+import torch
+
+from kgharvest.engine.filters import STOP_WORDS
+from kgharvest.engine.language_models.base import GivesLogprobs, LanguageModel, Query, TokenIds, filled_tokens, fits
+from kgharvest.engine.prompts.paraphrasers.rules import (
+    capitalized,
+    framed,
+    irregular_pasts,
+    is_about_place,
+    rewritten,
+    with_article,
+)
 from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
-from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 from kgharvest.engine.scoring import entity_logprobs
 
+# Words filled in by the LM
+
 BATCH_SIZE = 64
+FILLERS_OF_ONE_WORD = 8
+FILLERS_OF_TWO_WORDS = 4
+LEAST_OVERLAP = 0.95
+MOST_VARIANTS = 4
+SHORTEST_FILLER = 3  # letters; shorter texts are word pieces
+NEGATIONS = frozenset({"no", "not", "nor", "neither", "never", "hardly", "rarely", "seldom", "without", "cannot"})
+ENDINGS = ("ing", "ed", "s")
+
+_WORD = re.compile(r"(?<![\w<’'-])[A-Za-z][\w’'-]*(?![\w<])")
+
+
+class Blank(NamedTuple):
+    """One or two adjacent words of a prompt's text that can be replaced."""
+
+    start: int
+    end: int
+    words: tuple[str, ...]
+
+    def fill(self, text: str, filler: str) -> str:
+        """Return `text` with `filler` in the blank, and the matching "a" or "an" before it."""
+        return with_article(text[: self.start], filler) + text[self.end :]
+
+
+class Filler(NamedTuple):
+    """A blank and the tokens in it so far."""
+
+    blank: Blank
+    ids: TokenIds
+
+
+def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -> list[PromptTemplate]:
+    """Return up to MOST_VARIANTS variants of `prompt` with one blank replaced, the closest in meaning first.
+
+    Closeness is the overlap of the LM's distributions for an entity, given the other entities, before and after the
+    replacement. Returns [] for an LM behind a server, which returns no distributions.
+    """
+    if isinstance(lm, GivesLogprobs):
+        return []
+    encoded = [lm.encode_entity(entity) for entity in entities]
+    fillers = likely_fillers(lm, prompt, encoded)
+    texts = lm.canonical_texts([filler.ids for filler in fillers])
+    variants = [
+        PromptTemplate.parse(capitalized(filler.blank.fill(prompt.text, text)))
+        for filler, text in zip(fillers, texts, strict=True)
+        if text is not None and is_apt(text, filler.blank.words) and not repeats(text, prompt)
+    ]
+    overlaps = meaning_overlaps(lm, prompt, variants, entities)
+    ranked = sorted(zip(overlaps, variants, strict=True), key=lambda pair: -pair[0])
+    return [variant for overlap, variant in ranked if overlap >= LEAST_OVERLAP][:MOST_VARIANTS]
+
+
+def blanks(prompt: PromptTemplate) -> list[Blank]:
+    """Return the content words, alone and with each adjacent word in the same segment of text."""
+    text = SLOT.sub(lambda slot: "<" * len(slot.group()), prompt.text)
+    words = [Blank(*match.span(), (match.group(),)) for match in _WORD.finditer(text)]
+    pairs = [
+        Blank(left.start, right.end, left.words + right.words)
+        for left, right in pairwise(words)
+        if text[left.end : right.start] == " "
+    ]
+    return [blank for blank in words + pairs if any(word.lower() not in STOP_WORDS for word in blank.words)]
+
+
+def is_apt(text: str, words: Sequence[str]) -> bool:
+    """Return whether `text` can replace `words`.
+
+    Stop words replace stop words. Other words must be different, with equal endings. Negations are not allowed.
+    """
+    fillers = text.lower().split()
+    if len(fillers) != len(words):
+        return False
+    for filler, word in zip(fillers, map(str.lower, words), strict=True):
+        if filler in NEGATIONS or (filler in STOP_WORDS) != (word in STOP_WORDS):
+            return False
+        is_word = filler.isalpha() and len(filler) >= SHORTEST_FILLER
+        if word not in STOP_WORDS and (filler == word or not is_word or ending(filler) != ending(word)):
+            return False
+    return True
+
+
+def repeats(filler: str, prompt: PromptTemplate) -> bool:
+    """Return whether `filler` contains a content word of the prompt: "the colour colour"."""
+    prompt_words = {word.lower() for word in _WORD.findall(prompt.text)}
+    return not (prompt_words - STOP_WORDS).isdisjoint(filler.lower().split())
+
+
+def ending(word: str) -> str:
+    """Return the inflectional ending of `word`; "written" counts as -ed."""
+    if word in irregular_pasts():
+        return "ed"
+    return next((ending for ending in ENDINGS if word.endswith(ending)), "")
+
+
+def likely_fillers(lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds]) -> list[Filler]:
+    """Return the LM's most likely fillers of every blank, with one token per word of the blank."""
+    empty = [Filler(blank, ()) for blank in blanks(prompt)]
+    one_word = [filler for filler in empty if len(filler.blank.words) == 1]
+    two_words = [filler for filler in empty if len(filler.blank.words) == 2]
+    first_words = extend(lm, prompt, encoded, two_words, FILLERS_OF_TWO_WORDS)
+    return [*extend(lm, prompt, encoded, one_word, FILLERS_OF_ONE_WORD), *extend(lm, prompt, encoded, first_words, 1)]
+
+
+def extend(
+    lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds], fillers: Sequence[Filler], n_best: int
+) -> list[Filler]:
+    """Return every filler with each of its `n_best` most likely next tokens."""
+    if not fillers:
+        return []
+    queries = []
+    for filler in fillers:
+        blanked = PromptTemplate.parse(filler.blank.fill(prompt.text, f"<ENT{prompt.arity}>"))
+        pattern = (*map(len, encoded), len(filler.blank.words))
+        queries.append(lm.query(lm.encode_prompt(blanked), pattern, filled_tokens(lm, encoded) + filler.ids))
+    scores = logits(lm, queries)  # (F, V)
+    allowed = np.stack([lm.continues_entity if filler.ids else lm.starts_entity for filler in fillers])  # (F, V)
+    best = scores.masked_fill(~torch.from_numpy(allowed), -torch.inf).topk(n_best).indices.tolist()  # (F, n)
+    return [
+        Filler(filler.blank, (*filler.ids, token))
+        for filler, tokens in zip(fillers, best, strict=True)
+        for token in tokens
+    ]
+
+
+def meaning_overlaps(
+    lm: LanguageModel, prompt: PromptTemplate, variants: Sequence[PromptTemplate], entities: Sequence[str]
+) -> list[float]:
+    """Return the smallest slot overlap of each variant with `prompt`, in [0, 1].
+
+    The overlap of a slot is the Bhattacharyya coefficient of the two distributions of its entity's first token, given
+    the other entities: the sum over the vocabulary of sqrt(P * Q).
+    """
+    overlaps = []
+    for slot, entity in enumerate(entities):
+        filled = [*entities[:slot], "<ENT0>", *entities[slot + 1 :]]
+        one_slot = [PromptTemplate.parse(template.fill(filled)) for template in (prompt, *variants)]
+        pattern = (len(lm.encode_entity(entity)),)
+        queries = [lm.query(lm.encode_prompt(template), pattern, ()) for template in one_slot]
+        roots = logits(lm, queries).log_softmax(dim=-1).div(2).exp()  # (1 + variants, V)
+        overlaps.append((roots[1:] @ roots[0]).tolist())
+    return [min(of_variant) for of_variant in zip(*overlaps, strict=True)]
+
+
+def logits(lm: LanguageModel, queries: Sequence[Query]) -> torch.Tensor:
+    return lm.logits(lm.vectors(queries, BATCH_SIZE, lambda: None)).cpu()
+
+
+BATCH_SIZE = 64
+
+
+# Paraphraser
 
 
 class OfflineParaphraser:

@@ -1,11 +1,9 @@
 """Paraphrase rules: the data files in this folder and the rewording of prompts.
 
 grammar.toml contains the vocabulary of the patterns; rewrites.txt and general_rewrites.txt alternate syntax;
-synonyms.toml replaces words; relation_wordings.txt and fact_wordings.txt list wordings of common relations. Each file
-explains its format at the top. Files are read at first use.
+synonyms.toml replaces words; lemminflect inflects them; relation_wordings.txt and fact_wordings.txt list wordings of
+common relations. Each file explains its format at the top. Files are read at first use.
 """
-
-from __future__ import annotations
 
 import re
 import tomllib
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kgharvest.engine.filters import STOP_WORDS
-from kgharvest.engine.prompts.paraphrasers.inflection import VERB_TAGS, Word, base_form, inflected, plural, spellings
 from kgharvest.engine.prompts.template import PromptTemplate
 
 FOLDER = Path(__file__).parent
@@ -61,7 +58,7 @@ def is_about_place(prompt: PromptTemplate) -> bool:
     return named_pattern("place_word").search(prompt.text) is not None
 
 
-# -- Data files --------------------------------------------------------------------------------------------------------
+# Data files
 
 
 @cache
@@ -134,7 +131,7 @@ def named_pattern(name: str) -> re.Pattern[str]:
     return compiled(read_toml("grammar.toml")["patterns"][name])
 
 
-# -- Rewrites ----------------------------------------------------------------------------------------------------------
+# Rewrites
 
 
 @dataclass(frozen=True)
@@ -195,7 +192,7 @@ def relation_wordings(clause: str) -> Iterator[str]:
     return chain.from_iterable(applied(relation_rewrites(), text) for text in dict.fromkeys((heads, unclassified)))
 
 
-# -- Synonyms ----------------------------------------------------------------------------------------------------------
+# Synonyms
 
 
 class Synonyms(NamedTuple):
@@ -260,7 +257,7 @@ def choices(match: re.Match[str]) -> tuple[str, ...]:
     return ()
 
 
-# -- Clauses -----------------------------------------------------------------------------------------------------------
+# Clauses
 
 
 def bare_clause(prompt: PromptTemplate) -> str:
@@ -345,3 +342,63 @@ def prompt_of(clause: str) -> PromptTemplate:
 
 def capitalized(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+# English verb and noun forms, from the dictionary and rules of lemminflect
+
+
+VERB_TAGS = {"third": "VBZ", "past": "VBD", "participle": "VBN", "gerund": "VBG"}
+# lemminflect lists the American "gotten" and the rarer "lighted" first.
+PREFERRED = {("get", "VBN"): "got", ("light", "VBN"): "lit"}
+
+
+@cache
+def base_form(verb: str) -> str:
+    """Return the infinitive of a verb form: "prevents" -> "prevent", "written" -> "write"."""
+    from lemminflect import getLemma  # the first call loads the dictionary
+
+    return str(getLemma(verb, "VERB")[0])
+
+
+@cache
+def spellings(base: str, tag: str) -> tuple[str, ...]:
+    """Return all spellings of the form of `base` with a Penn Treebank tag, the preferred spelling first."""
+    from lemminflect import getInflection
+
+    forms = getInflection(base, tag)
+    return tuple(dict.fromkeys([PREFERRED.get((base, tag), forms[0]), *forms]))
+
+
+def inflected(base: str, form: str) -> str:
+    """Return a form of a verb, the rest of its phrase unchanged: ("give rise to", "third") -> "gives rise to"."""
+    verb, *rest = base.split(" ")
+    return " ".join([verb if form == "base" else spellings(verb, VERB_TAGS[form])[0], *rest])
+
+
+@cache
+def plural(phrase: str) -> str:
+    """Return the plural of a noun phrase: "root cause" -> "root causes", "place of work" -> "places of work"."""
+    from lemminflect import getAllLemmas
+
+    head, of, rest = phrase.partition(" of ")
+    before, space, noun = head.rpartition(" ")
+    singulars = getAllLemmas(noun, "NOUN").get("NOUN", ())
+    if noun not in singulars if singulars else noun.endswith("s"):
+        return phrase
+    return before + space + (noun + "s" if noun[-1].isupper() else spellings(noun, "NNS")[0]) + of + rest
+
+
+class Word(str):
+    """A word or phrase that `format` can inflect: `"{verb:participle}"`.
+
+    Formats: base and VERB_TAGS for any verb form, plural for a noun phrase, bare to drop a determiner.
+    """
+
+    __slots__ = ()
+
+    def __format__(self, form: str) -> str:
+        if form == "plural":
+            return plural(self)
+        if form == "bare":
+            return re.sub(r"^(?:an?|the|some|any|every|each) ", "", self)
+        return inflected(base_form(self), form) if form else str(self)

@@ -1,7 +1,7 @@
-// Whoever uses this browser next finds no judging page that was kept for a reload without a connection (kept_page.js).
+// Delete the judging pages stored for offline reloads (kept_page.js), so that the next user of this browser cannot see them.
 window.caches?.delete("kgharvest-judging");
 try {
   for (const key of Object.keys(localStorage)) if (key.startsWith("kgharvest-page/")) localStorage.removeItem(key);
 } catch {
-  // Storage is forbidden: then nothing was kept.
+  // Storage is blocked, so no page was stored.
 }

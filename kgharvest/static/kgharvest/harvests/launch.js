@@ -1,4 +1,4 @@
-// Updates a launch's page every two seconds while harvests are unfinished; then the page is reloaded.
+// Updates the launch page every two seconds while harvests are unfinished, then reloads the page.
 (() => {
   const section = document.querySelector("[data-launch]");
   if (!section) return;
@@ -19,12 +19,12 @@
     if (launch.rate) parts.push(span(launch.rate));
     if (launch.left) parts.push(span(`${launch.left} left`));
     text.replaceChildren(...parts.flatMap((element) => [element, " "]));
-    const inWords = Object.entries(launch.counts).filter(([, n]) => n).map(([status, n]) => `${number(n)} ${status}`);
-    bar.setAttribute("aria-label", `${bar.getAttribute("aria-label").split(":")[0]}: ${inWords.join(" ")}`);
-    for (const [status, begin, width] of launch.bar) {
-      const part = bar.querySelector(`.is-${status}`);
-      part.setAttribute("x", begin);
-      part.setAttribute("width", width);
+    const summary = Object.entries(launch.counts).filter(([, n]) => n).map(([status, n]) => `${number(n)} ${status}`);
+    bar.setAttribute("aria-label", `${bar.getAttribute("aria-label").split(":")[0]}: ${summary.join(" ")}`);
+    for (const [status, start, width] of launch.bar) {
+      const segment = bar.querySelector(`.is-${status}`);
+      segment.setAttribute("x", start);
+      segment.setAttribute("width", width);
     }
     for (const [status, n] of Object.entries(launch.counts)) {
       section.querySelector(`[data-count="${status}"]`).textContent = number(n);
@@ -43,7 +43,7 @@
 
   const showJob = (job) => {
     const row = document.querySelector(`tr[data-job="${job.pk}"]`);
-    if (!row) return; // its row is on another page
+    if (!row) return; // the row is on another page of the table
     const badge = row.querySelector(".badge");
     badge.className = `badge is-${job.status}`;
     badge.textContent = job.status_name;
@@ -62,7 +62,7 @@
       showProgress(launch);
       launch.jobs.forEach(showJob);
     } catch {
-      text.replaceChildren(span("The server does not answer; trying again.", "stage"));
+      text.replaceChildren(span("The server does not respond. Retrying.", "stage"));
     }
     setTimeout(poll, 2000);
   };

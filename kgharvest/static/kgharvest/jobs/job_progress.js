@@ -1,11 +1,11 @@
-// Shows the progress of a job (harvest, probe, score evaluation) once a second; when its status changes the page is reloaded.
+// Updates the progress of a job (harvest, probe, score evaluation) every second; reloads the page when its status changes.
 (() => {
   const section = document.querySelector("[data-job]");
   if (!section) return;
   const text = section.querySelector(".progress > p");
   const bar = section.querySelector("progress");
   let latest = { total: null, done: 0 };
-  let stageStart = { at: 0, done: 0 }; // when this stage was first seen, in ms, and how much was done then
+  let stageStart = { at: 0, done: 0 }; // first observation of this stage: time in ms, and progress
 
   const span = (label, className = "") => {
     const element = document.createElement("span");
@@ -20,7 +20,7 @@
     const perSecond = (job.done - stageStart.done) / ((Date.now() - stageStart.at) / 1000);
     if (!job.total || !(perSecond > 0) || !Number.isFinite(perSecond)) return [];
     const rate = perSecond < 10 ? perSecond.toFixed(1) : Math.round(perSecond).toLocaleString("en");
-    return [span(`${rate} a second`), span(`${duration((job.total - job.done) / perSecond)} left`)];
+    return [span(`${rate} per second`), span(`${duration((job.total - job.done) / perSecond)} left`)];
   };
 
   const show = (job) => {
@@ -41,7 +41,7 @@
       if (!job.is_unfinished || job.status !== section.dataset.status) return location.reload();
       show(job);
     } catch {
-      text.replaceChildren(span("The server does not answer; trying again.", "stage"));
+      text.replaceChildren(span("The server does not respond. Retrying.", "stage"));
     }
     setTimeout(poll, 1000);
   };

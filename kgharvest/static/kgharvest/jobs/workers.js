@@ -1,4 +1,4 @@
-// Shows the page of workers anew every three seconds, unless somebody is about to press one of its buttons.
+// Refreshes the workers page every three seconds, unless one of its buttons has the focus.
 (() => {
   const section = document.querySelector("[data-refreshed]");
 
@@ -7,12 +7,12 @@
       const response = await fetch(location.href, { headers: { Accept: "text/html" } });
       if (response.ok && !document.hidden && !section.contains(document.activeElement)) {
         const page = new DOMParser().parseFromString(await response.text(), "text/html");
-        const fresh = page.querySelector("[data-refreshed]");
-        if (fresh) section.replaceChildren(...fresh.childNodes);
+        const newSection = page.querySelector("[data-refreshed]");
+        if (newSection) section.replaceChildren(...newSection.childNodes);
         else return location.reload(); // logged out
       }
     } catch {
-      // the server does not answer; the ages on the page stay as they are until it does
+      // the server does not respond: show the last status until it does
     }
     setTimeout(refresh, 3000);
   };

@@ -1,46 +1,46 @@
-// Lists of all pages: filtered as one types, with heads that stay in sight; addresses keep filters and opened parts.
+// Lists: live filters, sticky table headers, and URLs that store filters and expanded sections.
 (() => {
-  // -- filters: the server filters, however many rows there are; what stands below the form is replaced
-  const addressOf = (form) => {
-    const address = new URL(form.getAttribute("action") ?? "", location.href);
-    address.search = "";
-    for (const [name, value] of new FormData(form)) if (value.trim()) address.searchParams.append(name, value.trim());
+  // -- filters: the server filters the rows; the response replaces the elements after the form
+  const urlOf = (form) => {
+    const url = new URL(form.getAttribute("action") ?? "", location.href);
+    url.search = "";
+    for (const [name, value] of new FormData(form)) if (value.trim()) url.searchParams.append(name, value.trim());
     const sort = new URLSearchParams(location.search).get("sort");
-    if (sort && !address.searchParams.has("sort")) address.searchParams.set("sort", sort);
-    return address;
+    if (sort && !url.searchParams.has("sort")) url.searchParams.set("sort", sort);
+    return url;
   };
 
-  const after = (form) => {
-    const parts = [];
-    for (let part = form.nextElementSibling; part; part = part.nextElementSibling) parts.push(part);
-    return parts;
+  const siblingsAfter = (form) => {
+    const siblings = [];
+    for (let sibling = form.nextElementSibling; sibling; sibling = sibling.nextElementSibling) siblings.push(sibling);
+    return siblings;
   };
 
-  const live = (form) => {
+  const filterLive = (form) => {
     let timer = 0;
     let request = null;
     form.querySelector(".count")?.setAttribute("role", "status");
 
     const apply = async () => {
-      const address = addressOf(form);
+      const url = urlOf(form);
       request?.abort();
       request = new AbortController();
-      const response = await fetch(address, { signal: request.signal }).catch(() => null);
-      if (!response?.ok) return; // asked anew meanwhile, half a date, no answer: the button is there
+      const response = await fetch(url, { signal: request.signal }).catch(() => null);
+      if (!response?.ok) return; // aborted by the next request, incomplete date, no response: the button still works
       const text = await response.text().catch(() => null);
-      if (text === null) return; // asked anew while it came
+      if (text === null) return; // aborted by the next request
       const page = new DOMParser().parseFromString(text, "text/html");
-      const renewed = page.querySelector("form.filters[role=search]");
-      if (!renewed) return location.assign(address);
-      for (const part of after(form)) part.remove();
-      form.after(...after(renewed));
-      const head = page.querySelector(".page-head"); // its title and buttons may be of what is filtered
+      const newForm = page.querySelector("form.filters[role=search]");
+      if (!newForm) return location.assign(url);
+      for (const sibling of siblingsAfter(form)) sibling.remove();
+      form.after(...siblingsAfter(newForm));
+      const head = page.querySelector(".page-head"); // title and buttons can depend on the filters
       if (head) document.querySelector(".page-head")?.replaceWith(head);
       document.title = page.title;
       const count = form.querySelector(".count");
-      if (count) count.textContent = renewed.querySelector(".count")?.textContent ?? "";
-      history.replaceState(history.state, "", address);
-      keepHeads();
+      if (count) count.textContent = newForm.querySelector(".count")?.textContent ?? "";
+      history.replaceState(history.state, "", url);
+      observeTables();
     };
 
     form.addEventListener("input", ({ target }) => {
@@ -49,30 +49,30 @@
     });
   };
 
-  // -- heads: sticky where the table is not wider than its frame, which would have to scroll
-  const fits = new ResizeObserver((entries) => {
+  // -- table headers: sticky if the table fits its container and does not scroll horizontally
+  const sizeObserver = new ResizeObserver((entries) => {
     for (const { target } of entries) target.classList.toggle("fits", target.scrollWidth <= target.clientWidth);
   });
-  const keepHeads = () => {
-    for (const frame of document.querySelectorAll(".table-wrap:not(.tall)")) fits.observe(frame);
+  const observeTables = () => {
+    for (const container of document.querySelectorAll(".table-wrap:not(.tall)")) sizeObserver.observe(container);
   };
 
-  // -- parts: what is unfolded is in the address
+  // -- expanded sections: stored in the URL
   const openParts = () => (new URLSearchParams(location.search).get("open") ?? "").split(",").filter(Boolean);
 
-  const remember = ({ target }) => {
-    const fold = target.closest("details[data-part] > summary")?.parentElement;
-    if (!fold) return;
+  const storeOpenParts = ({ target }) => {
+    const details = target.closest("details[data-part] > summary")?.parentElement;
+    if (!details) return;
     const parts = new Set(openParts());
-    parts[fold.open ? "delete" : "add"](fold.dataset.part); // it is about to change
-    const address = new URL(location.href);
-    if (parts.size) address.searchParams.set("open", [...parts].join(","));
-    else address.searchParams.delete("open");
-    history.replaceState(history.state, "", address);
+    parts[details.open ? "delete" : "add"](details.dataset.part); // the state before the click
+    const url = new URL(location.href);
+    if (parts.size) url.searchParams.set("open", [...parts].join(","));
+    else url.searchParams.delete("open");
+    history.replaceState(history.state, "", url);
   };
 
-  document.querySelectorAll("form.filters[role=search][method=get]:not([data-table-section] form)").forEach(live);
-  keepHeads();
+  document.querySelectorAll("form.filters[role=search][method=get]:not([data-table-section] form)").forEach(filterLive);
+  observeTables();
   for (const part of openParts()) document.querySelector(`details[data-part="${CSS.escape(part)}"]`)?.setAttribute("open", "");
-  document.addEventListener("click", remember);
+  document.addEventListener("click", storeOpenParts);
 })();

@@ -1,13 +1,13 @@
-// Filters and sorts a table whose rows are all on the page, as one types and clicks; the address keeps what was asked.
+// Filters and sorts a table on the client. All rows are on the page. The URL stores the filter and the sort key.
 (() => {
-  const ROWS_A_FRAME = 100;
+  const ROWS_PER_FRAME = 100;
   const rowsOf = (section) => [...section.querySelectorAll("[data-table] tbody tr")];
 
-  const remember = (name, value) => {
-    const address = new URL(location.href);
-    if (value) address.searchParams.set(name, value);
-    else address.searchParams.delete(name);
-    history.replaceState(history.state, "", address);
+  const storeInUrl = (name, value) => {
+    const url = new URL(location.href);
+    if (value) url.searchParams.set(name, value);
+    else url.searchParams.delete(name);
+    history.replaceState(history.state, "", url);
   };
 
   const namesOf = (row) => [...row.cells].filter((cell) => !cell.classList.contains("num")).map((cell) => cell.textContent).join(" ").toLowerCase();
@@ -17,25 +17,25 @@
     return words.every((word) => names.includes(word));
   };
 
-  // What one sees changes at once, the rest in the frames that follow: laying out thousands of rows takes longer.
+  // Shows the first rows immediately and the others in later frames, because layout of thousands of rows is slow.
   const reveal = (section, rows) => {
     cancelAnimationFrame(section.frame);
-    for (const row of rows.splice(0, ROWS_A_FRAME)) row.hidden = false;
+    for (const row of rows.splice(0, ROWS_PER_FRAME)) row.hidden = false;
     if (rows.length) section.frame = requestAnimationFrame(() => reveal(section, rows));
   };
 
   const show = (section) => {
     const words = section.querySelector("[data-filter]").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fitting = [];
+    const matchingRows = [];
     for (const row of rowsOf(section)) {
-      if (matches(row, words)) fitting.push(row);
+      if (matches(row, words)) matchingRows.push(row);
       else row.hidden = true;
     }
-    section.querySelector("[data-n-shown]").textContent = fitting.length.toLocaleString("en");
-    reveal(section, fitting);
+    section.querySelector("[data-n-shown]").textContent = matchingRows.length.toLocaleString("en");
+    reveal(section, matchingRows);
   };
 
-  // The second row of heads begins behind the column that both rows share.
+  // The second header row starts after the column that spans both rows.
   const columnOf = (head) => head.cellIndex + head.parentElement.rowIndex;
 
   const valueIn = (cell, isNumber) => {
@@ -46,8 +46,8 @@
   const sort = (section, link) => {
     const head = link.closest("th");
     const isNumber = head.classList.contains("num");
-    const before = head.getAttribute("aria-sort");
-    const isDescending = before ? before === "ascending" : isNumber;
+    const currentOrder = head.getAttribute("aria-sort");
+    const isDescending = currentOrder ? currentOrder === "ascending" : isNumber;
     const column = columnOf(head);
     const sign = isDescending ? -1 : 1;
     const valued = rowsOf(section).map((row) => [valueIn(row.cells[column], isNumber), row]);
@@ -60,13 +60,13 @@
     const key = (isDescending ? "-" : "") + link.dataset.key;
     const field = section.querySelector("input[name=sort]");
     if (field) field.value = key;
-    remember("sort", key);
+    storeInUrl("sort", key);
   };
 
   document.addEventListener("input", ({ target }) => {
     if (!target.matches("[data-filter]")) return;
     show(target.closest("[data-table-section]"));
-    remember("q", target.value.trim());
+    storeInUrl("q", target.value.trim());
   });
   document.addEventListener("submit", (event) => {
     if (event.target.querySelector("[data-filter]")) event.preventDefault();

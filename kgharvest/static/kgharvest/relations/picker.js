@@ -1,4 +1,4 @@
-// Relation picker: search among the relations, and count what is chosen. Without it the sets open and the boxes tick.
+// Relation picker: search and selection count. Without JavaScript, the sets and checkboxes still work.
 (() => {
   const picker = document.querySelector("[data-picker]");
   if (!picker) return;
@@ -17,7 +17,7 @@
   const ready = sets.flatMap(({ choices }) => choices.filter(({ box }) => !box.disabled));
   const isReady = new Set(ready.map(({ box }) => box));
 
-  // Whole sets travel as one field, so their relations need not travel too.
+  // The form submits a whole set as one field. Its relations are disabled so that they are not submitted, too.
   const syncWithSet = ({ whole, choices }) => {
     for (const { box } of choices) {
       if (!isReady.has(box)) continue;
@@ -28,7 +28,7 @@
 
   const showCount = () => {
     const n = ready.filter(({ box }) => box.checked).length;
-    count.textContent = `${n.toLocaleString("en")} of ${ready.length.toLocaleString("en")} chosen`;
+    count.textContent = `${n.toLocaleString("en")} of ${ready.length.toLocaleString("en")} selected`;
   };
 
   const filterRelations = () => {
@@ -55,7 +55,7 @@
   picker.addEventListener("change", showCount);
   search.addEventListener("input", filterRelations);
   search.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") event.preventDefault(); // it would send the form
+    if (event.key === "Enter") event.preventDefault(); // Enter would submit the form
   });
   picker.querySelector("[data-picker-tools]").hidden = false;
   showCount();

@@ -40,7 +40,7 @@ def test_a_link_by_mail_sets_a_new_password_once(client, ada, at_once):
     assert client.post(form.redirect_chain[-1][0], NEW).headers["Location"] == "/accounts/reset/done/"
     ada.refresh_from_db()
     assert ada.check_password("staple it again")
-    assert "This link holds no longer" in client.get(path, follow=True).content.decode()
+    assert "Link expired" in client.get(path, follow=True).content.decode()
 
 
 def test_every_address_gets_the_same_answer(client, ada, at_once):

@@ -128,7 +128,7 @@ def test_no_page_opens_before_the_code(client, ada, codes, door):
     assert response.headers["Location"] == CODE
     assert client.get("/accounts/").status_code == 302
     assert "_auth_user_id" not in client.session
-    assert "wrong or was used before" in client.post(CODE, {"code": "123456"}).content.decode()
+    assert "wrong or was already used" in client.post(CODE, {"code": "123456"}).content.decode()
     before = client.session.session_key
     response = client.post(CODE, {"code": shown(timezone.now())})
     assert response.headers["Location"] == "/return/"
@@ -162,8 +162,8 @@ def test_it_is_set_up_with_password_and_code_and_shows_recovery_codes_once(clien
     assert "data:image/svg+xml" in page
 
     right = pyotp.TOTP(secret).now()
-    assert "not your password" in client.post(f"{CODE}set-up/", {"code": right, "password": "x"}).content.decode()
-    assert "does not show" in client.post(f"{CODE}set-up/", {"code": "000", "password": PASSWORD}).content.decode()
+    assert "Wrong password" in client.post(f"{CODE}set-up/", {"code": right, "password": "x"}).content.decode()
+    assert "Wrong code" in client.post(f"{CODE}set-up/", {"code": "000", "password": PASSWORD}).content.decode()
     page = client.post(f"{CODE}set-up/", {"code": right, "password": PASSWORD})
 
     assert len(re.findall(r"<li><code>[a-z2-9]{5}-[a-z2-9]{5}</code>", page.content.decode())) == 10

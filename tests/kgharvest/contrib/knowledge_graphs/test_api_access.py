@@ -1,4 +1,4 @@
-"""Who may import and export knowledge graphs by the API."""
+"""API permissions for the import and export of knowledge graphs."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from annotation.models import Round
 from annotation.quality.exclusion import exclude_annotator
 from evaluation.models import Report
 from evaluation.reports.services import create_report
-from kgharvest.contrib.publishing.packs.files import PackFile, RowColumn
+from kgharvest.contrib.publishing.packs.archive import PackFile, RowColumn
 from tests.factories import judge, make_harvest, make_member, make_relation, make_user, next_batch, open_round
 
 LABELS = "true", "false", "true", "true", "unjudgeable", "true"

@@ -17,7 +17,7 @@ from django.utils import timezone
 from annotation.models import Label, Round
 from evaluation.reports.services import create_report
 from kgharvest.contrib.publishing.packs.pack_jobs import queue_pack
-from kgharvest.contrib.recruiting.events.inbox import outbox as events
+from kgharvest.contrib.recruiting.inbox import outbox as events
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, Platform
 from kgharvest.contrib.recruiting.panels import participant_views
 from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus, note_paid

@@ -73,7 +73,7 @@ def test_a_place_that_ends_unpaid_is_free_again(panel, status):
     assert enter(panel, "cem", "cem's", NOW).status == Status.ACTIVE
 
 
-def test_whatever_the_order_and_number_of_what_is_told_the_last_word_counts(panel):
+def test_newest_platform_status_wins_in_any_order(panel):
     story = [
         remote(Status.ACTIVE, minutes=1),
         remote(Status.TIMED_OUT, minutes=2),
@@ -93,7 +93,7 @@ def test_whatever_the_order_and_number_of_what_is_told_the_last_word_counts(pane
         assert submission.pay_entries.count() == 2
 
 
-def test_a_late_code_takes_back_a_time_out_but_not_what_ended_here(panel):
+def test_late_code_reverts_a_timeout_but_not_a_local_end(panel):
     late, out = came(panel, "ada", is_done=True), came(panel, "bea")
     Submission.objects.filter(pk=out.pk).update(status=Status.SCREENED_OUT)
 
@@ -106,7 +106,7 @@ def test_a_late_code_takes_back_a_time_out_but_not_what_ended_here(panel):
     assert (status_of(late), status_of(out)) == (Status.COMPLETED, Status.SCREENED_OUT)
 
 
-def test_what_is_returned_after_all_was_done_is_not_owed_and_what_timed_out_is(panel):
+def test_completed_place_is_owed_after_a_timeout_but_not_after_a_return(panel):
     panel.places = 3
     panel.save()
     returned, timed_out = came(panel, "ada", is_done=True), came(panel, "bea", is_done=True)
@@ -118,7 +118,7 @@ def test_what_is_returned_after_all_was_done_is_not_owed_and_what_timed_out_is(p
     assert submission_balance(timed_out).owed == 150
 
 
-def test_who_is_done_there_and_never_came_here_is_noted_and_who_is_at_work_is_not(panel):
+def test_completed_remote_submissions_are_created_and_active_ones_are_not(panel):
     assert not apply_remote(panel, remote(Status.ACTIVE), NOW)
     assert not panel.submissions.exists()
 
@@ -129,7 +129,7 @@ def test_who_is_done_there_and_never_came_here_is_noted_and_who_is_at_work_is_no
     assert submission_balance(noted).owed == 0
 
 
-def test_a_payment_nobody_heard_of_is_found_and_one_that_is_not_there_waits_for_a_persons_word(panel):
+def test_unconfirmed_payment_is_found_and_a_missing_one_waits_for_a_person(panel):
     made, unmade = came(panel, "ada", is_done=True), came(panel, "bea", is_done=True)
     for submission in (made, unmade):
         ask(submission, PlatformCommand.Kind.BONUS, "bonus:floor", amount=40)
@@ -145,7 +145,7 @@ def test_a_payment_nobody_heard_of_is_found_and_one_that_is_not_there_waits_for_
     assert submission_balance(unmade, "bonus") == (40, 0)
 
 
-def test_a_bonus_that_was_never_sent_is_not_taken_for_an_equal_one_that_was_paid_there_by_hand(panel):
+def test_unsent_bonus_is_not_matched_with_an_equal_manual_payment(panel):
     submission = came(panel, is_done=True)
     ask(submission, PlatformCommand.Kind.BONUS, "bonus:1", amount=40)
 
@@ -156,7 +156,7 @@ def test_a_bonus_that_was_never_sent_is_not_taken_for_an_equal_one_that_was_paid
 
 
 @pytest.mark.parametrize("state", ["waiting", "failed", "done"])
-def test_what_the_platform_has_approved_needs_no_command_any_more(panel, state):
+def test_approval_on_the_platform_settles_the_command(panel, state):
     submission = came(panel, is_done=True)
     ask(submission, PlatformCommand.Kind.APPROVE, "approve")
     submission.commands.update(state=state)
@@ -167,7 +167,7 @@ def test_what_the_platform_has_approved_needs_no_command_any_more(panel, state):
     assert submission_balance(submission) == (150, 150)
 
 
-def test_who_was_paid_for_a_place_and_came_again_is_paid_in_the_ledger_too(panel):
+def test_approved_first_place_is_recorded_as_paid_after_a_second_entry(panel):
     first = came(panel, is_done=True)
     apply_remote(panel, remote(Status.TIMED_OUT, minutes=1), NOW)
     enter(panel, "ada", "another", NOW)
@@ -193,10 +193,10 @@ def test_a_study_that_ends_there_ends_here_and_is_not_reopened(panel):
         apply_status(panel, status, NOW)
 
     panel.refresh_from_db()
-    assert (panel.status, panel.ended_reason) == (Panel.Status.STOPPED, "It has ended at the platform.")
+    assert (panel.status, panel.ended_reason) == (Panel.Status.STOPPED, "Ended on the platform.")
     assert [event.history_sentence for event in panel.round.events.filter(kind="panel_moved").order_by("pk")] == [
-        "found the panel panel paused: It was paused at the platform.",
-        "found the panel panel stopped: It has ended at the platform.",
+        "noted the panel panel as paused: Paused on the platform.",
+        "noted the panel panel as stopped: Ended on the platform.",
     ]
 
 

@@ -47,7 +47,7 @@ def test_a_place_is_free_again_and_its_person_forgotten(submission):
     assert submission.panel.submissions.holding_places().count() == 0
 
 
-def test_whom_nothing_is_owed_to_does_not_wait_for_those_to_whom_something_is(submission, monkeypatch):
+def test_erasure_does_not_wait_for_other_participants_payments(submission, monkeypatch):
     monkeypatch.setattr(recruitment, "SUBMISSIONS_AT_ONCE", 1)
     panel, now = submission.panel, timezone.now()
     Submission.objects.update(status="approved")
@@ -68,7 +68,7 @@ def test_whom_nothing_is_owed_to_does_not_wait_for_those_to_whom_something_is(su
     assert (settled.participant, bool(stored_names(submission))) == ("", True)
 
 
-def test_ids_are_kept_until_what_is_owed_is_paid(submission):
+def test_ids_are_kept_until_the_participant_is_paid(submission):
     now = timezone.now()
     Submission.objects.update(status="completed")
     owe(submission, "reward", "reward", 300, "All statements are judged.")
@@ -81,8 +81,8 @@ def test_ids_are_kept_until_what_is_owed_is_paid(submission):
     record_paid(submission, "reward", "reward", 300, "Approved.")
     forget_settled_submissions(now)
 
-    assert "review it first" in reviewed
-    assert "USD 3.00 is owed; pay it first" in paid
+    assert "Review it first" in reviewed
+    assert "USD 3.00 is owed. Pay it first" in paid
     assert not stored_names(submission)
     assert PayEntry.objects.filter(submission=submission).count() == 2
 
@@ -98,7 +98,7 @@ def test_messages_of_the_platform_that_name_the_person_are_emptied(submission):
     assert {event.event_id: bool(event.text) for event in PanelEvent.objects.all()} == {"one": False, "two": True}
 
 
-def test_the_platform_brings_nobody_back_whose_ids_are_erased(submission):
+def test_reconciliation_does_not_restore_erased_ids(submission):
     now = timezone.now()
     withdraw_annotator(submission.annotator)
     remote = RemoteSubmission("PARTICIPANT-1", "SESSION-1", Submission.Status.APPROVED, "APPROVED", now)
@@ -109,7 +109,7 @@ def test_the_platform_brings_nobody_back_whose_ids_are_erased(submission):
     assert not stored_names(submission)
 
 
-def test_of_a_panel_whoever_fails_twice_is_screened_out_and_owed_for_it():
+def test_failing_the_check_twice_screens_out_and_is_owed():
     round = make_round(4, check_questions="Is a rare case enough?\n- yes\n+ no")
     panel = round.panels.create(name="link", status="published", reward=300, screen_out_reward=40)
     submission = enter(panel, "P1", "S1", timezone.now())

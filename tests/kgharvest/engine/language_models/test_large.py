@@ -18,8 +18,8 @@ from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.loading import load, load_seq2seq
 from kgharvest.engine.language_models.networks import devices
+from kgharvest.engine.language_models.networks.heads import is_split
 from kgharvest.engine.language_models.networks.placement import DTYPES, device_named, wants_gpu
-from kgharvest.engine.language_models.networks.split import is_split
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BrokenModel, EngineError, UnsupportedModel
 from tests.kgharvest.engine.tiny_models import tiny_bart, tiny_bert, tiny_gpt2, tiny_qwen3_moe

@@ -22,8 +22,8 @@ from kgharvest.engine.language_models.causal import CausalLM
 from kgharvest.engine.language_models.encoder_decoder import InfillingLM
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.language_models.served.loading import load_served
 from kgharvest.engine.language_models.served.names import served_name
+from kgharvest.engine.language_models.served.served_lm import load_served
 from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, UnsupportedModel
 from tests.kgharvest.engine.tiny_models import tiny_bert
 

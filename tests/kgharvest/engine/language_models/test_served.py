@@ -9,10 +9,14 @@ from transformers import AutoTokenizer
 from kgharvest.engine.entities import EntityVocabulary
 from kgharvest.engine.filters import FILTERS, EntityFilter
 from kgharvest.engine.harvest import harvest
-from kgharvest.engine.language_models.served.client import CompletionsClient, ServerFailed, fewer_ranked
-from kgharvest.engine.language_models.served.loading import check_gives_logprobs
 from kgharvest.engine.language_models.served.names import served_name
-from kgharvest.engine.language_models.served.served_lm import ServedLM
+from kgharvest.engine.language_models.served.served_lm import (
+    CompletionsClient,
+    ServedLM,
+    ServerFailed,
+    check_gives_logprobs,
+    fewer_ranked,
+)
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.scoring import entity_logprobs

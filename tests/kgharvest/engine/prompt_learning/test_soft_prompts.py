@@ -9,7 +9,6 @@ import torch
 
 from kgharvest.engine.probing import EncodedFact, UsableFacts, probe
 from kgharvest.engine.prompt_learning.objectives import Example
-from kgharvest.engine.prompt_learning.serialization import nearest_words, prompt_text
 from kgharvest.engine.prompt_learning.soft_prompts import (
     SoftPromptParams,
     _Learner,
@@ -17,7 +16,7 @@ from kgharvest.engine.prompt_learning.soft_prompts import (
     random_vectors,
     soften,
 )
-from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
+from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, nearest_words, prompt_text, uniform
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import EngineError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.engine.prompts.paraphrase import TranslationParaphraser, make_paraphraser
+from kgharvest.engine.prompts.creation import TranslationParaphraser, make_paraphraser
 from kgharvest.engine.types import EngineError, ParaphraserSettings
 from tests.kgharvest.engine.prompts.fake_lm import FakeLM
 

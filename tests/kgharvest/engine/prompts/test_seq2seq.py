@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
 from kgharvest.engine.language_models.loading import load_seq2seq
-from kgharvest.engine.prompts.paraphrase import Seq2SeqParaphraser, TranslationParaphraser
+from kgharvest.engine.prompts.creation import Seq2SeqParaphraser, TranslationParaphraser
 from kgharvest.engine.types import ModelNotFound, UnsupportedModel
 from tests.kgharvest.engine.tiny_models import tiny_bart, tiny_bert
 

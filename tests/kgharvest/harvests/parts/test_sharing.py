@@ -264,7 +264,7 @@ def test_a_worker_of_another_version_does_no_part(cell_request, monkeypatch):
 
     part.refresh_from_db()
     assert part.status == "failed"
-    assert "was made by version" in part.error
+    assert "needs kgharvest version" in part.error
 
 
 @pytest.mark.parametrize("by", ["own worker", "other worker"])

@@ -1,23 +1,21 @@
-"""`export_kg --round NAME --format hf/pykeen/nt/ttl [--verdict accepted/judged/all] --output PATH`"""
-
 from pathlib import Path
 
 from annotation.rounds.services import find_round
 from kgharvest.contrib.knowledge_graphs.judged_kg.formats import FORMATS, Export
-from kgharvest.contrib.knowledge_graphs.judged_kg.rows import JudgedKG, Kept
+from kgharvest.contrib.knowledge_graphs.judged_kg.rows import JudgedKG, Selection
 from kgharvest.management.command import DomainCommand
 
 
 class Command(DomainCommand):
-    help = "Write the tuples of a round's harvests with what people decided about them."
+    help = "Export the tuples of a round's harvests with their verdicts."
 
     def add_arguments(self, parser):
-        parser.add_argument("--round", required=True, metavar="NAME", help="the round, alone or as project/NAME")
-        parser.add_argument("--format", dest="file_format", required=True, choices=list(FORMATS), help="hf is a folder")
-        parser.add_argument(
-            "--verdict", choices=[kept.value for kept in Kept], help="which tuples (all; with pykeen accepted)"
-        )
-        parser.add_argument("--output", required=True, type=Path, metavar="PATH", help="the file or folder to write")
+        parser.add_argument("--round", required=True, metavar="NAME", help="round name or project/NAME")
+        format_help = "file format; hf writes a folder"
+        parser.add_argument("--format", dest="file_format", required=True, choices=list(FORMATS), help=format_help)
+        verdict_help = "tuples to export (default: all; accepted for pykeen)"
+        parser.add_argument("--verdict", choices=[selection.value for selection in Selection], help=verdict_help)
+        parser.add_argument("--output", required=True, type=Path, metavar="PATH", help="output file or folder")
 
     def handle(self, *, round, file_format, verdict, output, **options):
         export = Export(JudgedKG(find_round(round)), file_format, verdict)
@@ -25,4 +23,4 @@ class Command(DomainCommand):
         counts = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in export.rows.by_verdict.items() if n)
         self.stdout.write(f"{output}: {counts or 'no tuples'}.")
         if n_left_out := export.rows.n_left_out:
-            self.stdout.write(f"{n_left_out:,} tuples of more than two entities were left out: triples have no place.")
+            self.stdout.write(f"Skipped {n_left_out:,} tuples with more than two entities.")

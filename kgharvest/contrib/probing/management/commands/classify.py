@@ -24,32 +24,39 @@ COLUMNS = {
     "accuracy_low": Column("low", Kind.SHARE),
     "accuracy_high": Column("high", Kind.SHARE),
     "log_likelihood": Column("log-likelihood", Kind.NUMBER),
-    "forwards": Column("forwards", Kind.COUNT),
+    "forwards": Column("forward passes", Kind.COUNT),
     "seconds": Column("seconds", Kind.NUMBER),
 }
 
 
 class Command(DomainCommand):
-    help = "Classify texts by what a masked LM says in a prompt, whose triggers and label tokens are searched."
+    help = "Classify texts with a masked LM and prompts, searching triggers and label tokens (AutoPrompt)."
 
     def add_arguments(self, parser):
         for part in PARTS:
             parser.add_argument(
-                f"--{part}", type=Path, required=True, metavar="F", help="JSON lines, or F.tsv with a heading"
+                f"--{part}", type=Path, required=True, metavar="F", help=f"{part} texts: JSON lines, or TSV with header"
             )
         parser.add_argument(
-            "--template", help="{column} for texts, [T] for triggers, [P] for the mask (default: by the columns)"
+            "--template",
+            help="template with {column} for texts, [T] for triggers, and [P] for the mask (default: by the columns)",
         )
-        parser.add_argument("--manual", metavar="TEMPLATE", help="to compare with (default: without the triggers)")
+        parser.add_argument(
+            "--manual",
+            metavar="TEMPLATE",
+            help="template of the manual baseline (default: --template without its triggers)",
+        )
         parser.add_argument(
             "--label",
             action="append",
             type=label_words,
             default=[],
             metavar="NAME=W1,W2",
-            help="the words that stand for a label; repeatable (default: they are searched)",
+            help="words for a label; repeatable (default: search the tokens)",
         )
-        parser.add_argument("--label-tokens", type=positive, default=3, metavar="K", help="searched for each label (3)")
+        parser.add_argument(
+            "--label-tokens", type=positive, default=3, metavar="K", help="tokens to search per label (default: 3)"
+        )
         add_search_arguments(parser, iterations=180, batch_size=24, texts="texts")
 
     def handle(self, **options):
@@ -64,20 +71,20 @@ class Command(DomainCommand):
 
 
 def label_words(text: str) -> tuple[str, list[str]]:
-    """The type of an argument NAME=W1,W2."""
+    """Parse an argument NAME=W1,W2."""
     name, _, words = text.partition("=")
     words_of_label = [word.strip() for word in words.split(",") if word.strip()]
     if not name.strip() or not words_of_label:
-        raise ArgumentTypeError(f"{text!r} is not NAME=WORD,WORD")
+        raise ArgumentTypeError(f"{text!r} does not have the form NAME=WORD,WORD")
     return name.strip(), words_of_label
 
 
-def label_words_of(given: list[tuple[str, list[str]]]) -> dict[str, list[str]]:
-    """Return all words of each label, which may have been named more than once."""
-    words: dict[str, list[str]] = {}
-    for label, some in given:
-        words.setdefault(label, []).extend(some)
-    return words
+def label_words_of(arguments: list[tuple[str, list[str]]]) -> dict[str, list[str]]:
+    """Return all words by label; a label can be repeated."""
+    words_by_label: dict[str, list[str]] = {}
+    for label, words in arguments:
+        words_by_label.setdefault(label, []).extend(words)
+    return words_by_label
 
 
 def request_of(options):

@@ -25,14 +25,14 @@ COLUMNS = {
     "p1_high": Column("high", Kind.SHARE),
     "p10": Column("P@10", Kind.SHARE),
     "mrr": Column("MRR", Kind.SHARE),
-    "known_p1": Column("as it is", Kind.SHARE),
-    "forwards": Column("forwards", Kind.COUNT),
+    "known_p1": Column("original P@1", Kind.SHARE),
+    "forwards": Column("forward passes", Kind.COUNT),
     "seconds": Column("seconds", Kind.NUMBER),
 }
 
 
 class Command(DomainCommand):
-    help = "Ask a masked LM for objects of facts in sentences about them, with a manual prompt and with AutoPrompt's."
+    help = "Extract the objects of facts from sentences with a masked LM, with manual and AutoPrompt prompts."
 
     def add_arguments(self, parser):
         add_relation_arguments(parser)
@@ -41,10 +41,10 @@ class Command(DomainCommand):
             type=Path,
             required=True,
             metavar="PATH",
-            help="FOLDER/RELATION/{train,dev,test}.jsonl with a context or evidences, a ZIP of it, or a file",
+            help="FOLDER/RELATION/{train,dev,test}.jsonl with a context or evidences, a ZIP of it, or one file",
         )
-        parser.add_argument("--template", default=TEMPLATE, help=f"for AutoPrompt (default: {TEMPLATE!r})")
-        parser.add_argument("--perturbed", action="store_true", help="also in contexts with other objects")
+        parser.add_argument("--template", default=TEMPLATE, help=f"AutoPrompt template (default: {TEMPLATE!r})")
+        parser.add_argument("--perturbed", action="store_true", help="also use contexts with replaced objects")
         add_search_arguments(parser, iterations=500, batch_size=32, texts="facts")
 
     def handle(self, **options):
@@ -70,13 +70,12 @@ def request_of(options):
     )
 
 
-def table_of(rows) -> Table:
-    shown = [Row((name_of(row), *(row[key] for key in COLUMNS))) for row in rows]
-    return Table("extraction", "Methods", (Column("method"), *COLUMNS.values()), tuple(shown))
-
-
-def name_of(row) -> str:
-    return f"{row['method']}{contexts_of(row)}{', random weights' if row['is_control'] else ''}"
+def table_of(summary) -> Table:
+    rows = []
+    for row in summary:
+        name = f"{row['method']}{contexts_of(row)}{', random weights' if row['is_control'] else ''}"
+        rows.append(Row((name, *(row[key] for key in COLUMNS))))
+    return Table("extraction", "Methods", (Column("method"), *COLUMNS.values()), tuple(rows))
 
 
 def contexts_of(row) -> str:

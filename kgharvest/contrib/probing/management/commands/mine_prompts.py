@@ -28,52 +28,61 @@ CONLLU = ".conllu"
 
 
 class Command(DomainCommand):
-    help = "Find prompts in sentences that name both entities of known facts, as LPAQA mines them; for import_prompts."
+    help = "Mine prompts from sentences that contain both entities of known facts, as LPAQA does; for import_prompts."
 
     def add_arguments(self, parser):
         parser.add_argument(
-            "corpus", type=Path, nargs="+", metavar="CORPUS", help="text with a sentence a line, or FILE.conllu"
+            "corpus", type=Path, nargs="+", metavar="CORPUS", help="text with one sentence per line, or FILE.conllu"
         )
         add_relation_arguments(parser)
-        parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="of RELATION.jsonl files")
+        parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="folder for RELATION.jsonl")
         parser.add_argument(
-            "--facts", type=Path, metavar="PATH", help="as for probe; of them the training facts (default: seed tuples)"
+            "--facts",
+            type=Path,
+            metavar="PATH",
+            help="facts as for the command probe, of which the training facts are used (default: seed tuples)",
         )
         parser.add_argument(
             "--how",
             choices=["middle", "dependency"],
             default="middle",
-            help="the words between the entities, or the path between them in parsed sentences (CoNLL-U)",
+            help="words between the entities (default), or the dependency path between them (CoNLL-U only)",
         )
-        parser.add_argument("--most", type=positive, default=40, metavar="N", help="prompts of a relation (40)")
+        parser.add_argument(
+            "--most",
+            type=positive,
+            default=40,
+            metavar="N",
+            help="maximum prompts per relation (default: 40)",
+        )
 
     def handle(self, *, corpus, output, facts, how, most, **options):
         if how == "dependency" and (plain := [path.name for path in corpus if path.suffix != CONLLU]):
             raise DomainError(
-                "NotParsed", f"{plain[0]} is text without trees; --how dependency needs parsed sentences, FILE{CONLLU}."
+                "NotParsed", f"{plain[0]} contains no dependency trees. --how dependency requires FILE{CONLLU}."
             )
         relations = [relation for relation in chosen_relations(options) if relation.arity == 2]
         try:
             output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DomainError(
-                "NotWritable", f"{output} cannot be made ({error.strerror}); name a folder that can."
+                "NotWritable", f"Cannot create {output} ({error.strerror}). Specify a different folder."
             ) from None
-        known = facts_of(relations, facts)
+        pairs = facts_of(relations, facts)
         sentences = chain.from_iterable(map(sentences_in, corpus))
-        for name, prompts in mine_prompts(sentences, known, how, most).items():
+        for name, prompts in mine_prompts(sentences, pairs, how, most).items():
             if prompts:
                 write_atomically(output / f"{name}.jsonl", prompt_lines(prompts))
-            self.stdout.write(f"{name}: {counted(len(prompts), 'prompt')} of {counted(len(known[name]), 'fact')}.")
+            self.stdout.write(f"{name}: {counted(len(prompts), 'prompt')} from {counted(len(pairs[name]), 'fact')}.")
 
 
 def facts_of(relations: Sequence[Relation], path: Path | None) -> dict[str, list[Pair]]:
-    """Return what to look for: training facts of a file, as nothing may be learned of what is asked, or seed tuples."""
-    names = [relation.name for relation in relations]
+    """Return the facts to mine for: seed tuples, or the training facts of a file, never its dev and test facts."""
     if path is None:
         return {relation.name: [tuple(seed) for seed in relation.seed_tuples] for relation in relations}
-    read = read_facts(documents_in(path), names)
-    return {name: list(read[name]["train"]) for name in names if name in read}
+    names = [relation.name for relation in relations]
+    facts = read_facts(documents_in(path), names)
+    return {name: list(facts[name]["train"]) for name in names if name in facts}
 
 
 def sentences_in(path: Path) -> Iterator[Sentence]:
@@ -83,7 +92,7 @@ def sentences_in(path: Path) -> Iterator[Sentence]:
 
 
 def prompt_lines(prompts: Sequence[MinedPrompt]) -> Iterator[str]:
-    """Yield the lines of LPAQA's files; a weight is the share of a prompt in those that are kept."""
+    """Yield lines in LPAQA's format. weight: share of the prompt's occurrences among these prompts."""
     total = sum(prompt.n for prompt in prompts)
     for prompt in prompts:
         line = {"template": prompt.template, "weight": round(prompt.n / total, 6), "n": prompt.n}

@@ -14,7 +14,6 @@ from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.contrib.probing.management.arguments import add_lm_arguments, add_relation_arguments, chosen_relations
 from kgharvest.contrib.probing.models import Probe
-from kgharvest.contrib.probing.probes.export import record_lines
 from kgharvest.contrib.probing.probes.facts import (
     NotProbed,
     documents_in,
@@ -29,6 +28,7 @@ from kgharvest.contrib.probing.probes.services import (
     create_probe,
     find_probe,
     methods_with_prompts,
+    record_lines,
 )
 from kgharvest.contrib.probing.probes.tables import difference_table, summary_table
 from kgharvest.engine.prompt_learning.registry import (
@@ -52,24 +52,24 @@ from kgharvest.tables.formats import terminal_text
 
 
 def number_from(field: Field) -> Callable[[str], float]:
-    """Return what reads an option of the learning budget within the bounds that it has on pages, too."""
+    """Return a parser for an option of the learning budget, with its bounds."""
     least, most = field.metadata["min"], field.metadata["max"]
     kind, noun = (float, "number") if isinstance(least, float) else (int, "whole number")
 
-    def read(text: str) -> float:
+    def parse(text: str) -> float:
         try:
             number = kind(text)
         except ValueError:
             number = None
         if number is None or not least <= number <= most:
-            raise ArgumentTypeError(f"{text!r:.40} is no {noun} from {least:,} to {most:,}")
+            raise ArgumentTypeError(f"{text!r:.40} is not a {noun} from {least:,} to {most:,}")
         return number
 
-    return read
+    return parse
 
 
 class Command(DomainCommand):
-    help = "Ask an LM for known facts with several prompt systems, LAMA's way: P@1, P@10, MRR. The result is kept."
+    help = "Probe an LM for known facts with several prompt systems, as in LAMA: P@1, P@10, MRR. Stores the result."
 
     def add_arguments(self, parser):
         add_relation_arguments(parser)
@@ -79,55 +79,66 @@ class Command(DomainCommand):
             "--method",
             nargs="+",
             choices=METHODS,
-            help=f"default: {' '.join(DEFAULT_METHODS)}, or with --prompts-of those whose prompts were kept",
+            help=f"methods (default: {' '.join(DEFAULT_METHODS)}; with --prompts-of, those with stored prompts)",
         )
         parser.add_argument(
-            "--prompts-of", type=int, metavar="PROBE", help="learn nothing: ask with the prompts that it has kept"
+            "--prompts-of", type=int, metavar="PROBE", help="use the prompts stored in this probe instead of learning"
         )
         parser.add_argument(
-            "--facts", type=Path, metavar="PATH", help="FOLDER/RELATION/{train,dev,test}.jsonl, a ZIP of it, or a file"
+            "--facts",
+            type=Path,
+            metavar="PATH",
+            help="FOLDER/RELATION/{train,dev,test}.jsonl, a ZIP of it, or one file (default: built-in facts)",
         )
         parser.add_argument(
-            "--prompts", type=Path, metavar="PATH", help="more prompts: FOLDER/RELATION.jsonl, or LAMA's relations file"
+            "--prompts",
+            type=Path,
+            metavar="PATH",
+            help="additional prompts: FOLDER/RELATION.jsonl, or LAMA's relations file",
         )
         parser.add_argument(
             "--common-vocabulary",
             nargs="+",
             default=[],
             metavar="FILE|MODEL",
-            help="count ranks among the words of a file, one a line, that these LMs, too, write as one token",
+            help="count ranks among words that are single tokens in these LMs, or among the words of a file (one per "
+            "line)",
         )
-        parser.add_argument(
-            "--preset", choices=PRESETS, default=ProbeParams.preset, help="values of the options below (small)"
+        budget = parser.add_argument_group("learning budget")
+        budget.add_argument(
+            "--preset",
+            choices=PRESETS,
+            default=ProbeParams.preset,
+            help="defaults of the following options (default: %(default)s)",
         )
         for name, field in BUDGET_FIELDS.items():
-            parser.add_argument(
+            budget.add_argument(
                 f"--{name.replace('_', '-')}",
                 type=number_from(field),
                 default=field.default,
-                help=f"of {systems_with(name)} ({preset_values(name) or field.default})",
+                help=f"for {systems_with(name)} (default: {preset_values(name) or field.default})",
             )
 
     def handle(self, **options):
         if options["output"]:
             check_writable(options["output"])
-        probe = self.probed(request_of(options), project_for(None, options["project"]))
+        probe = self.run_probe(request_of(options), project_for(None, options["project"]))
         if options["output"]:
             write_atomically(options["output"], record_lines(probe))
         for name, fault in sorted(probe.document["faults"].items()):
-            self.stderr.write(f"{name} lacks results. {fault}")
+            self.stderr.write(f"{name}: results missing. {fault}")
         for build in (summary_table, difference_table):
             if (table := build(probe.document)).rows:
                 self.stdout.write(f"{table.caption}\n{terminal_text(table)}\n", ending="")
 
-    def probed(self, request: ProbeRequest, project: Project) -> Probe:
-        """Do the job in this process. Raises NotProbed unless it succeeds."""
+    def run_probe(self, request: ProbeRequest, project: Project) -> Probe:
+        """Run the job in this process. Raises NotProbed unless it succeeds."""
         probe = create_probe(request, project=project)
         with ProgressBar(str(probe)) as bar, warnings_unlogged():
             run_to_the_end(probe, bar)
         probe = Probe.objects.select_related("language_model").get(pk=probe.pk)
         if probe.status != Job.Status.SUCCEEDED:
-            raise NotProbed(probe.error or f"Job {probe.pk}, {probe}, was {probe.status} by somebody.")
+            raise NotProbed(probe.error or f"Job {probe.pk} ({probe}) was {probe.status} by a user.")
         return probe
 
 
@@ -159,10 +170,10 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
 
 
 def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:
-    """Tell files of words from LMs. Raises NotFound, NotProbed or ImportRefused."""
+    """Return LMs and the words of a file from `names`. Raises NotFound, NotProbed or ImportRefused."""
     files = [Path(name) for name in names if Path(name).is_file()]
     if len(files) > 1:
-        raise NotProbed(f"{files[0]} and {files[1]} are both files of words; put the words into one.")
+        raise NotProbed(f"Two vocabulary files: {files[0]} and {files[1]}. Merge them into one file.")
     models = [str(get_language_model(name)) for name in names if not Path(name).is_file()]
     words = [word for file in files for word in read_words(file.name, read_bytes(file))]
     return {"common_with": models, "words": words}

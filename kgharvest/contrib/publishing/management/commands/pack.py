@@ -1,4 +1,4 @@
-"""`pack --report ID [--output DIR or ZIP] [--license SPDX] [--author "Family, Given" ...]`"""
+"""Create the replication package of a report."""
 
 from pathlib import Path
 
@@ -11,31 +11,21 @@ from kgharvest.management.command import DomainCommand, ProgressBar
 
 
 class Command(DomainCommand):
-    help = "Pack a report for a paper: its numbers, tables and figures, and the de-identified rows they come from."
+    help = "Create the replication package of a report: its numbers, tables, figures, and de-identified raw rows."
 
     def add_arguments(self, parser):
-        parser.add_argument("--report", required=True, type=int, metavar="ID", help="number of the report")
-        parser.add_argument(
-            "--output",
-            type=Path,
-            metavar="DIR or ZIP",
-            help="new folder, or file that ends in .zip (ROUND-report-ID.zip)",
-        )
-        parser.add_argument(
-            "--license", dest="licence", default="", metavar="SPDX", help="of the data set, such as CC-BY-4.0"
-        )
-        parser.add_argument(
-            "--author",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help='for CITATION.cff: "Family, Given"; repeatable',
-        )
+        parser.add_argument("--report", required=True, type=int, metavar="ID", help="report ID")
+        about = "new folder, or file that ends in .zip (default: ROUND-report-ID.zip)"
+        parser.add_argument("--output", type=Path, metavar="DIR or ZIP", help=about)
+        about = "license of the data as an SPDX identifier, for example CC-BY-4.0 (default: from the paper metadata)"
+        parser.add_argument("--license", dest="licence", default="", metavar="SPDX", help=about)
+        about = 'author for CITATION.cff as "Family, Given"; repeatable (default: from the paper metadata)'
+        parser.add_argument("--author", action="append", default=[], metavar="NAME", help=about)
 
     def handle(self, *, report, output, licence, author, **options):
         packed = Report.objects.filter(pk=report).select_related("round__project").first()
         if packed is None:
-            raise NotFound(f"There is no report {report}; the page of reports has their numbers.")
+            raise NotFound(f"Report {report} not found. The reports page lists report IDs.")
         output = output or Path(f"{packed.round.name}-report-{packed.pk}.zip")
         check_output(output)
         licence, authors = check_licence(licence), check_authors(author)

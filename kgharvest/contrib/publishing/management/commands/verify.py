@@ -1,4 +1,4 @@
-"""`verify PACK`"""
+"""Verify a replication package."""
 
 import sys
 from pathlib import Path
@@ -8,16 +8,15 @@ from kgharvest.management.command import DomainCommand
 
 
 class Command(DomainCommand):
-    help = "Compute every number of a paper pack again from its raw rows; exit 1 and name what differs. No database."
+    help = "Recompute and verify every number in a replication package. Needs no database. Exits with 1 on differences."
     requires_system_checks = ()
 
     def add_arguments(self, parser):
-        parser.add_argument("pack", type=Path, help="folder or ZIP file of a pack")
+        parser.add_argument("pack", type=Path, help="folder or ZIP file of a replication package")
 
     def handle(self, *, pack, **options):
         verification = verify_pack(pack)
-        out = self.stderr if verification.problems else self.stdout
         for line in verification.lines():
-            out.write(line)
+            (self.stderr if verification.problems else self.stdout).write(line)
         if verification.problems:
             sys.exit(1)

@@ -35,4 +35,4 @@ class Command(DomainCommand):
         for event_type in (SUBMISSION_CHANGED, STUDY_CHANGED):
             if event_type not in subscribed:
                 client.subscribe(workspace, event_type, address)
-            self.stdout.write(f"{event_type} is sent to {address}.")
+            self.stdout.write(f"{event_type} events are sent to {address}.")

@@ -1,4 +1,4 @@
-"""The pages and the API by which a KG is imported."""
+"""Pages and API of the KG import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kgharvest.contrib.knowledge_graphs.imports.uploads import (
     import_upload,
     staged_upload,
 )
-from kgharvest.contrib.knowledge_graphs.models import KEPT_FOR, UploadedKG
+from kgharvest.contrib.knowledge_graphs.models import LIFETIME, UploadedKG
 from kgharvest.models import HarvestJob
 from tests import factories
 from tests.kgharvest.contrib.knowledge_graphs.kg_factories import make_uploaded_kg
@@ -51,8 +51,8 @@ def test_a_file_is_mapped_previewed_and_imported(client, researcher):
     assert not HarvestJob.objects.exists()
 
     done = client.post(mapping, fields, follow=True).content.decode()
-    assert "3 tuples in 2 harvests imported." in done
-    assert "Open a round of these" in done
+    assert "3 tuples imported in 2 harvests." in done
+    assert "Create round" in done
     assert [job.n_tuples for job in HarvestJob.objects.order_by("pk")] == [2, 1]
     assert HarvestJob.objects.order_by("pk").last().relation == relation
     assert not UploadedKG.objects.exists()
@@ -61,7 +61,7 @@ def test_a_file_is_mapped_previewed_and_imported(client, researcher):
     assert "Scores by rank" not in harvest
 
 
-def test_what_is_wrong_stands_beside_the_field_and_nothing_is_made(client, researcher):
+def test_mapping_errors_are_shown_at_the_field_and_nothing_is_created(client, researcher):
     mapping = uploaded(client)["Location"]
 
     page = client.post(mapping, {"relation_0": "made_up", "template_1": "[HEAD] knows."}).content.decode()
@@ -79,15 +79,15 @@ def test_a_bad_file_is_refused_with_its_lines(client, researcher):
     assert not UploadedKG.objects.exists()
 
 
-def test_files_that_nobody_came_back_to_go(client, researcher):
-    make_uploaded_kg(KG, uploaded_at=timezone.now() - KEPT_FOR)
+def test_expired_uploads_are_deleted(client, researcher):
+    make_uploaded_kg(KG, uploaded_at=timezone.now() - LIFETIME)
     for _ in range(7):
         uploaded(client)
 
     assert UploadedKG.objects.count() == 5
 
 
-def test_a_cut_that_needs_scores_says_that_there_are_none(client, researcher):
+def test_a_score_cut_of_an_unscored_harvest_reports_missing_scores(client, researcher):
     client.post(uploaded(client)["Location"], {"template_0": "[HEAD] was born in [TAIL]."})
     job = HarvestJob.objects.get()
 
@@ -112,7 +112,7 @@ def test_the_api_imports_with_a_mapping(client):
     }  # fmt: skip
 
 
-def test_a_slot_after_two_takes_the_entity_of_its_number(client, researcher):
+def test_further_slots_are_filled_by_entity_position(client, researcher):
     factories.make_relation("in_year", arity=3)
     line = {"relation": "in_year", "entities": ["Ada", "Alan", "1840"], "qualifiers": {"verdict": "accepted"}}
     mapping = uploaded(client, json.dumps(line))["Location"]
@@ -123,22 +123,22 @@ def test_a_slot_after_two_takes_the_entity_of_its_number(client, researcher):
 
 
 @pytest.mark.parametrize("name", ["labels", f"{'知' * 100}.tsv"])
-def test_a_file_may_be_called_anything(client, researcher, name):
+def test_any_file_name_is_accepted(client, researcher, name):
     files = {"file": SimpleUploadedFile(name, KG.encode()), "labels": SimpleUploadedFile("l", b"Ada\tLovelace\n")}
     mapping = client.post("/harvests/import/", {**files, "system": "GPTKB", "file_format": "auto"})["Location"]
 
     assert "Lovelace" in client.post(mapping, {"template_0": "[HEAD] met [TAIL].", "preview": "1"}).content.decode()
 
 
-def test_a_score_that_is_no_number_is_refused_with_its_line(client, researcher):
+def test_an_invalid_score_is_rejected_with_its_line(client, researcher):
     page = uploaded(client, "head\trelation\ttail\tscore\nAda\tborn\tLondon\thigh\n").content.decode()
 
     assert "line 2, column 4" in page
-    assert "no number as score" in page
+    assert "is not a number" in page
     assert not UploadedKG.objects.exists()
 
 
-def test_half_a_character_is_refused_with_its_line(client, researcher):
+def test_a_lone_surrogate_is_rejected_with_its_line(client, researcher):
     page = uploaded(client, '{"head": "Ada \\ud800", "relation": "knows", "tail": "Alan"}').content.decode()
 
     assert "line 1" in page
@@ -158,7 +158,7 @@ def test_a_file_is_imported_once(client, researcher):
 
 def test_workers_delete_expired_files(researcher, settings):
     now = timezone.now()
-    make_uploaded_kg(KG, uploaded_at=now - KEPT_FOR - timedelta(seconds=1))
+    make_uploaded_kg(KG, uploaded_at=now - LIFETIME - timedelta(seconds=1))
     kept = make_uploaded_kg(KG, uploaded_at=now)
 
     assert "kgharvest.contrib.knowledge_graphs.imports.uploads.delete_expired_uploads" in settings.PERIODIC_TASKS

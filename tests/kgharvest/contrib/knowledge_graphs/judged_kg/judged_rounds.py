@@ -14,7 +14,7 @@ ODD = ('a "quoted" | name', "tab-less\\back")
 
 
 def make_judged_round(name: str = "pilot") -> Round:
-    """Open and judge a round on samples of two harvests: one of pairs, one of triples, half of what they have.
+    """Open and judge a round on half of the tuples of two harvests: one of pairs, one of triples.
 
     Every verdict occurs, and texts that each format has to escape.
     """
@@ -36,7 +36,7 @@ def make_judged_round(name: str = "pilot") -> Round:
 
 
 def judge_with_every_verdict(round: Round) -> None:
-    """Accept, reject, leave undecided, and leave incomplete statements by turns."""
+    """Make statements accepted, rejected, undecided, and incomplete in turn."""
     answers = ("TTF", "FFF", "TFU", "TT")
     labels = {"T": "true", "F": "false", "U": "unjudgeable"}
     for number, annotator in enumerate(factories.make_annotators(round, 3)):

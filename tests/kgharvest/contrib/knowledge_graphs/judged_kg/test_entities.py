@@ -9,7 +9,7 @@ from rdflib import Graph, Literal, URIRef
 
 from annotation.rounds.services import open_round
 from kgharvest.contrib.knowledge_graphs.judged_kg.formats import Export
-from kgharvest.contrib.knowledge_graphs.judged_kg.rows import JudgedKG, Kept
+from kgharvest.contrib.knowledge_graphs.judged_kg.rows import JudgedKG, Selection
 from kgharvest.entities.tables import save_table
 from kgharvest.models import KnowledgeTuple
 from tests import factories
@@ -24,7 +24,7 @@ def linked(db):
     return factories.make_relation("owns", relation_set=relation_set, seed_tuples=[["a", "b"]] * 2)
 
 
-@pytest.mark.parametrize("kept", [Kept.JUDGED, Kept.ALL])
+@pytest.mark.parametrize("kept", [Selection.JUDGED, Selection.ALL])
 def test_a_judged_kg_has_canonical_entities_and_their_ids(linked, kept, tmp_path):
     jobs = [harvest(linked, ("USA", "dogs"), ("Paris", "cats")), harvest(linked, ("the US", "a hound"))]
     round = open_round({"name": "r", "cells": [{"job": job.pk, "n": None} for job in jobs]})
@@ -43,12 +43,12 @@ def test_a_judged_kg_has_canonical_entities_and_their_ids(linked, kept, tmp_path
     assert states == URIRef("urn:kgharvest:entity:united%20states")
 
 
-def test_a_correction_changes_what_was_not_drawn_alone(linked):
+def test_a_correction_changes_only_undrawn_tuples(linked):
     job = harvest(linked, ("USA", "dogs"), ("Paris", "cats"))
     round = open_round({"name": "r", "cells": [{"job": job.pk, "n": 1}]})
     KnowledgeTuple.objects.update(corrected_entities=["France", "Puppy"], curation="corrected")
 
-    rows = {row.verdict: (row.entities, row.canonical) for row in JudgedKG(round).rows(Kept.ALL)}
+    rows = {row.verdict: (row.entities, row.canonical) for row in JudgedKG(round).rows(Selection.ALL)}
 
     assert rows["not_judged"] == (["France", "Puppy"], ["france", "puppy"])
     assert rows["incomplete"] in [(["USA", "dogs"], ["united states", "dog"]), (["Paris", "cats"], ["paris", "cat"])]

@@ -1,4 +1,4 @@
-"""The judged KG in every format, read back by other programs' readers."""
+"""Judged KG in every format, read by the libraries of the formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from annotation.rounds.services import open_round
 from evaluation.reports.services import compute_report
 from kgharvest.accounts.projects import default_project
 from kgharvest.contrib.knowledge_graphs.judged_kg.formats import FORMATS, Export
-from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, JudgedKG, Kept
+from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, JudgedKG, Selection
 from kgharvest.models import HarvestJob, KnowledgeTuple
 from tests import factories
 from tests.kgharvest.contrib.knowledge_graphs.judged_kg.judged_rounds import make_judged_round
@@ -41,7 +41,7 @@ def round() -> Round:
 
 @pytest.fixture
 def expected(round) -> Counter[Read]:
-    """What the database says, asked in another way than the export asks."""
+    """Return the expected rows with a query that differs from the export's query."""
     verdicts = {
         draw.harvested_tuple_id: draw.task.verdict or "incomplete"
         for draw in Draw.objects.filter(stratum__round=round).select_related("task")
@@ -53,7 +53,7 @@ def expected(round) -> Counter[Read]:
     )
 
 
-def written(round: Round, folder: Path, file_format: str, kept: Kept | None = None) -> Path:
+def written(round: Round, folder: Path, file_format: str, kept: Selection | None = None) -> Path:
     path = folder / file_format
     Export(JudgedKG(round), file_format, kept).write_to(path)
     return path
@@ -63,7 +63,7 @@ def test_an_entity_of_two_lines_is_one_cell_for_pykeen(tmp_path):
     harvest = factories.make_harvest([("two\nlines", "tail")])
     open_round({"name": "lines", "cells": [{"job": harvest.pk, "n": None}]}, None, default_project())
 
-    path = written(Round.objects.get(), tmp_path, "pykeen", Kept.ALL)
+    path = written(Round.objects.get(), tmp_path, "pykeen", Selection.ALL)
 
     assert path.read_text() == f"two lines\t{harvest.relation.path}\ttail\n"
 
@@ -101,17 +101,17 @@ READERS = {
 
 
 @pytest.mark.parametrize("file_format", READERS)
-def test_what_is_read_back_is_what_was_judged(round, expected, tmp_path, file_format):
+def test_the_export_contains_the_judged_tuples(round, expected, tmp_path, file_format):
     assert READERS[file_format](written(round, tmp_path, file_format)) == expected
 
 
 @pytest.mark.parametrize("file_format", READERS)
-def test_accepted_alone_and_judged_alone(round, expected, tmp_path, file_format):
+def test_accepted_or_judged_tuples_can_be_selected(round, expected, tmp_path, file_format):
     accepted = Counter({row: n for row, n in expected.items() if row[2] == "accepted"})
     judged = Counter({row: n for row, n in expected.items() if row[2] in ("accepted", "rejected", "undecided")})
 
-    assert READERS[file_format](written(round, tmp_path / "a", file_format, Kept.ACCEPTED)) == accepted
-    assert READERS[file_format](written(round, tmp_path / "b", file_format, Kept.JUDGED)) == judged
+    assert READERS[file_format](written(round, tmp_path / "a", file_format, Selection.ACCEPTED)) == accepted
+    assert READERS[file_format](written(round, tmp_path / "b", file_format, Selection.JUDGED)) == judged
 
 
 @pytest.fixture(autouse=True)
@@ -120,14 +120,14 @@ def folders(tmp_path):
         (tmp_path / name).mkdir()
 
 
-def test_counts_are_those_of_the_report_in_every_format(round):
+def test_every_format_has_the_counts_of_the_report(round):
     cells = compute_report(round).document["cells"]
     in_report = {
         verdict: sum(cell[verdict] for cell in cells) for verdict in ("accepted", "rejected", "undecided", "incomplete")
     }
 
     for file_format in FORMATS:
-        export = Export(JudgedKG(round), file_format, Kept.ALL)
+        export = Export(JudgedKG(round), file_format, Selection.ALL)
         for _ in export.download():
             pass
         counts = dict(export.rows.by_verdict)
@@ -140,7 +140,7 @@ def test_counts_are_those_of_the_report_in_every_format(round):
     assert all(in_report.values())
 
 
-def test_pykeen_has_accepted_pairs_unless_asked_for_more(round, expected, tmp_path):
+def test_pykeen_contains_accepted_pairs_by_default(round, expected, tmp_path):
     path = written(round, tmp_path, "pykeen")
 
     triples = Counter(tuple(line.split("\t")) for line in path.read_text().split("\n")[:-1])
@@ -150,7 +150,7 @@ def test_pykeen_has_accepted_pairs_unless_asked_for_more(round, expected, tmp_pa
     )
 
 
-def test_the_card_has_yaml_that_names_the_file_and_the_counts(round, tmp_path):
+def test_the_card_has_yaml_with_the_file_and_the_counts(round, tmp_path):
     path = written(round, tmp_path, "hf")
 
     _, front, text = (path / "README.md").read_text().split("---\n", 2)
@@ -172,11 +172,13 @@ def test_only_accepted_pairs_are_plain_triples(round, tmp_path):
     graph = Graph().parse(written(round, tmp_path, "nt"), format="nt")
 
     [relation] = set(graph.subjects(RDF.type, RDF.Property))
-    n_accepted = sum(row.verdict == "accepted" and len(row.entities) == 2 for row in JudgedKG(round).rows(Kept.ALL))
+    n_accepted = sum(
+        row.verdict == "accepted" and len(row.entities) == 2 for row in JudgedKG(round).rows(Selection.ALL)
+    )
     assert len(list(graph.subject_objects(relation))) == n_accepted > 0
 
 
-def test_a_hidden_tuple_is_left_out_unless_it_was_drawn(round):
+def test_a_hidden_tuple_is_excluded_unless_it_was_drawn(round):
     drawn = set(Draw.objects.filter(stratum__round=round).values_list("task__knowledge_tuple", flat=True))
     undrawn = KnowledgeTuple.objects.exclude(pk__in=drawn).first()
     KnowledgeTuple.objects.filter(pk__in=[undrawn.pk, *drawn]).update(curation="hidden")
@@ -184,7 +186,7 @@ def test_a_hidden_tuple_is_left_out_unless_it_was_drawn(round):
     assert sum(1 for _ in JudgedKG(round).rows()) == 21
 
 
-def test_an_archive_for_browsers_holds_the_folder(round, tmp_path):
+def test_the_archive_contains_the_files_of_the_folder(round, tmp_path):
     content = b"".join(Export(JudgedKG(round), "hf").download())
 
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -193,11 +195,11 @@ def test_an_archive_for_browsers_holds_the_folder(round, tmp_path):
     assert read_hugging_face(tmp_path / "archive") == read_hugging_face(written(round, tmp_path, "hf"))
 
 
-def test_the_command_says_what_it_wrote_and_spares_what_is_there(round, tmp_path, capsys):
+def test_the_command_prints_counts_and_does_not_overwrite_folders(round, tmp_path, capsys):
     call_command("export_kg", "--round", "pilot", "--format", "pykeen", "--output", tmp_path / "kg.tsv")
     assert "accepted" in capsys.readouterr().out
 
     (tmp_path / "full").mkdir()
     (tmp_path / "full/notes.txt").write_text("mine")
-    with refused("NotWritable", match="name a new folder"):
+    with refused("NotWritable", match="Choose a new folder"):
         Export(JudgedKG(round), "hf").write_to(tmp_path / "full")

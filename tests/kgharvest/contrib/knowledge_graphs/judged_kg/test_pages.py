@@ -1,4 +1,4 @@
-"""The judged KG's pages and API, and reports on KGs that came from outside."""
+"""Pages and API of the judged KG, and reports on imported KGs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_page_counts_verdicts_and_offers_files(client, report):
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_a_download_is_what_the_command_writes(client, report, file_format, tmp_path):
+def test_a_download_equals_the_command_output(client, report, file_format, tmp_path):
     answer = client.get(f"/reports/{report.pk}/kg/file/", {"format": file_format, "verdict": "judged"})
     content = b"".join(answer)
 
@@ -63,13 +63,13 @@ def test_a_download_is_what_the_command_writes(client, report, file_format, tmp_
 
 
 @pytest.mark.parametrize("query", [{}, {"format": "doc"}, {"format": "nt", "verdict": "some"}])
-def test_what_there_is_not_is_not_found(client, report, query):
+def test_missing_rows_are_404(client, report, query):
     assert client.get(f"/reports/{report.pk}/kg/file/", query).status_code == 404
 
 
 @pytest.fixture
 def unscored(tmp_path):
-    """A round on half of a KG without scores, judged in all."""
+    """A completely judged round on half of a KG without scores."""
     (tmp_path / "kg.tsv").write_text("".join(f"head {n}\tr\ttail {n}\n" for n in range(30)))
     with StagedKG(tmp_path / "kg.tsv") as staged:
         [job] = import_kg(staged, "GPTKB", {"r": new_target("r", "[HEAD] has [TAIL].")}).jobs
@@ -92,7 +92,7 @@ def test_a_kg_without_scores_gets_the_same_report(unscored):
         assert form.bytes_of(document)
 
 
-def test_no_format_makes_scores_up(unscored):
+def test_no_format_invents_scores(unscored):
     assert "vocabulary:score>" not in b"".join(Export(JudgedKG(unscored), "nt").download()).decode()
 
 

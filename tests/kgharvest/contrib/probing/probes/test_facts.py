@@ -35,5 +35,5 @@ def test_a_zip_file_that_lost_its_beginning_is_said(n_lost):
     with zipfile.ZipFile(archive, "w") as opened:
         opened.writestr("capital/train.jsonl", '{"sub": "france", "obj": "paris"}')
 
-    with pytest.raises(NotProbed, match="no ZIP file that can be unpacked"):
+    with pytest.raises(NotProbed, match="cannot be unpacked"):
         read_facts(documents_of("facts.zip", b"PK" + archive.getvalue()[n_lost:]), ["capital"])

@@ -27,10 +27,10 @@ def corpus(tmp_path):
     return path
 
 
-def test_what_is_mined_can_be_imported(relation, corpus, tmp_path, capsys):
+def test_mined_prompts_can_be_imported(relation, corpus, tmp_path, capsys):
     call_command("mine_prompts", corpus, set_name="places", output=tmp_path / "mined")
 
-    assert "capital: 1 prompt of 2 facts." in capsys.readouterr().out
+    assert "capital: 1 prompt from 2 facts." in capsys.readouterr().out
     [line] = map(json.loads, (tmp_path / "mined/capital.jsonl").read_text().splitlines())
     assert line == {"template": "[Y] is the seat of [X] .", "weight": 1.0, "n": 2, "n_facts": 2}
     call_command("import_prompts", tmp_path / "mined", set_name="places")
@@ -56,7 +56,7 @@ def test_a_bad_corpus_or_folder_is_said(relation, corpus, tmp_path):
     bad.write_text("1\tx\n")
     with pytest.raises(CommandError, match="Line 1 is not a CoNLL-U word"):
         call_command("mine_prompts", bad, set_name="places", output=tmp_path / "mined")
-    with pytest.raises(CommandError, match="is text without trees"):
+    with pytest.raises(CommandError, match="contains no dependency trees"):
         call_command("mine_prompts", corpus, set_name="places", output=tmp_path / "mined", how="dependency")
-    with pytest.raises(CommandError, match="cannot be made"):
+    with pytest.raises(CommandError, match="Cannot create"):
         call_command("mine_prompts", corpus, set_name="places", output=corpus)

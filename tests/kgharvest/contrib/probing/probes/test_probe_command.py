@@ -47,7 +47,7 @@ def test_every_method_writes_a_record_of_what_it_learned(capitals, tmp_path):
     assert all(records[method]["forwards"] > records["manual"]["forwards"] for method in ("autoprompt", "bertese"))
 
 
-def test_what_the_lm_knows_is_far_from_what_a_random_one_and_the_majority_say(capitals, tmp_path):
+def test_trained_lm_beats_random_weights_and_majority(capitals, tmp_path):
     records = probed(tmp_path, "majority", "manual")
 
     assert records["manual"]["p1"] > records["majority"]["p1"] + 0.5
@@ -75,7 +75,7 @@ def test_facts_and_prompts_come_from_folders_of_ones_own(capitals, tmp_path):
     [
         ("{", "train.jsonl, line 1"),
         ('{"sub": "a"}', "train.jsonl, line 1"),
-        ('{"sub": "☃", "obj": "☃"}', "no fact of train"),
+        ('{"sub": "☃", "obj": "☃"}', "no usable train fact"),
     ],
 )
 def test_facts_that_cannot_be_asked_are_refused_in_a_sentence(capitals, tmp_path, line, sentence):
@@ -130,12 +130,12 @@ def test_the_methods_whose_prompts_were_kept_are_asked_again(capitals, tmp_path)
 def test_a_probe_without_prompts_cannot_be_asked_again(capitals, tmp_path):
     probed(tmp_path, "majority")
 
-    with pytest.raises(CommandError, match="has kept no prompts"):
+    with pytest.raises(CommandError, match="has no stored prompts"):
         probed(tmp_path, prompts_of=Probe.objects.get().pk)
 
 
 def test_a_search_that_cannot_fill_its_triggers_is_refused_before_others_are_measured(capitals, tmp_path):
-    with pytest.raises(CommandError, match="AutoPrompt needs 5 iterations or more"):
+    with pytest.raises(CommandError, match="AutoPrompt needs at least 5 iterations"):
         probed(tmp_path, "manual", "autoprompt", iterations=4)
 
     assert not Probe.objects.exists()
@@ -146,22 +146,26 @@ def test_options_take_the_place_of_those_of_a_preset(capitals, tmp_path):
 
     document = Probe.objects.get().document
     assert (document["preset"], document["learning_rate"], document["batch_size"]) == ("paper", 0.5, 16)
-    with pytest.raises(CommandError, match="AutoPrompt needs 7 iterations or more"):
+    with pytest.raises(CommandError, match="AutoPrompt needs at least 7 iterations"):
         probed(tmp_path, "autoprompt", triggers=7)
-    with pytest.raises(CommandError, match=r"'-1' is no number from 0\.0 to 10\.0"):
+    with pytest.raises(CommandError, match=r"'-1' is not a number from 0\.0 to 10\.0"):
         call_command("probe", "--set", "known", "--learning-rate", "-1")
-    with pytest.raises(CommandError, match="'99999' is no whole number from 1 to 50"):
+    with pytest.raises(CommandError, match="'99999' is not a whole number from 1 to 50"):
         call_command("probe", "--set", "known", "--triggers", "99999", "--iterations", "1")
 
 
 def test_a_probe_that_is_not_there_is_refused_in_a_sentence(capitals, tmp_path):
-    with pytest.raises(CommandError, match="There is no probe 404"):
+    with pytest.raises(CommandError, match="Probe 404 not found"):
         probed(tmp_path, "manual", prompts_of=404)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
-    [("xylophonists", "No word is one token"), (" \n", "has no words"), ("the", "outside the common vocabulary")],
+    [
+        ("xylophonists", "No word is a single token"),
+        (" \n", "contains no words"),
+        ("the", "outside the common vocabulary"),
+    ],
 )
 def test_a_vocabulary_without_answers_is_refused_in_a_sentence(capitals, tmp_path, words, sentence):
     (tmp_path / "words.txt").write_text(words)
@@ -174,7 +178,7 @@ def test_a_vocabulary_without_answers_is_refused_in_a_sentence(capitals, tmp_pat
     ("parts", "sentence"),
     [
         ({"dev": 2, "test": 2}, "capital_of has no train facts"),
-        ({"test": 1}, "capital_of has one fact"),
+        ({"test": 1}, "capital_of has no train and no dev facts"),
         ({"train": 0, "dev": 2, "test": 2}, "capital_of has no train facts"),
     ],
 )
@@ -220,7 +224,7 @@ def test_nothing_but_objects_of_several_tokens_is_refused_in_a_sentence(capitals
         "\n".join(json.dumps({"part": part, "sub": "berlin", "obj": "a tree in the garden"}) for part in PARTS)
     )
 
-    with pytest.raises(CommandError, match=r"no fact of train can be asked \(1 object of several tokens\)"):
+    with pytest.raises(CommandError, match=r"no usable train fact \(1 object of several tokens\)"):
         probed(tmp_path, "manual", facts=tmp_path / "facts.jsonl")
 
 

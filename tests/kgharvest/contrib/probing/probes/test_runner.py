@@ -74,7 +74,7 @@ def measured(monkeypatch) -> list[str]:
     return names
 
 
-def test_a_killed_probe_is_taken_over_where_it_was(measured, monkeypatch):
+def test_killed_probe_resumes_from_its_records(measured, monkeypatch):
     probe = create_probe(make_request("manual", "lpaqa-top1"))
     begun = iter([True, True])
     store = runner._store
@@ -101,7 +101,7 @@ def test_a_killed_probe_is_taken_over_where_it_was(measured, monkeypatch):
     assert len(stored(probe)) == 4
 
 
-def test_what_other_code_has_measured_is_measured_anew(measured):
+def test_records_of_another_code_version_are_replaced(measured):
     probe = create_probe(make_request("manual"))
     run(probe)
     Probe.objects.update(status=Job.Status.FAILED, code_version="of last year")
@@ -114,7 +114,7 @@ def test_what_other_code_has_measured_is_measured_anew(measured):
     assert len(stored(probe)) == 2
 
 
-def test_a_cancelled_probe_stops_at_the_next_forward_and_keeps_what_it_has(monkeypatch):
+def test_cancelled_probe_stops_at_the_next_forward_pass_and_keeps_its_records(monkeypatch):
     probe = create_probe(make_request("manual", "soft"))
     ticks = []
 
@@ -152,7 +152,7 @@ def test_a_relation_that_cannot_be_asked_is_left_out_with_a_reason():
     done = run(create_probe(make_request("manual", relations=("capital_of", "snow"), snow=nonsense)))
 
     assert done.status == Job.Status.SUCCEEDED
-    assert "snow: no fact of train can be asked" in done.document["faults"]["snow"]
+    assert "snow: no usable train fact" in done.document["faults"]["snow"]
     assert [entry["relation"] for entry in done.document["relations"]] == ["capital_of"]
 
 
@@ -181,7 +181,7 @@ def test_a_probe_of_nothing_that_can_be_asked_fails_with_the_reasons():
     done = run(create_probe(make_request("manual", relations=("of",), of=several)))
 
     assert done.status == Job.Status.FAILED
-    assert "no fact of train can be asked (1 object of several tokens)" in done.error
+    assert "no usable train fact (1 object of several tokens)" in done.error
 
 
 @pytest.mark.parametrize("method", ["lpaqa", "autoprompt", "soft-data-dependent", "soft-deep"])
@@ -202,9 +202,9 @@ def test_learned_prompts_answer_again_as_they_did(method):
 @pytest.mark.parametrize(
     ("relations", "changes", "sentence"),
     [
-        (("capital_of",), {"revision": "another"}, "asked another LM, or another revision of it"),
-        (("capital_of",), {"language_model": "embedded"}, "asked another LM, or another revision of it"),
-        (("language_of",), {}, "keeps no prompts of manual for language_of"),
+        (("capital_of",), {"revision": "another"}, "used a different LM or revision"),
+        (("capital_of",), {"language_model": "embedded"}, "used a different LM or revision"),
+        (("language_of",), {}, "has no prompts of manual for language_of"),
     ],
 )
 def test_prompts_that_are_not_kept_are_refused_in_a_sentence(relations, changes, sentence):
@@ -237,5 +237,5 @@ def test_methods_that_need_a_mask_are_refused_on_other_lms():
     lm = SimpleNamespace(name="gpt2")
 
     runner.check_methods(lm, ["majority", "manual", "lpaqa", "lpaqa-rank", "lpaqa-top1"])
-    with pytest.raises(EngineError, match=r"is no masked LM, and soft learns on those; .* majority, manual, lpaqa"):
+    with pytest.raises(EngineError, match=r"soft requires a masked LM, .* majority, manual, lpaqa"):
         runner.check_methods(lm, ["lpaqa", "soft"])

@@ -81,8 +81,8 @@ def test_a_device_of_a_worker_is_offered_and_asked(researcher_client, capitals, 
 
     assert "cuda:1 is not one of the available choices" in refused.text
     assert "Weights in int8 require an NVIDIA GPU" in without_gpu.text
-    assert "embedded-small is small and never in int8" in small.text
-    assert "Random weights, the control, are not drawn in int8" in with_control.text
+    assert "embedded-small does not support int8" in small.text
+    assert "The control does not support int8" in with_control.text
     assert Probe.objects.get().lm == "some/bert on cuda:0, int8"
 
 
@@ -137,7 +137,7 @@ def test_notes_of_macos_in_a_zip_file_are_passed_over(researcher_client, capital
     assert Probe.objects.get().relations.get().name == "capital_of"
 
 
-def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client, capitals, enqueued):
+def test_lines_of_one_file_can_state_relation_and_part(researcher_client, capitals, enqueued):
     lines = [
         {"predicate_id": "capital_of", "part": part, "sub_label": f"town {part}", "obj_label": "france"}
         for part in ("train", "dev", "test")
@@ -151,15 +151,15 @@ def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client,
 @pytest.mark.parametrize(
     ("facts", "sentence"),
     [
-        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 3: is no JSON object"),
-        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 2: has no texts"),
-        (lambda: as_lines({"sub": "a", "obj": "b"}), "is in no part; add &quot;part&quot;"),
+        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 3: is not a JSON object"),
+        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 2: lacks the texts"),
+        (lambda: as_lines({"sub": "a", "obj": "b"}), "has no part; add &quot;part&quot;"),
         (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b" * 300}), "more than 200 characters"),
-        (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b"}), "capital_of has one fact"),
+        (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b"}), "capital_of has no train and no test facts"),
         (lambda: as_zip(dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
         (lambda: as_zip(train=[], dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
-        (lambda: SimpleUploadedFile("facts.zip", b"PK\x03\x04 and no more"), "no ZIP file that can be unpacked"),
-        (lambda: as_broken_zip(pairs_of("dev")), "no ZIP file that can be unpacked"),
+        (lambda: SimpleUploadedFile("facts.zip", b"PK\x03\x04 and no more"), "cannot be unpacked"),
+        (lambda: as_broken_zip(pairs_of("dev")), "cannot be unpacked"),
         (lambda: SimpleUploadedFile("facts.jsonl", b"\xff\xfe"), "is not UTF-8"),
     ],
 )
@@ -176,7 +176,7 @@ def test_of_many_bad_lines_the_first_twenty_and_their_number_are_listed(research
 
     errors = response.context["form"].errors["facts"]
     assert len(errors) == 21
-    assert errors[-1] == "60 lines in all are not as they should be."
+    assert errors[-1] == "60 invalid lines in total."
 
 
 @pytest.mark.parametrize(
@@ -204,14 +204,14 @@ def test_a_vocabulary_is_common_with_lms_and_a_file(researcher_client, capitals,
 def test_a_file_without_words_is_refused_beside_the_file(researcher_client, capitals):
     response = researcher_client.post(NEW, filled_in(capitals, words=SimpleUploadedFile("words.txt", b" \n ")))
 
-    assert response.context["form"].errors["words"] == ["words.txt has no words; give one a line."]
+    assert response.context["form"].errors["words"] == ["words.txt contains no words. Add one word per line."]
 
 
 @pytest.mark.parametrize(
     ("fields", "field"),
     [({"methods": []}, "methods"), ({"model": ""}, "model"), ({"epochs": 0}, "epochs"), ({}, "relations")],
 )
-def test_what_is_missing_is_asked_for(researcher_client, capitals, fields, field):
+def test_missing_fields_are_reported(researcher_client, capitals, fields, field):
     response = researcher_client.post(NEW, filled_in(capitals if fields else None, **fields))
 
     assert list(response.context["form"].errors) == [field]
@@ -220,7 +220,7 @@ def test_what_is_missing_is_asked_for(researcher_client, capitals, fields, field
 def test_a_model_that_is_not_there_is_refused(researcher_client, capitals, enqueued):
     response = researcher_client.post(NEW, filled_in(capitals, other_model="/no/such/folder"))
 
-    assert "There is no model &#x27;/no/such/folder&#x27; here" in response.text
+    assert "Model &#x27;/no/such/folder&#x27; not found" in response.text
 
 
 def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_client, capitals, enqueued):
@@ -230,8 +230,8 @@ def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_c
     ledger.run_job(Probe.objects.get().pk)
 
     page = researcher_client.get(response.url).text
-    assert "no fact of train can be asked (1 object of several tokens); give others." in page
-    assert "Nothing measured" in page
+    assert "no usable train fact (1 object of several tokens)." in page
+    assert "No results" in page
 
 
 # -- reading one -------------------------------------------------------------------------------------------------------
@@ -266,11 +266,11 @@ def test_the_learned_prompts_are_shown_with_weights_nearest_words_and_rewrites(r
     page = researcher_client.get(f"{done.get_absolute_url()}prompts/{relation.pk}/").text
 
     assert "‹of›" in page
-    assert "Words nearest to its 1 soft word" in page
+    assert "Nearest words to the 1 soft token" in page
     assert 'in <span class="muted small">0.70</span>' in page
     assert "<td>[MASK] of france</td><td>[MASK] , capital france</td>" in page
     assert page.index('id="majority"') < page.index('id="soft"') < page.index('id="bertese"')
-    assert "It asks no prompt." in page
+    assert "This method uses no prompts." in page
 
 
 def test_a_relation_of_another_probe_is_not_there(researcher_client, done):
@@ -303,13 +303,13 @@ def test_records_and_prompts_come_as_json_lines(researcher_client, done):
     assert {prompt["method"]: prompt["vectors"] for prompt in prompts}["soft"] == "k05VTVBZ"
 
 
-def test_a_cancelled_probe_shows_what_it_has(researcher_client, done):
+def test_cancelled_probe_shows_its_results_so_far(researcher_client, done):
     Probe.objects.update(status=Job.Status.CANCELLED, document={})
 
     page = researcher_client.get(done.get_absolute_url()).text
 
-    assert "What it had measured is kept" in page
-    assert "Go on" in page
+    assert "The results so far are saved" in page
+    assert "Resume" in page
     assert "Control: the same LM with random weights" in page
 
 
@@ -321,7 +321,7 @@ def test_methods_on_fewer_relations_so_far_are_not_passed_off_as_comparable(rese
 
     rows = {row.values[0]: row.values[1] for row in response.context["methods"].rows}
     assert rows == {"majority": 4, "manual": 4, "soft": 2, "bertese": 4}
-    assert "measured on fewer relations so far cannot be compared" in response.text
+    assert "different numbers of relations are not comparable" in response.text
 
 
 def test_pages_take_the_same_queries_for_more(researcher_client, done, django_assert_max_num_queries):

@@ -11,7 +11,7 @@ from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 from tests.made_once import made_once
 
 
-@pytest.fixture(scope="package", params=["wordpiece", "byte-level"])
+@pytest.fixture(scope="package", params=["wordpiece", pytest.param("byte-level", marks=pytest.mark.exhaustive)])
 def reading_lm(request, shared_folder):
     """An LM, of either kind of tokenizer, that knows what its texts are about (`reading_models`)."""
     build = tiny_bert if request.param == "wordpiece" else tiny_roberta

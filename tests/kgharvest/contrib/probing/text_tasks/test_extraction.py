@@ -76,7 +76,7 @@ def test_every_method_is_measured_in_both_kinds_of_contexts(folder, capsys):
     assert "manual, perturbed, random weights" in capsys.readouterr().out
 
 
-def test_an_lm_that_answers_from_memory_is_told(folder):
+def test_known_p1_counts_answers_from_memory(folder):
     """The embedded LM was not trained to read: in perturbed contexts it goes on naming the countries it knows."""
     perturbed = extracted(folder, perturbed=True, no_control=True)["manual", True, False]
 
@@ -100,7 +100,7 @@ def test_the_same_seed_gives_the_same_records(folder):
     assert all({**record, "seconds": 0} == {**again[key], "seconds": 0} for key, record in first.items())
 
 
-def test_what_cannot_be_asked_is_counted(folder):
+def test_unusable_facts_are_counted_by_reason(folder):
     lines = [
         ROME,
         ROME | {"obj": "papua new guinea", "context": "papua new guinea is far"},
@@ -141,10 +141,10 @@ def test_a_context_may_be_masked_already():
     ("line", "sentence"),
     [
         (ROME | {"context": "it is far away"}, 'line 1: has a "context" without its object'),
-        (ROME | {"context": 5}, 'line 1: has a "context" that is no text'),
+        (ROME | {"context": 5}, 'line 1: has a "context" that is not a text'),
         ({"sub": "rome", "obj": "italy"}, 'line 1: has neither a "context" nor "evidences"'),
-        ({"sub": "rome", "context": "italy"}, 'line 1: has no texts "sub" and "obj"'),
-        (ROME | {"surfaces": "italian"}, 'line 1: has "surfaces" that are no list'),
+        ({"sub": "rome", "context": "italy"}, 'line 1: lacks the texts "sub" and "obj"'),
+        (ROME | {"surfaces": "italian"}, 'line 1: has "surfaces" that are not a list'),
         ({"sub": "rome", "obj": "italy", "evidences": [{}]}, "line 1: has evidences without"),
     ],
 )
@@ -165,28 +165,28 @@ def test_other_encodings_than_utf_8_are_refused(folder):
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        ([], r"no fact of dev can be asked in a sentence \(it is empty\)"),
+        ([], r"no dev fact with a usable sentence \(it is empty\)"),
         (
             [ROME | {"obj": "papua new guinea", "context": "in [MASK]"}],
-            r"no fact of dev can be asked .* \(1 object of several tokens\)",
+            r"no dev fact .* \(1 object of several tokens\)",
         ),
-        ([ROME | {"sub": "[SEP]"}], "all sentences of dev hold special tokens"),
+        ([ROME | {"sub": "[SEP]"}], "all dev sentences contain special tokens"),
     ],
 )
-def test_a_part_of_which_nothing_can_be_asked_is_refused(folder, lines, sentence):
+def test_part_without_usable_facts_is_refused(folder, lines, sentence):
     write(folder, "dev", lines)
 
     with pytest.raises(CommandError, match=f"capital_of: {sentence}"):
         extracted(folder)
 
 
-def test_a_later_relation_of_which_nothing_can_be_asked_is_refused_before_the_first_is_searched(folder, monkeypatch):
+def test_unusable_relation_is_refused_before_any_search(folder, monkeypatch):
     make_relation(name="of", relation_set=RelationSet.objects.get(name="known"), **CAPITALS)
     (folder / "of").mkdir()
     (folder / "of" / "train.jsonl").write_text(json.dumps(ROME))
     monkeypatch.setattr(autoprompt, "search_trigger", pytest.fail)
 
-    with pytest.raises(CommandError, match="of: no fact of dev can be asked"):
+    with pytest.raises(CommandError, match="of: no dev fact with a usable sentence"):
         extracted(folder)
 
 

@@ -41,7 +41,7 @@ def test_planted_words_are_found(toy, embeddings):
     assert tuple(map(set, chosen)) == tuple(map(set, PLANTED))
 
 
-def test_no_token_stands_for_two_labels_and_none_that_is_not_allowed_for_any(toy, embeddings):
+def test_label_tokens_are_distinct_and_allowed(toy, embeddings):
     allowed = np.arange(V) % 2 == 1
 
     chosen = choose_label_tokens(*toy, embeddings, allowed, 5)

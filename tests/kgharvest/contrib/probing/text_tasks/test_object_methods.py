@@ -64,7 +64,7 @@ def test_a_long_context_is_cut_and_one_without_its_object_left_out():
     assert drawn.left_out == {"no sentence with the object in its first 50 words": 2}
 
 
-def test_a_perturbed_context_names_another_object_which_is_the_answer():
+def test_perturbed_context_contains_the_replacement_as_answer():
     facts = draw_contexts(at_home(PEOPLE), Random(0)).facts
 
     changed = perturb(facts, TOWNS, Random(0))
@@ -171,7 +171,7 @@ def test_a_prompt_that_is_found_reads_the_context(reading_lm, parts):
     assert scores.ranking.precision_at(1) > nothing_read.ranking.precision_at(1) + 0.3
 
 
-def test_what_an_lm_remembers_is_told_from_what_it_reads(reading_lm):
+def test_answers_from_memory_differ_from_answers_from_context(reading_lm):
     """Without the context it can only remember; with a perturbed one it reads."""
     facts = perturb(draw_contexts(at_home(PEOPLE), Random(0)).facts, TOWNS, Random(0))
     from_memory = TextTemplate.parse("{subject} is from [P] .")

@@ -49,7 +49,7 @@ def test_triggers_can_be_left_out():
         ("{sentence} <ENT9> [P]", "<ENT9>"),
     ],
 )
-def test_what_is_no_template_is_said(text, reason, tiny_lm):
+def test_invalid_templates_are_refused(text, reason, tiny_lm):
     with pytest.raises(BadPrompt, match=reason):
         TextTemplate.parse(text).encode(tiny_lm)
 

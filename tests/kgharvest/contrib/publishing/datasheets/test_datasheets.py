@@ -21,11 +21,9 @@ from kgharvest.contrib.publishing.datasheets.documents import TEMPLATES, card_fi
 from kgharvest.contrib.publishing.datasheets.facts import LEAST_PEOPLE, Facts, gather_facts, with_answers
 from kgharvest.contrib.publishing.datasheets.filters import people
 from kgharvest.contrib.publishing.datasheets.heds import BY_NUMBER, CRITERION, QUESTIONS, Answer, Source, coverage
-from kgharvest.contrib.publishing.packs.archive import write_pack
-from kgharvest.contrib.publishing.packs.files import PackFile, RowColumn
+from kgharvest.contrib.publishing.packs.archive import PackFile, RowColumn, write_pack
 from kgharvest.contrib.publishing.packs.pack import pack_files
-from kgharvest.contrib.publishing.statements.questions import MAIL, missing
-from kgharvest.contrib.publishing.statements.services import save_statements
+from kgharvest.contrib.publishing.statements.services import MAIL, missing, save_statements
 from kgharvest.pages.number_format import share
 from tests.factories import judge, make_judge_run, make_round, make_user, next_batch
 from tests.kgharvest.contrib.publishing.study import (
@@ -129,12 +127,19 @@ def test_templates_use_only_values_that_exist(facts, source, monkeypatch):
 def test_missing_answers_are_named_in_each_document_with_a_place_for_them(facts):
     unanswered, answered = written(facts), written(stated(facts))
     labels = {
-        "methods.tex": ["Title of the data", "Funding", "Licence of the data"],
-        "responsible-nlp.md": ["Recruitment", "Were they paid?", "Funding", "Consent", "Ethics board", "Demographics"],
+        "methods.tex": ["Title of the data", "Funding", "License of the data"],
+        "responsible-nlp.md": [
+            "Recruitment",
+            "Were the annotators paid?",
+            "Funding",
+            "Consent",
+            "Ethics board",
+            "Demographics",
+        ],
         "heds.md": ["Contact author", "Languages", "Preregistration", "Impact assessment"],
         "heds.json": [],
-        "CITATION.cff": ["Title of the data", "Authors", "Licence of the data"],
-        "LICENSE": ["Licence of the data"],
+        "CITATION.cff": ["Title of the data", "Authors", "License of the data"],
+        "LICENSE": ["License of the data"],
         "croissant.json": ["Intended use", "Biases", "Maintenance"],
     }
 

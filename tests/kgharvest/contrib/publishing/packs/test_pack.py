@@ -77,7 +77,7 @@ def test_nothing_in_a_pack_leads_back_to_a_person(researcher):
     for file in files:
         content = text_of(file)
         assert [secret for secret in secrets if secret.lower() in content.lower()] == [], file.path
-    assert "[name left out] says so" in next(file.content.decode() for file in files if file.path == "report.json")
+    assert "[name omitted] says so" in next(file.content.decode() for file in files if file.path == "report.json")
 
 
 def text_of(file) -> str:

@@ -114,7 +114,7 @@ def test_a_file_that_is_gone_is_told(client, researcher, report, enqueued, folde
     [file] = folder.iterdir()
     file.unlink()
 
-    assert "no more on this server" in client.get(f"/reports/{report.pk}/pack/").text
+    assert "was deleted from this server" in client.get(f"/reports/{report.pk}/pack/").text
     assert client.get(f"/reports/{report.pk}/pack/{pack.pk}/pack.zip").status_code == 404
 
 
@@ -130,5 +130,5 @@ def test_a_round_that_has_changed_fails_with_what_to_do(client, researcher, repo
     assert "(n_tasks: packed 99, recomputed 3" in pack.error
     client.force_login(researcher)
     page = client.get(f"/reports/{report.pk}/pack/").text
-    assert "make a new report and pack that" in page
+    assert "Create a new report" in page
     assert "Download" in page  # the pack from before the round changed is there still

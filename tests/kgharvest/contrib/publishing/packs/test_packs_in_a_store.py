@@ -83,7 +83,7 @@ def test_page_and_api_say_that_the_store_is_away(
     ledger.run_job(late.pk)
     delete_files_without_report(timezone.now())  # a worker's timer goes on
 
-    assert "The store of files does not answer" in refused.text
+    assert "The file store does not respond" in refused.text
     assert "Download" not in refused.text
     assert "no more on this server" not in refused.text
     assert by_api.status_code == 503

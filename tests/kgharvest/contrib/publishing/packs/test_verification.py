@@ -15,8 +15,14 @@ from django.core.management import call_command
 
 from annotation.quality.exclusion import exclude_annotator
 from evaluation.evidence.tables import TABLES, Columns, RowTable, n_rows
-from kgharvest.contrib.publishing.packs.archive import SUMS, checksum_differences, read_pack, sums_of, write_pack
-from kgharvest.contrib.publishing.packs.files import PackFile
+from kgharvest.contrib.publishing.packs.archive import (
+    SUMS,
+    PackFile,
+    checksum_differences,
+    read_pack,
+    sums_of,
+    write_pack,
+)
 from kgharvest.contrib.publishing.packs.pack import pack_files
 from kgharvest.contrib.publishing.packs.row_files import BadPack, read_rows, row_files
 from kgharvest.contrib.publishing.packs.verification import (
@@ -185,7 +191,7 @@ def test_altered_entries_of_the_audit_trail_are_named(of_samples):
     forged = entries[number] | {"hashed": entries[number]["hashed"].replace("judgments", "judgements")}
     altered = "\n".join([*lines[:number], json.dumps(forged), *lines[number + 1 :]])
 
-    assert "its hash is not that of its text" in problems_of({**of_samples, "audit.jsonl": altered.encode()})[0]
+    assert "hash does not match" in problems_of({**of_samples, "audit.jsonl": altered.encode()})[0]
     assert "the report names" in problems_of({**of_samples, "audit.jsonl": "\n".join(lines[:-1]).encode()})[0]
     assert "the report names" in problems_of({**of_samples, "audit.jsonl": b""})[0]
 
@@ -196,7 +202,7 @@ def test_checksums_name_missing_extra_and_altered_files(of_samples):
 
     assert sorted(checksum_differences(contents)) == [
         "more.txt: not in SHA256SUMS",
-        "report.json: altered, its checksum is another one",
+        "report.json: altered, the checksum differs",
         "tables/cells.csv: missing",
     ]
     assert list(checksum_differences(of_samples)) == []
@@ -208,7 +214,29 @@ def test_what_is_not_recomputed_is_said(pack_of):
     assert list(verification.problems) == []
     text = "\n".join(verification.lines())
     assert f"{verification.n_numbers:,} numbers recomputed" in text
-    assert "Not recomputed: novelty, as the reference KG is not in the pack." in text
+    assert "Not recomputed: novelty" in text
+
+
+def test_another_version_may_word_texts_differently_but_not_change_numbers(of_samples):
+    document = json.loads(of_samples[REPORT]) | {"code_version": "0.0.1"}
+    cells = of_samples["tables/cells.csv"].replace(b"accuracy", b"share accepted", 1)
+    worded = {**of_samples, REPORT: json.dumps(document).encode(), "tables/cells.csv": cells}
+
+    verification = verify_contents(worded)
+    assert list(verification.problems) == []
+    assert "0.0.1" in "\n".join(verification.lines())
+
+    document["cells"][0]["accuracy"] += 0.01
+    assert problems_of({**worded, REPORT: json.dumps(document).encode()})[0].startswith("cells[0].accuracy")
+    settings = of_samples["tables/settings.csv"].replace(b"0.54", b"0.55", 1)
+    assert problems_of({**worded, "tables/settings.csv": settings})
+
+
+def test_sentences_are_compared_only_within_a_version():
+    documents = {"reason": "No verdict yet.", "model": "lm"}, {"reason": "Nothing was judged.", "model": "other"}
+
+    assert [row.path for row in DocumentComparison(*documents).differences] == ["reason", "model"]
+    assert [row.path for row in DocumentComparison(*documents, same_wording=False).differences] == ["model"]
 
 
 def test_twenty_differences_are_shown_and_the_rest_counted():
@@ -247,13 +275,13 @@ def test_numbers_that_no_float_holds_are_named(of_samples, value):
     document["cells"][0]["accuracy"] = int(value)
 
     assert problems_of({**of_samples, REPORT: json.dumps(document).encode()})[0].startswith("cells[0].accuracy")
-    assert "seconds is" in problems_of(altered(of_samples, "judgments", "seconds", 0, int(value)))[0]
+    assert "invalid seconds" in problems_of(altered(of_samples, "judgments", "seconds", 0, int(value)))[0]
 
 
 def test_times_before_the_first_year_are_named(of_samples):
     contents = altered(of_samples, "judgments", "judged_at", 0, "0001-01-01T00:00:00+23:59")
 
-    assert "which is no datetime" in problems_of(contents)[0]
+    assert "expected datetime" in problems_of(contents)[0]
 
 
 @pytest.mark.parametrize(("old", "new"), [(b",", b"\r,"), (b"source", 200_000 * b"s")])
@@ -282,7 +310,7 @@ def test_parquet_that_unpacks_to_more_than_its_rows_is_refused_unread(of_samples
     [problem] = problems_of({**of_samples, "rows/statements.parquet": file.getvalue()})
 
     assert len(file.getvalue()) < 10_000_000
-    assert problem.startswith("rows/statements.parquet unpacks to")
+    assert problem.startswith("rows/statements.parquet decompresses to")
 
 
 def test_parquet_of_other_types_is_named(of_samples):
@@ -323,7 +351,7 @@ def test_an_altered_preregistration_is_named(of_samples, pack_of):
     altered_one = {**contents, "preregistration.json": contents["preregistration.json"].replace(b"Nobody", b"Anybody")}
 
     for pack in (altered_one, {**of_samples, "preregistration.json": b"{}"}):
-        assert problems_of(pack) == ["preregistration.json: is not what was frozen, whose hash report.json names"]
+        assert problems_of(pack) == ["preregistration.json: is not the frozen document, whose hash report.json names"]
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from annotation.judging.judgments import Judgment
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.limits import set_limits
 from annotation.rounds.services import close_round, edit_draft, open_draft
-from evaluation.reports.document import METHOD, report_tables
+from evaluation.reports.document import method_of, report_tables
 from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.services import create_report
@@ -120,7 +120,7 @@ def test_reports_without_one_have_no_word_of_it():
 
     assert "preregistration" not in document
     assert not any("planned" in entry for entry in document["comparisons"])
-    assert document["method"] == report.method == METHOD
+    assert document["method"] == report.method == method_of(document)
     assert "n_deviations" not in report.headline
     names = {table.name for table in report_tables(document)}
     assert not names & {"preregistration", "hypotheses", "deviations"}
@@ -183,7 +183,7 @@ def test_a_hypothesis_that_the_report_has_no_number_for_is_undecided():
     tested = hypothesis_outcome(hypothesis, [])
 
     assert (tested["outcome"], tested["comparison"]) == ("undecided", None)
-    assert "does not compare" in tested["reason"]
+    assert "Not compared" in tested["reason"]
 
 
 def test_a_report_tests_the_hypotheses_by_its_own_comparisons():
@@ -213,7 +213,7 @@ def test_a_round_as_it_was_planned_has_no_deviations():
         SECTION.badge(report.document["preregistration"]) == f"Preregistered {frozen.frozen_at:%Y-%m-%d}, no deviations"
     )
     assert report.headline["n_deviations"] == 0
-    assert report.method == f"{METHOD} {PREREGISTERED}"
+    assert report.method.endswith(f"\n\n{PREREGISTERED}")
 
 
 def test_another_seed_and_another_sample_are_deviations():
@@ -265,7 +265,7 @@ def test_an_exclusion_by_hand_is_set_beside_the_rule():
 
     assert entry["path"] == f"exclusions.{annotator.code}"
     assert entry["planned"] == "Nobody."
-    assert "by hand" in entry["actual"]
+    assert "manually" in entry["actual"]
     assert "guesses" in entry["actual"]
 
 

@@ -39,8 +39,8 @@ def test_likeness_needs_a_margin_and_words_an_expectation(researcher_client):
     likeness = researcher_client.post(f"{DRAFT}preregister/", PLAN | {"expects_0": "alike"}).text
     words = researcher_client.post(f"{DRAFT}preregister/", PLAN | {"words_0": "Hm."}).text
 
-    assert "Within how many points?" in likeness
-    assert "What do these words expect?" in words
+    assert "Enter a margin" in likeness
+    assert "Select a hypothesis" in words
     assert not Preregistration.objects.exists()
 
 
@@ -59,7 +59,7 @@ def test_a_round_that_compares_nothing_can_be_preregistered(researcher_client):
     page = researcher_client.get(f"{DRAFT}preregister/").text
     researcher_client.post(f"{DRAFT}preregister/", PLAN)
 
-    assert "compare nothing" in page
+    assert "no comparisons" in page
     assert Preregistration.objects.get().document["plan"]["comparisons"] == []
 
 

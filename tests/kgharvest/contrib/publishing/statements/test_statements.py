@@ -8,8 +8,16 @@ from evaluation.reports.services import create_report
 from kgharvest.access import NotAllowed
 from kgharvest.contrib.publishing.datasheets.heds import BY_NUMBER
 from kgharvest.contrib.publishing.models import PaperStatement
-from kgharvest.contrib.publishing.statements.questions import BY_KEY, QUESTIONS, authors_of, complaint_about, missing
-from kgharvest.contrib.publishing.statements.services import BadStatement, save_statements, statements_on
+from kgharvest.contrib.publishing.statements.services import (
+    BY_KEY,
+    QUESTIONS,
+    BadStatement,
+    authors_of,
+    complaint_about,
+    missing,
+    save_statements,
+    statements_on,
+)
 from kgharvest.events.models import Event
 from tests.api import client_of
 from tests.factories import make_member, make_round
@@ -62,15 +70,15 @@ def test_what_changed_is_in_the_audit_trail_without_its_text(report):
 @pytest.mark.parametrize(
     ("key", "answer", "reason"),
     [
-        ("licence", "mine", "choose one of CC0-1.0"),
-        ("pay", "cash", "choose one of money"),
-        ("limitations", "Ask jane@example.org.", "leave mail addresses out"),
-        ("contact_email", "jane", "no mail address"),
-        ("paper_url", "javascript:alert(1)", "begins with https://"),
+        ("licence", "mine", "Choose one of CC0-1.0"),
+        ("pay", "cash", "Choose one of money"),
+        ("limitations", "Ask jane@example.org.", "remove email addresses"),
+        ("contact_email", "jane", "invalid email address"),
+        ("paper_url", "javascript:alert(1)", "must begin with https://"),
         ("authors", "Ada Lovelace", "family name, given names"),
-        ("biases", "x" * 5001, "at most 5,000 characters"),
+        ("biases", "x" * 5001, "maximum is 5,000"),
         ("biases", "a\x00b", "control character"),
-        ("unheard", "of", "no question 'unheard'"),
+        ("unheard", "of", "Unknown question: 'unheard'"),
     ],
 )
 def test_bad_answers_are_refused_whole_with_a_sentence(report, key, answer, reason):
@@ -101,8 +109,8 @@ def test_the_page_asks_all_and_says_what_is_left(client, report, researcher):
 
     assert all(f'id="id_{question.key}"' in empty for question in QUESTIONS)
     n_questions = len(missing({}))
-    assert f"0 of {n_questions} said" in empty
-    assert f"2 of {n_questions} said" in saved
+    assert f"0 of {n_questions} answered" in empty
+    assert f"2 of {n_questions} answered" in saved
     assert "Saved: 2 statements changed." in saved
     assert 'value="English"' in saved
     assert statements_on(report.round) == {"languages": "English", "pay": "money"}
@@ -114,7 +122,7 @@ def test_the_page_shows_a_reason_beside_its_field_and_keeps_what_was_typed(clien
     answer = client.post(page(report), {"languages": "English", "limitations": "Ask jane@example.org"})
 
     assert answer.status_code == 200
-    assert "leave mail addresses out" in answer.text
+    assert "remove email addresses" in answer.text
     assert "Ask jane@example.org" in answer.text
     assert not PaperStatement.objects.exists()
 

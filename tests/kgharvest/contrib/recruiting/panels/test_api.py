@@ -37,7 +37,7 @@ def test_a_panel_is_drafted_edited_published_paused_resumed_and_stopped(address)
     assert made[0].json()["participant_parameter"] == "survey_code"
     assert made[0].json()["statements_per_place"] == 4
     assert (edited["places"], edited["taken_places"]["free"]) == (7, 7)
-    assert cost == "7 places without a reward; the platform says what else they cost."
+    assert cost == "7 places without a reward. The platform states its own fees."
     assert statuses == ["published", "paused", "published"]
     assert (paused["status"], paused["ended_reason"]) == ("paused", "For lunch.")
     assert stopped["status"] == "stopped"
@@ -45,7 +45,7 @@ def test_a_panel_is_drafted_edited_published_paused_resumed_and_stopped(address)
     assert [panel["name"] for panel in api.get(address).json()["results"]] == ["main"]
 
 
-def test_a_draft_is_deleted_and_what_was_published_is_not(address):
+def test_only_drafts_can_be_deleted(address):
     api = client_of()
     api.post(address, {"name": "draft"}, JSON)
     api.post(address, {"name": "main"}, JSON)
@@ -72,7 +72,7 @@ def test_rules_and_names_that_are_taken_are_told(address):
     assert error_of(api.post(address, {"name": "new"}, JSON))["code"] == "BadPanel"
 
 
-def test_people_are_listed_for_who_works_in_the_project_only(address):
+def test_participants_are_visible_only_to_working_members(address):
     api = client_of()
     api.post(address, {"name": "main"}, JSON)
     api.post(f"{address}main/publish/", {}, JSON)

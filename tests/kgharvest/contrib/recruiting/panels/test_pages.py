@@ -49,13 +49,13 @@ def test_from_a_round_to_a_published_panel_in_four_clicks(client, round):
 
     panel = round.panels.get()
     assert (panel.status, panel.places, panel.statements_per_place) == ("published", 2, 6)
-    assert "It lets nobody in before the panel is published" in draft
-    assert "2 places at USD 0.60, USD 12.00 an hour by the estimate, are USD 1.20 in rewards" in cost
+    assert "admits participants after the panel is published" in draft
+    assert "2 places at USD 0.60 (USD 12.00 per hour by the estimate) cost USD 1.20 in rewards" in cost
     assert f"/enter/{panel.token}/?participant=PARTICIPANT&amp;study=STUDY&amp;session=SESSION" in published
     assert f'href="{PANELS}"' in client.get("/projects/default/rounds/pilot/").text
 
 
-def test_the_form_has_the_platforms_names_and_says_what_is_wrong(client, round):
+def test_form_has_platform_parameters_and_shows_errors(client, round):
     sona = client.get(f"{PANELS}new/?platform=sona")
     values = {field.html_name: field.value() for field in sona.context["form"] if field.value() is not None}
     wrong = client.post(f"{PANELS}new/", values | {"reward": "1.234", "completion_url": "javascript:alert(1)"}).text
@@ -64,14 +64,14 @@ def test_the_form_has_the_platforms_names_and_says_what_is_wrong(client, round):
 
     assert values["participant_parameter"] == "survey_code"
     assert values["reward"] == "0.00"
-    assert "is no amount of USD; write it as 12.34" in wrong
-    assert "address of the form" in not_there
-    assert "below the lowest hourly pay of USD 90.00" in below
-    assert '<details class="folded" open><summary>More on pay' in below
+    assert "Use the format 12.34" in wrong
+    assert "name cannot be “new”" in not_there
+    assert "below the minimum hourly rate of USD 90.00" in below
+    assert '<details class="folded" open><summary>Additional pay options' in below
     assert not round.panels.exists()
 
 
-def test_a_panel_shows_who_came_and_what_they_did(client, round, django_assert_max_num_queries):
+def test_panel_page_shows_participants_and_their_work(client, round, django_assert_max_num_queries):
     panel = make_panel(round, name="main", places=3, reward=250, statements_per_place=4)
     make_gold(round, round.tasks.order_by("position")[:2], "false")
     done = came(panel, "=cmd()", 4)
@@ -92,11 +92,11 @@ def test_a_panel_shows_who_came_and_what_they_did(client, round, django_assert_m
     assert [row["n_judged"] for row in searched["page_obj"]] == [1]
     assert {row["participant"] for row in active["page_obj"]} == {"p2", "p3"}
     assert first["participant"] == "'=cmd()"
-    assert (first["status"], first["judgments"], first["active_minutes"]) == ("completed, not reviewed", "4", "0.3")
+    assert (first["status"], first["judgments"], first["active_minutes"]) == ("awaiting review", "4", "0.3")
     assert (first["currency"], first["owed"], first["paid"]) == ("USD", "2.50", "0.00")
 
 
-def test_gold_and_time_are_those_of_the_part_they_were_given_in(round):
+def test_gold_and_time_are_counted_per_submission(round):
     make_gold(round, round.tasks.order_by("position"), "true")
     round.tasks.filter(position__gte=3).update(gold_label="false")
     panel = make_panel(round, session_parameter="session", statements_per_place=2)
@@ -150,12 +150,12 @@ def test_a_panel_is_paused_edited_stopped_and_a_draft_deleted(client, round):
     client.post(f"{PANELS}other/delete/")
 
     panel.refresh_from_db()
-    assert "Somebody paused it." in paused
+    assert "Paused by a researcher." in paused
     assert (panel.status, panel.places) == ("stopped", 9)
-    assert "reward cannot be changed any more" in refused
+    assert "Cannot change reward" in refused
     assert "main is stopped. Reload its page" in again
     assert not Panel.objects.filter(pk=draft.pk).exists()
 
 
-def test_a_list_without_panels_says_what_one_is(client, round):
-    assert "Nobody comes, and nothing is paid, before it is published" in client.get(PANELS).text
+def test_empty_panel_list_explains_panels(client, round):
+    assert "No participants can enter" in client.get(PANELS).text

@@ -54,16 +54,16 @@ def judge_batch(annotator: Annotator) -> None:
 # -- entering ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_person_comes_by_the_link_agrees_and_judges(client):
+def test_participant_enters_by_link_consents_and_judges(client):
     panel = make_panel(make_pilot(consent="Be **honest**."), statements_per_place=3)
 
     page = client.get(link(panel)).text
     refused = client.post(link(panel)).text
     come(client, panel)
 
-    assert "Your part is 3 statements" in page
+    assert "You will judge 3 statements" in page
     assert "<strong>honest</strong>" in page
-    assert "Tick that you agree" in refused
+    assert "You must agree" in refused
     submission = panel.submissions.get()
     assert submission.participant_id == "p1"
     assert submission.annotator.place_size == 3
@@ -85,13 +85,13 @@ def test_of_one_address_a_panel_takes_only_so_many_people(client, settings):
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("", "lacks “worker”"),
-        ("worker=", "lacks “worker”"),
-        ("worker=p1", "lacks “session”"),
-        ("worker=p1&worker=p2&session=s1", "has “worker” more than once"),
-        ("worker=%25SURVEY_CODE%25&session=s1", "“worker” in your link is nothing that names a person"),
-        ("worker=p%071&session=s1", "“worker” in your link is nothing that names a person"),
-        (f"worker={'p' * 201}&session=s1", "“worker” in your link is nothing that names a person"),
+        ("", "missing the “worker” parameter"),
+        ("worker=", "missing the “worker” parameter"),
+        ("worker=p1", "missing the “session” parameter"),
+        ("worker=p1&worker=p2&session=s1", "“worker” parameter more than once"),
+        ("worker=%25SURVEY_CODE%25&session=s1", "“worker” parameter of your link does not identify"),
+        ("worker=p%071&session=s1", "“worker” parameter of your link does not identify"),
+        (f"worker={'p' * 201}&session=s1", "“worker” parameter of your link does not identify"),
     ],
 )
 def test_a_link_that_lacks_something_is_answered_with_a_sentence(client, query, sentence):
@@ -135,7 +135,7 @@ def test_a_participant_cannot_be_impersonated_from_another_browser(client, stran
     assert client.get(link(panel, **own)).url == f"/judge/{panel.round_id}/"
 
 
-def test_a_place_without_an_annotator_is_not_given_back_by_another_session(client):
+def test_unjoined_place_cannot_be_returned_by_another_session(client):
     panel = make_panel(make_pilot(), session_parameter="session")
     client.get(link(panel, participant="victim", session="s3cret"))
 
@@ -146,7 +146,7 @@ def test_a_place_without_an_annotator_is_not_given_back_by_another_session(clien
     assert client.get(link(panel, participant="victim", session="s3cret")).status_code == 200
 
 
-def test_seeing_the_consent_page_first_does_not_open_a_place_that_is_joined_later(client):
+def test_viewing_consent_first_does_not_grant_a_joined_place(client):
     panel = make_panel(make_pilot())
     early_stranger = Client()
     early_stranger.get(link(panel))
@@ -156,7 +156,7 @@ def test_seeing_the_consent_page_first_does_not_open_a_place_that_is_joined_late
     assert early_stranger.post(link(panel), {"decline": "1"}).status_code == 403
 
 
-def test_earlier_answers_stay_closed_to_a_stranger_who_names_a_new_session(client):
+def test_new_session_id_does_not_open_earlier_answers(client):
     panel = make_panel(make_pilot(), session_parameter="session", places=3, statements_per_place=1)
     client.post(link(panel, participant="victim", session="s1"), {"agrees": "on"})
     first = panel.submissions.get()
@@ -199,7 +199,7 @@ def test_researchers_find_the_return_link_of_a_participant(client):
     assert phone.get(link(panel)).url == f"/judge/{panel.round_id}/"
 
 
-def test_nobody_comes_to_a_draft_a_paused_panel_or_a_closed_round(client):
+def test_drafts_paused_panels_and_closed_rounds_admit_nobody(client):
     round = make_pilot()
     draft, paused = make_panel(round, "draft"), make_panel(round, "paused")
     published = make_panel(round)
@@ -208,11 +208,11 @@ def test_nobody_comes_to_a_draft_a_paused_panel_or_a_closed_round(client):
     answers = [client.get(link(panel)) for panel in (draft, paused, published)]
 
     assert [answer.status_code for answer in answers] == [404, 409, 409]
-    assert "takes nobody new at the moment" in answers[1].text
-    assert "closed; nobody can join" in answers[2].text
+    assert "does not accept new participants" in answers[1].text
+    assert "closed. You can no longer join" in answers[2].text
 
 
-def test_who_has_a_place_goes_on_while_a_panel_is_paused(client):
+def test_participants_continue_while_a_panel_is_paused(client):
     panel = make_panel(make_pilot())
     come(client, panel)
     Panel.objects.filter(pk=panel.pk).update(status="paused")
@@ -220,7 +220,7 @@ def test_who_has_a_place_goes_on_while_a_panel_is_paused(client):
     assert client.get(link(panel)).url == f"/judge/{panel.round_id}/"
 
 
-def test_the_last_place_is_the_last_and_who_comes_late_gets_that_code(client):
+def test_full_panel_shows_the_quota_full_code(client):
     panel = make_panel(
         make_pilot(),
         places=1,
@@ -238,13 +238,13 @@ def test_the_last_place_is_the_last_and_who_comes_late_gets_that_code(client):
     assert panel.completion_code not in late.text
 
 
-def test_a_place_given_back_is_free_at_once(client):
+def test_returned_place_is_free_immediately(client):
     panel = make_panel(make_pilot(), places=1)
     client.get(link(panel))
 
     given_back = client.post(link(panel), {"decline": "1"})
 
-    assert "Your place is given back" in given_back.text
+    assert "Your place was returned" in given_back.text
     assert panel.submissions.get().status == Submission.Status.RETURNED
     assert Client().get(link(panel, participant="p2")).status_code == 200
     assert client.get(link(panel)).status_code == 409  # the only place is taken again
@@ -283,7 +283,7 @@ def test_of_two_browsers_that_consent_at_once_the_first_has_the_place():
     assert join(submission, agrees=True, browser=Browser(digest("first"))) == panel.round.annotators.get()
 
 
-def test_what_was_leased_to_who_leaves_goes_to_others():
+def test_leases_of_a_leaving_participant_are_released():
     round = make_round(2, judgments_per_task=1)
     panel = make_panel(round, places=1)
     gone = enter(panel, "p1", "", NOW)
@@ -296,7 +296,7 @@ def test_what_was_leased_to_who_leaves_goes_to_others():
     assert next_batch(gone.annotator, NOW) == []
 
 
-def test_an_abandoned_place_goes_to_who_comes_and_its_person_may_go_on_where_there_is_room():
+def test_abandoned_place_is_reassigned_and_its_participant_can_resume_if_places_are_free():
     round = make_round(6, judgments_per_task=3)
     panel = make_panel(round, places=2, statements_per_place=3, estimated_minutes=10)
     gone, busy = (enter(panel, name, "", NOW - timedelta(hours=2)) for name in ("gone", "busy"))
@@ -320,7 +320,7 @@ def test_an_abandoned_place_goes_to_who_comes_and_its_person_may_go_on_where_the
     assert busy.status == Submission.Status.ACTIVE
 
 
-def test_who_just_came_does_not_lose_the_place():
+def test_recent_entry_is_not_abandoned():
     panel = make_panel(make_round(4), places=1, estimated_minutes=30)
     enter(panel, "p1", "", NOW - timedelta(minutes=89))
 
@@ -329,7 +329,7 @@ def test_who_just_came_does_not_lose_the_place():
     assert enter(panel, "p2", "", NOW + timedelta(minutes=2)).status == Submission.Status.ACTIVE
 
 
-def test_a_part_that_was_returned_may_begin_anew_with_another_session_and_a_rejected_one_not():
+def test_participant_can_reenter_after_a_return_but_not_after_a_rejection():
     panel = make_panel(make_round(6), session_parameter="session", statements_per_place=2)
     first = enter(panel, "p1", "s1", NOW)
     annotator = join(first, agrees=True)
@@ -352,7 +352,7 @@ def test_a_person_of_two_panels_of_a_round_is_one_annotator_and_in_one_at_a_time
     first = enter(one, "p1", "", NOW)
     annotator = join(first, agrees=True)
 
-    with refused("TookPart", match="by another link"):
+    with refused("TookPart", match="through another link"):
         enter(two, "p1", "", NOW)
     judge_batch(annotator)
     first.refresh_from_db()
@@ -422,7 +422,7 @@ def test_the_code_is_in_no_byte_before_the_last_answer_is_stored(client, is_scri
     assert CODE in client.get(link(panel), follow=True).text  # coming again
 
 
-def test_the_way_back_has_what_the_platform_knows_encoded(client):
+def test_return_url_has_encoded_parameters(client):
     panel = make_panel(
         make_pilot(2),
         study_parameter="study",
@@ -441,7 +441,7 @@ def test_the_way_back_has_what_the_platform_knows_encoded(client):
     assert 'href="https://example.org/back?c=C0DE-4711&amp;p=a%26b%2Fc&amp;s=%C3%BC&amp;x=d%20e%23~code"' in page
 
 
-def test_who_is_left_without_statements_is_done_and_who_judged_none_gives_the_place_back(client):
+def test_running_out_of_statements_completes_or_returns_the_place(client):
     round = make_pilot(2, judgments_per_task=1)
     panel = make_panel(round, places=3, statements_per_place=2, completion_code=CODE, quota_full_code="LATE")
     come(client, panel)
@@ -454,11 +454,11 @@ def test_who_is_left_without_statements_is_done_and_who_judged_none_gives_the_pl
 
     assert CODE in done
     assert CODE not in nothing
-    assert "Nothing was left to judge" in nothing
+    assert "No statements left to judge" in nothing
     assert [submission.status for submission in panel.submissions.order_by("pk")] == ["completed", "returned"]
 
 
-def test_a_round_that_closes_lets_people_finish_with_what_they_judged(client):
+def test_closed_round_lets_participants_finish(client):
     panel = make_panel(make_pilot(6), completion_code=CODE)
     come(client, panel)
     annotator = panel.submissions.get().annotator
@@ -480,7 +480,7 @@ def test_skipping_everything_is_not_being_done(client):
     assert CODE not in page
 
 
-def test_what_the_platform_believes_does_not_show_the_code(client):
+def test_platform_status_alone_does_not_show_the_code(client):
     panel = make_panel(make_pilot(3), completion_code=CODE)
     come(client, panel)
     panel.submissions.update(status="approved")
@@ -491,7 +491,7 @@ def test_what_the_platform_believes_does_not_show_the_code(client):
     assert panel.submissions.get().status == "approved"
 
 
-def test_who_is_done_at_the_platform_and_never_was_here_is_asked_to_begin(client):
+def test_completion_without_judgments_leads_to_consent(client):
     panel = make_panel(make_pilot(3), completion_code=CODE)
     client.get(link(panel))
     panel.submissions.update(status="completed")
@@ -506,9 +506,9 @@ def test_who_is_done_at_the_platform_and_never_was_here_is_asked_to_begin(client
 @pytest.mark.parametrize(
     ("status", "words", "code"),
     [
-        ("screened out", "This study is not for you", "OUT"),
-        ("timed out", "Your part has ended", ""),
-        ("rejected", "Your part has ended", ""),
+        ("screened out", "You cannot continue in this study", "OUT"),
+        ("timed out", "Your participation has ended", ""),
+        ("rejected", "Your participation has ended", ""),
     ],
 )
 def test_each_end_has_its_page_and_code(client, status, words, code):

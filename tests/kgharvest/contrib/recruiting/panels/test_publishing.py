@@ -60,7 +60,7 @@ def platform(monkeypatch):
 
 
 def test_a_round_suggests_places_for_the_judgments_it_wants(monkeypatch):
-    monkeypatch.setattr(presets, "USUAL_MINUTES", 1)  # ten statements at six seconds
+    monkeypatch.setattr(presets, "JUDGING_MINUTES", 1)  # ten statements at six seconds
     round = make_round(40, judgments_per_task=3)
 
     panel = create_panel(round, {})
@@ -71,8 +71,8 @@ def test_a_round_suggests_places_for_the_judgments_it_wants(monkeypatch):
     assert panel.completion_code not in ("", panel.screen_out_code)
 
 
-def test_gold_is_judged_besides_and_what_is_judged_is_not_wanted(monkeypatch):
-    monkeypatch.setattr(presets, "USUAL_MINUTES", 1)
+def test_places_account_for_gold_and_existing_judgments(monkeypatch):
+    monkeypatch.setattr(presets, "JUDGING_MINUTES", 1)
     round = make_round(40, judgments_per_task=2)
     make_gold(round, round.tasks.order_by("position")[:8], "true")
     Round.objects.filter(pk=round.pk).update(gold_share=0.2)
@@ -117,8 +117,8 @@ def test_the_link_is_as_the_platform_wants_it():
     }
     own = create_panel(round, {"participant_parameter": "who", "study_parameter": "", "session_parameter": ""})
 
-    assert presets.what_platform_adds(own) == "The platform fills in what stands in capitals."
-    assert presets.what_platform_adds(round.panels.get(platform="connect")).endswith("adds by itself who it is.")
+    assert presets.link_parameters_note(own) == "The platform fills in the values in capitals."
+    assert presets.link_parameters_note(round.panels.get(platform="connect")).endswith("adds the participant's ids.")
     assert links["sona"] == "https://example.org/enter/t/?survey_code=%SURVEY_CODE%"
     assert links["connect"] == "https://example.org/enter/t/"
     assert links["prolific"].startswith("https://example.org/enter/t/?PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%")
@@ -128,24 +128,24 @@ def test_the_link_is_as_the_platform_wants_it():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"name": "new"}, "address of the form"),
+        ({"name": "new"}, "name cannot be “new”"),
         ({"name": "a b"}, "name: Enter a valid"),
         ({"places": 0}, "places: "),
         ({"currency": "dollars"}, "currency: "),
         ({"completion_code": "a b"}, "letters, digits"),
-        ({"completion_code": "SAME", "screen_out_code": "SAME"}, "nobody could tell them apart"),
-        ({"study_parameter": "participant"}, "Two parameters have the same name"),
+        ({"completion_code": "SAME", "screen_out_code": "SAME"}, "equals another code"),
+        ({"study_parameter": "participant"}, "have the same name"),
         (
             {"hourly_floor": 10_00, "reward": 100, "estimated_minutes": 10},
-            "is USD 6.00 an hour, below the lowest hourly pay of USD 10.00",
+            "minimum hourly rate of USD 10.00",
         ),
         ({"completion_url": "javascript:alert(1)"}, "begins with https://"),
         ({"completion_url": "data:text/html,x"}, "begins with https://"),
         ({"completion_url": "//example.org/"}, "begins with https://"),
         ({"completion_url": "https:///no-host"}, "begins with https://"),
         ({"completion_url": "https://[broken/"}, "begins with https://"),
-        ({"completion_url": "https://{participant}.example.org/"}, "only after the name of the host"),
-        ({"completion_url": "https://example.org/?c={password}"}, "{password} is none of"),
+        ({"completion_url": "https://{participant}.example.org/"}, "only after the host name"),
+        ({"completion_url": "https://example.org/?c={password}"}, "Unknown placeholder {password}"),
     ],
 )
 def test_options_that_cannot_be_are_refused_with_a_sentence(options, sentence):
@@ -158,14 +158,14 @@ def test_options_that_cannot_be_are_refused_with_a_sentence(options, sentence):
     assert not round.panels.exists()
 
 
-def test_a_draft_and_an_imported_round_find_nobody():
+def test_draft_and_imported_rounds_get_no_panels():
     round = make_round(4)
     draft = clone_round(round)
     Round.objects.filter(pk=round.pk).update(source="imported")
     round.refresh_from_db()
 
     for not_open in (draft, round):
-        with refused("BadPanel", match="takes no people"):
+        with refused("BadPanel", match="does not accept annotators"):
             create_panel(not_open, {})
 
 
@@ -173,15 +173,15 @@ def test_a_name_is_one_panel():
     round = make_round(4)
     create_panel(round, {"name": "main"})
 
-    with refused("PanelNameTaken", match="has a panel main already"):
+    with refused("PanelNameTaken", match="already has a panel main"):
         create_panel(round, {"name": "main"})
 
 
-def test_of_what_is_published_only_places_and_floor_change():
+def test_published_panel_can_change_only_places_and_floor():
     panel = make_panel(make_round(4), places=2, reward=500)
 
     edit_panel(panel, {"places": 5, "hourly_floor": 100})
-    with refused("WrongPanelStatus", match="reward cannot be changed"):
+    with refused("WrongPanelStatus", match="Cannot change reward"):
         edit_panel(panel, {"reward": 1})
 
     panel.refresh_from_db()
@@ -191,7 +191,7 @@ def test_of_what_is_published_only_places_and_floor_change():
 def test_places_of_a_study_at_a_platform_are_fixed_once_published(platform):
     panel = make_panel(make_round(4), places=2)
 
-    with refused("WrongPanelStatus", match="places cannot be changed"):
+    with refused("WrongPanelStatus", match="Cannot change places"):
         edit_panel(panel, {"places": 5})
 
 
@@ -225,7 +225,7 @@ def test_a_panel_is_published_paused_resumed_and_stopped(platform):
         (Status.PUBLISHED, stop_panel),
     ],
 )
-def test_what_the_platform_does_not_do_did_not_happen_here(platform, monkeypatch, status, change):
+def test_refused_change_is_reverted(platform, monkeypatch, status, change):
     panel = make_panel(make_round(4), status, external_id="" if status == Status.DRAFT else "study-1")
     monkeypatch.setattr(platform, "is_away", True)
 
@@ -256,22 +256,22 @@ def test_a_panel_without_code_or_with_a_round_that_is_not_open_is_not_published(
     round = make_round(4)
     codeless, panel = make_panel(round, Status.DRAFT, completion_code=""), make_panel(round, Status.DRAFT)
 
-    with refused("BadPanel", match="neither a completion code nor a return address"):
+    with refused("BadPanel", match="neither a completion code nor a return URL"):
         publish_panel(codeless)
     pause_round(round)
     panel.refresh_from_db()
-    with refused("BadPanel", match="takes no people now"):
+    with refused("BadPanel", match="does not accept annotators"):
         publish_panel(panel)
 
 
-def test_what_it_costs_is_said_before(platform, monkeypatch):
+def test_cost_is_shown_before_publishing(platform, monkeypatch):
     panel = make_panel(make_round(4), Status.DRAFT, places=12, reward=200, estimated_minutes=10)
 
     assert cost_in_words(panel) == "12 places at USD 2.00 cost USD 32.00: USD 24.00 in rewards and USD 8.00 in fees."
     monkeypatch.setattr(platform, "is_away", True)
     assert "does not answer" in cost_in_words(panel)
     monkeypatch.undo()
-    by_hand = "12 places at USD 2.00, USD 12.00 an hour by the estimate, are USD 24.00 in rewards"
-    assert cost_in_words(panel) == f"{by_hand}; the platform says what its fee adds."
+    rewards = "12 places at USD 2.00 (USD 12.00 per hour by the estimate) cost USD 24.00 in rewards"
+    assert cost_in_words(panel) == f"{rewards}. The platform's fee comes on top."
     panel.screen_out_reward = 50
-    assert f"{by_hand}, and USD 0.50 for each whom a check turns away; the" in cost_in_words(panel)
+    assert f"{rewards}, plus USD 0.50 per screen-out. The" in cost_in_words(panel)

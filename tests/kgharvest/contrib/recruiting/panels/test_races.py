@@ -18,7 +18,7 @@ Status = Submission.Status
 
 
 @pytest.mark.parametrize("places", [1, 3])
-def test_of_many_who_come_at_once_as_many_hold_a_place_as_there_are(places):
+def test_concurrent_entries_never_exceed_the_places(places):
     panel = make_panel(make_round(4), places=places)
 
     outcomes = at_once(
@@ -30,7 +30,7 @@ def test_of_many_who_come_at_once_as_many_hold_a_place_as_there_are(places):
     assert panel.submissions.holding_places().count() == places
 
 
-def test_one_person_who_comes_many_times_at_once_has_one_place_and_one_annotator():
+def test_concurrent_entries_of_one_participant_share_a_place():
     panel = make_panel(make_round(4), places=2)
 
     submissions = at_once(*[lambda: enter(panel, "p1", "", timezone.now())] * 4)
@@ -40,7 +40,7 @@ def test_one_person_who_comes_many_times_at_once_has_one_place_and_one_annotator
     assert panel.round.annotators.count() == 1
 
 
-def test_a_place_that_is_left_goes_to_one_of_those_who_wait():
+def test_released_place_goes_to_one_of_several_entrants():
     panel = make_panel(make_round(4), places=1)
     gone = enter(panel, "p0", "", timezone.now())
     leave(gone, Status.RETURNED, timezone.now())
@@ -52,7 +52,7 @@ def test_a_place_that_is_left_goes_to_one_of_those_who_wait():
     assert sum(isinstance(outcome, Submission) for outcome in outcomes) == 1
 
 
-def test_who_finishes_and_is_timed_out_at_once_ends_one_way_and_is_owed_by_it():
+def test_concurrent_finish_and_timeout_have_one_consistent_outcome():
     panel = make_panel(make_round(2), places=1, reward=250, statements_per_place=2)
     submission = enter(panel, "p1", "", timezone.now())
     annotator = join(submission, agrees=True)
@@ -71,7 +71,7 @@ def test_who_finishes_and_is_timed_out_at_once_ends_one_way_and_is_owed_by_it():
     assert submission.pay_entries.owed() == 0
 
 
-def test_who_finishes_while_somebody_frees_their_place_is_done_and_keeps_it():
+def test_participant_who_finishes_during_a_release_keeps_the_place():
     panel = make_panel(make_round(2), places=1, reward=250)
     submission = enter(panel, "p1", "", timezone.now())
     join(submission, agrees=True)

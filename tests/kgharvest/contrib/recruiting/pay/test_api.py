@@ -24,7 +24,7 @@ def address(panel, rest: str = "") -> str:
     return f"/api/v1/rounds/{panel.round_id}/panels/{panel.name}/pay/{rest}"
 
 
-def test_it_says_what_a_panel_pays_and_lacks(make_panel, api):
+def test_pay_api_returns_balance_and_missing_bonuses(make_panel, api):
     panel = make_panel(reward=5, hourly_floor=900)
     people = [complete_place(panel, f"person {number}", seconds=(36,)) for number in range(5)]
 
@@ -68,7 +68,7 @@ def test_somebody_is_rejected_with_a_ground_and_an_explanation_alone(panel, api,
     assert submission.commands.exists() == (status == 201)
 
 
-def test_what_failed_or_is_uncertain_can_be_put_right(panel, api):
+def test_failed_and_uncertain_commands_can_be_resolved(panel, api):
     ada, bea = complete_place(panel, "ada"), complete_place(panel, "bea")
     refused, uncertain = (ask(person, "bonus", "bonus:1", amount=10) for person in (ada, bea))
     StandIn.trouble = [PlatformRefused("Your wallet is empty."), OutcomeUnknown("No answer came.")]

@@ -62,11 +62,11 @@ def test_a_table_says_why_and_is_no_formula(panel):
 def test_an_id_that_would_break_the_bulk_file_is_refused(panel):
     grant_bonus(complete_place(panel, "ada,1000.00\n"), 5, "Thank you.")
 
-    with refused("NotPayable", match="has no id that this format takes"):
+    with refused("NotPayable", match="has no id that fits this format"):
         bulk_lines(open_bonuses(panel))
 
 
-def test_a_bonus_says_what_it_is_for(panel):
+def test_bonus_requires_a_reason(panel):
     with refused("BadReason"):
         grant_bonus(complete_place(panel), 5, "  ")
 
@@ -99,7 +99,7 @@ def test_a_yen_has_no_cents(make_panel):
 # -- what was paid by hand ---------------------------------------------------------------------------------------------
 
 
-def test_what_was_paid_by_a_file_is_noted_and_open_no_more(panel, researcher):
+def test_file_payments_are_recorded_and_no_longer_outstanding(panel, researcher):
     submission = complete_place(panel)
     grant_bonus(submission, 75, "Thank you.")
 
@@ -110,7 +110,7 @@ def test_what_was_paid_by_a_file_is_noted_and_open_no_more(panel, researcher):
     assert submission.pay_entries.get(side="paid").by == researcher
 
 
-def test_whom_a_check_turned_away_is_paid_by_hand_where_no_platform_does(panel, make_panel, researcher):
+def test_screen_outs_are_paid_manually_without_a_platform_api(panel, make_panel, researcher):
     submission = enter(panel, "ada", "ada-session", timezone.now())
     owe(submission, "screen_out", "screen_out", 30, "A check turned the person away.")
 
@@ -124,18 +124,18 @@ def test_whom_a_check_turned_away_is_paid_by_hand_where_no_platform_does(panel, 
     assert open_bonuses(elsewhere.panel) == []
 
 
-def test_what_was_granted_after_the_file_is_not_taken_for_paid(panel):
+def test_bonuses_granted_after_the_file_are_not_marked_as_paid(panel):
     submission = complete_place(panel)
     grant_bonus(submission, 75, "Thank you.")
     grant_bonus(submission, 10, "Thank you once more.")
 
-    with refused("NothingOpen", match=r"Open are USD 0\.85 and not USD 0\.75"):
+    with refused("NothingOpen", match=r"USD 0\.85, not USD 0\.75"):
         note_paid(panel, [submission.pk], 75)
 
     assert submission_balance(submission, "bonus") == Balance(85, 0)
 
 
-def test_a_payment_that_a_platform_refused_is_open_and_one_that_is_uncertain_is_not(make_panel):
+def test_refused_payment_is_outstanding_and_uncertain_payment_is_not(make_panel):
     submission = complete_place(make_panel())
     for amount in (10, 20, 40):
         grant_bonus(submission, amount, "Thank you.")

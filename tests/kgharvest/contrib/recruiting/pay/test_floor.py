@@ -56,7 +56,7 @@ def test_a_bonus_reaches_the_floor_and_is_the_least_that_does(earned, active_s, 
 
 
 @given(st.lists(st.tuples(cents, times), max_size=30), st.integers(1, 100_000))
-def test_with_the_bonuses_nobody_and_so_no_median_is_below_the_floor(people, floor):
+def test_bonuses_raise_all_participants_to_the_floor(people, floor):
     works = [Work(Submission(pk=pk), time, Balance(owed, 0)) for pk, (owed, time) in enumerate(people, start=1)]
 
     bonuses = {bonus.work: bonus.amount for bonus in floor_bonuses(HourlyPay(works, None, len(works)), floor)}
@@ -85,7 +85,7 @@ def look_at_floors() -> None:
 
 
 @pytest.mark.django_db
-def test_a_panel_below_its_floor_is_paused_here_and_there_and_says_what_makes_it_good(make_panel, enqueued):
+def test_panel_below_its_floor_is_paused_with_the_missing_bonuses(make_panel, enqueued):
     panel = underpaid(make_panel)
     codes = list(panel.submissions.order_by("pk").values_list("annotator__code", flat=True))
 
@@ -95,8 +95,8 @@ def test_a_panel_below_its_floor_is_paused_here_and_there_and_says_what_makes_it
     assert panel.status == Panel.Status.PAUSED
     assert StandIn.paused == [panel.pk]
     assert panel.ended_reason == (
-        "The median pay of 5 people is USD 5.00 an hour, below the floor of USD 9.00. Bonuses of USD 0.20 in all make "
-        f"it good: {', '.join(f'{code} USD 0.04' for code in codes)}."
+        "The median pay of 5 participants is USD 5.00 per hour, below the minimum of USD 9.00. Bonuses totaling USD "
+        f"0.20 make up the difference: {', '.join(f'{code} USD 0.04' for code in codes)}."
     )
 
 
@@ -104,7 +104,7 @@ def test_a_panel_below_its_floor_is_paused_here_and_there_and_says_what_makes_it
 @pytest.mark.parametrize(
     ("n", "fields"), [(4, {}), (5, {"hourly_floor": 500}), (5, {"hourly_floor": 0})], ids=["few", "at it", "no floor"]
 )
-def test_others_go_on(make_panel, enqueued, n, fields):
+def test_panels_at_or_above_the_floor_continue(make_panel, enqueued, n, fields):
     panel = underpaid(make_panel, n)
     Panel.objects.filter(pk=panel.pk).update(**fields)
 
@@ -114,7 +114,7 @@ def test_others_go_on(make_panel, enqueued, n, fields):
 
 
 @pytest.mark.django_db
-def test_a_panel_is_paused_later_where_its_platform_is_away(make_panel, enqueued):
+def test_panel_is_paused_once_its_platform_is_available(make_panel, enqueued):
     panel = underpaid(make_panel)
     StandIn.trouble = [PlatformUnavailable("Later.")]
 
@@ -133,7 +133,7 @@ def test_a_reason_names_all_people_or_says_how_many_there_are():
     sentence = floor_sentence(panel, pay, floor_bonuses(pay, 900))
 
     assert len(sentence) <= LONGEST_REASON
-    assert sentence.endswith("Bonuses of USD 3.96 in all make it good: 99 people, each of whom is on the page of pay.")
+    assert sentence.endswith("totaling USD 3.96 make up the difference: 99 participants, listed on the pay page.")
 
 
 # -- making it good ----------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_second_click_pays_nothing_more(make_panel, enqueued):
 
 
 @pytest.mark.django_db
-def test_who_falls_below_the_floor_again_gets_a_bonus_of_its_own(make_panel, enqueued):
+def test_second_fall_below_the_floor_gets_a_separate_bonus(make_panel, enqueued):
     panel = underpaid(make_panel)
     make_good(panel)
     Panel.objects.filter(pk=panel.pk).update(hourly_floor=1000)
@@ -179,7 +179,7 @@ def test_who_falls_below_the_floor_again_gets_a_bonus_of_its_own(make_panel, enq
 
 
 @pytest.mark.django_db
-def test_by_hand_they_are_owed_until_somebody_has_paid_them(make_panel, enqueued):
+def test_manual_bonuses_are_owed_until_recorded_as_paid(make_panel, enqueued):
     panel = underpaid(make_panel, by_hand=True)
     make_good(panel)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Judgment, Training
 from kgharvest.contrib.recruiting.models import Submission
-from kgharvest.contrib.recruiting.pay.hourly import active_times, completed_works, hourly_pay
+from kgharvest.contrib.recruiting.pay.hourly import active_times, hourly_pay
 from kgharvest.contrib.recruiting.pay.ledger import owe, record_paid
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel as make_other_panel
 from tests.kgharvest.contrib.recruiting.pay.standing_in import complete_place
@@ -22,34 +22,34 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 def test_six_statements_in_six_minutes_for_two_dollars_are_twenty_an_hour(panel):
     complete_place(panel, seconds=(60,) * 6)
 
-    [work] = completed_works(panel)
+    [work] = hourly_pay(panel).works
 
     assert work.active_s == 360
     assert work.hourly == 2000  # cents: 2.00 for a tenth of an hour
 
 
-def test_the_median_is_told_from_five_people_on(panel):
+def test_median_is_reported_from_five_participants(panel):
     for number, seconds in enumerate((60, 90, 120, 180)):  # 120.00, 80.00, 60.00 and 40.00 an hour
         complete_place(panel, f"person {number}", seconds=(seconds,))
     few = hourly_pay(panel)
     complete_place(panel, "the fifth", seconds=(360,))  # 20.00 an hour
 
     assert few.median is None
-    assert few.reason == "4 completed so far; a median is told from 5 people on"
+    assert few.reason == "4 completed so far; the median requires 5 participants"
     assert hourly_pay(panel).median == 6000
 
 
-def test_whose_time_nobody_measured_is_left_out_of_the_median_and_told(panel):
+def test_participants_without_measured_time_are_excluded_from_the_median(panel):
     for number in range(5):
         complete_place(panel, f"person {number}", seconds=(None, None))
 
     pay = hourly_pay(panel)
 
     assert (len(pay.works), pay.n, pay.median) == (5, 0, None)
-    assert pay.reason == "the active time of only 0 people is known; a median is told from 5 on"
+    assert pay.reason == "active time is known for only 0 participants; the median requires 5"
 
 
-def test_answers_that_nobody_measured_count_as_long_as_the_others(panel):
+def test_unmeasured_answers_count_as_the_mean_of_the_others(panel):
     half, less = (
         complete_place(panel, "ada", seconds=(30, None)),
         complete_place(panel, "bea", seconds=(30, None, None)),
@@ -61,7 +61,7 @@ def test_answers_that_nobody_measured_count_as_long_as_the_others(panel):
     assert less.pk not in times
 
 
-def test_changing_ones_mind_takes_time_and_no_statement_more_than_its_cap(panel):
+def test_superseded_judgments_count_and_time_is_capped_per_statement(panel):
     submission = complete_place(panel, seconds=(100,))
     Judgment.objects.update(seconds=5000)  # as an import may have it
     [judgment] = Judgment.objects.all()
@@ -83,7 +83,7 @@ def test_training_counts_from_its_start_to_its_end(panel):
     assert active_times(panel)[submission.pk] == 100 + 50 + 600
 
 
-def test_what_was_judged_in_another_place_is_work_of_that(panel):
+def test_judgments_count_for_the_place_they_were_made_in(panel):
     first = complete_place(panel, "ada", seconds=(100, 100))
     other = make_other_panel(panel.round, platform=panel.platform, reward=100)
     Annotator.objects.filter(pk=first.annotator_id).update(place_size=4)
@@ -93,12 +93,12 @@ def test_what_was_judged_in_another_place_is_work_of_that(panel):
     assert active_times(other) == {second.pk: 30}
 
 
-def test_who_left_or_was_rejected_is_not_among_the_completed(panel):
+def test_pay_excludes_returned_and_rejected_submissions(panel):
     kept, returned, rejected = (complete_place(panel, name, seconds=(60,)) for name in ("ada", "bea", "cem"))
     Submission.objects.filter(pk=returned.pk).update(status=Submission.Status.RETURNED)
     Submission.objects.filter(pk=rejected.pk).update(status=Submission.Status.REJECTED)
 
-    assert [work.submission for work in completed_works(panel)] == [kept]
+    assert [work.submission for work in hourly_pay(panel).works] == [kept]
 
 
 def test_bonuses_are_pay_whether_owed_or_paid_and_count_once(panel):
@@ -107,7 +107,7 @@ def test_bonuses_are_pay_whether_owed_or_paid_and_count_once(panel):
     record_paid(submission, "bonus", "bonus:1", 50, "Thank you.")
     record_paid(submission, "bonus", "bonus:there:70:1", 70, "At the platform.")
 
-    [work] = completed_works(panel)
+    [work] = hourly_pay(panel).works
 
     assert work.balance == (250, 120)
     assert work.earned == 250

@@ -24,19 +24,19 @@ def panel(make_panel):
     return panel
 
 
-def test_a_panel_that_paid_is_told_with_its_platform_and_median(panel):
+def test_pay_sentences_contain_platform_and_median(panel):
     assert pay_in_words(panel.round) == (
-        "5 people recruited on Prolific completed the work, at USD 2.00 for 2 statements each; they and those who left "
-        "early got USD 10.50 in all, bonuses included. The median pay of 5 people was USD 60.00 an hour of active "
-        "time; the floor that was set is USD 9.00."
+        "5 participants recruited on Prolific completed the work, at USD 2.00 for 2 statements each; total pay, "
+        "including bonuses and participants who left early, was USD 10.50. The median pay of 5 participants was "
+        "USD 60.00 per hour of active time; the minimum was set to USD 9.00."
     )
 
 
-def test_of_fewer_than_five_no_median_is_told(make_panel):
+def test_median_requires_five_participants(make_panel):
     panel = make_panel()
     complete_place(panel, seconds=(60,))
 
-    assert "Too few were timed for a median of hourly pay." in pay_in_words(panel.round)
+    assert "Too few participants were timed to report a median hourly rate." in pay_in_words(panel.round)
 
 
 def test_rounds_without_panels_and_sandboxes_say_nothing(panel):
@@ -45,7 +45,7 @@ def test_rounds_without_panels_and_sandboxes_say_nothing(panel):
     assert pay_in_words(panel.round) == ""
 
 
-def test_the_paper_pack_proposes_it_and_takes_what_people_say_instead(panel, researcher):
+def test_report_proposes_pay_sentences_and_accepts_replacements(panel, researcher):
     report = create_report(panel.round)
 
     assert proposed_on(report)["pay"] == "money"
@@ -55,7 +55,7 @@ def test_the_paper_pack_proposes_it_and_takes_what_people_say_instead(panel, res
     assert statements_on(panel.round) == {"pay_adequacy": "Above the minimum wage."}
 
 
-def test_it_names_nobody(panel):
+def test_pay_sentences_contain_no_ids_or_codes(panel):
     told = pay_in_words(panel.round)
 
     assert not any(submission.participant_id in told for submission in panel.submissions.all())

@@ -28,7 +28,7 @@ from tests.kgharvest.contrib.recruiting.pay.standing_in import complete_place
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 
 
-def test_a_line_is_written_once_by_its_key_whoever_tells_of_it(panel):
+def test_ledger_entry_is_written_once_per_key_from_any_source(panel):
     submission = complete_place(panel)
 
     assert record_paid(submission, "reward", "reward", 200, "Approved.")
@@ -57,7 +57,7 @@ def test_balances_are_of_each_person_and_of_the_panel(panel):
     assert panel_balance(panel).open == 235
 
 
-def test_what_is_owed_no_more_and_again_is_a_line_each(panel):
+def test_corrections_of_amounts_owed_are_separate_entries(panel):
     submission = complete_place(panel)
 
     assert owe_in_all(submission, "reward", 0, "Returned.")
@@ -70,7 +70,7 @@ def test_what_is_owed_no_more_and_again_is_a_line_each(panel):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 500), max_size=8))
-def test_what_is_owed_in_all_is_what_was_said_last(panel, amounts):
+def test_owe_in_all_sets_the_total_owed(panel, amounts):
     with transaction.atomic():
         submission = complete_place(panel)
         for amount in amounts:
@@ -110,7 +110,7 @@ def test_the_database_refuses_to_change_or_delete_lines(panel, refused_changes, 
     assert panel_balance(panel) == Balance(200, 0)
 
 
-def test_who_wrote_a_line_can_be_forgotten_and_not_replaced(panel, refused_changes):
+def test_author_of_a_ledger_entry_can_be_cleared_but_not_replaced(panel, refused_changes):
     submission, person, other = complete_place(panel), make_user(), make_user()
     owe(submission, "bonus", "bonus:1", 10, "Thank you.", by=person)
 
@@ -121,7 +121,7 @@ def test_who_wrote_a_line_can_be_forgotten_and_not_replaced(panel, refused_chang
     assert PayEntry.objects.get(key="bonus:1").by is None
 
 
-def test_payments_are_in_the_audit_trail_which_finds_what_was_altered(panel):
+def test_audit_log_detects_altered_payments(panel):
     submission = complete_place(panel)
     record_paid(submission, "reward", "reward", 200, "Approved.")
     entry = Event.objects.get(action="pay.paid")

@@ -28,11 +28,11 @@ def text_of(response) -> str:
     return " ".join(response.content.decode().split())
 
 
-def test_a_panel_of_nobody_says_what_will_be_there(panel, researcher_client):
+def test_pay_page_without_participants_explains_itself(panel, researcher_client):
     response = researcher_client.get(address(panel))
 
-    assert "Nobody is owed anything yet" in text_of(response)
-    assert "0 completed so far; a median is told from 5 people on" in text_of(response)
+    assert "No payments due" in text_of(response)
+    assert "0 completed so far" in text_of(response)
 
 
 def test_the_page_shows_each_person_with_balance_and_hourly_pay(panel, researcher_client):
@@ -65,19 +65,19 @@ def test_no_file_has_other_bonuses_than_the_page_that_its_link_is_on(make_panel,
 
     grant_bonus(complete_place(panel, "bea"), 25, "Thank you.")
 
-    assert "this is what is open now" in text_of(researcher_client.get(file, follow=True))
+    assert "granted or paid in the meantime" in text_of(researcher_client.get(file, follow=True))
 
 
-def test_approving_by_hand_says_who_tells_the_platform(make_panel, researcher_client):
+def test_manual_approval_says_that_the_platform_is_not_notified(make_panel, researcher_client):
     panel = make_panel(by_hand=True)
     complete_place(panel)
     waiting = text_of(researcher_client.get(address(panel, "review/")))
 
     page = researcher_client.post(address(panel, "review/"), {"all": ""}, follow=True)
 
-    assert "noted as paid then: approve and pay them at the platform, too" in waiting
-    assert "Approved by itself" not in waiting
-    assert "1 submission approved here; do the same at the platform, which nobody else tells." in text_of(page)
+    assert "Approve and pay them on the platform" in waiting
+    assert "Auto-approval" not in waiting
+    assert "1 submission approved. Repeat it on the platform" in text_of(page)
 
 
 def test_one_click_makes_the_floor_good(make_panel, researcher_client):
@@ -87,16 +87,16 @@ def test_one_click_makes_the_floor_good(make_panel, researcher_client):
     pay = hourly_pay(panel)
     Panel.objects.update(status="paused", ended_reason=floor_sentence(panel, pay, []))
     StandIn.paused.append(panel.pk)
-    assert "Pay USD 0.20 and go on" in text_of(researcher_client.get(address(panel)))
+    assert "Pay USD 0.20 and resume" in text_of(researcher_client.get(address(panel)))
 
     page = researcher_client.post(address(panel, "floor/"), follow=True)
 
-    assert "Bonuses of USD 0.20 in all are granted." in text_of(page)
-    assert "and go on" not in text_of(page)
+    assert "Bonuses totaling USD 0.20 granted." in text_of(page)
+    assert "and resume" not in text_of(page)
     assert Panel.objects.get().status == "published"
 
 
-def test_the_page_says_what_to_do_about_commands_and_does_it(panel, researcher_client):
+def test_page_shows_next_steps_of_requests_and_executes_them(panel, researcher_client):
     ada, bea = complete_place(panel, "ada"), complete_place(panel, "bea")
     refused = ask(ada, "bonus", "bonus:1", amount=10)
     uncertain = ask(bea, "bonus", "bonus:1", amount=20)
@@ -104,8 +104,8 @@ def test_the_page_says_what_to_do_about_commands_and_does_it(panel, researcher_c
     run_job()
     page = text_of(researcher_client.get(address(panel)))
     assert "Your wallet is empty." in page
-    assert "Look at the platform whether it was paid" in page
-    assert "It was not: send it again" not in page  # too early to know
+    assert "Check on the platform whether it was paid" in page
+    assert "Not paid: retry" not in page  # too early to know
 
     researcher_client.post(address(panel, f"commands/{refused.pk}/"), {"resend": ""})
     researcher_client.post(address(panel, f"commands/{uncertain.pk}/"), {"was_done": ""})
@@ -113,15 +113,15 @@ def test_the_page_says_what_to_do_about_commands_and_does_it(panel, researcher_c
 
     assert done().total() == 1
     assert [submission_balance(person, "bonus") for person in (ada, bea)] == [(10, 10), (20, 20)]
-    assert "Not done yet" not in text_of(researcher_client.get(address(panel)))
+    assert "Pending requests" not in text_of(researcher_client.get(address(panel)))
 
 
-def test_one_that_was_not_paid_can_be_sent_again_once_that_is_known(panel, researcher_client):
+def test_unpaid_payment_can_be_retried_after_the_waiting_time(panel, researcher_client):
     command = ask(complete_place(panel), "bonus", "bonus:1", amount=10)
     StandIn.trouble = [OutcomeUnknown("No answer came.")]
     run_job()
     time_passes()
-    assert "It was not: send it again" in text_of(researcher_client.get(address(panel)))
+    assert "Not paid: retry" in text_of(researcher_client.get(address(panel)))
 
     researcher_client.post(address(panel, f"commands/{command.pk}/"), {"was_not_done": ""})
     run_job()
@@ -138,7 +138,7 @@ def test_the_picture_has_a_dot_for_each_person_and_lines_at_median_and_floor(mak
 
     assert picture.most == "USD 40.00"  # four times the median
     assert picture.n_beyond == 1
-    assert [(line["name"], line["x"]) for line in picture.lines] == [("floor", "162.0"), ("median", "180.0")]
+    assert [(line["name"], line["x"]) for line in picture.lines] == [("minimum", "162.0"), ("median", "180.0")]
     assert [dot["x"] for dot in picture.dots] == ["95.0", "95.0", "185.0", "275.0", "715.0"]
     assert picture.dots[1]["y"] < picture.dots[0]["y"]
 
@@ -149,11 +149,11 @@ def test_the_picture_has_a_dot_for_each_person_and_lines_at_median_and_floor(mak
 def test_a_person_is_rejected_with_a_ground_and_an_explanation_alone(panel, researcher_client):
     submission = complete_place(panel)
     page = address(panel, f"people/{submission.pk}/")
-    assert "Disagreement with others is no ground" in text_of(researcher_client.get(page))
+    assert "Disagreement with other annotators is not a valid reason" in text_of(researcher_client.get(page))
 
     short = researcher_client.post(page, {"verb": "reject", "category": "LOW_EFFORT", "message": "Too fast."})
     other = researcher_client.post(page, {"verb": "reject", "category": "disagreement", "message": WHY})
-    assert "The message has 9 characters" in text_of(short)
+    assert "Message too short: 9 characters" in text_of(short)
     assert "disagreement is not one of the available choices" in text_of(other)
     assert not submission.commands.exists()
     researcher_client.post(page, {"verb": "reject", "category": "LOW_EFFORT", "message": WHY})
@@ -162,7 +162,7 @@ def test_a_person_is_rejected_with_a_ground_and_an_explanation_alone(panel, rese
     assert Submission.objects.get().status == Submission.Status.REJECTED
 
 
-def test_what_was_refused_can_be_decided_again(panel, researcher_client):
+def test_failed_decision_can_be_repeated(panel, researcher_client):
     submission = complete_place(panel)
     page = address(panel, f"people/{submission.pk}/")
     StandIn.trouble = [PlatformRefused("Not now.")]
@@ -184,12 +184,12 @@ def test_a_bonus_is_granted_in_the_panels_currency(panel, researcher_client):
     wrong = researcher_client.post(page, {"verb": "bonus", "amount": "1,50", "message": "Thank you."})
     researcher_client.post(page, {"verb": "bonus", "amount": "1.50", "message": "Thank you."})
 
-    assert "is no amount of USD" in text_of(wrong)
+    assert "Invalid amount in USD" in text_of(wrong)
     assert submission_balance(submission, "bonus").owed == 150
 
 
 @pytest.mark.parametrize("verb", ["", "pay", "reject"])
-def test_what_nobody_can_ask_for_changes_nothing(panel, researcher_client, verb):
+def test_unknown_verbs_change_nothing(panel, researcher_client, verb):
     submission = complete_place(panel)
 
     response = researcher_client.post(address(panel, f"people/{submission.pk}/"), {"verb": verb})
@@ -201,7 +201,7 @@ def test_what_nobody_can_ask_for_changes_nothing(panel, researcher_client, verb)
 # -- reviewing ---------------------------------------------------------------------------------------------------------
 
 
-def test_those_that_approve_themselves_first_come_first(panel, researcher_client):
+def test_review_lists_earliest_auto_approval_first(panel, researcher_client):
     never, late, soon = (complete_place(panel, name) for name in ("ada", "bea", "cem"))
     for submission, days in ((late, 9), (soon, 2)):
         at = timezone.now() + timedelta(days=days)
@@ -210,7 +210,7 @@ def test_those_that_approve_themselves_first_come_first(panel, researcher_client
     response = researcher_client.get(address(panel, "review/"))
 
     assert [row["submission"] for row in response.context["people"]] == [soon, late, never]
-    assert "2 of them will be approved by the platform itself" in text_of(response)
+    assert "The platform will approve 2 of them automatically" in text_of(response)
     assert f"{Submission.objects.get(pk=soon.pk).approves_itself_at:%b %Y}" in text_of(response)
 
 
@@ -248,7 +248,7 @@ def test_bonuses_are_downloaded_paid_and_noted(make_panel, researcher_client):
     submission = complete_place(panel, "ada")
     grant_bonus(submission, 75, "Thank you.")
     page = researcher_client.get(address(panel))
-    assert "All USD 0.75 were paid" in text_of(page)
+    assert "Mark USD 0.75 as paid" in text_of(page)
 
     bulk = researcher_client.get(address(panel, "bonuses-bulk.csv"))
     table = researcher_client.get(address(panel, "bonuses-table.csv"))
@@ -271,7 +271,7 @@ def test_the_ledger_is_a_table_whose_amounts_are_numbers(panel, researcher_clien
     assert ",owed,reward,reward:2,-2.00,USD," in lines[2]
 
 
-def test_the_page_of_a_panel_says_what_it_pays(panel, researcher_client):
+def test_panel_page_summarizes_pay(panel, researcher_client):
     complete_place(panel, seconds=(10,))
 
     page = text_of(researcher_client.get(panel.get_absolute_url()))

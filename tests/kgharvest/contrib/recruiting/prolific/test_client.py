@@ -23,7 +23,7 @@ from kgharvest.contrib.recruiting.platforms import (
     PlatformUnavailable,
     platform_of,
 )
-from kgharvest.contrib.recruiting.prolific.client import Client, wait_asked_for
+from kgharvest.contrib.recruiting.prolific.client import Client, retry_after_s
 from kgharvest.contrib.recruiting.prolific.events import is_genuine
 from kgharvest.contrib.recruiting.prolific.platform import SHOWS_WITHIN, STATUSES
 from kgharvest.contrib.recruiting.prolific.study import least_allowed_minutes
@@ -119,7 +119,7 @@ def test_a_study_is_made_from_the_panel_and_published(fake, panel, settings):
     assert study["prolific_id_option"] == "url_parameters"
 
 
-def test_who_is_turned_away_is_paid_by_code_or_asked_to_return(fake):
+def test_screen_out_code_pays_or_requests_a_return(fake):
     paid = published(make_panel(screen_out_code="OUT1", screen_out_reward=20, quota_full_code="FULL1"))
     unpaid = published(make_panel(screen_out_code="OUT2"))
 
@@ -129,7 +129,7 @@ def test_who_is_turned_away_is_paid_by_code_or_asked_to_return(fake):
 
 
 @pytest.mark.parametrize("trouble", [Trouble.UNANSWERED, Trouble.LOST, Trouble.DOWN])
-def test_a_study_is_made_once_even_if_no_answer_told_of_it(fake, panel, trouble):
+def test_study_is_created_once_despite_a_lost_answer(fake, panel, trouble):
     fake.trouble = troubled("/studies/", trouble)
     with pytest.raises(PlatformUnavailable):
         published(panel)
@@ -173,22 +173,22 @@ def test_a_study_is_paused_taken_up_and_stopped_once(fake, panel):
     [
         ({"platform_options": {}}, "title and a description"),
         ({"currency": "EUR"}, "USD or GBP"),
-        ({"reward": 100}, "6.00 USD an hour"),
+        ({"reward": 100}, "6.00 USD per hour"),
         ({"completion_code": ""}, "completion code"),
-        ({"screen_out_code": "DONE1"}, "different code"),
-        ({"screen_out_code": "OUT", "screen_out_reward": 150}, "less than the reward"),
-        ({"study_parameter": ""}, "parameters of study and session"),
+        ({"screen_out_code": "DONE1"}, "all codes must differ"),
+        ({"screen_out_code": "OUT", "screen_out_reward": 150}, "lower than the reward"),
+        ({"study_parameter": ""}, "sends study and session"),
         ({"platform_options": OPTIONS | {"maximum_minutes": 12}}, "29 minutes"),
     ],
 )
-def test_what_prolific_would_refuse_is_refused_before_it_is_sent(fake, fields, reason):
+def test_invalid_studies_are_refused_before_any_request(fake, fields, reason):
     with pytest.raises(PlatformRefused, match=reason):
         platform_of(make_panel(**fields)).publish()
 
     assert fake.requests == []
 
 
-def test_an_empty_wallet_is_told_in_prolifics_words(fake, panel):
+def test_empty_wallet_error_quotes_prolific(fake, panel):
     fake.wallet = 100
 
     with pytest.raises(PlatformRefused, match="not enough funds"):
@@ -210,7 +210,7 @@ def test_without_a_word_from_prolific_waits_double_and_end(fake):
     waits: list[float] = []
     fake.trouble = lambda method, path: Trouble.LOST
 
-    with pytest.raises(PlatformUnavailable, match="asked again later"):
+    with pytest.raises(PlatformUnavailable, match="retried later"):
         Client(sleep=waits.append).cost(100, 1)
     assert waits == [1.0, 2.0]
 
@@ -218,7 +218,7 @@ def test_without_a_word_from_prolific_waits_double_and_end(fake):
 def test_retry_after_is_seconds_or_a_date():
     in_a_minute = (datetime.now(UTC) + timedelta(minutes=1)).strftime("%a, %d %b %Y %H:%M:%S GMT")
     headers = [{"Retry-After": "7"}, {"Retry-After": in_a_minute}, {"Retry-After": "soon"}, {}]
-    waits = [wait_asked_for(httpx.Response(429, headers=header)) for header in headers]
+    waits = [retry_after_s(httpx.Response(429, headers=header)) for header in headers]
 
     assert waits[0] == 7
     assert 50 < waits[1] <= 60
@@ -231,26 +231,26 @@ def answering(response: httpx.Response) -> Client:
     return client
 
 
-def test_a_payment_that_is_accepted_in_other_words_than_json_is_not_sent_again(fake):
+def test_payment_accepted_without_json_is_not_retried(fake):
     answering(httpx.Response(202, text="Accepted")).pay_bonus("bonus")
 
 
-def test_an_address_that_leads_elsewhere_has_done_nothing(fake):
+def test_redirect_has_no_effect_and_names_the_setting(fake):
     moved = httpx.Response(301, headers={"Location": "https://elsewhere"})
 
-    with pytest.raises(PlatformRefused, match="look at KGHARVEST_PROLIFIC_URL"):
+    with pytest.raises(PlatformRefused, match="Check KGHARVEST_PROLIFIC_URL"):
         answering(moved).pay_bonus("bonus")
 
 
-def test_an_unreachable_prolific_and_a_missing_token_are_said_in_a_sentence(fake, settings):
+def test_unreachable_prolific_and_missing_token_have_clear_errors(fake, settings):
     settings.PROLIFIC = settings.PROLIFIC | {"token": ""}
     with pytest.raises(PlatformRefused, match="KGHARVEST_PROLIFIC_TOKEN"):
         Client()
     settings.PROLIFIC = settings.PROLIFIC | {"token": "wrong"}
-    with pytest.raises(PlatformRefused, match="may not do this"):
+    with pytest.raises(PlatformRefused, match="lacks permission"):
         Client().cost(1, 1)
     settings.PROLIFIC = settings.PROLIFIC | {"url": "http://127.0.0.1:1"}
-    with pytest.raises(PlatformUnavailable, match="cannot be reached"):
+    with pytest.raises(PlatformUnavailable, match="unreachable"):
         Client(sleep=lambda seconds: None).cost(1, 1)
 
 
@@ -266,7 +266,7 @@ def test_no_id_of_a_person_or_submission_is_in_a_refusal_or_a_log(fake, panel, c
 
     command.refresh_from_db()
     assert command.state == "failed"
-    assert command.error == "Prolific refused: Submission [id] is RETURNED"
+    assert command.error == "Prolific rejected the request: Submission [id] is RETURNED"
     assert ours.session_id not in caplog.text
     assert ours.participant_id not in caplog.text
 
@@ -287,7 +287,7 @@ def test_an_approval_is_made_once_whatever_becomes_of_the_request(fake, panel, t
     assert ours.commands.get().state == "done"
 
 
-def test_who_has_not_entered_the_code_there_is_approved_once_they_have(fake, panel):
+def test_approval_waits_until_the_code_is_entered(fake, panel):
     theirs, _ = fake.arrive(published(panel).external_id)
     ours = enter(panel, theirs.participant, theirs.id, timezone.now())
     complete(ours, timezone.now())
@@ -343,7 +343,7 @@ def test_a_bonus_that_was_set_up_is_not_set_up_again(fake, panel):
     assert fake.submissions[ours.session_id].bonuses == [5]
 
 
-def test_a_worker_that_was_away_for_long_does_not_pay_what_another_one_has_paid(fake, panel):
+def test_stale_worker_does_not_repeat_a_payment(fake, panel):
     ours = done_on(fake, published(panel))
     ask(ours, Kind.BONUS, "bonus:floor", amount=107)
     later = timezone.now() + SENDING_LASTS
@@ -429,7 +429,7 @@ def test_many_are_approved_in_one_request_and_reconciliation_finds_them_approved
 # -- submissions -------------------------------------------------------------------------------------------------------
 
 
-def test_reconciliation_repairs_what_no_event_told(fake):
+def test_reconciliation_applies_missed_events(fake):
     panel = published(make_panel(places=5))
     people = [fake.arrive(panel.external_id)[0] for _ in range(5)]
     for theirs in people:
@@ -460,7 +460,7 @@ def assert_same_as(fake: FakeProlific, panel: Panel) -> None:
     assert ours == theirs
 
 
-def test_a_place_taken_by_a_made_up_link_is_given_back(fake, panel):
+def test_place_taken_by_a_forged_link_is_released(fake, panel):
     a_while_ago = timezone.now() - SHOWS_WITHIN
     forged = enter(published(panel), "nobody", "f" * 24, a_while_ago)
     just_now = enter(panel, "somebody", "e" * 24, timezone.now())
@@ -554,7 +554,7 @@ def test_an_event_is_genuine_by_secret_body_and_time(settings):
     assert not is_genuine(FakeProlific.headers(event, "", at=now), event.body, now)
 
 
-def test_the_table_of_fields_finds_what_prolific_would_not_take():
+def test_field_table_rejects_fields_unknown_to_prolific():
     study = {"name": "x", "colour": "red"}
     assert any("colour" in fault for fault in faults_of_request("POST", "/api/v1/studies/", {}, study))
     short = {"action": "REJECT", "message": "short", "rejection_category": "OTHER"}

@@ -11,8 +11,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kgharvest.contrib.recruiting.events import inbox
-from kgharvest.contrib.recruiting.events.inbox import BODIES_LAST, outbox, store
+from kgharvest.contrib.recruiting import inbox
+from kgharvest.contrib.recruiting.inbox import BODIES_LAST, outbox, store
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, Submission
 from kgharvest.contrib.recruiting.panels.services import complete, enter
 from kgharvest.contrib.recruiting.platforms import platform_of
@@ -94,7 +94,7 @@ def test_an_event_is_stored_encrypted_and_once(client, fake):
     assert Job.objects.filter(kind=outbox.job_kind).count() == 1
 
 
-def test_what_is_not_signed_is_refused_and_soon_not_looked_at(client, fake, settings):
+def test_unsigned_events_are_refused_and_rate_limited(client, fake, settings):
     settings.LIMITS = settings.LIMITS | {"forged_events": (3, 60)}
     event = Event("event-1", b"{}")
     forged = fake.headers(event, "another secret")
@@ -174,7 +174,7 @@ def test_an_event_that_cannot_be_handled_waits_and_is_handled_later(client, fake
     for _ in range(3):
         assert handle_all(now) == 1
         event = PanelEvent.objects.get()
-        assert "asked again later" in event.error
+        assert "retried later" in event.error
         assert theirs.id not in event.error
         assert handle_all(now) == 0
         waits.append(event.next_try_at - now)
@@ -225,7 +225,7 @@ def test_a_study_that_is_paused_at_prolific_is_paused_here(client, fake, panel):
     handle_all()
 
     panel.refresh_from_db()
-    assert (panel.status, panel.ended_reason) == ("paused", "It was paused at the platform.")
+    assert (panel.status, panel.ended_reason) == ("paused", "Paused on the platform.")
 
 
 def test_bodies_are_forgotten_after_a_month_and_ids_kept(client, fake):
@@ -241,7 +241,7 @@ def test_bodies_are_forgotten_after_a_month_and_ids_kept(client, fake):
     assert PanelEvent.objects.count() == 1
 
 
-def test_an_event_that_comes_while_the_job_ends_is_queued_anew(fake, enqueued):
+def test_event_arriving_at_the_end_of_a_job_is_queued_again(fake, enqueued):
     store("prolific", "1", "x", "{}")
     job = Job.objects.get(kind=outbox.job_kind)
     token = ledger.claim(job.pk, timezone.now())
@@ -300,7 +300,7 @@ def test_one_panel_that_cannot_be_asked_keeps_no_other_waiting(fake, panel):
     run_reconciliation_job(job, ledger.Heartbeat(job.pk, token))
 
     lost.refresh_from_db(), panel.refresh_from_db()
-    assert lost.reconcile_error == "Prolific refused: There is no study [id]"
+    assert lost.reconcile_error == "Prolific rejected the request: There is no study [id]"
     assert panel.reconcile_error == ""
     assert None not in (lost.reconciled_at, panel.reconciled_at)
 

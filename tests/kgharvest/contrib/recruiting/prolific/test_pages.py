@@ -60,17 +60,17 @@ def page(panel: Panel) -> str:
     return reverse("recruiting:prolific_study", args=[panel.round.path, panel.name])
 
 
-def test_the_page_shows_the_cost_and_what_each_code_does_before(researcher_client, fake, panel):
+def test_study_page_shows_cost_and_completion_codes(researcher_client, fake, panel):
     shown = researcher_client.get(page(panel)).content.decode()
 
-    for text in ("USD 6.30", "USD 4.50 in rewards", "USD 1.80 in fees", "USD 9.00 an hour", "USD 0.60 at most"):
+    for text in ("USD 6.30", "USD 4.50 in rewards", "USD 1.80 in fees", "USD 9.00 per hour", "at most USD 0.60"):
         assert text in shown
-    assert "approves by itself after 21 days" in shown
-    assert "pays USD 0.20 and gives the place to somebody else" in shown
+    assert "automatic approval after 21 days" in shown
+    assert "pays USD 0.20 and releases the place" in shown
     assert fake.studies == {}
 
 
-def test_one_click_publishes_what_the_form_says(researcher_client, researcher, fake, panel):
+def test_one_click_publishes_the_form(researcher_client, researcher, fake, panel):
     answer = researcher_client.post(page(panel), FILLED_IN | {"action": "publish"})
 
     panel.refresh_from_db()
@@ -89,7 +89,7 @@ def test_one_click_publishes_what_the_form_says(researcher_client, researcher, f
     assert "could not be" not in researcher_client.get(panel.get_absolute_url()).content.decode()
 
 
-def test_what_was_filled_in_is_kept_and_shown_again(researcher_client, fake, panel):
+def test_saved_study_options_are_shown_again(researcher_client, fake, panel):
     researcher_client.post(page(panel), FILLED_IN | {"action": "save"})
 
     panel.refresh_from_db()
@@ -106,7 +106,7 @@ def test_title_and_description_are_suggested(researcher_client, fake, panel):
     suggested = {name: form[name].value() for name in ("title", "description", "devices")}
     researcher_client.post(page(panel), suggested | {"action": "publish"})
 
-    assert [study["name"] for study in fake.studies.values()] == ["Say whether 50 short statements are true"]
+    assert [study["name"] for study in fake.studies.values()] == ["Judge 50 short statements"]
 
 
 def test_a_refusal_of_prolific_is_shown_and_leaves_a_draft(researcher_client, fake, panel):
@@ -122,7 +122,7 @@ def test_a_refusal_of_prolific_is_shown_and_leaves_a_draft(researcher_client, fa
     assert [study["status"] for study in fake.studies.values()] == ["ACTIVE"]  # the draft was taken up
 
 
-def test_without_a_token_the_page_says_what_to_do(researcher_client, settings, panel):
+def test_study_page_explains_a_missing_token(researcher_client, settings, panel):
     settings.PROLIFIC = {"token": "", "url": "", "webhook_secret": ""}
 
     shown = researcher_client.get(page(panel)).content.decode()
@@ -136,7 +136,7 @@ def test_a_reward_below_what_prolific_takes_cannot_be_published(researcher_clien
 
     shown = researcher_client.get(page(panel)).content.decode()
 
-    assert "The reward comes to 3.00 USD an hour; Prolific asks for 8.00 or more." in shown
+    assert "The reward is 3.00 USD per hour. Prolific requires at least 8.00." in shown
     assert 'value="publish" disabled' in shown
 
 
@@ -145,13 +145,13 @@ def test_a_reward_below_what_prolific_takes_cannot_be_published(researcher_clien
     [
         ({"title": ""}, "required"),
         ({"devices": []}, "required"),
-        ({"filters": "{"}, "no JSON"),
-        ({"filters": '{"filter_id": "age"}'}, "no list"),
+        ({"filters": "{"}, "Invalid JSON"),
+        ({"filters": '{"filter_id": "age"}'}, "must be a list"),
         ({"filters": '["age"]'}, "Filter 1 has no filter_id"),
         ({"filters": '[{"filter_id": "age"}]'}, "either selected_values"),
         ({"filters": '[{"filter_id": "age", "selected_range": {"from": 1}}]'}, "either selected_values"),
-        ({"youngest": "40", "oldest": "30"}, "below the youngest"),
-        ({"maximum_minutes": "12"}, "29 minutes or more"),
+        ({"youngest": "40", "oldest": "30"}, "below the minimum age"),
+        ({"maximum_minutes": "12"}, "at least 29 minutes"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(researcher_client, fake, panel, fields, reason):
@@ -176,16 +176,16 @@ def test_a_published_panel_can_be_compared_by_hand(researcher_client, fake, pane
     panel.platform_options = {"title": "Title", "description": "Description"}
     panel.save()
     publish_panel(panel)
-    Panel.objects.update(reconcile_error="Prolific cannot be reached; it is asked again later.")
+    Panel.objects.update(reconcile_error="Prolific is unreachable; it is asked again later.")
     PanelEvent.objects.create(platform="prolific", event_id="1", body="", n_tries=2, error="Prolific is busy (429).")
     shown = researcher_client.get(panel.get_absolute_url()).content.decode()
-    assert "Prolific cannot be reached" in shown
+    assert "Prolific is unreachable" in shown
     assert "Prolific is busy (429)." in shown
 
     address = reverse("recruiting:panel_reconcile", args=[panel.round.path, panel.name])
     answer = researcher_client.post(address, follow=True)
 
-    assert "within seconds" in answer.content.decode()
+    assert "Sync requested" in answer.content.decode()
     assert Job.objects.filter(kind="panel_reconciliation").exists()
 
 
@@ -248,11 +248,11 @@ def test_events_are_subscribed_to_and_confirmed_once(fake, settings, capsys):
     told = [(row["event_type"], row["target_url"], row["is_enabled"]) for row in fake.subscriptions.values()]
     address = "https://kg.example.org/recruiting/prolific/events/"
     assert told == [("submission.status.change", address, True), ("study.status.change", address, True)]
-    assert f"submission.status.change is sent to {address}." in capsys.readouterr().out
+    assert f"submission.status.change events are sent to {address}." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("secret", "origin"), [("", "https://kg.example.org"), (SECRET, "http://127.0.0.1:8000")])
-def test_what_events_need_is_said(fake, settings, secret, origin):
+def test_subscription_explains_missing_settings(fake, settings, secret, origin):
     settings.ORIGIN = origin
     settings.PROLIFIC["webhook_secret"] = secret
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.prompts.paraphrasers.infilling import Blank, blanks, is_apt, meaning_overlaps, refill
+from kgharvest.engine.prompts.paraphrasers.offline import Blank, blanks, is_apt, meaning_overlaps, refill
 from kgharvest.engine.prompts.template import PromptTemplate
 from tests.kgharvest.engine.prompts.fake_lm import FakeLM
 from tests.kgharvest.engine.tiny_models import tiny_bart, tiny_bert, tiny_gpt2, tiny_roberta

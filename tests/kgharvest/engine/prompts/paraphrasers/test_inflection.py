@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.engine.prompts.paraphrasers.inflection import Word, base_form, inflected, plural
+from kgharvest.engine.prompts.paraphrasers.rules import Word, base_form, inflected, plural
 
 # infinitive, third person, participle, gerund: from a dictionary, not from the code
 VERBS = """

@@ -1,7 +1,7 @@
-"""Events from recruiting platforms: committed before they are acknowledged, handled by a job until that succeeds.
+"""Inbox for platform events: each event is committed before it is acknowledged, and handled by a job until it succeeds.
 
-An event is stored once, by the platform's id of the event. It can be handled several times and in any order, so
-handlers are idempotent.
+An event is stored once, by the platform's event id. Events can be handled repeatedly and in any order, so handlers are
+idempotent.
 """
 
 from __future__ import annotations
@@ -15,25 +15,22 @@ from django.utils.module_loading import import_string
 
 from kgharvest.contrib.recruiting.models import PanelEvent, Platform
 from kgharvest.contrib.recruiting.panels.identifiers import encrypted
-from kgharvest.contrib.recruiting.platforms import PlatformUnavailable
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.jobs.outbox import Outbox, Outcome, Result
 
 logger = logging.getLogger(__name__)
 
-BODIES_LAST = timedelta(days=30)  # of handled events; ids are kept, so that a late copy does not count as a new event
-UNEXPECTED = "An unexpected error; the worker's log has the details."
+BODIES_LAST = timedelta(days=30)  # for handled events; ids are stored forever, so that a late copy is not a new event
+UNEXPECTED = "Unexpected error. See the worker log for details."
 
-# Handlers by platform: functions of a PanelEvent that return the outcome in a word. To be called again later they raise
-# DomainError. They open transactions of their own.
-HANDLERS = {
-    Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.events.handle",
-}
+# Handlers take a PanelEvent, open their own transactions, and return the outcome in one or two words. A DomainError
+# causes a retry.
+HANDLERS = {Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.events.handle"}
 
 
 def store(platform: str, event_id: str, event_type: str, body: str) -> bool:
-    """Store an event and commit it; return whether it is new. Must not be called in a transaction."""
+    """Store and commit an event; return False for a duplicate. Must not be called in a transaction."""
     try:
         with transaction.atomic(durable=True):
             PanelEvent.objects.create(
@@ -54,14 +51,12 @@ class EventOutbox(Outbox):
         try:
             outcome = import_string(HANDLERS[Platform(event.platform)])(event)
         except DomainError as reason:
-            logger.warning("Event %s will be handled again: %s", event.pk, reason)
-            return Outcome(
-                Result.RETRY, str(reason), reason.after_s if isinstance(reason, PlatformUnavailable) else None
-            )
+            logger.warning("Event %s failed and will be retried: %s", event.pk, reason)
+            return Outcome(Result.RETRY, str(reason), getattr(reason, "after_s", None))
         except ledger.DATABASE_IS_AWAY:
             raise
         except Exception:
-            logger.exception("Event %s could not be handled and will be handled again.", event.pk)
+            logger.exception("Event %s failed unexpectedly and will be retried.", event.pk)
             return Outcome(Result.RETRY, UNEXPECTED)
         return Outcome(Result.DONE, fields={"handled_at": timezone.now(), "outcome": outcome[:30]})
 
