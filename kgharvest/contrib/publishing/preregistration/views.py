@@ -47,7 +47,7 @@ def first_words(round: Round, limits: str) -> dict[str, str]:
     return {
         "primary_outcome": "Accuracy of each LM and setting, averaged over relations.",
         "exclusion_rules": excluded,
-        "stopping_rule": f"Judging ends when {round.get_closes_when_display()}. Accuracies are not viewed before.",
+        "stopping_rule": f"Judging ends {round.get_closes_when_display()}. Accuracies are not viewed before.",
         "analysis": "The method stated in every report. Analyses that are not planned here are exploratory.",
     }
 
