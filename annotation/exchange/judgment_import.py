@@ -25,7 +25,7 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import CONTROL
 from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
 from kgharvest.engine.prompts.template import SLOT
-from kgharvest.entities.tables import Canonical, canonicalizer
+from kgharvest.entities.tables import canonicalizer
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import name_language_model
@@ -194,11 +194,11 @@ class _Import:
 
     def _find_or_create_tasks(self, rows: Sequence[ImportedRow], relations: dict[str, Relation]) -> list[int]:
         forms = {name: canonicalizer(relation) for name, relation in relations.items()}
-        identities = [_identity(row.entities, forms[row.relation]) for row in rows]
-        keys = [
-            TupleKey(relations[row.relation].pk, tuple_key(entities))
-            for row, entities in zip(rows, identities, strict=True)
-        ]
+        keys = []
+        for row in rows:  # tuples are identified as in stored harvests
+            canonical = forms[row.relation]
+            entities = row.entities if canonical is None else [canonical(entity.casefold()) for entity in row.entities]
+            keys.append(TupleKey(relations[row.relation].pk, tuple_key(entities)))
         tasks = self._existing_tasks(relations)
         missing = {key: row for key, row in zip(reversed(keys), reversed(rows), strict=True) if key not in tasks}
         if missing and self.create:
@@ -325,11 +325,6 @@ class _Import:
 
 def _tuple_text(entities: Sequence[str]) -> str:
     return f"({', '.join(entities)})"
-
-
-def _identity(entities: Sequence[str], canonical: Canonical | None) -> Sequence[str]:
-    """Return the entities that identify the tuple, as for stored harvests."""
-    return entities if canonical is None else [canonical(entity.casefold()) for entity in entities]
 
 
 def _find_or_create_tuples(missing: dict[TupleKey, ImportedRow]) -> dict[TupleKey, int]:

@@ -16,19 +16,10 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 
+from annotation.invites import services
 from annotation.invites.access import forget_guest, no_access, remember_guest, session_annotator, throttled
 from annotation.invites.erasure import erase_account
-from annotation.invites.services import (
-    BadReturnCode,
-    InviteNotUsable,
-    check_can_join,
-    check_usable,
-    find_by_return_code,
-    join_round,
-    make_invites,
-    return_code,
-    revoke_invites,
-)
+from annotation.invites.services import BadReturnCode, InviteNotUsable, join_round
 from annotation.models import Invite, Round
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.access import Action, researcher_required, visible_or_404
@@ -57,7 +48,7 @@ def round_invites(request: HttpRequest, path: str) -> HttpResponse:
     form = InvitesForm(request.POST or None)
     if form.is_valid():
         expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
-        new_invites = make_invites(round, form.cleaned_data["n"], expires_at, request.user)
+        new_invites = services.make_invites(round, form.cleaned_data["n"], expires_at, request.user)
         n_new = counted(len(new_invites), "invite")
         messages.success(request, f"{n_new} created. Download the CSV file and send one link to each person.")
         return redirect("annotation:round_invites", round.path)
@@ -80,7 +71,7 @@ def round_invites(request: HttpRequest, path: str) -> HttpResponse:
 def invites_revoke(request: HttpRequest, path: str) -> HttpResponse:
     round = managed_round(request, path)
     if request.method == "POST":
-        n = revoke_invites(round, request.POST.getlist("token"), timezone.now(), request.user)
+        n = services.revoke_invites(round, request.POST.getlist("token"), timezone.now(), request.user)
         messages.success(request, f"{counted(n, 'invite')} revoked.")
     return redirect("annotation:round_invites", round.path)
 
@@ -133,9 +124,9 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
     if existing and (existing.user_id or not is_unused):
         return redirect("annotation:judge", round.pk)
     try:
-        check_can_join(round)
+        services.check_can_join(round)
         if invite is not None:
-            check_usable(invite, timezone.now())
+            services.check_usable(invite, timezone.now())
     except DomainError as refusal:
         return no_access(request, str(refusal), 410 if isinstance(refusal, InviteNotUsable) else 409)
     asks_name = request.user.is_anonymous and invite is None
@@ -166,7 +157,7 @@ def device(request: HttpRequest, round_id: int) -> HttpResponse:
         forget_guest(request, annotator)
     if annotator is None or request.method == "POST":
         return redirect("annotation:return_by_code")
-    code = None if annotator.user_id else return_code(annotator)
+    code = None if annotator.user_id else services.return_code(annotator)
     link = code and request.build_absolute_uri(reverse("annotation:return_by_code", args=[code]))
     return render(request, "annotation/invites/device.html", {"annotator": annotator, "code": code, "link": link})
 
@@ -183,7 +174,7 @@ def return_by_code(request: HttpRequest, code: str = "") -> HttpResponse:
             request, "annotation/invites/return_by_code.html", {"form": form, "next": request.GET.get("next", "")}
         )
     try:
-        annotator = find_by_return_code(code)
+        annotator = services.find_by_return_code(code)
     except BadReturnCode as refusal:
         form = ReturnForm({"code": code})
         form.add_error("code", str(refusal))

@@ -32,7 +32,14 @@ def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     heartbeat(Progress(LOADING, 0))
     with heartbeat.kept_alive():
         questions, total = open_questions(run)
-        judge = make_judge(run)
+        judge: Judge
+        if run.judge_kind == JudgeKind.CHAT:
+            judge = ChatJudge(run, usage_of(run))
+        else:
+            # Imports torch, which only local judges need.
+            from annotation.judges.lm_judges import CausalJudge, ScoreJudge
+
+            judge = (CausalJudge if run.judge_kind == JudgeKind.CAUSAL else ScoreJudge)(run)
     done = total - len(questions)
 
     def tick() -> None:
@@ -47,12 +54,3 @@ def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
         heartbeat(Progress(OUT_OF_BUDGET, done, total))
         raise
     return lambda: JudgeRun.objects.filter(pk=run.pk).update(done=total, total=total)  # reports may skip some
-
-
-def make_judge(run: JudgeRun) -> Judge:
-    if run.judge_kind == JudgeKind.CHAT:
-        return ChatJudge(run, usage_of(run))
-    # Imports torch, which only local judges need.
-    from annotation.judges.lm_judges import CausalJudge, ScoreJudge
-
-    return (CausalJudge if run.judge_kind == JudgeKind.CAUSAL else ScoreJudge)(run)

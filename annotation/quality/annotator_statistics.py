@@ -26,18 +26,8 @@ from annotation.models import (
     WhoAnswers,
 )
 from annotation.monitoring.progress import CachedCount, cached_count, is_counted_live, label_totals
-from annotation.quality.profiles import (
-    MIN_JUDGMENTS,
-    JudgmentRow,
-    JudgmentSigns,
-    Profile,
-    attention_flags,
-    expected_longest_run,
-    flags_of,
-    pasted_flag,
-    pasted_texts,
-    profile_of,
-)
+from annotation.quality import profiles
+from annotation.quality.profiles import JudgmentRow, JudgmentSigns, Profile, profile_of
 from annotation.questionnaire.questions import who_questions
 from kgharvest.statistics.rates import rate
 
@@ -62,16 +52,16 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
     judgments = Judgment.objects.current().filter(annotator__round=round).order_by("annotator", "judged_at")
     rows = judgment_rows(judgments, "annotator", "task").iterator(chunk_size=ROWS_AT_ONCE)
     thirds = dict(third_judgments(round))
-    profiles = {pk: _profile(annotator_rows, thirds) for pk, annotator_rows in groupby(rows, key=itemgetter(0))}
+    by_annotator = {pk: _profile(annotator_rows, thirds) for pk, annotator_rows in groupby(rows, key=itemgetter(0))}
     totals: Counter[str] = Counter()
-    for profile in profiles.values():
+    for profile in by_annotator.values():
         totals.update({label: share * profile.n for label, share in profile.shares.items()})
     label_shares = _shares(totals)
     limits = Limits.objects.filter(round=round).first() or Limits()
     counts = _other_counts(annotator__round=round)
     attention = Attention(round, judgments, thirds)
     return [
-        _statistics(annotator, profiles.get(annotator.pk) or profile_of([]), label_shares, limits, attention)
+        _statistics(annotator, by_annotator.get(annotator.pk) or profile_of([]), label_shares, limits, attention)
         | counts(annotator.pk)
         for annotator in round.annotators.select_related("user", "invite").order_by("code")
     ]
@@ -138,8 +128,8 @@ def _statistics(
         "too_fast": profile.too_fast,
         "shares": profile.shares,
         "longest_run": profile.longest_run,
-        "expected_run": expected_longest_run(profile.n, label_shares),
-        "flags": flags_of(profile, limits, label_shares) + attention.flags(annotator.pk),
+        "expected_run": profiles.expected_longest_run(profile.n, label_shares),
+        "flags": profiles.flags_of(profile, limits, label_shares) + attention.flags(annotator.pk),
     }
 
 
@@ -153,17 +143,19 @@ class Attention:
 
     def __init__(self, round: Round, judgments: QuerySet[Judgment], thirds: Mapping[int, ThirdJudgment]):
         self._thirds = thirds
-        n_tested = round.annotators.filter(n_judged__gte=MIN_JUDGMENTS).count()
+        n_tested = round.annotators.filter(n_judged__gte=profiles.MIN_JUDGMENTS).count()
         is_random = round.source != Round.Source.IMPORTED
         rows = judgments.annotate(length=Length("task__statement")).values_list(*self.COLUMNS, "length")
         self._flags = {
-            pk: attention_flags([self._signs(*row) for row in annotator_rows], n_tested, is_order_random=is_random)
-            for pk, annotator_rows in groupby(rows.iterator(chunk_size=ROWS_AT_ONCE), key=itemgetter(0))
+            pk: profiles.attention_flags([self._signs(*row) for row in group], n_tested, is_order_random=is_random)
+            for pk, group in groupby(rows.iterator(chunk_size=ROWS_AT_ONCE), key=itemgetter(0))
         }
-        self._pasted = pasted_texts(_texts(round))
+        self._pasted = profiles.pasted_texts(_texts(round))
 
     def flags(self, annotator: int) -> list[str]:
-        return self._flags.get(annotator, []) + pasted_flag(self._pasted.get(annotator, 0))
+        n = self._pasted.get(annotator, 0)
+        pasted = [f"{n} text{'s' if n > 1 else ''} identical to another annotator's"] if n else []
+        return self._flags.get(annotator, []) + pasted
 
     def _signs(self, annotator: int, task: int, is_counted: bool, is_gold: bool, *rest: Any) -> JudgmentSigns:
         *counts, label, seconds, length = rest

@@ -12,7 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from math import erfc, exp, prod, sqrt
 from statistics import median
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from annotation.models import Limits
 
 LABELS = ("true", "false", "unjudgeable")
 TOO_FAST_S = 1.0  # too short to read any statement
@@ -80,16 +83,7 @@ def profile_of(judgments: Sequence[JudgmentRow]) -> Profile:
     )
 
 
-class LimitValues(Protocol):
-    """Values of annotation.models.Limits. None: no limit. n_gold: gold judgments required before accuracy counts."""
-
-    gold_accuracy: float | None
-    n_gold: int
-    median_seconds: float | None
-    longest_run: int | None
-
-
-def exceeded_limits(profile: Profile, limits: LimitValues) -> list[str]:
+def exceeded_limits(profile: Profile, limits: Limits) -> list[str]:
     phrases = _low_gold_accuracy(profile, limits.gold_accuracy, limits.n_gold)
     phrases += _low_median_seconds(profile, limits.median_seconds)
     if limits.longest_run and profile.longest_run > limits.longest_run:
@@ -97,7 +91,7 @@ def exceeded_limits(profile: Profile, limits: LimitValues) -> list[str]:
     return phrases
 
 
-def flags_of(profile: Profile, limits: LimitValues, label_shares: Mapping[str, float]) -> list[str]:
+def flags_of(profile: Profile, limits: Limits, label_shares: Mapping[str, float]) -> list[str]:
     """Return the reasons to review an annotator: exceeded limits, or exceeded defaults if the round sets no limit.
 
     Default for runs: a length with probability below UNLIKELY, given `label_shares` of the whole round.
@@ -306,9 +300,3 @@ def pasted_texts(texts: Iterable[tuple[int, str]]) -> dict[int, int]:
         annotator for annotator, letters in normalized if len(letters) >= SHORTEST_PASTED and len(writers[letters]) > 1
     )
     return dict(shared)
-
-
-def pasted_flag(n_pasted: int) -> list[str]:
-    if not n_pasted:
-        return []
-    return [f"{n_pasted} text{'s' if n_pasted > 1 else ''} identical to another annotator's"]

@@ -19,22 +19,12 @@ from django.views.decorators.http import require_POST
 
 from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Label, Limits, Round, Withdrawal
 from annotation.monitoring.progress import OUTCOMES
+from annotation.quality import statement_list as statement_lists
 from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator, exclusion_effect
 from annotation.quality.limits import set_limits
-from annotation.quality.statement_list import (
-    StatementFilters,
-    StatementGroup,
-    disagreement_page,
-    disagreement_patterns,
-    page_of_all,
-    page_of_gold,
-    page_of_marked,
-    round_sides,
-    statement_groups,
-    with_evidence,
-)
+from annotation.quality.statement_list import StatementFilters, StatementGroup, with_evidence
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
@@ -244,18 +234,18 @@ def statement_list(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path)
     filters = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict", "side")}
     filters["show"] = filters["show"] if filters["show"] in STATEMENT_LISTS else "disagreements"
-    sides = round_sides(round)
+    sides = statement_lists.round_sides(round)
     if filters["side"] not in dict(sides):  # prevents cached counts for arbitrary parameters
         filters["side"] = ""
     statement_filters = StatementFilters.from_address(filters)
-    groups, counted_at = statement_groups(round, statement_filters.side)
+    groups, counted_at = statement_lists.statement_groups(round, statement_filters.side)
     context = {
         "round": round,
         "filters": filters,
         "is_filtered": filters != dict.fromkeys(filters, "") | {"show": "disagreements"},
         "lists": STATEMENT_LISTS,
         "relations": Relation.objects.filter(strata__round=round).distinct().order_by("name"),
-        "patterns": disagreement_patterns(groups),
+        "patterns": statement_lists.disagreement_patterns(groups),
         "sides": sides,
         "counted_at": counted_at,
         "outcomes": OUTCOMES,
@@ -271,14 +261,14 @@ def _statement_page(
     """Return the tasks of a page, the length of the list, and the pagination."""
     match shown:
         case "disagreements":
-            page = disagreement_page(round, filters, groups, request.GET.get("page"))
+            page = statement_lists.disagreement_page(round, filters, groups, request.GET.get("page"))
             return {"tasks": list(page), "n": page.paginator.count, "page_obj": page}
         case "all":
-            statements = page_of_all(round, filters, groups, request.GET)
+            statements = statement_lists.page_of_all(round, filters, groups, request.GET)
         case "gold":
-            statements = page_of_gold(round, filters, request.GET)
+            statements = statement_lists.page_of_gold(round, filters, request.GET)
         case mark:
-            statements = page_of_marked(round, filters, mark, request.GET)
+            statements = statement_lists.page_of_marked(round, filters, mark, request.GET)
     return {"tasks": statements.page.rows, "n": statements.n, "page": statements.page}
 
 

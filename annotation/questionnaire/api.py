@@ -12,16 +12,10 @@ from rest_framework.response import Response
 
 from annotation.judging.api import JudgingView, described
 from annotation.models import Round
+from annotation.questionnaire import services
 from annotation.questionnaire.groups import Groups, check_counts, questionnaire_groups
 from annotation.questionnaire.questions import LONGEST_ANSWER, check_questions, who_questions
-from annotation.questionnaire.services import (
-    BadAnswers,
-    Stage,
-    answer_who_questions,
-    n_tries_left,
-    stage_of,
-    take_check,
-)
+from annotation.questionnaire.services import BadAnswers, Stage, n_tries_left, stage_of
 from annotation.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.api import RoundOperations
 from kgharvest.api.input import StrictSerializer
@@ -79,7 +73,7 @@ class Questions(JudgingView):
     def post(self, request: Request, round_id: int) -> Response:
         """Returns the next stage. The check has two attempts; the response does not say which answers were wrong."""
         sent = self.sent(AskedFirstInput)
-        answer = answer_who_questions if sent["stage"] == Stage.WHO else take_check
+        answer = services.answer_who_questions if sent["stage"] == Stage.WHO else services.take_check
         try:
             answer(self.annotator, sent["answers"], timezone.now())
         except BadAnswers as refusal:

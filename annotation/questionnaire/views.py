@@ -15,16 +15,10 @@ from annotation.invites.access import forget_guest, no_access
 from annotation.invites.recruitment import recruitment
 from annotation.judging.views import annotator_with_round, for_annotator
 from annotation.models import Annotator, Round
+from annotation.questionnaire import services
 from annotation.questionnaire.models import MOST_TRIES
 from annotation.questionnaire.questions import LONGEST_ANSWER, Question, check_questions, who_questions
-from annotation.questionnaire.services import (
-    BadAnswers,
-    Stage,
-    answer_who_questions,
-    n_tries_left,
-    stage_of,
-    take_check,
-)
+from annotation.questionnaire.services import BadAnswers, Stage, n_tries_left, stage_of
 from annotation.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.instructions import instructions_html
 
@@ -78,7 +72,7 @@ def questions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     stage_questions = who_questions(round) if stage == Stage.WHO else check_questions(round)
     form = QuestionsForm(request.POST if request.method == "POST" else None, questions=stage_questions)
     if form.is_valid() and request.POST.get("stage") == stage:
-        answer = answer_who_questions if stage == Stage.WHO else take_check
+        answer = services.answer_who_questions if stage == Stage.WHO else services.take_check
         try:
             answer(annotator, form.cleaned_data, timezone.now())
         except BadAnswers as refusal:

@@ -9,8 +9,7 @@ from rest_framework.response import Response
 
 from annotation.rounds.api import RoundOperations
 from annotation.rounds.services import check_is_draft
-from evaluation.rehearsals.forms import MOST_SIDES, RehearsalForm, percent_field
-from evaluation.rehearsals.views import outcome_of, rehearsal_form
+from evaluation.rehearsals.views import MOST_SIDES, RehearsalForm, outcome_of, percent_field, rehearsal_form
 from kgharvest.access import Action
 from kgharvest.api.input import Filters, FiniteField
 from kgharvest.api.views import operation

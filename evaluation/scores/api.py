@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema
@@ -15,9 +13,7 @@ from rest_framework.response import Response
 from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures.drawing import FIGURE_FORMATS
-from evaluation.scores.facts import facts_of_content
-from evaluation.scores.lookups import scores_of_content
-from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job
+from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job, score_request
 from evaluation.scores.views import score_download
 from kgharvest.api.input import Filters, IdField, JsonParser, PlacementInput, VisibleField
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, file_operation, operation
@@ -91,23 +87,17 @@ class ScoreInput(PlacementInput):
     def request(self, by) -> ScoreRequest:
         """Return the validated request. Raises ImportRefused for invalid facts or scores."""
         sent = self.validated_data
-        in_order = {
-            "settings": [setting for setting in PROMPT_SETTINGS if setting in sent["settings"]],
-            "harvested": [setting for setting in STORED_SETTINGS if setting in sent["harvested"]],
-        }
-        systems = sent.get("systems")
-        request = ScoreRequest(
+        options = {name: sent.get(name) for name in ("facts", "systems")}
+        options |= {name: sent[name] for name in ("device", "dtype")}
+        return score_request(
             sent["language_model"],
-            **in_order,
+            [setting for setting in PROMPT_SETTINGS if setting in sent["settings"]],
+            [setting for setting in STORED_SETTINGS if setting in sent["harvested"]],
             more=[name for name in MORE_SCORES if name in sent["more"]],
-            systems=scores_of_content(systems.read(), systems.name) if systems else {},
             judge_runs=tuple(sent["judge_runs"]),
-            device=sent["device"],
-            dtype=sent["dtype"],
+            by=by,
+            **options,
         )
-        if not (file := sent.get("facts")):
-            return request
-        return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name, by))
 
 
 class ScoreEvaluationViewSet(PagedList, RetrieveMixin, ApiViewSet):

@@ -68,11 +68,6 @@ def _negative_sample(
                 donor = facts[relation][int(rng.integers(len(facts[relation])))]
                 candidate = (*entities[:slot], donor[slot], *entities[slot + 1 :])
             if folded(candidate) not in excluded:
-                return Sample(relation, candidate, _name(slot, len(entities)))
+                names = {None: "relation", 0: "head", len(entities) - 1: "tail"}
+                return Sample(relation, candidate, names.get(slot, f"slot {slot}"))
     return None
-
-
-def _name(slot: int | None, arity: int) -> str:
-    if slot is None:
-        return "relation"
-    return {0: "head", arity - 1: "tail"}.get(slot, f"slot {slot}")

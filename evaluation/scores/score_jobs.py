@@ -14,8 +14,15 @@ from django.utils import timezone
 
 from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
-from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, facts_from_json, facts_to_json
-from evaluation.scores.lookups import Table, frequency_scorer, judge_scores, lookup_scorer
+from evaluation.scores.facts import (
+    BUILT_IN,
+    ScoredRelation,
+    built_in_facts,
+    facts_from_json,
+    facts_of_content,
+    facts_to_json,
+)
+from evaluation.scores.lookups import Table, frequency_scorer, judge_scores, lookup_scorer, scores_of_content
 from evaluation.scores.scorers import (
     ScoredSamples,
     StoredPrompt,
@@ -69,6 +76,17 @@ class ScoreRequest:
     more: Sequence[str] = ()
     systems: Table = field(default_factory=dict)
     judge_runs: Sequence[JudgeRun] = ()
+
+
+def score_request(
+    language_model: LanguageModel, *options: Sequence[str], facts: Any = None, systems: Any = None, by=None, **more: Any
+) -> ScoreRequest:
+    """Return a request with the uploaded files `facts` and `systems`. Raises ImportRefused for invalid files."""
+    if systems:
+        more["systems"] = scores_of_content(systems.read(), systems.name)
+    if facts:
+        more |= {"facts": facts.name, "relations": facts_of_content(facts.read(), facts.name, by)}
+    return ScoreRequest(language_model, *options, **more)
 
 
 # Prompts of harvests

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from django import forms
 from django.db.models import F
@@ -18,9 +17,14 @@ from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.drawing import FIGURE_FORMATS, LIGHT, PAPER_SCALE, THEMES, paper_box
 from evaluation.rendering.figures.drawing import render as rendered
 from evaluation.reports.views import page_drawing
-from evaluation.scores.facts import facts_of_content
-from evaluation.scores.lookups import scores_of_content
-from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job, scorer_names
+from evaluation.scores.score_jobs import (
+    MORE_SCORES,
+    STORED_SETTINGS,
+    ScoreRequest,
+    queue_score_job,
+    score_request,
+    scorer_names,
+)
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import ProjectField, chosen_project, offer_projects
@@ -127,19 +131,10 @@ class ScoreForm(PlacementForm):
     def request(self, by) -> ScoreRequest:
         """Return the request. Raises ImportRefused for invalid facts or scores."""
         cleaned = self.cleaned_data
-        systems = cleaned["systems"]
-        request = ScoreRequest(
-            cleaned["model"],
-            cleaned["settings"],
-            cleaned["harvested"],
-            more=cleaned["more"],
-            systems=scores_of_content(systems.read(), systems.name) if systems else {},
-            judge_runs=tuple(cleaned.get("judge_runs", ())),
-            **self.placement(),
-        )
-        if not (file := cleaned["facts"]):
-            return request
-        return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name, by))
+        options = {name: cleaned[name] for name in ("facts", "systems", "more")} | self.placement()
+        judge_runs = tuple(cleaned.get("judge_runs", ()))
+        choices = (cleaned["model"], cleaned["settings"], cleaned["harvested"])
+        return score_request(*choices, judge_runs=judge_runs, by=by, **options)
 
 
 @worker_required

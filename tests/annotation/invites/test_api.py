@@ -17,7 +17,7 @@ def address(db) -> str:
     return f"/api/v1/rounds/{factories.make_round(name='pilot').pk}/invites/"
 
 
-def test_invites_are_made_once_listed_and_revoked(address):
+def test_invites_are_created_listed_and_revoked(address):
     api = client_of()
     headers = {"idempotency-key": "one"}
     made = [api.post(address, {"n": 3, "days": 2}, JSON, headers=headers) for _ in range(2)]
@@ -37,7 +37,7 @@ def test_odd_numbers_of_invites_are_refused(address, sent):
     assert client_of().post(address, sent, JSON).status_code == 400
 
 
-def test_links_are_shown_to_who_works_in_the_project_only(address):
+def test_links_are_shown_to_members_with_edit_permission_only(address):
     other = f"/api/v1/rounds/{factories.make_round(project=factories.make_project()).pk}/invites/"
 
     assert client_of(factories.make_member(Role.VIEWER)).get(address).status_code == 403

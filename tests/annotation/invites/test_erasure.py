@@ -42,7 +42,7 @@ def with_a_judgment(annotator: Annotator) -> Annotator:
     return annotator
 
 
-def test_statistics_that_name_somebody_are_forgotten_too(round):
+def test_erasure_deletes_cached_statistics_with_names(round):
     guest = with_a_judgment(join_round(round, name=WHO))
     round.snapshots.create(subject="strips", content=[{"name": WHO}], counted_at=timezone.now(), took_s=1)
 
@@ -57,7 +57,7 @@ def everything_stored() -> str:
     return "\n".join(str(list(model.objects.values())) for model in models)
 
 
-def test_a_guest_is_forgotten_and_the_judgments_stay(round, researcher, researcher_client):
+def test_erasing_a_guest_keeps_the_judgments(round, researcher, researcher_client):
     set_role(round.project, researcher, Role.OWNER)
     guest = with_a_judgment(join_round(round, name=WHO))
     code, browser = return_code(guest), Client()
@@ -77,7 +77,7 @@ def test_a_guest_is_forgotten_and_the_judgments_stay(round, researcher, research
     assert Event.objects.get(kind="erased").by == researcher
 
 
-def test_an_invite_leads_nobody_back(round):
+def test_an_erased_annotator_cannot_return_by_invite(round):
     [invite] = make_invites(round, 1, timezone.now() + timedelta(days=1))
     guest = join_round(round, invite=invite)
 
@@ -86,7 +86,7 @@ def test_an_invite_leads_nobody_back(round):
     assert not round.invites.exists()
 
 
-def test_erasing_twice_is_erasing_once(round):
+def test_erasure_is_idempotent(round):
     guest = join_round(round, name=WHO)
 
     for _ in range(2):
@@ -95,7 +95,7 @@ def test_erasing_twice_is_erasing_once(round):
     assert Event.objects.filter(kind="erased").count() == 1
 
 
-def test_who_does_not_manage_the_round_erases_nobody(round):
+def test_erasure_requires_manage_permission(round):
     guest, stranger = join_round(round, name=WHO), Client()
     stranger.force_login(make_researcher(project=make_project()))
 
@@ -104,7 +104,7 @@ def test_who_does_not_manage_the_round_erases_nobody(round):
     assert guest.name == WHO
 
 
-def test_an_account_is_deleted_with_all_that_names_it(round):
+def test_account_erasure_deletes_all_identifying_data(round):
     user = make_user(WHO)
     annotator = with_a_judgment(join_round(round, user))
 
@@ -145,7 +145,7 @@ def test_the_command_erases_accounts_and_guests(round, capsys):
 # -- by owners ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_owner_erases_who_works_in_projects_of_theirs_only(client):
+def test_owners_erase_only_members_of_their_own_projects(client):
     owner, stranger = make_researcher("owner"), make_researcher("stranger")
     member = make_user(WHO, email="ada@example.org")
     project = create_project("Animals", owner)

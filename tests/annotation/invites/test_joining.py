@@ -73,7 +73,7 @@ def test_a_name_is_one_annotator():
         join_round(round, name="ADA")
 
 
-def test_the_same_name_in_another_round_is_somebody_else():
+def test_the_same_name_in_another_round_is_a_different_annotator():
     join_round(guest_round(), name="Ada")
 
     join_round(make_round(takes_guests=True), name="Ada")
@@ -87,14 +87,14 @@ def test_a_round_without_guests_asks_for_an_account(client):
         join_round(round, name="Ada")
 
 
-def test_a_guest_who_follows_the_link_again_goes_on(client):
+def test_a_guest_who_reopens_the_link_continues(client):
     round = guest_round()
     client.post(join_url(round), {"name": "Ada"})
 
     assert client.get(join_url(round)).url == judging_page()
 
 
-def test_a_guest_of_one_round_is_nobody_in_another(client):
+def test_a_guest_of_one_round_has_no_access_to_another(client):
     client.post(join_url(guest_round()), {"name": "Ada"})
     make_round(name="other", takes_guests=True)
 
@@ -102,7 +102,7 @@ def test_a_guest_of_one_round_is_nobody_in_another(client):
     assert client.get(judging_page("other"), headers={"accept": "application/json"}).status_code == 403
 
 
-def test_an_account_goes_before_a_guest_in_the_same_browser(client):
+def test_an_account_takes_precedence_over_a_guest(client):
     round, user = guest_round(), make_user()
     client.post(join_url(round), {"name": "Ada"})
     account = join_round(round, user)
@@ -118,7 +118,7 @@ def test_the_start_page_lists_the_rounds_of_a_guest(client):
 
 
 @pytest.mark.parametrize(("end", "status"), [(close_round, 409), (pause_round, 200)])
-def test_a_closed_round_lets_nobody_in_and_says_so(client, end, status):
+def test_a_closed_round_refuses_new_annotators(client, end, status):
     round = guest_round()
     end(round)
 
@@ -151,7 +151,7 @@ def test_consent_is_recorded_with_time_and_text(client):
     assert annotator.consented_at is not None
 
 
-def test_accounts_agree_as_well():
+def test_accounts_must_agree_too():
     round = guest_round(consent="Yes?")
 
     with refused("ConsentMissing"):
@@ -173,7 +173,7 @@ def test_a_return_code_leads_to_the_same_annotator_elsewhere(client):
     assert client.get(response.url).context["annotator"] == guest
 
 
-def test_following_a_return_link_changes_nothing_yet(client):
+def test_opening_a_return_link_changes_nothing(client):
     guest = join_round(guest_round(), name="Ada")
 
     client.get(f"/return/{return_code(guest)}/")
@@ -182,7 +182,7 @@ def test_following_a_return_link_changes_nothing_yet(client):
 
 
 @pytest.mark.parametrize("change", [str.lower, lambda code: code.replace("-", " "), lambda code: f" {code}\n"])
-def test_a_return_code_may_be_typed_as_people_type(change):
+def test_a_return_code_ignores_case_and_spacing(change):
     guest = join_round(guest_round(), name="Ada")
     number, _, signature = return_code(guest).partition("-")
 
@@ -190,7 +190,7 @@ def test_a_return_code_may_be_typed_as_people_type(change):
 
 
 @pytest.mark.parametrize("code", ["", "1", "1-AAAA-AAAA-AAAA-AAAA", "x" * 1000, "٣-AAAAAAAAAAAAAAAA", "1-\x00"])
-def test_a_forged_return_code_is_refused_in_a_sentence(client, code):
+def test_a_forged_return_code_is_refused(client, code):
     join_round(guest_round(), name="Ada")
 
     with pytest.raises(BadReturnCode, match="Invalid return code"):
@@ -198,7 +198,7 @@ def test_a_forged_return_code_is_refused_in_a_sentence(client, code):
     assert client.post("/return/", {"code": code}).status_code in {200, 404}
 
 
-def test_the_signature_of_another_annotator_does_not_fit():
+def test_a_signature_is_valid_for_one_annotator_only():
     annotator, other = (join_round(round, name="Ada") for round in (guest_round(), make_round(takes_guests=True)))
 
     with pytest.raises(BadReturnCode):
@@ -225,7 +225,7 @@ def test_an_invite_lets_in_one_person_without_name_or_account(client):
     assert client.get(invite.get_absolute_url()).url == judging_page()
 
 
-def test_a_used_invite_says_so_to_everybody_else(client):
+def test_a_used_invite_is_refused_for_other_people(client):
     invite = make_invite(make_round())
     client.post(invite.get_absolute_url())
 
@@ -236,7 +236,7 @@ def test_a_used_invite_says_so_to_everybody_else(client):
     assert Annotator.objects.count() == 1
 
 
-def test_an_invite_that_ended_or_was_taken_back_says_so(client):
+def test_expired_and_revoked_invites_are_refused(client):
     round = make_round()
     ended, taken_back = make_invite(round, NOW - timedelta(seconds=1)), make_invite(round)
     revoke_invites(round, [taken_back.token], NOW)
@@ -265,7 +265,7 @@ def test_an_account_that_follows_an_invite_keeps_the_account(client):
     assert Annotator.objects.get().user == user
 
 
-def test_an_invite_opened_where_somebody_else_judges_asks_who_it_is(client):
+def test_an_unused_invite_on_a_shared_device_asks_for_the_person(client):
     round = make_round(name="pilot")
     first, second = make_invites(round, 2, TOMORROW)
     client.post(first.get_absolute_url())
@@ -279,7 +279,7 @@ def test_an_invite_opened_where_somebody_else_judges_asks_who_it_is(client):
     assert client.get(judging_page()).context["annotator"] == second.annotator
 
 
-def test_a_guest_can_leave_a_shared_browser(client):
+def test_a_guest_can_sign_out_of_a_browser(client):
     client.post(join_url(guest_round()), {"name": "Ada"})
 
     client.post(judging_page("pilot", "device/"))
@@ -287,7 +287,7 @@ def test_a_guest_can_leave_a_shared_browser(client):
     assert client.get(judging_page()).status_code == 302
 
 
-def test_a_used_invite_cannot_be_taken_back(client):
+def test_a_used_invite_cannot_be_revoked(client):
     round = make_round()
     invite = make_invite(round)
     client.post(invite.get_absolute_url())
@@ -295,7 +295,7 @@ def test_a_used_invite_cannot_be_taken_back(client):
     assert revoke_invites(round, [invite.token], NOW) == 0
 
 
-def test_invites_of_another_round_cannot_be_taken_back():
+def test_invites_of_another_round_cannot_be_revoked():
     assert revoke_invites(make_round(), [make_invite(make_round()).token], NOW) == 0
 
 
@@ -314,7 +314,7 @@ def test_researchers_make_invites_and_download_them(researcher_client, researche
     }
 
 
-def test_whoever_came_by_invite_is_told_by_it(researcher_client, researcher):
+def test_annotators_with_invites_are_listed_by_invite(researcher_client, researcher):
     invite = make_invite(make_round(name="pilot", by=researcher))
     Client().post(invite.get_absolute_url())
     code = Annotator.objects.get().code
@@ -327,7 +327,7 @@ def test_whoever_came_by_invite_is_told_by_it(researcher_client, researcher):
     assert f'href="{PILOT}annotators/{code}/"' in invites
 
 
-def test_the_page_of_invites_takes_one_back(researcher_client, researcher):
+def test_an_invite_can_be_revoked_on_its_page(researcher_client, researcher):
     invite = make_invite(make_round(name="pilot", by=researcher))
 
     page = researcher_client.post(f"{PILOT}invites/revoke/", {"token": invite.token}, follow=True).text
@@ -355,14 +355,14 @@ def test_only_who_manages_a_round_sees_its_invites(client):
 
 
 @pytest.mark.parametrize("path", ["/join/forged/", "/invite/forged/", "/return/1-AAAA-AAAA-AAAA-AAAA/"])
-def test_a_forged_link_leads_nowhere_and_says_so(client, path):
+def test_a_forged_link_is_not_found(client, path):
     response = client.get(path)
 
     assert response.status_code == 404
     assert "Invalid link" in response.text or "Invalid return code" in response.text
 
 
-def test_who_tries_out_links_is_slowed_down(client, settings):
+def test_repeated_wrong_links_are_throttled(client, settings):
     settings.LIMITS = settings.LIMITS | {"wrong_links": (3, 900)}
     for _ in range(3):
         assert client.get("/invite/forged/").status_code == 404
@@ -371,7 +371,7 @@ def test_who_tries_out_links_is_slowed_down(client, settings):
     assert Client(REMOTE_ADDR="10.0.0.9").get("/join/forged/").status_code == 404
 
 
-def test_a_right_link_works_whatever_others_behind_the_address_try(client, settings):
+def test_a_valid_link_works_despite_throttling(client, settings):
     settings.LIMITS = settings.LIMITS | {"wrong_links": (0, 900)}
     round = guest_round()
     assert client.get("/join/forged/").status_code == 429
@@ -409,7 +409,7 @@ def test_all_addresses_of_one_customer_count_as_one(settings):
     assert join_as(round, "Bea", "2001:db8:0:1::1") == 302
 
 
-def test_an_invite_is_not_limited_by_who_else_is_behind_the_address(settings):
+def test_invites_are_exempt_from_the_network_limit(settings):
     settings.LIMITS = settings.LIMITS | {"guests": (0, 600)}
     round = guest_round()
 
@@ -418,7 +418,7 @@ def test_an_invite_is_not_limited_by_who_else_is_behind_the_address(settings):
 
 
 @pytest.mark.parametrize("name", ["Ada", "ADA", " Ada ", "A\u200bda", "\uff21da", "\U0001d400da"])
-def test_a_name_that_looks_like_anothers_is_anothers(name):
+def test_names_that_look_equal_are_equal(name):
     round = guest_round()
     join_round(round, name="ada")
 
@@ -427,17 +427,17 @@ def test_a_name_that_looks_like_anothers_is_anothers(name):
 
 
 @pytest.mark.parametrize("name", ["Ad\u0430", "\u0391da"])  # the Cyrillic and the Greek letter
-def test_a_name_of_letters_that_only_look_alike_is_refused(name):
+def test_a_name_of_mixed_alphabets_is_refused(name):
     with refused("BadName", match="mixes alphabets"):
         join_round(guest_round(), name=name)
 
 
 @pytest.mark.parametrize("name", ["\u0410\u0434\u0430 12", "\u5f20\u4f1f Wei", "P01"])
-def test_names_of_all_alphabets_are_taken(name):
+def test_names_of_all_alphabets_are_accepted(name):
     assert join_round(guest_round(), name=name).name == name
 
 
-def test_a_link_to_a_draft_leads_nowhere(client):
+def test_a_link_to_a_draft_is_not_found(client):
     round = guest_round()
     invite = make_invite(round)
     Round.objects.update(status=Round.Status.DRAFT)

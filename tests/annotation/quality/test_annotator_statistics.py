@@ -36,7 +36,7 @@ def test_statistics_by_hand():
     assert third["longest_run"] == 4
 
 
-def test_a_judgment_that_does_not_count_is_compared_with_all_that_do():
+def test_an_uncounted_judgment_is_compared_with_all_counted_ones():
     round = make_round(1)
     first, *_ = judge_all(round, ["true"], ["true"], ["false"])
     Judgment.objects.filter(annotator=first).update(is_counted=False)
@@ -45,7 +45,7 @@ def test_a_judgment_that_does_not_count_is_compared_with_all_that_do():
     assert by_code(round)[first.code]["agreement"] == 0.5
 
 
-def test_annotators_are_flagged_without_limits_and_beside_them():
+def test_annotators_are_flagged_with_and_without_limits():
     round = make_round(30, batch_size=30)
     set_limits(round, gold_accuracy=0.5)
     mixed = ["true", "false"] * 15

@@ -181,7 +181,7 @@ def test_an_expert_answers_what_waits_without_seeing_labels(round):
     assert expert.post(f"{round.address}tasks/999999/adjudications/", sent, JSON).status_code == 404
 
 
-def test_who_only_looks_changes_nothing_and_others_find_nothing(round):
+def test_viewers_cannot_change_and_strangers_find_nothing(round):
     viewer = client_of(factories.make_member(Role.VIEWER))
     stranger = client_of(factories.make_researcher(project=factories.make_project()))
     code, task = round.annotators.first().code, round.tasks.first().pk

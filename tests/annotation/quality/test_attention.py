@@ -42,7 +42,7 @@ def test_few_timed_judgments_have_no_speed():
     assert reading_speed([signs(seconds=0.1)] * 19 + [signs(seconds=None)] * 50) is None
 
 
-def test_nobody_reads_more_than_sixty_characters_a_second():
+def test_reading_above_sixty_characters_per_second_is_flagged():
     as_fast, faster = ([signs(seconds=seconds)] * 40 for seconds in (0.5, 0.49))
 
     assert attention_flags(as_fast, 1) == []
@@ -57,12 +57,12 @@ def test_the_chance_of_a_run_by_hand():
     assert chance_of_longest_run("TTTFF") == pytest.approx(0.3)
 
 
-def test_labels_that_are_all_alike_have_no_other_order():
+def test_equal_labels_have_one_order():
     assert chance_of_longest_run(["true"] * 50) == 1
 
 
 @pytest.mark.parametrize("labels", ["TTTTFF", "TTFTFF", "TTUFTF", "TFTFUU", "TTTTTF"])
-def test_the_chance_of_a_run_is_no_less_than_among_all_orders(labels):
+def test_run_probability_bound_covers_all_orders(labels):
     orders = list(permutations(labels))
 
     share = sum(longest_run(order) >= longest_run(labels) for order in orders) / len(orders)
@@ -120,20 +120,20 @@ def test_swapped_keys_are_flagged_and_agreement_is_not():
     assert flag == "far below chance: 0 % agreement with others; expected by chance: 48 %"
 
 
-def test_labels_that_are_all_alike_are_not_compared_with_chance():
+def test_equal_labels_have_no_agreement_test():
     assert agreement_against_chance([signs("true", false=2)] * 30).chance is None
 
 
 # -- pasted texts ------------------------------------------------------------------------------------------------------
 
 
-def test_long_texts_of_two_people_that_are_the_same_count():
+def test_equal_long_texts_of_two_annotators_count():
     texts = [(1, LONG), (2, f"  {LONG.upper()}!"), (2, LONG), (3, "I do not know."), (4, "I do not know.")]
 
     assert pasted_texts(texts) == {1: 1, 2: 2}
 
 
-def test_what_one_writes_again_and_again_is_theirs():
+def test_repeated_texts_of_one_annotator_do_not_count():
     assert pasted_texts([(1, LONG), (1, LONG)]) == {}
 
 
@@ -166,7 +166,7 @@ def test_honest_people_are_flagged_in_few_rounds():
     assert flagged <= n_rounds * 2 * FALSE_ALARMS
 
 
-def test_people_who_guess_are_flagged_as_below_chance_in_few_rounds():
+def test_guessing_is_rarely_flagged_as_below_chance():
     """Labels independent of the statements: the lowest agreement that is not below chance."""
     rng, n_rounds, n_annotators = Random(21), 400, 5
 

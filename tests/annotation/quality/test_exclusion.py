@@ -48,7 +48,7 @@ def judged_at_random(n_tasks: int, n_annotators: int, seed: int = 0) -> tuple[Ro
     return round, annotators
 
 
-def test_an_excluded_annotators_statements_open_again():
+def test_exclusion_reopens_statements():
     round = make_round(2)
     first, *_ = judge_all(round, ["true", "false"], ["true", "true"], ["false", "true"])
 
@@ -78,7 +78,7 @@ def test_excluding_and_reinstating_restores_everything_when_nothing_was_refilled
     assert not Judgment.objects.filter(is_excluded=True).exists()
 
 
-def test_a_third_who_was_excluded_is_counted_again_though_two_agreed_without_them():
+def test_an_excluded_third_judgment_counts_again_after_two_agreed():
     round = make_round(1, third_only_if_split=True)
     judge_all(round, ["true"], ["false"])
     [third] = judge_all(round, ["true"])
@@ -94,7 +94,7 @@ def test_a_third_who_was_excluded_is_counted_again_though_two_agreed_without_the
     assert third.judgments.get().is_counted
 
 
-def test_leases_of_the_excluded_go_back():
+def test_exclusion_releases_leases():
     round = make_round(4)
     [annotator] = make_annotators(round, 1)
     next_batch(annotator, timezone.now())
@@ -105,7 +105,7 @@ def test_leases_of_the_excluded_go_back():
     assert not Assignment.objects.filter(status="leased").exists()
 
 
-def test_where_somebody_filled_the_slot_the_reinstated_judgment_stays_uncounted():
+def test_reinstated_judgment_stays_uncounted_if_its_slot_is_filled():
     round = make_round(2, judgments_per_task=1)
     [first] = judge_all(round, ["true", "true"])
     exclude_annotator(first, "guesses")
@@ -121,7 +121,7 @@ def test_where_somebody_filled_the_slot_the_reinstated_judgment_stays_uncounted(
     assert_counters_are_the_judgments(round)
 
 
-def test_a_reinstated_annotator_goes_on_and_may_change_their_mind():
+def test_a_reinstated_annotator_can_judge_and_change_judgments():
     round = make_round(1, judgments_per_task=1)
     [annotator] = judge_all(round, ["true"])
     exclude_annotator(annotator, "a mistake")
@@ -132,7 +132,7 @@ def test_a_reinstated_annotator_goes_on_and_may_change_their_mind():
     assert round.tasks.get().verdict == "rejected"
 
 
-def test_an_interrupted_exclusion_goes_on_and_is_logged_once(monkeypatch):
+def test_an_interrupted_exclusion_resumes_and_is_logged_once(monkeypatch):
     monkeypatch.setattr(exclusion, "JUDGMENTS_AT_ONCE", 1)
     round = make_round(3)
     [annotator] = judge_all(round, ["true"] * 3)
@@ -148,7 +148,7 @@ def test_an_interrupted_exclusion_goes_on_and_is_logged_once(monkeypatch):
     assert annotator.exclusions.get().n_judgments == 3
 
 
-def test_decisions_need_a_reason_and_a_state_that_allows_them():
+def test_exclusion_requires_a_reason_and_a_valid_state():
     [annotator] = make_annotators(make_round(), 1)
 
     with refused("NoReason"):
@@ -176,7 +176,7 @@ def test_imported_judgments_of_the_excluded_are_missing(tmp_path):
     assert counters(round) == before
 
 
-def test_what_the_excluded_said_elsewhere_stays_out_when_it_is_imported(tmp_path):
+def test_imported_judgments_of_an_excluded_annotator_stay_excluded(tmp_path):
     path = tmp_path / "judgments.csv"
     path.write_text("relation,entities,annotator,label\n" + 'r,"[""x"", ""y""]",a,True\nr,"[""x"", ""y""]",b,True\n')
     round = import_judgments(path, "imported", create=True).round
@@ -191,7 +191,7 @@ def test_what_the_excluded_said_elsewhere_stays_out_when_it_is_imported(tmp_path
     assert [event.kind for event in round.events.all()][1:3] == ["imported", "excluded"]
 
 
-def test_the_effect_told_first_is_what_happens():
+def test_exclusion_effect_matches_the_exclusion():
     round, annotators = judged_at_random(15, 4, seed=1)
     incomplete = round.tasks.filter(verdict="").count()
 
@@ -207,7 +207,7 @@ def test_the_effect_told_first_is_what_happens():
     ]
 
 
-def test_a_stratum_that_would_have_no_verdict_leaves_the_cell_incomplete_as_in_reports():
+def test_a_stratum_without_verdicts_leaves_the_cell_incomplete_as_in_reports():
     """The best two of six tuples are a stratum, and only the first annotator judged them."""
     job = make_harvest([(f"{number}", "x") for number in range(6)])
     cell = {"job": job.pk, "n": None, "strata": [1, 3]}

@@ -31,7 +31,7 @@ def judge_until_nothing_is_left(annotator: Annotator, seed: int) -> None:
         return
 
 
-def test_excluding_while_everybody_judges_keeps_every_count_right():
+def test_exclusion_during_judging_keeps_counts_consistent():
     round = make_round(30, batch_size=3)
     first, *others = make_annotators(round, 5)
 
@@ -65,7 +65,7 @@ def test_reinstating_while_others_refill_never_exceeds_k():
     assert set(round.tasks.values_list("n_judgments", "n_leased")) == {(3, 0)}
 
 
-def test_the_same_decision_twice_at_once_is_one():
+def test_concurrent_equal_decisions_are_stored_once():
     round = make_round(6)
     [annotator] = make_annotators(round, 1)
     judge_until_nothing_is_left(annotator, 0)

@@ -37,7 +37,7 @@ def status_of(annotator: Annotator) -> str:
     return Annotator.objects.get(pk=annotator.pk).status
 
 
-def test_too_long_a_run_pauses_and_tells_both(annotator):
+def test_a_run_over_the_limit_pauses_and_notifies_both_sides(annotator):
     set_limits(annotator.round, longest_run=9)
 
     judge_more(annotator, 10, "true")
@@ -49,7 +49,7 @@ def test_too_long_a_run_pauses_and_tells_both(annotator):
     assert event.annotator == annotator.code
 
 
-def test_too_fast_pauses_once_there_is_enough_to_say_so(annotator):
+def test_a_low_median_time_pauses_after_the_minimum_number_of_judgments(annotator):
     set_limits(annotator.round, median_seconds=2)
 
     judge_more(annotator, 19, seconds=0.4)
@@ -67,7 +67,7 @@ def judge_gold(annotator: Annotator, n_right: int, n: int) -> None:
         judge(annotator, task, "true" if number >= n - n_right else "false")
 
 
-def test_too_much_gold_wrong_pauses(annotator):
+def test_low_gold_accuracy_pauses(annotator):
     set_limits(annotator.round, gold_accuracy=0.6, n_gold=5)
 
     judge_gold(annotator, n_right=1, n=10)
@@ -76,7 +76,7 @@ def test_too_much_gold_wrong_pauses(annotator):
     assert annotator.round.events.first().details["why"] == "1 of 10 gold statements correct"
 
 
-def test_below_the_limit_by_chance_pauses_nobody(annotator):
+def test_chance_deviations_below_the_gold_limit_do_not_pause(annotator):
     set_limits(annotator.round, gold_accuracy=0.6, n_gold=5)
 
     judge_gold(annotator, n_right=5, n=10)
@@ -84,7 +84,7 @@ def test_below_the_limit_by_chance_pauses_nobody(annotator):
     assert status_of(annotator) == "active"
 
 
-def test_gold_is_looked_at_over_all_answers(annotator, monkeypatch):
+def test_gold_limit_uses_all_answers(annotator, monkeypatch):
     """A window of the last ones would be a new series of looks each time, and would forget what was wrong before."""
     monkeypatch.setattr(limits, "LAST_JUDGMENTS", 5)
     set_limits(annotator.round, gold_accuracy=0.9, n_gold=5)
@@ -94,13 +94,13 @@ def test_gold_is_looked_at_over_all_answers(annotator, monkeypatch):
     assert annotator.round.events.first().details["why"] == "5 of 10 gold statements correct"
 
 
-def test_without_limits_nobody_is_paused(annotator):
+def test_no_limits_no_pause(annotator):
     judge_more(annotator, 20, "true", seconds=0.1)
 
     assert status_of(annotator) == "active"
 
 
-def test_who_is_let_go_on_starts_anew(annotator):
+def test_judgments_before_a_resume_are_ignored(annotator):
     set_limits(annotator.round, longest_run=9)
     judge_more(annotator, 10, "true")
 
@@ -110,7 +110,7 @@ def test_who_is_let_go_on_starts_anew(annotator):
     assert status_of(annotator) == "active"
 
 
-def test_limits_cost_nothing_but_at_every_tenth_judgment(annotator):
+def test_limits_are_checked_at_every_tenth_judgment_only(annotator):
     set_limits(annotator.round, longest_run=9)
     judge_more(annotator, 8)
 
@@ -125,7 +125,7 @@ def test_limits_cost_nothing_but_at_every_tenth_judgment(annotator):
     assert n_queries[2] == n_queries[0]
 
 
-def test_only_the_active_can_be_paused_and_only_the_paused_resumed(annotator):
+def test_pause_requires_active_and_resume_requires_paused(annotator):
     with refused("CannotPause"):
         resume_annotator(annotator)
     pause_annotator(annotator)

@@ -29,7 +29,7 @@ def test_a_profile_by_hand():
     assert profile.longest_run == 3
 
 
-def test_nothing_judged_gives_no_rate():
+def test_rates_are_none_without_judgments():
     profile = profile_of([])
 
     assert (profile.gold_accuracy, profile.agreement, profile.median_seconds, profile.too_fast) == (None,) * 4
@@ -54,7 +54,7 @@ def exact_chance_of_no_run(length: int, n: int, shares: list[float]) -> float:
     return sum(last[-1])
 
 
-def test_the_recursion_knows_four_tosses():
+def test_recursion_matches_four_tosses():
     assert exact_chance_of_no_run(3, 4, [0.5, 0.5]) == pytest.approx(10 / 16)  # of HHHx, THHH and their mirrors, 6
 
 
@@ -65,7 +65,7 @@ def test_the_expected_run_is_the_exact_one_from_a_hundred_judgments_on(shares):
     assert expected_longest_run(100, shares) == pytest.approx(1 + sum(chances), rel=0.04)
 
 
-def test_where_everybody_always_says_the_same_a_run_is_no_surprise():
+def test_runs_of_constant_labels_have_probability_one():
     assert chance_of_run(30, 30, {"true": 1.0, "false": 0.0}) == 1.0
     assert expected_longest_run(30, {"true": 1.0, "false": 0.0}) == 30
     assert expected_longest_run(0, {"true": 1.0}) == 0

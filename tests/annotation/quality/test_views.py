@@ -54,26 +54,26 @@ def every_page(round) -> list[str]:
 # -- access ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_page_opens_for_who_runs_the_round(researcher_client, round):
+def test_pages_open_for_the_owner(researcher_client, round):
     for path in every_page(round):
         assert researcher_client.get(path).status_code == 200, path
 
 
-def test_nothing_of_another_project_is_there(client, round):
+def test_pages_of_other_projects_are_not_found(client, round):
     client.force_login(make_researcher(project=make_project()))
 
     for path in every_page(round):
         assert client.get(path).status_code == 404, path
 
 
-def test_annotators_see_none_of_it(client, round, annotator):
+def test_annotators_have_no_access(client, round, annotator):
     client.force_login(annotator.user)
 
     for path in every_page(round):
         assert client.get(path).status_code == 403, path
 
 
-def test_a_viewer_may_look_but_decides_nothing(client, round, annotator):
+def test_a_viewer_can_read_but_not_change(client, round, annotator):
     as_member(client, round, Role.VIEWER)
     theirs = f"{PILOT}annotators/{annotator.code}/"
 
@@ -88,14 +88,14 @@ def test_a_viewer_may_look_but_decides_nothing(client, round, annotator):
     assert Annotator.objects.filter(status="active").count() == 3
 
 
-def test_an_adjudicator_adjudicates_and_decides_nothing_else(client, round, annotator):
+def test_an_adjudicator_can_only_adjudicate(client, round, annotator):
     as_member(client, round, Role.ADJUDICATOR)
 
     assert client.get(f"{PILOT}adjudicate/").status_code == 200
     assert client.post(f"{PILOT}annotators/{annotator.code}/pause/").status_code == 403
 
 
-def test_a_statement_of_another_round_is_not_there(researcher_client, round):
+def test_a_statement_of_another_round_is_not_found(researcher_client, round):
     other = make_round(1).tasks.get()
 
     assert researcher_client.get(f"{PILOT}statements/{other.pk}/").status_code == 404
@@ -106,7 +106,7 @@ def test_a_statement_of_another_round_is_not_there(researcher_client, round):
 # -- the round's page --------------------------------------------------------------------------------------------------
 
 
-def test_the_round_counts_itself_by_hand(researcher_client, round):
+def test_round_counts_match_manual_counts(researcher_client, round):
     context = researcher_client.get(PILOT).context
     progress = context["progress"]
 
@@ -119,7 +119,7 @@ def test_the_round_counts_itself_by_hand(researcher_client, round):
     assert (cell["drawn"], cell["accepted"], cell["rejected"], cell["undecided"]) == (3, 1, 1, 1)
 
 
-def test_what_the_script_fetches_is_what_the_page_prints(researcher_client, round):
+def test_progress_json_matches_the_page(researcher_client, round):
     page = researcher_client.get(PILOT)
     fetched = researcher_client.get(f"{PILOT}progress.json").json()
 
@@ -129,7 +129,7 @@ def test_what_the_script_fetches_is_what_the_page_prints(researcher_client, roun
         assert f'data-figure="{name}">{fetched["figures"][name]}<' in page.text
 
 
-def test_a_round_without_judgments_says_nothing_it_does_not_know(researcher_client, researcher):
+def test_a_round_without_judgments_shows_no_estimates(researcher_client, researcher):
     make_round(2, name="fresh", by=researcher)
 
     figures = researcher_client.get("/projects/default/rounds/fresh/").context["figures"]
@@ -173,7 +173,7 @@ def test_the_least_agreeing_annotator_comes_first(researcher_client, round, anno
     assert rows[0]["code"] == annotator.code
 
 
-def test_the_preview_changes_nothing_and_the_reason_is_asked_for(researcher_client, round, annotator):
+def test_exclusion_preview_changes_nothing_and_requires_a_reason(researcher_client, round, annotator):
     path = f"{PILOT}annotators/{annotator.code}/exclude/"
 
     page = researcher_client.get(path)
@@ -184,7 +184,7 @@ def test_the_preview_changes_nothing_and_the_reason_is_asked_for(researcher_clie
     assert Annotator.objects.filter(status="active").count() == 3
 
 
-def test_excluding_and_reinstating_by_the_buttons(researcher_client, round, annotator):
+def test_excluding_and_reinstating_with_the_buttons(researcher_client, round, annotator):
     theirs = f"{PILOT}annotators/{annotator.code}/"
 
     page = researcher_client.post(f"{theirs}exclude/", {"reason": "Guesses."}, follow=True)
@@ -198,7 +198,7 @@ def test_excluding_and_reinstating_by_the_buttons(researcher_client, round, anno
     assert decision.excluded_by == decision.reinstated_by is not None
 
 
-def test_a_pause_can_be_taken_back(researcher_client, round, annotator):
+def test_a_paused_annotator_can_be_resumed(researcher_client, round, annotator):
     pause_annotator(annotator)
 
     researcher_client.post(f"{PILOT}annotators/{annotator.code}/resume/")
@@ -207,13 +207,13 @@ def test_a_pause_can_be_taken_back(researcher_client, round, annotator):
     assert annotator.status == "active"
 
 
-def test_what_cannot_be_done_is_said(researcher_client, round, annotator):
+def test_invalid_changes_show_a_message(researcher_client, round, annotator):
     page = researcher_client.post(f"{PILOT}annotators/{annotator.code}/reinstate/", follow=True)
 
     assert f"{annotator.code} is not excluded." in page.text
 
 
-def test_limits_are_set_and_taken_away(researcher_client, round):
+def test_limits_are_set_and_removed(researcher_client, round):
     researcher_client.post(f"{PILOT}limits/", {"gold_accuracy": "0.8", "n_gold": "5", "longest_run": "40"})
     assert "gold accuracy below 0.8 after 5 gold statements; more than 40" in (
         researcher_client.get(f"{PILOT}annotators/").text
@@ -228,7 +228,7 @@ def test_limits_are_set_and_taken_away(researcher_client, round):
 @pytest.mark.parametrize(
     "fields", [{"gold_accuracy": "80"}, {"n_gold": "0"}, {"longest_run": "1"}, {"median_seconds": "-1"}]
 )
-def test_limits_that_cannot_be_are_refused(researcher_client, round, fields):
+def test_invalid_limits_are_refused(researcher_client, round, fields):
     page = researcher_client.post(f"{PILOT}limits/", {"n_gold": "5"} | fields)
 
     assert page.context["form"].errors
@@ -243,12 +243,12 @@ def shown(client, **filters) -> list[int]:
     return [task.position for task in page.context["tasks"]]
 
 
-def test_those_who_differ_most_come_first_and_those_who_agree_not_at_all(researcher_client, round):
+def test_disagreements_are_sorted_and_agreements_excluded(researcher_client, round):
     assert shown(researcher_client) == [2, 1]
     assert shown(researcher_client, show="all") == [0, 1, 2]
 
 
-def test_pages_of_the_list_leave_nothing_out_and_repeat_nothing(researcher_client, researcher):
+def test_list_pages_contain_each_statement_once(researcher_client, researcher):
     labels = ["true", "false", "unjudgeable"] * 20
     round = make_round(60, name="pilot", by=researcher, batch_size=60)
     judge_all(round, ["true"] * 60, labels, ["true"] * 30 + ["false"] * 30)
@@ -264,7 +264,7 @@ def test_pages_of_the_list_leave_nothing_out_and_repeat_nothing(researcher_clien
     assert in_order == sorted(in_order, reverse=True)
 
 
-def test_who_all_say_unjudgeable_do_not_differ_but_decide_nothing(researcher_client, researcher):
+def test_unanimous_unjudgeable_is_undecided_without_disagreement(researcher_client, researcher):
     round = make_round(1, name="pilot", by=researcher)
     judge_all(round, *[["unjudgeable"]] * 3)
 
@@ -296,7 +296,7 @@ def test_all_statements_come_in_the_rounds_order_page_by_page(researcher_client,
 
 
 @pytest.mark.parametrize("few", [0, 10])
-def test_many_comments_are_found_as_few_are(researcher_client, round, annotator, monkeypatch, few):
+def test_marked_lists_are_equal_for_few_and_many_marks(researcher_client, round, annotator, monkeypatch, few):
     monkeypatch.setattr(statement_list, "MAX_MARKED_IDS", few)
     Judgment.objects.filter(task__position__in=(0, 2)).update(comment="only in summer")
 
@@ -329,7 +329,7 @@ def test_the_list_takes_the_same_queries_for_more_statements(
 # -- adjudication ------------------------------------------------------------------------------------------------------
 
 
-def test_adjudicating_leads_through_the_undecided_and_leaves_the_crowd_alone(researcher_client, round):
+def test_adjudication_walks_the_queue_without_changing_verdicts(researcher_client, round):
     page = researcher_client.get(f"{PILOT}adjudicate/")
     task = page.context["task"]
     assert task.position == 2
@@ -360,7 +360,7 @@ def test_a_second_adjudication_supersedes_the_first(researcher_client, round):
     assert not Adjudication.objects.current().get().is_blind
 
 
-def test_skipping_comes_round_to_the_first_again(researcher_client, round):
+def test_skipping_the_last_statement_returns_to_the_first(researcher_client, round):
     query = {"queue": "disagreements", "after": 1}
     assert researcher_client.get(f"{PILOT}adjudicate/", query).context["task"].position == 2
     query["after"] = 2
@@ -368,7 +368,7 @@ def test_skipping_comes_round_to_the_first_again(researcher_client, round):
 
 
 @pytest.mark.parametrize(("field", "value"), [("label", "maybe"), ("client_uuid", "1"), ("task", "x")])
-def test_an_adjudication_that_cannot_be_is_refused(researcher_client, round, field, value):
+def test_an_invalid_adjudication_is_refused(researcher_client, round, field, value):
     fields = {"task": round.tasks.first().pk, "label": "true", "client_uuid": uuid4()} | {field: value}
 
     assert researcher_client.post(f"{PILOT}adjudicate/", fields).status_code == 400
@@ -391,7 +391,7 @@ def test_events_are_shown_and_exported(researcher_client, round, annotator, rese
     assert (kinds[0], kinds[-2:]) == ("opened", ["limits_set", "excluded"])
 
 
-def test_nothing_is_logged_of_who_only_looks(researcher_client, round):
+def test_reading_pages_logs_no_events(researcher_client, round):
     n_before = round.events.count()
 
     for path in every_page(round):
@@ -401,7 +401,7 @@ def test_nothing_is_logged_of_who_only_looks(researcher_client, round):
     assert make_annotators(round, 1)
 
 
-def test_exports_have_the_adjudication_beside_what_people_said(researcher_client, round):
+def test_exports_contain_the_adjudication_next_to_the_judgments(researcher_client, round):
     task = round.tasks.get(position=2)
     fields = {"task": task.pk, "label": "unjudgeable", "client_uuid": uuid4()}
     researcher_client.post(f"{PILOT}adjudicate/", fields)

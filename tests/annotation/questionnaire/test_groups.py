@@ -26,16 +26,16 @@ def test_small_groups_are_merged():
     assert groups_of(answers_of(English=9, Welsh=4, Irish=1)) == [("English", 9), (REST, 5)]
 
 
-def test_whoever_does_not_say_is_in_the_rest():
+def test_missing_answers_are_in_the_rest():
     assert groups_of(answers_of(English=9, unsaid=6)) == [("English", 9), (REST, 6)]
 
 
-def test_a_small_rest_takes_in_the_smallest_group():
+def test_a_small_rest_absorbs_the_smallest_group():
     """Of 16 people 9 and 6 are shown: 16 - 9 - 6 would be the one who said Irish."""
     assert groups_of(answers_of(English=9, Welsh=6, Irish=1)) == [("English", 9), (REST, 7)]
 
 
-def test_where_all_answered_small_groups_are_never_alone():
+def test_small_groups_of_required_answers_absorb_a_larger_group():
     """4 + 4 of three answers would be told by the 8 that are left of 13, as each has at most 4."""
     assert groups_of(answers_of(a=4, b=4, c=5), all_answered=True) == [(REST, 13)]
     assert groups_of(answers_of(a=9, b=9, c=5)) == [("a", 9), ("b", 9), ("c", 5)]
@@ -45,11 +45,11 @@ def test_one_person_among_many_hides_everything_of_two():
     assert groups_of(answers_of(English=20, Welsh=1)) == [(REST, 21)]
 
 
-def test_of_fewer_than_five_nothing_is_said():
+def test_fewer_than_five_people_have_no_groups():
     assert groups_of(answers_of(English=4)) == []
 
 
-def test_capitals_and_spaces_do_not_part_groups():
+def test_groups_ignore_case_and_spacing():
     assert groups_of(["North Welsh", "north  welsh"] * 3) == [("North Welsh", 6)]
 
 
@@ -62,7 +62,7 @@ def test_no_group_is_smaller_than_five_and_none_is_lost(answers, all_answered):
 
 
 @given(people)
-def test_what_is_shown_is_right_and_no_order_of_people_matters(answers):
+def test_groups_are_correct_and_independent_of_order(answers):
     groups = groups_of(answers)
 
     assert all(n == answers.count(answer) for answer, n in groups if answer != REST)
@@ -100,7 +100,7 @@ def answer(round, *languages: str) -> None:
 
 
 @pytest.mark.django_db
-def test_numbers_change_when_five_more_people_have_answered():
+def test_groups_are_updated_after_five_more_answers():
     round = make_round(2, ask_language="optional")
     answer(round, *["Welsh"] * 4)
     assert questionnaire_groups(round) == []
@@ -113,7 +113,7 @@ def test_numbers_change_when_five_more_people_have_answered():
 
 
 @pytest.mark.django_db
-def test_the_pages_of_a_round_show_groups_and_nobodys_answers(researcher_client):
+def test_pages_and_exports_show_groups_but_no_individual_answers(researcher_client):
     round = make_round(2, ask_language="optional", own_questions="Which dialect?", check_questions="Dog?\n+ a\n- b")
     answer(round, *["Welsh"] * 9, "Maltese")
     WhoAnswers.objects.update(answers={"language": "Welsh", "own-1": "Cofi"})

@@ -46,7 +46,7 @@ def test_questions_are_read_from_lines():
     assert (name.key, name.text, name.choices, name.is_required) == ("own-2", "What is its name?", (), False)
 
 
-def test_a_check_knows_the_right_choices():
+def test_check_questions_have_correct_choices():
     assert [question.right for question in parse_questions(CHECK, "check", is_check=True)] == ["no", "Unjudgeable"]
 
 
@@ -71,7 +71,7 @@ def test_a_check_knows_the_right_choices():
         ("Dog?", True, "needs at least two choices"),
     ],
 )
-def test_questions_that_cannot_be_read_are_refused_by_their_line(text, is_check, reason):
+def test_invalid_questions_are_refused_with_their_line(text, is_check, reason):
     with pytest.raises(BadQuestions, match=re.escape(reason)):
         parse_questions(text, "own", is_check=is_check)
 
@@ -95,7 +95,7 @@ def asking_round():
     return make_round(4, ask_language="optional", ask_age_group="required", own_questions=OWN, check_questions=CHECK)
 
 
-def test_ready_made_questions_come_first(asking_round):
+def test_built_in_questions_come_first(asking_round):
     keys = [(question.key, question.is_required) for question in who_questions(asking_round)]
 
     assert keys == [("language", False), ("age_group", True), ("own-1", True), ("own-2", False)]
@@ -113,7 +113,7 @@ def test_questions_are_frozen_when_the_round_opens(asking_round):
         edit_draft(asking_round, asking_round.spec | {"own_questions": ""})
 
 
-def test_bad_questions_of_a_description_are_refused_by_key_and_line():
+def test_invalid_questions_of_a_spec_are_refused_with_key_and_line():
     with refused("BadRoundSpec", match="check_questions: Line 1: 'Dog' needs at least two choices"):
         make_round(1, check_questions="Dog")
 
@@ -168,13 +168,13 @@ def test_a_round_without_questions_asks_none():
         answer_who_questions(annotator, {}, now())
 
 
-def test_what_somebody_prefers_not_to_say_is_not_stored(annotator):
+def test_empty_answers_are_not_stored(annotator):
     answer_who_questions(annotator, {"age_group": "25 to 34", "own-1": "no", "language": "", "own-2": "  "}, now())
 
     assert WhoAnswers.objects.get().answers == {"age_group": "25 to 34", "own-1": "no"}
 
 
-def test_the_first_answers_stay(annotator):
+def test_later_answers_are_ignored(annotator):
     answer_all(annotator)
     answer_who_questions(annotator, {"age_group": "65 or older", "own-1": "no"}, now())
 
@@ -198,7 +198,7 @@ def checked(annotator):
     return annotator
 
 
-def test_a_check_is_passed_in_the_second_try(checked):
+def test_a_check_can_be_passed_on_the_second_attempt(checked):
     first, second = take_check(checked, WRONG, now()), take_check(checked, RIGHT, now())
 
     assert (first.number, first.n_right, first.is_passed) == (1, 1, False)
@@ -206,7 +206,7 @@ def test_a_check_is_passed_in_the_second_try(checked):
     assert stage(checked) == Stage.DONE
 
 
-def test_whoever_fails_twice_cannot_judge(checked):
+def test_two_failed_attempts_end_judging(checked):
     for _ in range(2):
         take_check(checked, WRONG, now())
 
@@ -219,7 +219,7 @@ def test_whoever_fails_twice_cannot_judge(checked):
     assert checked.round.events.filter(kind="check_failed", annotator=checked.code).count() == 1
 
 
-def test_what_cannot_be_an_answer_is_no_try(checked):
+def test_invalid_answers_are_not_an_attempt(checked):
     for answers in ({"check-1": "no"}, {**RIGHT, "check-1": "maybe"}, {**RIGHT, "other": "x"}):
         with pytest.raises(BadAnswers):
             take_check(checked, answers, now())
@@ -267,7 +267,7 @@ def test_the_judging_page_leads_to_the_questions_and_back(questions_client, anno
     assert "head " in questions_client.get(f"/judge/{annotator.round_id}/").text
 
 
-def test_what_is_missing_is_said_beside_the_question(questions_client):
+def test_missing_answers_are_reported_next_to_the_question(questions_client):
     page = questions_client.post(questions_client.url, {"stage": "who", "language": "Welsh"})
 
     assert page.status_code == 400
@@ -275,7 +275,7 @@ def test_what_is_missing_is_said_beside_the_question(questions_client):
     assert '<option value="Welsh" selected>' in page.text
 
 
-def test_answers_sent_twice_are_no_try_of_the_check(questions_client):
+def test_repeated_answers_are_not_an_attempt_at_the_check(questions_client):
     who = {"stage": "who", "age_group": "25 to 34", "own-1": "yes"}
     for _ in range(2):
         page = questions_client.post(questions_client.url, who, follow=True)
@@ -284,7 +284,7 @@ def test_answers_sent_twice_are_no_try_of_the_check(questions_client):
     assert not CheckTry.objects.exists()
 
 
-def test_after_a_failed_try_the_instructions_come_once_more_and_then_a_kind_page(questions_client, checked):
+def test_a_failed_attempt_shows_the_instructions_and_the_last_one_ends(questions_client, checked):
     post = {"stage": "check", **WRONG}
     again = questions_client.post(questions_client.url, post, follow=True).text
     over = questions_client.post(questions_client.url, post, follow=True).text
@@ -294,7 +294,7 @@ def test_after_a_failed_try_the_instructions_come_once_more_and_then_a_kind_page
     assert "You cannot continue in" in over
 
 
-def test_no_byte_tells_which_choices_are_right():
+def test_responses_do_not_reveal_correct_choices():
     """Two rounds that differ in the right answers alone send the same."""
 
     def bytes_sent(check: str) -> list[str]:

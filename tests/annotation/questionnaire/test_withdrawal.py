@@ -36,7 +36,7 @@ def verdicts(round) -> list[str]:
     return list(round.tasks.order_by("position").values_list("verdict", flat=True))
 
 
-def test_judgments_that_are_deleted_count_no_more():
+def test_deleted_judgments_no_longer_count():
     round, [first, second, third] = judged_round(on_withdrawal="delete")
     assert verdicts(round) == ["accepted", "rejected"]
 
@@ -48,7 +48,7 @@ def test_judgments_that_are_deleted_count_no_more():
     assert Exclusion.objects.get().annotator == third
 
 
-def test_judgments_that_are_kept_have_no_name():
+def test_kept_judgments_have_no_name():
     round, [first, *_] = judged_round(on_withdrawal="keep")
     comment_on(first, "I know this dog.")
 
@@ -62,7 +62,7 @@ def test_judgments_that_are_kept_have_no_name():
     assert not Exclusion.objects.exists()
 
 
-def test_what_they_wrote_is_erased_and_the_trail_verifies():
+def test_withdrawal_erases_text_and_the_audit_log_verifies():
     round, [first, *_] = judged_round(on_withdrawal="delete")
     comment_on(first, "a secret")
     StatementReport.objects.create(
@@ -77,7 +77,7 @@ def test_what_they_wrote_is_erased_and_the_trail_verifies():
     assert list(Verification()) == []
 
 
-def test_the_trail_tells_a_judgment_that_was_changed_after_a_withdrawal():
+def test_the_audit_log_detects_a_judgment_changed_after_withdrawal():
     _, [first, *_] = judged_round(on_withdrawal="delete")
     comment_on(first, "a secret")
     withdraw_annotator(first)
@@ -88,7 +88,7 @@ def test_the_trail_tells_a_judgment_that_was_changed_after_a_withdrawal():
     assert any("altered" in sentence for sentence in Verification())
 
 
-def test_twice_is_once_and_nobody_is_reinstated():
+def test_withdrawal_is_idempotent_and_cannot_be_reinstated():
     round, [first, *_] = judged_round(on_withdrawal="delete")
 
     for _ in range(2):
@@ -99,7 +99,7 @@ def test_twice_is_once_and_nobody_is_reinstated():
         reinstate_annotator(first)
 
 
-def test_what_was_interrupted_goes_on_also_without_who_entered_it(monkeypatch, researcher):
+def test_interrupted_withdrawals_resume_after_the_user_left(monkeypatch, researcher):
     _, [first, *_] = judged_round(on_withdrawal="delete")
     comment_on(first, "a secret")
 
@@ -125,7 +125,7 @@ def test_what_was_interrupted_goes_on_also_without_who_entered_it(monkeypatch, r
     assert (Withdrawal.objects.get().done_at is None, Withdrawal.objects.get().by) == (False, researcher)
 
 
-def test_what_they_said_about_themselves_is_erased():
+def test_withdrawal_erases_questionnaire_answers():
     round = make_round(2, ask_language="optional")
     annotator = join_round(round, make_user())
     answer_who_questions(annotator, {"language": "Welsh"}, timezone.now())
@@ -138,7 +138,7 @@ def test_what_they_said_about_themselves_is_erased():
 # -- pages -------------------------------------------------------------------------------------------------------------
 
 
-def test_people_withdraw_on_a_page_of_their_own(client):
+def test_annotators_withdraw_on_their_page(client):
     round, [first, *_] = judged_round(on_withdrawal="delete")
     client.force_login(first.user)
     address = f"/judge/{round.pk}/withdraw/"
@@ -152,7 +152,7 @@ def test_people_withdraw_on_a_page_of_their_own(client):
     assert Withdrawal.objects.get().by is None
 
 
-def test_joining_says_what_withdrawing_does(client):
+def test_the_join_page_explains_withdrawal(client):
     for option, words in (("keep", "kept without your name"), ("delete", "no longer count")):
         round = make_round(2, consent="Do you agree?", takes_guests=True, on_withdrawal=option)
 
@@ -161,7 +161,7 @@ def test_joining_says_what_withdrawing_does(client):
         assert words in page
 
 
-def test_a_program_withdraws_with_its_token():
+def test_withdrawal_with_an_api_token():
     round, [first, *_] = judged_round()
     client = client_of(first.user, "judge")
 
@@ -170,7 +170,7 @@ def test_a_program_withdraws_with_its_token():
     assert client.get(f"/api/v1/judging/{round.pk}/").status_code == 404
 
 
-def test_researchers_withdraw_who_asked_them(researcher, researcher_client):
+def test_researchers_withdraw_annotators_on_request(researcher, researcher_client):
     round, [first, *_] = judged_round()
     address = f"{round.get_absolute_url()}annotators/{first.code}/"
 
