@@ -23,12 +23,7 @@ from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, 
 from kgharvest.statistics.cut_rates import Members, RankedStrata
 from kgharvest.statistics.paired_tests import CellKey, Side
 from kgharvest.statistics.rates import Rate, VerdictSample, sample_rate
-from kgharvest.statistics.statement_test import (
-    SharedStatements,
-    SideSample,
-    StatementDifference,
-    statement_difference,
-)
+from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 from kgharvest.statistics.verdicts import CompletedVerdicts, VerdictRule, majority
 
 BASES = (10, 100)  # k of the cuts base:k in Table 2

@@ -50,17 +50,7 @@ from annotation.models import (
     Training,
 )
 from evaluation.evidence.evidence import BASES, HARVEST, Evidence, evidence_of_rows, n_kept
-from evaluation.evidence.tables import (
-    COUNTED,
-    EMPTY,
-    EXCLUDED,
-    GOLD,
-    HIDDEN,
-    LATE,
-    SENSITIVE,
-    SUPERSEDED,
-    Columns,
-)
+from evaluation.evidence.tables import COUNTED, EMPTY, EXCLUDED, GOLD, HIDDEN, LATE, SENSITIVE, SUPERSEDED, Columns
 from kgharvest.models import (
     HarvestedTuple,
     HarvestJob,

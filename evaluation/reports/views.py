@@ -115,6 +115,7 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
 def render_body(report: Report, everything: bool) -> SafeString:
     """Return the body of the page, which is the same for all users because reports never change."""
     document = report.document_for_pages
+    rows = cells_by_relation(document)
     tables = [shortened(table) for table in tables_to_read(document)]
     lists = (*LIST_TITLES, *TITLES_WITH_JUDGE) if document.get("judge") else LIST_TITLES
     plans = document.get("planner") or {}
@@ -138,7 +139,11 @@ def render_body(report: Report, everything: bool) -> SafeString:
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "latex_tables": [(table.name, table.title) for table in tables],
         "csv_tables": [*((table.name, table.title) for table in tables), *lists],
-        **relation_rows(document, everything),
+        "table": relation_table(document),
+        "rows": rows if everything else rows[:MOST_RELATIONS],
+        "totals": [with_tuples_query(total) for total in document["totals"]],
+        "n_relations": len(rows),
+        "n_hidden": 0 if everything else max(len(rows) - MOST_RELATIONS, 0),
         "plans": [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]],
         "figures": {figure.name.replace("-", "_"): figure_context(figure, document) for figure in figures_of(document)},
         "series": [side_name(total) for total in document["totals"]],
@@ -160,19 +165,6 @@ def key_numbers(document: Document) -> Iterator[tuple[str, str, str]]:
     yield "Percent agreement", share(document["percent_agreement"]), ""
 
 
-def relation_rows(document: Document, everything: bool) -> dict[str, Any]:
-    """Return the rows of the first table, limited to MOST_RELATIONS unless `everything` is true."""
-    rows = cells_by_relation(document)
-    visible = rows if everything else rows[:MOST_RELATIONS]
-    return {
-        "table": relation_table(document),
-        "rows": visible,
-        "totals": [with_tuples_query(total) for total in document["totals"]],
-        "n_relations": len(rows),
-        "n_hidden": len(rows) - len(visible),
-    }
-
-
 def shortened(table: Table) -> Table:
     return first_rows(table, MOST_RELATIONS, LONG_TABLE)
 
@@ -183,15 +175,12 @@ def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
         **figure.image(document),
         "left_out": figure.left_out(document),
         "table": figure.table,
-        "numbers": figure.numbers
-        and first_rows(without_empty_columns(figure.numbers(document)), MOST_RELATIONS, LONG_TABLE),
+        "numbers": figure.numbers and shortened(without_empty_columns(figure.numbers(document))),
     }
 
 
-def with_tuples_query(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def with_tuples_query(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell or total with the query of its tuples page."""
-    if cell is None:
-        return None
     return {**cell, "query": tuples_query(cell)}
 
 

@@ -49,7 +49,8 @@ class Command(DomainCommand):
         with Supervisor(settings.DATA_DIR / "logs") as programs:
             programs.start("worker", worker_command(), OMP_NUM_THREADS="1")
             if not once:
-                programs.start("web", web_command())
+                address = f"{HOST}:{settings.PORT}"
+                programs.start("web", [sys.executable, "-m", "gunicorn", "--bind", address, "kgharvest.wsgi"])
             self.show(programs, once)
 
     def show(self, programs: Supervisor, once: bool) -> None:
@@ -105,7 +106,9 @@ class Command(DomainCommand):
         return finished
 
     def serve(self, programs: Supervisor) -> None:
-        programs.start("urgent-worker", urgent_worker_command(), OMP_NUM_THREADS="1")
+        # It never loads an LM, so that urgent jobs do not wait for harvests.
+        urgent_worker = worker_command("--queues", URGENT, "--pool", "solo", "--hostname", "urgent@%h")
+        programs.start("urgent-worker", urgent_worker, OMP_NUM_THREADS="1")
         with suppress(KeyboardInterrupt):
             while True:
                 for program in programs.restart_ended():
@@ -143,16 +146,5 @@ def end_like_ctrl_c_on(*signals: signal.Signals) -> None:
 
 
 def worker_command(*options: str) -> list[str]:
-    concurrency = str(min(os.cpu_count() or 1, MAX_PROCESSES))
-    options = options or ("--concurrency", concurrency)
+    options = options or ("--concurrency", str(min(os.cpu_count() or 1, MAX_PROCESSES)))
     return [sys.executable, "-m", "celery", "--app", "kgharvest", "worker", "--loglevel", "INFO", *options]
-
-
-def urgent_worker_command() -> list[str]:
-    """Return the command of a worker that never loads an LM, so that urgent jobs do not wait for harvests."""
-    return worker_command("--queues", URGENT, "--pool", "solo", "--hostname", "urgent@%h")
-
-
-def web_command() -> list[str]:
-    address = f"{HOST}:{settings.PORT}"
-    return [sys.executable, "-m", "gunicorn", "--bind", address, "kgharvest.wsgi"]

@@ -341,10 +341,7 @@ def _differences(
     shared_alone = shared_between(in_groups._replace(
         stratum_a=tasks.stratum_a * N_GROUPS + N_GROUPS - 1, stratum_b=tasks.stratum_b * N_GROUPS + N_GROUPS - 1,
     ), accepted, groups_a, groups_b)  # fmt: skip
-    return (
-        judged_difference(a, b, shared).difference,
-        judged_difference(alone_a, alone_b, shared_alone).difference,
-    )
+    return (judged_difference(a, b, shared).difference, judged_difference(alone_a, alone_b, shared_alone).difference)
 
 
 def _side(evidence: Evidence, judged: JudgedStrata, cells: Sequence[Codes]) -> JudgedSide:

@@ -11,14 +11,7 @@ import numpy as np
 
 from evaluation.evidence.evidence import Cell, DrawnVerdicts, Evidence, shared_statements, statement_comparisons
 from evaluation.rendering.documents import Document, about_side, demonstrator_mark, lm_and_setting, name_of, short_model
-from kgharvest.pages.number_format import (
-    counted,
-    decimals_of_points,
-    in_points,
-    p_value,
-    points,
-    points_interval,
-)
+from kgharvest.pages.number_format import counted, decimals_of_points, in_points, p_value, points, points_interval
 from kgharvest.statistics.arrays import ACCEPTED, Flags, Floats
 from kgharvest.statistics.paired_tests import (
     FEWEST_RELATIONS,
@@ -520,11 +513,7 @@ def rank_table(document: Document) -> Table:
         )
         for side in sorted(ranks["sides"], key=lambda side: (side["low"], side["high"]))
     ]
-    columns = (
-        *map(Column, ("LM", "setting")),
-        *of_kind(Kind.COUNT, "first rank", "last rank"),
-        Column("tied with"),
-    )
+    columns = (*map(Column, ("LM", "setting")), *of_kind(Kind.COUNT, "first rank", "last rank"), Column("tied with"))
     return Table("ranks", "Ranks by accuracy, 95 %", columns, tuple(rows), tuple(_notes(document)) if rows else ())
 
 

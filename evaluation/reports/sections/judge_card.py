@@ -206,11 +206,7 @@ def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) 
                 verdict: dict(zip(JUDGE_LABELS, row, strict=True))
                 for verdict, row in zip(VERDICTS, errors.confusion.tolist(), strict=False)
             },
-            "agreement": {
-                "n": agreement.n,
-                "judge": agreement.judge._asdict(),
-                "people": agreement.people._asdict(),
-            },
+            "agreement": {"n": agreement.n, "judge": agreement.judge._asdict(), "people": agreement.people._asdict()},
         }
 
 

@@ -38,10 +38,7 @@ METHOD_PARTS = (
         "are drawn from a grid. Strata have the same weights as in the rate of the cell, and judged tuples are known.",
         lambda document: any(cell["pooled"]["value"] is not None for cell in document["cells"]),
     ),
-    (
-        sequential.METHOD,
-        lambda document: any(entry["every_look"]["low"] is not None for entry in document["cells"]),
-    ),
+    (sequential.METHOD, lambda document: any(entry["every_look"]["low"] is not None for entry in document["cells"])),
 )
 NOTE_ON_CORRECTION = (
     "By verdicts: as in the first table. Corrected: the share of true statements given the estimated error rates of "
@@ -167,11 +164,7 @@ def corrected_table(document: Document) -> Table:
     averages = [_row(total, AVERAGE, keys, "corrected")._replace(is_summary=bool(of_cells)) for total in totals]
     notes = (NOTE_ON_CORRECTION, *_skills_in_words(document)) if totals else ()
     return Table(
-        "corrected",
-        "Accuracy corrected for annotators' errors",
-        _columns("corrected"),
-        (*of_cells, *averages),
-        notes,
+        "corrected", "Accuracy corrected for annotators' errors", _columns("corrected"), (*of_cells, *averages), notes
     )
 
 

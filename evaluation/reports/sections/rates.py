@@ -265,10 +265,7 @@ def agreement_in_words(alpha: Mapping[str, Any]) -> str:
 
 # Tables 3 and 4: settings of an LM, LMs in a setting
 
-MACRO_COLUMNS = (
-    *of_kind(Kind.SHARE, "Acc", "low", "high", "Rej"),
-    *of_kind(Kind.COUNT, "relations", "statements"),
-)
+MACRO_COLUMNS = (*of_kind(Kind.SHARE, "Acc", "low", "high", "Rej"), *of_kind(Kind.COUNT, "relations", "statements"))
 MACRO_NOTE = "Acc, Rej: means over relations."
 INTERVAL_NOTE = "low, high: 95 % interval of Acc for similar relations."
 NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations of different accuracy."

@@ -24,12 +24,7 @@ from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, 
 from kgharvest.statistics.paired_tests import Pair
 from kgharvest.statistics.rates import SIGNIFICANCE, VerdictSample
 from kgharvest.statistics.statement_test import StatementDifference
-from kgharvest.statistics.verdicts import (
-    CompletedVerdicts,
-    adjudicated,
-    unanimous,
-    unjudgeable_as_false,
-)
+from kgharvest.statistics.verdicts import CompletedVerdicts, adjudicated, unanimous, unjudgeable_as_false
 from kgharvest.tables.table import Column, Kind, Marked, Row, Table, of_kind
 
 FEWEST_ANNOTATORS = 2

@@ -237,7 +237,7 @@ def test_command_page_and_file_take_the_name_of_a_run(researcher_client):
         reverse("evaluation:report_new", args=[round.path]), {"judge": "lm-judge"}, follow=True
     )
 
-    assert "With a judge: judge-lm" in page.content.decode()
+    assert "Judge-assisted estimates: judge-lm" in page.content.decode()
     assert Report.objects.latest("pk").document["cells"] == by_command["cells"]
 
 

@@ -347,3 +347,15 @@ def test_statements_of_several_cells_together_have_no_interval(researcher):
     [total] = document_of(round)["totals"]
 
     assert (total["accuracy"], total["accuracy_low"], total["accuracy_high"]) == (1.0, None, None)
+
+
+def test_the_method_describes_only_the_analyses_of_the_report():
+    round = make_round(5)
+    judge_all(round, [T, F, T, T, U], [T, F, F, T, U], [T, T, F, T, T])
+
+    paragraphs = create_report(round).method.split("\n\n")
+
+    assert len(paragraphs) > 3
+    assert paragraphs[0].startswith("Verdicts.")
+    for absent in ("LM judge", "PPI++", "Ranks", "Comparisons", "Incomplete statements", "Effect of exclusions"):
+        assert not any(absent in paragraph for paragraph in paragraphs), absent
