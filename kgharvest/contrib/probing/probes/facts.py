@@ -25,15 +25,7 @@ from kgharvest.relations.prompt_files import template_error
 
 PARTS = ("train", "dev", "test")
 # Raised by zipfile; ValueError: negative offsets, RuntimeError: encrypted files.
-ZIP_ERRORS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    RuntimeError,
-    NotImplementedError,
-    ValueError,
-    struct.error,
-)
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error)
 ARCHIVE_START = b"PK"
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
 FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # own key, LAMA's key

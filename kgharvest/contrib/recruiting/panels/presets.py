@@ -57,6 +57,11 @@ PRESETS = {
 }
 
 
+def parameters_of(platform: str) -> dict[str, str]:
+    fields = ("participant_parameter", "study_parameter", "session_parameter")
+    return dict(zip(fields, PRESETS[Platform(platform)].names, strict=True))
+
+
 def entry_link(panel: Panel, address: str) -> str:
     """Return the link to paste at the platform. address: URL of the panel's entry page.
 
@@ -84,7 +89,6 @@ def default_options(round: Round, platform: str) -> dict[str, Any]:
     n = max(1, min(tens, round.most_by_one))  # statements, including gold
     minutes = READING_MINUTES + ceil((n + round.training_size) * seconds / 60)
     names = set(round.panels.values_list("name", flat=True))
-    parameter_fields = ("participant_parameter", "study_parameter", "session_parameter")
     return {
         "name": next(name for number in count(1) if (name := f"{platform}-{number}") not in names),
         "places": places_for(round, n),
@@ -93,7 +97,7 @@ def default_options(round: Round, platform: str) -> dict[str, Any]:
         "reward": 0 if platform == Platform.SONA else ceil(minutes * HOURLY_RATE / 60),  # SONA gives credits
         "completion_code": new_code(),
         "screen_out_code": new_code(),
-        **dict(zip(parameter_fields, PRESETS[Platform(platform)].names, strict=True)),
+        **parameters_of(platform),
     }
 
 

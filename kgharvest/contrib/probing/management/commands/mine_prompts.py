@@ -49,11 +49,7 @@ class Command(DomainCommand):
             help="words between the entities (default), or the dependency path between them (CoNLL-U only)",
         )
         parser.add_argument(
-            "--most",
-            type=positive,
-            default=40,
-            metavar="N",
-            help="maximum prompts per relation (default: 40)",
+            "--most", type=positive, default=40, metavar="N", help="maximum prompts per relation (default: 40)"
         )
 
     def handle(self, *, corpus, output, facts, how, most, **options):

@@ -104,7 +104,7 @@ def test_panel_below_its_floor_is_paused_with_the_missing_bonuses(make_panel, en
 @pytest.mark.parametrize(
     ("n", "fields"), [(4, {}), (5, {"hourly_floor": 500}), (5, {"hourly_floor": 0})], ids=["few", "at it", "no floor"]
 )
-def test_panels_at_or_above_the_floor_continue(make_panel, enqueued, n, fields):
+def test_panels_without_a_low_median_or_floor_continue(make_panel, enqueued, n, fields):
     panel = underpaid(make_panel, n)
     Panel.objects.filter(pk=panel.pk).update(**fields)
 
