@@ -62,8 +62,8 @@ def test_the_curve_goes_from_the_first_to_the_last_tuple(django_assert_num_queri
         curve = score_curve(job, n_points=5)
 
     assert curve == [(1, -1.0), (26, -26.0), (51, -51.0), (76, -76.0), (101, -101.0)]
-    assert draw_curve(curve, kept=51).points == "0.0,0.0 150.0,40.0 300.0,80.0 450.0,120.0 600.0,160.0"
-    assert draw_curve(curve, kept=51).kept_to == 300
+    assert draw_curve(curve, cut_size=51).points == "0.0,0.0 150.0,40.0 300.0,80.0 450.0,120.0 600.0,160.0"
+    assert draw_curve(curve, cut_size=51).kept_to == 300
 
 
 @pytest.mark.parametrize("n", [0, 1])
