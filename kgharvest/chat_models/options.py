@@ -25,66 +25,49 @@ class About(NamedTuple):
     most: int = 10**12
 
 
-def _about(*args: Any, **fields: Any) -> dict[str, About]:
-    return {"about": About(*args, **fields)}
+def _option(default: Any, *about: Any, **limits: Any) -> Any:
+    return field(default=default, metadata={"about": About(*about, **limits)})
 
 
 @dataclass(frozen=True)
 class ChatOptions:
     """Each field has an About. Raises BadChatOption for a value out of range."""
 
-    base_url: str = field(
-        default="",
-        metadata=_about(
-            "Endpoint URL", "URL without /chat/completions. Default: the endpoint of this installation.", str, most=500
-        ),
+    base_url: str = _option(
+        "", "Endpoint URL", "URL without /chat/completions. Default: the endpoint of this installation.", str, most=500
     )
-    scorer: str = field(
-        default="",
-        metadata=_about(
-            "Scoring LM",
-            "Name of an LM that scores and ranks the tuples. Default: unscored, in order of appearance.",
-            str,
-            most=500,
-        ),
+    scorer: str = _option(
+        "",
+        "Scoring LM",
+        "LM that scores and ranks the tuples. Default: unscored, as they appear.",
+        str,
+        most=500,
     )
-    tuples_per_request: int = field(
-        default=25, metadata=_about("Tuples per request", "Number of tuples to request at a time.", most=500)
+    tuples_per_request: int = _option(25, "Tuples per request", "Number of tuples to request at a time.", most=500)
+    patience: int = _option(
+        2, "Patience", "Number of consecutive responses without new tuples before stopping.", most=20
     )
-    patience: int = field(
-        default=2,
-        metadata=_about("Patience", "Number of consecutive responses without new tuples before stopping.", most=20),
+    max_requests: int = _option(100, "Maximum requests", "Maximum number of requests per relation.", most=10_000)
+    temperature: float | None = _option(None, "Temperature", "Default: that of the endpoint.", float, least=0, most=2)
+    max_completion_tokens: int = _option(
+        4000, "Maximum completion tokens", "Maximum per response. Reasoning models need more.", most=100_000
     )
-    max_requests: int = field(
-        default=100, metadata=_about("Maximum requests", "Maximum number of requests per relation.", most=10_000)
+    max_tokens_total: int | None = _option(
+        None, "Maximum total tokens", "Prompt and completion tokens per relation. Default: no limit."
     )
-    temperature: float | None = field(
-        default=None, metadata=_about("Temperature", "Default: that of the endpoint.", float, least=0, most=2)
+    budget: Decimal | None = _option(  # noqa: RUF009 - a dataclass field
+        None, "Budget", "Per relation, in the currency of the prices. Default: no limit.", Decimal, 0, MAX_MONEY
     )
-    max_completion_tokens: int = field(
-        default=4000,
-        metadata=_about("Maximum completion tokens", "Maximum per response. Reasoning models need more.", most=100_000),
+    prompt_price: Decimal = _option(  # noqa: RUF009
+        Decimal(0), "Price per million prompt tokens", "", Decimal, 0, MAX_MONEY
     )
-    max_tokens_total: int | None = field(
-        default=None,
-        metadata=_about("Maximum total tokens", "Prompt and completion tokens per relation. Default: no limit."),
+    completion_price: Decimal = _option(  # noqa: RUF009
+        Decimal(0), "Price per million completion tokens", "", Decimal, 0, MAX_MONEY
     )
-    budget: Decimal | None = field(
-        default=None,
-        metadata=_about(
-            "Budget", "Per relation, in the currency of the prices. Default: no limit.", Decimal, 0, MAX_MONEY
-        ),
+    requests_per_minute: int | None = _option(
+        None, "Requests per minute", "Maximum request rate. Default: no limit.", most=1_000_000
     )
-    prompt_price: Decimal = field(
-        default=Decimal(0), metadata=_about("Price per million prompt tokens", "", Decimal, least=0, most=MAX_MONEY)
-    )
-    completion_price: Decimal = field(
-        default=Decimal(0), metadata=_about("Price per million completion tokens", "", Decimal, least=0, most=MAX_MONEY)
-    )
-    requests_per_minute: int | None = field(
-        default=None, metadata=_about("Requests per minute", "Maximum request rate. Default: no limit.", most=1_000_000)
-    )
-    timeout_s: int = field(default=120, metadata=_about("Response timeout (seconds)", "", most=3600))
+    timeout_s: int = _option(120, "Response timeout (seconds)", "", most=3600)
 
     def __post_init__(self) -> None:
         for name, about, _ in declared():
@@ -161,16 +144,16 @@ FORM_FIELDS: dict[type, Callable[..., forms.Field]] = {
 
 def form_fields() -> dict[str, forms.Field]:
     """Return the form fields by name with the prefix. Empty fields use the default."""
-    form_fields: dict[str, forms.Field] = {}
+    by_name: dict[str, forms.Field] = {}
     for name, about, default in declared():
         shared = {"label": about.label, "help_text": about.help, "required": False}
         if about.kind is str:
-            form_fields[PREFIX + name] = forms.CharField(max_length=about.most, **shared)
+            by_name[PREFIX + name] = forms.CharField(max_length=about.most, **shared)
             continue
         widget = forms.NumberInput(attrs={"placeholder": default if default is not None else ""})
         field_class = FORM_FIELDS[about.kind]
-        form_fields[PREFIX + name] = field_class(min_value=about.least, max_value=about.most, widget=widget, **shared)
-    return form_fields
+        by_name[PREFIX + name] = field_class(min_value=about.least, max_value=about.most, widget=widget, **shared)
+    return by_name
 
 
 API_FIELDS: dict[type, Callable[..., serializers.Field]] = {
@@ -182,12 +165,12 @@ API_FIELDS: dict[type, Callable[..., serializers.Field]] = {
 
 def api_fields() -> dict[str, serializers.Field]:
     """Return the serializer fields by name."""
-    api_fields: dict[str, serializers.Field] = {}
+    by_name: dict[str, serializers.Field] = {}
     for name, about, default in declared():
         shared = {"required": False, "help_text": " ".join(filter(None, [f"{about.label}.", about.help]))}
         if about.kind is str:
-            api_fields[name] = serializers.CharField(max_length=about.most, allow_blank=True, **shared)
+            by_name[name] = serializers.CharField(max_length=about.most, allow_blank=True, **shared)
             continue
         limits = {"min_value": about.least, "max_value": about.most, "allow_null": default is None}
-        api_fields[name] = API_FIELDS[about.kind](**limits, **shared)
-    return api_fields
+        by_name[name] = API_FIELDS[about.kind](**limits, **shared)
+    return by_name

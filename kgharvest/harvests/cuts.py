@@ -206,7 +206,7 @@ class CurvePicture:
         return [*self.rows[:-1:step], self.last]
 
 
-def draw_curve(rows: Sequence[tuple[int, float]], kept: int | None = None) -> CurvePicture | None:
+def draw_curve(rows: Sequence[tuple[int, float]], cut_size: int | None = None) -> CurvePicture | None:
     """Return the curve of (rank, score) pairs, best first; None for fewer than two."""
     if len(rows) < 2:
         return None
@@ -217,4 +217,4 @@ def draw_curve(rows: Sequence[tuple[int, float]], kept: int | None = None) -> Cu
         return round(WIDTH * (rank - first) / (last - first), 1)
 
     points = " ".join(f"{x(rank)},{round(HEIGHT * (highest - score) / spread, 1)}" for rank, score in rows)
-    return CurvePicture(points, x(kept) if kept else None, list(rows))
+    return CurvePicture(points, x(cut_size) if cut_size else None, list(rows))

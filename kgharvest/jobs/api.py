@@ -134,7 +134,8 @@ class WorkerViewSet(PagedList, RetrieveMixin, ApiViewSet):
     access = Action.VIEW  # the services require a superuser
     serializer_class = WorkerSerializer
 
-    queryset = Worker.objects.all()
+    def get_queryset(self) -> QuerySet:
+        return Worker.objects.all()
 
     def paginate_queryset(self, queryset: QuerySet) -> list[overview.WorkerRow]:
         return overview.worker_rows(self.request.user, timezone.now(), super().paginate_queryset(queryset))

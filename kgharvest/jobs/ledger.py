@@ -130,11 +130,11 @@ def wake_next(queue: str, now: datetime) -> None:
 
     Queues take turns, so that none starves while the worker is busy, even if the broker has lost its messages.
     """
-    taken = Worker.objects.filter(token=workers.TOKEN).values_list("queues", flat=True).first() or [queue]
+    queues = Worker.objects.filter(token=workers.TOKEN).values_list("queues", flat=True).first() or [queue]
     position = QUEUES.index(queue) + 1
     waiting = Job.objects.claimable(now)
     for candidate in (*QUEUES[position:], *QUEUES[:position]):
-        if candidate in taken and waiting.filter(queue=candidate).exists():
+        if candidate in queues and waiting.filter(queue=candidate).exists():
             messages.wake(candidate)
             return
 

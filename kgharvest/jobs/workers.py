@@ -255,14 +255,14 @@ def lacking_for(job: Job, now: datetime) -> str:
 def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
     """Return advice if a queue has no worker, otherwise "". queues: default all queues with queued jobs."""
     queues = queues_waited_in(Job.objects.whole()) if queues is None else queues
-    taken = taken_queues(now) if queues else set()
-    missing = set(queues) - taken
+    served_queues = taken_queues(now) if queues else set()
+    missing = set(queues) - served_queues
     if not missing:
         return ""
     missing_worker, jobs, place = "No worker", "queued jobs wait", " on the server"
     if missing == {GPU}:
         missing_worker, jobs = "No worker with a GPU", "jobs for the devices cuda and auto stay queued"
         place = " on a machine with a GPU"
-    elif taken:
+    elif served_queues:
         missing_worker, jobs, place = f"No worker for the queue {' or '.join(sorted(missing))}", "its jobs wait", ""
     return f"{missing_worker} is running, so {jobs}. Start one{place} with ./run worker; it finds the jobs by itself."

@@ -98,7 +98,7 @@ def test_a_chat_model_is_asked_until_nothing_new_comes():
     }
 
 
-def test_tuples_that_nobody_scored_rank_as_they_came_on_a_scale_of_their_own():
+def test_unscored_tuples_rank_in_order_of_appearance():
     with harvesting() as (_, job):
         done(job)
 
@@ -155,7 +155,7 @@ def test_a_budget_is_never_exceeded_and_what_came_is_kept():
     assert surfaces(job) == FACTS[: job.n_tuples]
 
 
-def test_a_harvest_taken_up_again_asks_only_what_has_no_answer():
+def test_a_resumed_harvest_sends_only_unanswered_questions():
     left = [2]
 
     def breaking(body):
@@ -193,7 +193,7 @@ def test_a_cancelled_harvest_keeps_its_answers_and_stores_no_tuples(monkeypatch)
     assert (job.chat_answers.count(), job.tuples.count()) == (1, 0)
 
 
-def test_answers_without_tuples_are_said_to_be_so():
+def test_responses_without_tuples_are_reported():
     with harvesting(lambda body: completion("I cannot help with that.")) as (_, job):
         done(job)
 
@@ -217,7 +217,7 @@ def test_a_researcher_may_name_no_address_of_this_network():
         pass
 
 
-def test_an_address_that_somebody_named_gets_no_key(settings):
+def test_an_address_from_a_user_gets_no_key(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
 
     with harvesting(by=factories.make_researcher()) as (fake, job):
@@ -237,7 +237,7 @@ def test_the_installation_s_own_address_is_asked_where_none_is_named(settings):
     assert fake.headers[0]["Authorization"] == f"Bearer {KEY}"
 
 
-def test_without_any_address_nothing_is_made():
+def test_without_an_endpoint_no_job_is_created():
     request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", chat=ChatOptions())
 
     with refused("NoEndpoint", match="KGHARVEST_CHAT_BASE_URL"):
@@ -359,7 +359,7 @@ def test_the_page_launches_what_was_filled_in(researcher_client, settings, enque
 
 
 @pytest.mark.usefixtures("installation_owner")
-def test_the_page_says_beside_the_field_what_is_wrong(researcher_client):
+def test_the_page_shows_errors_next_to_the_field(researcher_client):
     form = {"relations": [make_relation().pk], "settings": ["llm"], "chat_models": "gpt-x", "chat_patience": 30}
 
     response = researcher_client.post(reverse("kgharvest:harvest_new"), form)

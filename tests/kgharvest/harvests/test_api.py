@@ -138,7 +138,7 @@ def test_a_job_is_watched_cancelled_and_retried(api, enqueued):
     assert [row["id"] for row in api.get(JOBS, {"status": "queued", "kind": "harvest"}).json()["results"]] == [job.pk]
 
 
-def test_those_who_only_look_change_nothing(api):
+def test_viewers_cannot_change_anything(api):
     viewer = client_of(factories.make_member("viewer"))
     job = factories.make_harvest_job()
     launch = factories.make_launch()
@@ -151,7 +151,7 @@ def test_those_who_only_look_change_nothing(api):
     assert Job.objects.get().status == "queued"
 
 
-def test_what_is_of_another_project_is_not_there(api):
+def test_objects_of_other_projects_are_not_found(api):
     other = factories.make_project()
     job = factories.make_harvest(TRIPLES, project=other, launch=factories.make_launch(project=other))
     relation = factories.make_relation(relation_set=factories.make_relation_set(project=other))
@@ -191,7 +191,7 @@ def test_tuples_come_in_pages_as_lines_and_as_files_and_are_the_same(api):
     assert exported.headers["Content-Disposition"] == f'attachment; filename="harvest-{job.pk}.jsonl"'
 
 
-def test_a_cut_and_curation_leave_the_same_out_everywhere(api):
+def test_cuts_and_curation_exclude_the_same_tuples_everywhere(api):
     job = factories.make_harvest(TRIPLES)
     curation.hide(KnowledgeTuple.objects.get(entities=TRIPLES[1]), "wrong")
     asked = {"cut": "top:3"}

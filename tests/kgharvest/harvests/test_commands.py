@@ -63,7 +63,7 @@ def test_harvest_waits_and_writes_the_tuples(quick_harvest, tmp_path, capsys):
     assert "out.jsonl: 3 tuples." in out
 
 
-def test_harvest_says_what_is_not_in_its_file(quick_harvest, tmp_path, capsys):
+def test_harvest_reports_excluded_tuples(quick_harvest, tmp_path, capsys):
     factories.make_relation("prevent")
     call_command("harvest", relation=["prevent"], wait=True)
     KnowledgeTuple.objects.filter(key__contains="bird").update(curation=KnowledgeTuple.Curation.HIDDEN)
@@ -128,12 +128,12 @@ def test_harvest_refuses_in_one_sentence(options, sentence, enqueued):
 
 
 @pytest.mark.parametrize("number", ["0", "1e3", "2147483648", "9" * 5000])
-def test_a_number_of_tuples_that_nothing_holds_is_refused_at_once(number):
+def test_a_huge_number_of_tuples_is_rejected_immediately(number):
     with pytest.raises(CommandError, match="is not an integer from 1 to 2,147,483,647"):
         call_command("harvest", "--relation=prevent", f"--max-tuples={number}")
 
 
-def test_what_a_harvest_has_to_say_names_its_job(quick_harvest, monkeypatch, capsys):
+def test_notices_of_a_harvest_name_its_job(quick_harvest, monkeypatch, capsys):
     result = replace(slow_runner.three_tuples(), notice="The list is short.", warning="Few may be true.")
     monkeypatch.setattr(slow_runner, "three_tuples", lambda: result)
     factories.make_relation("prevent")
@@ -148,14 +148,14 @@ def test_what_a_harvest_has_to_say_names_its_job(quick_harvest, monkeypatch, cap
     assert f"Job {number}: The list is short.\nJob {number}: Few may be true.\n" in repeated.err
 
 
-def test_a_device_or_dtype_that_there_is_not_is_refused():
+def test_unknown_devices_and_dtypes_are_rejected():
     with pytest.raises(CommandError, match=r"Unknown device 'tpu'. Choose one of cpu, cuda, cuda:N, mps, or auto"):
         call_command("harvest", "--relation=prevent", "--device=tpu")
     with pytest.raises(CommandError, match="argument --dtype: invalid choice: 'int4'"):
         call_command("harvest", "--relation=prevent", "--dtype=int4")
 
 
-def test_tuples_go_out_and_in_again(tmp_path, capsys):
+def test_exported_tuples_can_be_imported(tmp_path, capsys):
     job = factories.make_harvest([["Dam", "flood"], ["mud", "fire"]])
     call_command("export_tuples", job=str(job.pk), cut="top:1")
     (tmp_path / "tuples.jsonl").write_text(capsys.readouterr().out)
@@ -176,7 +176,7 @@ def test_a_malformed_tuple_file_names_the_line(tmp_path):
         call_command("import_tuples", tmp_path / "bad.jsonl", relation=relation.path, model="x", setting="multi")
 
 
-def test_import_relations_says_what_the_set_holds(tmp_path, capsys):
+def test_import_relations_prints_the_contents_of_the_set(tmp_path, capsys):
     lines = '{"relation": "P36", "template": "The capital of [X] is [Y] ."}\n'
     (tmp_path / "capitals.jsonl").write_text(lines)
 
@@ -198,7 +198,7 @@ def test_export_relations_writes_what_import_relations_reads(tmp_path, capsys):
         call_command("export_relations", "none")
 
 
-def test_a_dry_run_says_what_would_be_harvested(capsys, enqueued):
+def test_a_dry_run_prints_the_plan(capsys, enqueued):
     factories.make_relation("prevent")
     call_command("harvest", relation=["prevent"], setting=["human"])
     job = HarvestJob.objects.get()
@@ -214,7 +214,7 @@ def test_a_dry_run_says_what_would_be_harvested(capsys, enqueued):
     assert HarvestJob.objects.count() == 1
 
 
-def test_what_was_harvested_before_is_not_harvested_again_unless_asked(quick_harvest, tmp_path, capsys):
+def test_finished_harvests_are_repeated_only_on_request(quick_harvest, tmp_path, capsys):
     factories.make_relation("prevent")
     call_command("harvest", relation=["prevent"], wait=True)
 
@@ -232,7 +232,7 @@ def test_a_missing_file_is_refused(tmp_path):
         call_command("import_relations", tmp_path / "none.json")
 
 
-def test_doctor_says_what_to_do_when_no_worker_runs(capsys):
+def test_doctor_gives_advice_without_workers(capsys):
     with pytest.raises(CommandError, match="worker"):
         call_command("doctor")
 
@@ -241,7 +241,7 @@ def test_doctor_says_what_to_do_when_no_worker_runs(capsys):
     assert "BAD worker: no active worker, 0 unfinished jobs; start a worker with ./run worker" in output
 
 
-def test_a_reader_that_has_enough_is_no_error(tmp_path):
+def test_a_closed_pipe_is_not_an_error(tmp_path):
     job = factories.make_harvest([["a", "b"]])
 
     class Closed:
@@ -254,7 +254,7 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path):
     assert (tmp_path / "stdout").read_text() == ""
 
 
-def test_of_several_harvests_all_are_queued_or_none(enqueued):
+def test_several_harvests_are_queued_atomically(enqueued):
     factories.make_relation("prevent")
     factories.make_relation("seedless", seed_tuples=[])
 
@@ -265,7 +265,7 @@ def test_of_several_harvests_all_are_queued_or_none(enqueued):
 
 
 @pytest.mark.parametrize("model", ["x" * 300, "~nosuchuser/model"])
-def test_a_model_name_that_no_folder_can_have_gets_a_sentence(model):
+def test_an_unreadable_model_name_is_rejected_with_a_message(model):
     factories.make_relation("prevent")
 
     with pytest.raises(CommandError, match="Cannot read the model"):
@@ -289,7 +289,7 @@ def test_a_tuple_file_with_an_open_quote_names_the_line(tmp_path):
         (["report", "--round", "r", "--format", "xyz"], "argument --format: invalid choice"),
     ],
 )
-def test_options_that_cannot_be_get_one_sentence_too(arguments, sentence, capsys):
+def test_invalid_options_are_rejected_with_a_message(arguments, sentence, capsys):
     with pytest.raises(SystemExit) as exited:
         execute_from_command_line(["manage.py", *arguments])
 

@@ -62,8 +62,8 @@ def test_the_curve_goes_from_the_first_to_the_last_tuple(django_assert_num_queri
         curve = score_curve(job, n_points=5)
 
     assert curve == [(1, -1.0), (26, -26.0), (51, -51.0), (76, -76.0), (101, -101.0)]
-    assert draw_curve(curve, kept=51).points == "0.0,0.0 150.0,40.0 300.0,80.0 450.0,120.0 600.0,160.0"
-    assert draw_curve(curve, kept=51).kept_to == 300
+    assert draw_curve(curve, cut_size=51).points == "0.0,0.0 150.0,40.0 300.0,80.0 450.0,120.0 600.0,160.0"
+    assert draw_curve(curve, cut_size=51).kept_to == 300
 
 
 @pytest.mark.parametrize("n", [0, 1])
@@ -78,7 +78,7 @@ def test_equal_scores_are_a_level_line():
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_cut_shows_and_exports_what_it_keeps(researcher_client):
+def test_a_cut_limits_the_page_and_the_export(researcher_client):
     job = make_harvest(10)
 
     response = researcher_client.get(job.get_absolute_url(), {"cut": "base:2"})
@@ -91,14 +91,14 @@ def test_a_cut_shows_and_exports_what_it_keeps(researcher_client):
 
 
 @pytest.mark.parametrize(("cut", "sentence"), [("best", "Invalid cut"), ("base:50", "Reduce the base")])
-def test_a_cut_that_cannot_be_is_explained_beside_all_tuples(researcher_client, cut, sentence):
+def test_an_invalid_cut_is_explained_and_all_tuples_are_shown(researcher_client, cut, sentence):
     response = researcher_client.get(make_harvest(10).get_absolute_url(), {"cut": cut})
 
     assert sentence in response.content.decode()
     assert len(response.context["page_obj"]) == 10
 
 
-def test_a_cut_that_keeps_nothing_says_so(researcher_client):
+def test_an_empty_cut_is_shown(researcher_client):
     response = researcher_client.get(make_harvest(3).get_absolute_url(), {"cut": "score:0"})
 
     page = response.content.decode()
@@ -107,7 +107,7 @@ def test_a_cut_that_keeps_nothing_says_so(researcher_client):
     assert list(response.context["page_obj"]) == []
 
 
-def test_the_page_tells_how_the_tuples_came_to_be(researcher_client):
+def test_the_page_shows_run_details(researcher_client):
     job = make_harvest(
         2,
         summary={
@@ -134,7 +134,7 @@ def test_the_page_tells_how_the_tuples_came_to_be(researcher_client):
         assert said in page
 
 
-def test_the_page_tells_how_learned_prompts_are_to_be_read(researcher_client):
+def test_the_page_explains_learned_prompts(researcher_client):
     job = make_harvest(2, setting="soft")
     prompt = Prompt.objects.create(relation=job.relation, text="<ENT0> ‹halts› <ENT1>", origin="learned")
     job.job_prompts.create(prompt=prompt, weight=1.0, compatibility=-5.0)
@@ -144,7 +144,7 @@ def test_the_page_tells_how_learned_prompts_are_to_be_read(researcher_client):
     assert "Each ‹word› is the nearest word" in page
 
 
-def test_the_page_says_what_exports_leave_out(researcher_client):
+def test_the_page_shows_the_number_of_excluded_tuples(researcher_client):
     job = factories.make_harvest([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]])
     KnowledgeTuple.objects.filter(key__startswith="a").update(curation="hidden", is_sensitive=True)
     KnowledgeTuple.objects.filter(key__startswith="g").update(is_sensitive=True)

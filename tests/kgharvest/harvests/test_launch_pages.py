@@ -29,7 +29,7 @@ def make_launch(*statuses: str, **fields) -> Launch:
     return launch
 
 
-def test_more_than_a_thousand_relations_may_be_ticked(researcher_client):
+def test_more_than_a_thousand_relations_can_be_selected(researcher_client):
     many = range(1_000_000, 1_001_100)  # none of them is there
 
     response = researcher_client.post(reverse(NEW), filled_in(relations=many))
@@ -53,7 +53,7 @@ def test_one_harvest_is_queued_for_each_relation_lm_and_setting(researcher_clien
     assert sorted(enqueued) == sorted(launch.jobs.values_list("pk", flat=True))
 
 
-def test_devices_of_workers_are_offered_and_the_chosen_one_is_asked(researcher_client, enqueued):
+def test_devices_of_workers_are_offered_and_the_chosen_one_is_used(researcher_client, enqueued):
     now = timezone.now()
     factories.make_worker(
         now, devices=["cuda:0, NVIDIA H200, 140 GiB", "cuda:1, NVIDIA H200, 140 GiB", "cpu, 16 cores"]
@@ -69,7 +69,7 @@ def test_devices_of_workers_are_offered_and_the_chosen_one_is_asked(researcher_c
     assert (payload["device"], payload["dtype"]) == ("cuda:1", "bfloat16")
 
 
-def test_where_lms_run_is_folded_until_something_of_it_is_chosen(researcher_client):
+def test_placement_is_collapsed_until_a_field_is_changed(researcher_client):
     folded = '<details class="folded" data-part="placement">'
     unfolded = '<details class="folded" data-part="placement" open>'
     factories.make_relation()
@@ -78,7 +78,7 @@ def test_where_lms_run_is_folded_until_something_of_it_is_chosen(researcher_clie
     assert unfolded in researcher_client.post(reverse(NEW), filled_in(device="auto")).content.decode()
 
 
-def test_an_lm_of_which_every_harvest_failed_is_not_offered(researcher_client):
+def test_an_lm_whose_harvests_all_failed_is_not_offered(researcher_client):
     for name, statuses in {"good/lm": ("failed", "succeeded"), "slip/lm": ("failed", "failed")}.items():
         language_model = factories.make_language_model(name)
         for status in statuses:
@@ -90,7 +90,7 @@ def test_an_lm_of_which_every_harvest_failed_is_not_offered(researcher_client):
     assert "slip/lm" not in offered
 
 
-def test_one_harvest_alone_leads_to_its_page(researcher_client, enqueued):
+def test_launching_one_harvest_redirects_to_its_page(researcher_client, enqueued):
     response = researcher_client.post(reverse(NEW), filled_in(relations=[factories.make_relation().pk]))
 
     assert response.url == HarvestJob.objects.get().get_absolute_url()
@@ -106,7 +106,7 @@ def test_a_whole_set_is_launched_without_those_that_are_not_ready(researcher_cli
     assert {job.relation for job in HarvestJob.objects.all()} == set(ready)
 
 
-def test_a_preview_starts_nothing_and_says_what_would_happen(researcher_client, enqueued):
+def test_a_preview_shows_the_plan_without_starting(researcher_client, enqueued):
     form = filled_in(relations=[factories.make_relation().pk, factories.make_relation().pk])
 
     page = researcher_client.post(reverse(NEW), {**form, "preview": "1"}).content.decode()
@@ -117,7 +117,7 @@ def test_a_preview_starts_nothing_and_says_what_would_happen(researcher_client, 
     assert not HarvestJob.objects.exists()
 
 
-def test_a_preview_gives_the_time_of_what_is_known(researcher_client, enqueued):
+def test_a_preview_estimates_the_harvests_with_past_durations(researcher_client, enqueued):
     embedded = factories.make_language_model("embedded")
     end = timezone.now()
     factories.make_harvest_job(
@@ -160,7 +160,7 @@ def test_cells_launched_before_are_skipped_unless_repeated(researcher_client, en
         ({"dtype": "int8"}, "Weights in int8 require an NVIDIA GPU"),
     ],
 )
-def test_what_is_missing_is_said_and_nothing_launched(researcher_client, enqueued, fields, sentence):
+def test_missing_input_is_reported_and_nothing_launched(researcher_client, enqueued, fields, sentence):
     form = filled_in(relations=[factories.make_relation().pk])
 
     page = researcher_client.post(reverse(NEW), {**form, **fields}).content.decode()
@@ -259,7 +259,7 @@ def test_the_list_of_launches_counts_their_harvests(researcher_client, django_as
     }
 
 
-def test_the_start_page_shows_launches_under_way(researcher_client, django_assert_max_num_queries):
+def test_the_home_page_shows_unfinished_launches(researcher_client, django_assert_max_num_queries):
     lm = factories.make_language_model()
     launches = [make_launch(*["queued"] * 5, "failed", language_model=lm) for _ in range(3)]
     make_launch("succeeded", "failed")

@@ -46,7 +46,7 @@ def test_two_launches_at_once_queue_a_cell_once(enqueued):
     assert all(skipped.job.launch_id != late.launch.pk for skipped in late.plan.skipped)
 
 
-def test_of_two_launches_of_the_same_one_is_refused(enqueued):
+def test_one_of_two_equal_launches_is_rejected(enqueued):
     plans = [plan_launch(make_requests(3), timezone.now())] * 2
 
     outcomes = at_once(*(partial(start_launch, plan) for plan in plans))

@@ -41,7 +41,7 @@ def make_job_for(request: HarvestRequest, status=Job.Status.SUCCEEDED, took_s: f
     )
 
 
-def test_what_was_asked_the_same_before_is_skipped_unless_it_is_asked_again():
+def test_finished_cells_are_skipped_unless_repeated():
     first, second = make_requests(2)
     job = make_job_for(first)
 
@@ -53,7 +53,7 @@ def test_what_was_asked_the_same_before_is_skipped_unless_it_is_asked_again():
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_what_is_under_way_is_skipped_even_if_it_is_asked_again(again):
+def test_unfinished_cells_are_skipped_even_if_repeated(again):
     first, second = make_requests(2)
     job = make_job_for(first, "queued")
 
@@ -64,14 +64,14 @@ def test_what_is_under_way_is_skipped_even_if_it_is_asked_again(again):
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_what_gave_no_tuples_is_not_skipped(status):
+def test_failed_and_cancelled_cells_are_not_skipped(status):
     [request] = make_requests(1)
     make_job_for(request, status)
 
     assert plan_launch([request], NOW).requests == [request]
 
 
-def test_other_parameters_or_a_changed_relation_are_another_question():
+def test_changed_parameters_or_relations_are_not_skipped():
     [request] = make_requests(1)
     make_job_for(request)
     request.relation.seed_tuples = [["a", "b"], ["c", "d"]]
@@ -176,7 +176,7 @@ def test_progress_counts_every_status_and_the_latest_pace():
     assert progress.seconds_left == pytest.approx(180)
 
 
-def test_before_the_first_harvest_ends_the_past_tells_what_is_left():
+def test_the_remaining_time_is_estimated_from_past_harvests():
     request = make_requests(1)[0]
     make_job_for(request, took_s=8)
     launch = make_launch("queued", "queued", language_model=request.language_model)
@@ -186,7 +186,7 @@ def test_before_the_first_harvest_ends_the_past_tells_what_is_left():
     assert (progress.per_minute, progress.seconds_left) == (None, 16)
 
 
-def test_what_a_gpu_took_tells_nothing_of_a_cpu():
+def test_durations_on_a_gpu_do_not_predict_those_on_a_cpu():
     [past] = make_requests(1, device="cuda")
     make_job_for(past, took_s=8)
     on_gpu, on_cpu = (replace(past, relation=factories.make_relation(), device=device) for device in ("cuda", "cpu"))
@@ -196,7 +196,7 @@ def test_what_a_gpu_took_tells_nothing_of_a_cpu():
 
 
 @pytest.mark.parametrize("asked", [{"max_tuples": 2**31 - 1}, {"candidates": 100_000}, {"candidates": 100}])
-def test_what_few_candidates_took_tells_nothing_of_many(asked):
+def test_durations_with_few_candidates_do_not_predict_those_with_many(asked):
     [past] = make_requests(1)
     make_job_for(past, took_s=8, payload=payload_of(past))
     other = replace(past, relation=factories.make_relation(), params=HarvestParams(**asked))
@@ -208,7 +208,7 @@ def test_what_few_candidates_took_tells_nothing_of_many(asked):
     assert plan_launch([other], NOW).estimate.seconds == 300
 
 
-def test_what_short_entities_took_tells_nothing_of_longer_ones_unless_they_share_the_candidates():
+def test_durations_with_short_entities_predict_longer_ones_only_with_a_shared_budget():
     [past] = make_requests(1)
     make_job_for(past, took_s=8, payload=payload_of(past))  # up to two tokens: four patterns of 900
     longer, shared = (
@@ -222,7 +222,7 @@ def test_what_short_entities_took_tells_nothing_of_longer_ones_unless_they_share
     assert plan_launch([shared], NOW).estimate.seconds == 8
 
 
-def test_how_long_entities_may_be_matters_not_to_what_a_chat_model_lists():
+def test_maximum_entity_length_does_not_affect_chat_models():
     chat = ChatOptions(base_url="http://127.0.0.1:9/v1")
     [past] = make_requests(1, setting="llm", chat=chat)
     make_job_for(past, took_s=8, payload=payload_of(past))
@@ -231,7 +231,7 @@ def test_how_long_entities_may_be_matters_not_to_what_a_chat_model_lists():
     assert plan_launch([other], NOW).estimate.seconds == 8
 
 
-def test_where_harvests_differ_the_past_of_their_arity_tells_what_is_left():
+def test_the_remaining_time_of_mixed_harvests_depends_on_their_arity():
     binary = make_requests(1)[0]
     ternary = HarvestRequest(factories.make_relation(arity=3), binary.language_model, "multi")
     launch = make_launch("queued", language_model=binary.language_model, relation=ternary.relation)
@@ -247,7 +247,7 @@ def test_where_harvests_differ_the_past_of_their_arity_tells_what_is_left():
     assert progress_of(launch, NOW).seconds_left == 300
 
 
-def test_cancelling_a_launch_ends_what_is_not_over():
+def test_cancelling_a_launch_ends_its_unfinished_harvests():
     launch = make_launch("queued", "queued", "succeeded", "failed")
     other = factories.make_harvest_job("queued")
 
@@ -262,7 +262,7 @@ def test_cancelling_a_launch_ends_what_is_not_over():
     assert other.status == "queued"
 
 
-def test_the_failed_ones_of_a_launch_are_tried_again(enqueued):
+def test_failed_harvests_of_a_launch_are_retried(enqueued):
     launch = make_launch("failed", "failed", "cancelled", error="The LM is not at home.", attempts=3)
     failed = set(launch.jobs.filter(status="failed").values_list("pk", flat=True))
 
@@ -273,7 +273,7 @@ def test_the_failed_ones_of_a_launch_are_tried_again(enqueued):
     assert sorted(enqueued) == sorted(failed)
 
 
-def test_the_cancelled_ones_of_a_launch_are_tried_again(enqueued):
+def test_cancelled_harvests_of_a_launch_are_retried(enqueued):
     launch = make_launch("failed", "cancelled", "cancelled", "succeeded")
     elsewhere = factories.make_harvest_job("cancelled")
 

@@ -39,7 +39,7 @@ def harvest_capitals(path) -> list[dict]:
 
 
 @pytest.mark.slow
-def test_the_embedded_lm_knows_capitals_and_says_so_twice_alike(capital_of, tmp_path):
+def test_the_embedded_lm_finds_capitals_reproducibly(capital_of, tmp_path):
     rows = harvest_capitals(tmp_path / "first.jsonl")
     harvest_capitals(tmp_path / "second.jsonl")
 

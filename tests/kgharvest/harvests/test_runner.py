@@ -53,7 +53,7 @@ def test_a_job_keeps_its_spec_when_the_relation_changes():
     )
 
 
-def test_prompts_of_ones_own_replace_those_of_the_relation():
+def test_given_prompts_replace_those_of_the_relation():
     job = create_harvest_job(make_request(prompts=("<ENT0> likes <ENT1>",)))
 
     spec = spec_of(job)
@@ -67,7 +67,7 @@ def fingerprint_of(request: HarvestRequest, revision: str) -> str:
     return HarvestJob.objects.get(pk=job.pk).fingerprint
 
 
-def test_the_same_request_has_the_same_fingerprint_and_another_another():
+def test_fingerprints_are_equal_only_for_equal_requests():
     request = make_request()
     other = replace(request, params=HarvestParams(seed=1))
 
@@ -90,7 +90,7 @@ def test_a_prompt_of_another_arity_is_refused_before_a_job_exists():
 @pytest.mark.parametrize(
     ("setting", "origin"), [("multi", "created"), ("lpaqa", "created"), ("autoprompt", "learned"), ("soft", "learned")]
 )
-def test_prompts_that_nobody_gave_are_learned_or_created(setting, origin):
+def test_new_prompts_have_the_origin_learned_or_created(setting, origin):
     job = create_harvest_job(make_request(setting=setting))
 
     runner.store_result(job, slow_runner.three_tuples(), None)
@@ -137,7 +137,7 @@ def test_two_lms_are_kept_and_one_on_all_devices_alone(monkeypatch, asked, kept)
     assert len(loaded) == len(set(loaded)) == len(set(asked))
 
 
-def test_number_formats_are_different_questions():
+def test_number_formats_have_different_fingerprints():
     request = make_request(device="cuda")
 
     jobs = [create_harvest_job(replace(request, dtype=dtype)) for dtype in DTYPES]
@@ -158,7 +158,7 @@ def test_a_folder_is_named_by_its_full_path(tmp_path, monkeypatch):
     assert language_models.get_language_model("./model").name == str(tmp_path / "model")
 
 
-def test_a_name_that_may_be_the_hubs_or_a_folder_is_refused(tmp_path, monkeypatch):
+def test_an_ambiguous_name_of_a_hub_model_or_folder_is_rejected(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     monkeypatch.chdir(tmp_path)
 
@@ -185,7 +185,7 @@ def make_model_folder(folder):
 
 
 @pytest.mark.django_db
-def test_pages_take_models_below_the_configured_folders_and_known_ones(tmp_path, settings):
+def test_pages_accept_models_below_configured_folders_and_existing_names(tmp_path, settings):
     settings.MODEL_ROOTS = [tmp_path / "roots"]
     inside = make_model_folder(tmp_path / "roots" / "bert")
     outside = make_model_folder(tmp_path / "elsewhere" / "bert")
@@ -199,7 +199,7 @@ def test_pages_take_models_below_the_configured_folders_and_known_ones(tmp_path,
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("find", [language_models.get_language_model, language_models.language_model_for_pages])
-def test_a_revision_may_stand_after_a_hub_id(find):
+def test_a_hub_id_can_have_a_revision(find):
     named = find("some/bert@refs/pr/1")
 
     assert (named.name, named.revision) == ("some/bert", "refs/pr/1")
@@ -211,7 +211,7 @@ def test_a_revision_may_stand_after_a_hub_id(find):
 @pytest.mark.parametrize(
     "name", ["embedded@main", "some/bert@", "some/bert@a b", "some/bert@-x", "some/bert@a/../../b"]
 )
-def test_what_is_no_revision_is_no_name_either(find, name):
+def test_invalid_revisions_are_rejected(find, name):
     with pytest.raises(NotFound):
         find(name)
 
@@ -243,13 +243,13 @@ def test_a_folder_whose_name_looks_like_a_revision_is_found_or_must_be_named_as_
 
 
 @pytest.mark.parametrize("where", [("cuda", "float32"), ("cpu", "bfloat16")])
-def test_an_lm_behind_a_server_is_where_the_server_has_it(where):
+def test_an_lm_behind_a_server_accepts_no_placement(where):
     with pytest.raises(EngineError, match="runs behind a server"):
         language_models.check_where("http://127.0.0.1:8000/v1#some/lm", *where)
 
 
 @pytest.mark.django_db
-def test_pages_take_no_revision_that_is_a_path_out_of_the_cache():
+def test_pages_reject_revisions_with_paths_outside_the_cache():
     with pytest.raises(NotFound, match="Invalid revision"):
         language_models.language_model_for_pages("some/bert", "../../x")
 
@@ -270,7 +270,7 @@ def test_a_folder_named_as_a_chat_model_or_of_an_import_is_not_loaded(tmp_path, 
 
 
 @pytest.mark.django_db
-def test_pages_do_not_tell_which_folders_there_are(tmp_path, settings):
+def test_pages_do_not_disclose_folders(tmp_path, settings):
     settings.MODEL_ROOTS = [tmp_path / "roots"]
     model = make_model_folder(tmp_path / "elsewhere" / "bert")
     (tmp_path / "roots").mkdir()

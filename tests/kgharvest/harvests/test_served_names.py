@@ -33,7 +33,7 @@ def test_a_server_that_is_not_listed_is_not_asked(listed, named):
         named("http://169.254.169.254/v1#Qwen/Qwen3-8B")
 
 
-def test_a_row_with_such_a_name_opens_no_way_around(listed):
+def test_an_existing_row_does_not_bypass_the_list_of_servers(listed):
     row = language_models.name_language_model("http://169.254.169.254/v1#Qwen/Qwen3-8B")
 
     with pytest.raises(NotFound, match="KGHARVEST_LM_SERVERS"):
@@ -79,7 +79,7 @@ def test_a_key_goes_to_the_server_that_it_belongs_to_and_to_no_other(settings, t
         {"KGHARVEST_LM_SERVERS": f"{URL} https://b.example/v1", "KGHARVEST_LM_SERVER_API_KEY": "sk-secret"},
     ],
 )
-def test_servers_that_cannot_be_told_are_refused_in_a_sentence_without_a_key(monkeypatch, variables):
+def test_invalid_servers_are_rejected_without_disclosing_the_key(monkeypatch, variables):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 

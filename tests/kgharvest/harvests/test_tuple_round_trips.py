@@ -178,7 +178,7 @@ def test_a_correction_names_its_original_in_rdf():
     "row",
     ["[" * 100_000, '{"entities": ["a", "b"], "score": %s}' % ("9" * 400), '{"entities": ["a", "b"], "score": 1e999}'],
 )
-def test_a_row_that_no_one_means_is_a_bad_row(tmp_path, row):
+def test_an_ambiguous_row_is_rejected(tmp_path, row):
     cell = Cell(factories.make_relation(), factories.make_language_model(), "x")
 
     with pytest.raises(ImportRefused, match="line 2"):

@@ -26,7 +26,7 @@ def told() -> list[tuple[str, str | int]]:
     return [(body["event"], body["facts"].get("status", body["facts"].get("n_failed"))) for body in bodies]
 
 
-def test_jobs_that_end_are_told_and_their_launch_once(settings):
+def test_ended_jobs_and_their_launch_are_announced_once(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     project = default_project()
     create_webhook(project.pk, "http://127.0.0.1:9/hook", list(TOPICS))
@@ -47,7 +47,7 @@ def test_jobs_that_end_are_told_and_their_launch_once(settings):
     assert told()[2:] == [("launch.finished", 1)]
 
 
-def test_a_launch_whose_jobs_end_together_is_told_once(settings, monkeypatch):
+def test_a_launch_whose_jobs_end_together_is_announced_once(settings, monkeypatch):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     monkeypatch.setattr(ledger, "JOBS_AT_ONCE", 1)
     project = default_project()

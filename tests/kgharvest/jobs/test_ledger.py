@@ -46,14 +46,14 @@ def store_three(job: Job) -> ledger.Store:
 # -- housekeeping jobs ------------------------------------------------------------------------------------
 
 
-def test_a_job_that_works_off_what_is_due_is_queued_once(enqueued):
+def test_a_housekeeping_job_is_queued_once(enqueued):
     for _ in range(2):
         ledger.enqueue_once("deliver_webhooks")
 
     assert enqueued == [Job.objects.get(kind="deliver_webhooks").pk]
 
 
-def test_jobs_that_worked_off_what_was_due_are_deleted_a_day_after_they_ended(enqueued):
+def test_housekeeping_jobs_are_deleted_a_day_after_they_ended(enqueued):
     now = timezone.now()
     ended = [
         Job.objects.create(kind=kind, status=Job.Status.SUCCEEDED, finished_at=now - timedelta(hours=hours))
@@ -65,7 +65,7 @@ def test_jobs_that_worked_off_what_was_due_are_deleted_a_day_after_they_ended(en
     assert list(Job.objects.order_by("pk")) == ended[1:]
 
 
-def test_however_many_jobs_there_are_a_statement_names_few_of_them(enqueued, monkeypatch):
+def test_statements_are_batched(enqueued, monkeypatch):
     monkeypatch.setattr(ledger, "JOBS_AT_ONCE", 10)
     ended = {"status": Job.Status.SUCCEEDED, "finished_at": timezone.now() - timedelta(days=2)}
     Job.objects.bulk_create(Job(kind="deliver_webhooks", **ended) for _ in range(100))
@@ -110,7 +110,7 @@ def test_a_running_job_is_claimed_only_after_its_lease():
     assert ledger.claim(job.pk, NOW + timedelta(seconds=1)) is not None
 
 
-def test_a_host_whose_clock_is_ahead_takes_no_job_of_another_one(monkeypatch):
+def test_a_host_with_a_fast_clock_claims_no_running_job(monkeypatch):
     monkeypatch.setattr(ledger, "shared_now", lambda: NOW)
     job = make_running_job(NOW + timedelta(seconds=1))  # long over by the clock of this host
 
@@ -118,7 +118,7 @@ def test_a_host_whose_clock_is_ahead_takes_no_job_of_another_one(monkeypatch):
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed", "cancelled"])
-def test_a_job_that_is_over_is_not_claimed(status):
+def test_an_ended_job_is_not_claimed(status):
     job = factories.make_harvest_job(status)
 
     assert ledger.claim(job.pk, NOW) is None
@@ -138,7 +138,7 @@ def test_a_running_job_without_owner_cannot_be_stored():
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def test_results_and_success_come_together(settings, monkeypatch):
+def test_results_and_success_are_stored_in_one_transaction(settings, monkeypatch):
     use_runner(settings, monkeypatch, lambda job, heartbeat: store_three(job))
     job = factories.make_harvest_job()
 
@@ -202,7 +202,7 @@ def test_reports_of_one_stage_are_throttled(monkeypatch, django_assert_num_queri
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_report_that_the_database_refuses_is_no_end(monkeypatch):
+def test_a_failed_report_does_not_end_the_job(monkeypatch):
     def refuse(**report):
         raise DatabaseIsLocked("database is locked")
 
@@ -317,7 +317,7 @@ def test_a_failed_job_is_queued_again_with_all_attempts(enqueued):
     assert enqueued == [job.pk]
 
 
-def test_the_same_job_of_another_project_keeps_none_from_being_retried(enqueued):
+def test_an_equal_job_of_another_project_does_not_prevent_a_retry(enqueued):
     here, there = factories.make_project(), factories.make_project()
     failed = Job.objects.create(kind="harvest", project=here, unique_key="same", status=Job.Status.FAILED)
     succeeded = Job.objects.create(kind="harvest", project=here, unique_key="other", status=Job.Status.SUCCEEDED)
@@ -333,7 +333,7 @@ def test_the_same_job_of_another_project_keeps_none_from_being_retried(enqueued)
 
 
 @pytest.mark.parametrize("has_project", [True, False])
-def test_the_same_job_of_the_project_does(enqueued, has_project):
+def test_an_equal_job_of_the_same_project_prevents_a_retry(enqueued, has_project):
     project = factories.make_project() if has_project else None
     failed = Job.objects.create(kind="harvest", project=project, unique_key="same", status=Job.Status.FAILED)
     Job.objects.create(kind="harvest", project=project, unique_key="same")
@@ -499,7 +499,7 @@ def test_a_job_whose_workers_keep_dying_fails_with_advice():
     assert "insufficient memory" in job.error
 
 
-def test_a_job_in_good_hands_is_left_alone():
+def test_a_job_with_a_valid_lease_is_not_recovered():
     job = make_running_job(NOW + timedelta(minutes=1))
 
     ledger.recover(NOW)
@@ -508,7 +508,7 @@ def test_a_job_in_good_hands_is_left_alone():
     assert job.status == Job.Status.RUNNING
 
 
-def test_jobs_that_an_older_version_made_get_their_queue():
+def test_jobs_of_an_older_version_get_their_queue():
     job = factories.make_harvest_job()
     Job.objects.update(queue="")
 
@@ -529,7 +529,7 @@ def retry_later(now: datetime) -> None:
     raise DatabaseIsLocked("away")
 
 
-def test_a_round_that_fails_is_followed_by_the_next_one(settings, caplog):
+def test_failed_periodic_duties_are_retried(settings, caplog):
     settings.JOB_LOOK_EVERY_S = 0
     duties = object.__new__(tasks.Duties)
     duties.ended, duties.is_draining = threading.Event(), False
@@ -549,7 +549,7 @@ def test_a_round_that_fails_is_followed_by_the_next_one(settings, caplog):
     assert "a bug" in caplog.text
 
 
-def test_a_periodic_task_that_fails_lets_the_others_go_on(settings, caplog, monkeypatch):
+def test_a_failing_periodic_task_does_not_stop_the_others(settings, caplog, monkeypatch):
     monkeypatch.setattr(tasks, "connection", SimpleNamespace(close=lambda: None))
     calls: list[datetime] = []
     monkeypatch.setattr(tasks, "import_string", {"fail": fail, "count": calls.append}.get)
@@ -561,7 +561,7 @@ def test_a_periodic_task_that_fails_lets_the_others_go_on(settings, caplog, monk
     assert "The periodic task fail failed." in caplog.text
 
 
-def test_without_a_database_the_periodic_tasks_wait_for_the_next_time(settings, caplog, monkeypatch):
+def test_without_a_database_the_periodic_tasks_are_skipped(settings, caplog, monkeypatch):
     monkeypatch.setattr(tasks, "connection", SimpleNamespace(close=lambda: None))
     calls: list[datetime] = []
     monkeypatch.setattr(tasks, "import_string", {"retry": retry_later, "count": calls.append}.get)

@@ -69,7 +69,7 @@ def cut_while_storing_a_part(job, heartbeat):
 
 @needs_postgresql
 @pytest.mark.parametrize("run", [cut_in_a_query, cut_while_storing, cut_while_storing_a_part])
-def test_a_job_whose_connection_is_cut_is_lost_at_once_and_done_when_taken_up_again(runner, run):
+def test_a_job_with_a_lost_connection_is_lost_immediately_and_retried(runner, run):
     job = factories.make_harvest_job()
     runner(run)
 
@@ -88,7 +88,7 @@ def test_a_job_whose_connection_is_cut_is_lost_at_once_and_done_when_taken_up_ag
 
 
 @needs_postgresql
-def test_a_job_that_makes_the_server_end_the_connection_fails_at_last(runner):
+def test_a_job_that_always_loses_its_connection_finally_fails(runner):
     job = factories.make_harvest_job()
     runner(cut_in_a_query)
 
@@ -102,7 +102,7 @@ def test_a_job_that_makes_the_server_end_the_connection_fails_at_last(runner):
 
 
 @needs_postgresql
-def test_a_cut_that_a_report_notices_does_not_even_interrupt_the_job(runner):
+def test_a_connection_lost_during_a_report_does_not_interrupt_the_job(runner):
     def run(job, heartbeat):
         cut_connection()
         heartbeat(Progress("search", 1, 2))
@@ -118,7 +118,7 @@ def test_a_cut_that_a_report_notices_does_not_even_interrupt_the_job(runner):
     assert (job.status, job.attempts, HarvestedTuple.objects.count()) == ("succeeded", 1, 3)
 
 
-def test_what_the_database_refuses_on_a_good_connection_is_an_attempt(runner):
+def test_an_error_on_a_working_connection_counts_as_an_attempt(runner):
     def run(job, heartbeat):
         raise OperationalError("database is locked")
 

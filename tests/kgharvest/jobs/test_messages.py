@@ -53,7 +53,7 @@ def test_a_broker_that_is_down_costs_no_job(monkeypatch, messenger):
     assert messages.away_since() is not None
 
 
-def test_nobody_waits_for_a_broker_that_hangs_and_only_the_first_for_a_moment(monkeypatch, messenger):
+def test_only_the_first_caller_waits_briefly_for_a_hanging_broker(monkeypatch, messenger):
     monkeypatch.setattr(messages, "LONGEST_WAIT_S", 0.05)
     answers, sent = threading.Event(), []
 
@@ -71,7 +71,7 @@ def test_nobody_waits_for_a_broker_that_hangs_and_only_the_first_for_a_moment(mo
     assert messages.away_since() is None
 
 
-def test_a_line_that_is_full_takes_no_more(monkeypatch):
+def test_a_full_message_queue_drops_messages(monkeypatch):
     monkeypatch.setattr(messages, "LONGEST_WAIT_S", 0)
     monkeypatch.setattr(messages, "MAX_QUEUED", 2)
     messenger, begun, answers, done = messages.Messenger(), threading.Event(), threading.Event(), []
@@ -125,7 +125,7 @@ def test_pages_show_since_when_the_broker_is_unavailable(monkeypatch, messenger)
     assert "No worker is running" in shown()
 
 
-def test_looking_at_pages_looks_at_the_broker_too(monkeypatch, messenger):
+def test_showing_pages_checks_the_broker(monkeypatch, messenger):
     looked = threading.Event()
     monkeypatch.setattr(messages, "LOOK_EVERY_S", 0)
     monkeypatch.setattr(messages, "connect", looked.set)

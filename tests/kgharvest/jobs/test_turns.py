@@ -40,7 +40,7 @@ def test_a_job_whose_lm_is_in_memory_goes_first():
     assert next_harvest(NOW, "c") == next_harvest(NOW) == first
 
 
-def test_of_several_lms_in_memory_that_of_the_oldest_job_goes_first():
+def test_of_several_loaded_lms_that_of_the_oldest_job_goes_first():
     _, second, third, _ = make_jobs("a", "c", "b", "b")
 
     assert next_harvest(NOW, "b", "c") == next_harvest(NOW, "c", "b") == second
@@ -48,7 +48,7 @@ def test_of_several_lms_in_memory_that_of_the_oldest_job_goes_first():
 
 
 @pytest.mark.parametrize("jobs", [Job.objects.claimable(NOW), Job.objects.unfinished()])
-def test_statements_name_the_status_of_waiting_jobs_themselves(jobs):
+def test_sql_contains_the_status_as_a_literal(jobs):
     """With parameters PostgreSQL would make one plan for all of them, which can take no index of waiting jobs."""
     sql, parameters = jobs.query.sql_with_params()
 
@@ -76,7 +76,7 @@ def test_a_job_is_overtaken_for_ten_minutes_at_most():
     assert next_harvest(NOW + AT_MOST + timedelta(seconds=1), "b") == first
 
 
-def test_younger_jobs_are_looked_at_only_where_one_would_overtake(monkeypatch):
+def test_younger_jobs_are_checked_only_before_overtaking(monkeypatch):
     asked = []
     monkeypatch.setattr(ledger, "is_overdue", lambda *question: asked.append(question))
     first, second, _ = make_jobs("a", "b", "b")
@@ -174,7 +174,7 @@ def test_every_job_is_done_once_and_overtaken_for_no_longer_than_stated(seed, mo
     assert sim.longest <= AT_MOST
 
 
-def test_lms_are_loaded_seldom_where_two_alternate():
+def test_lms_are_rarely_reloaded_when_two_alternate():
     """Thirty jobs of a minute, one worker that keeps one LM: without a preference it would load thirty times."""
     now, memory, loads = NOW, "", 0
     for _ in make_jobs(*"ab" * 15):
@@ -206,7 +206,7 @@ def test_a_claim_that_another_worker_wins_is_followed_by_another_choice(monkeypa
     assert done == [second]
 
 
-def test_a_worker_that_can_claim_nothing_sends_no_message_that_would_come_back(monkeypatch, woken):
+def test_a_worker_that_cannot_claim_sends_no_message(monkeypatch, woken):
     """For example while it is being drained."""
     make_jobs("a")
     monkeypatch.setattr(ledger, "run_job", lambda job_id: False)

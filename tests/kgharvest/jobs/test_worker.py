@@ -126,7 +126,7 @@ def state_of(installation: Installation, name: str) -> str:
 
 
 @pytest.mark.parametrize("by", ["the command", "SIGTERM"])
-def test_a_worker_that_is_sent_away_ends_its_job_and_leaves_the_next_to_another(tmp_path, migrated_database, by):
+def test_a_drained_worker_ends_its_job_and_leaves_the_next_to_another(tmp_path, migrated_database, by):
     installation = Installation(tmp_path, migrated_database)
     in_hand, waiting = installation.queue_harvest("human"), installation.queue_harvest("top1")
     hold = installation.folder / HOLD
@@ -153,7 +153,7 @@ def test_a_worker_that_is_sent_away_ends_its_job_and_leaves_the_next_to_another(
     assert [installation.job(job)["attempts"] for job in (in_hand, waiting)] == [1, 1]
 
 
-def test_a_worker_that_is_called_back_while_it_has_a_job_goes_on(tmp_path, migrated_database):
+def test_an_undrained_worker_continues(tmp_path, migrated_database):
     installation = Installation(tmp_path, migrated_database)
     in_hand, waiting = installation.queue_harvest("human"), installation.queue_harvest("top1")
     hold = installation.folder / HOLD

@@ -70,7 +70,7 @@ def test_the_throughput_is_that_of_the_last_hour():
     assert (done[other.pk].n_jobs, done[other.pk].n_tuples, done[other.pk].busy_s) == (1, 7, 5 * 60)
 
 
-def test_queues_tell_what_waits_and_what_nobody_takes():
+def test_queue_status_includes_queued_jobs_and_missing_workers():
     factories.make_worker(NOW, queues=["urgent", "light", "harvest"])
     factories.make_worker(NOW, queues=["harvest"])
     for device in ("cpu", "cpu", "cuda"):
@@ -85,7 +85,7 @@ def test_queues_tell_what_waits_and_what_nobody_takes():
 # -- page --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_says_how_to_start_one_where_there_is_none(researcher_client):
+def test_the_page_without_workers_explains_how_to_start_one(researcher_client):
     page = researcher_client.get(PAGE).content.decode()
 
     assert "No workers yet" in page
@@ -159,13 +159,13 @@ def test_the_command_lists_drains_and_refuses():
             output_of(*arguments)
 
 
-def test_the_api_tells_the_same(admin_client):
+def test_the_api_returns_the_same_status(admin_client):
     now = timezone.now()
     worker = factories.make_worker(now)
     job = make_running(worker, now)
 
-    [told] = admin_client.get("/api/v1/workers/").json()["results"]
-    assert (told["name"], told["state"], told["jobs"][0]["id"]) == (worker.name, "working", job.pk)
+    [row] = admin_client.get("/api/v1/workers/").json()["results"]
+    assert (row["name"], row["state"], row["jobs"][0]["id"]) == (worker.name, "working", job.pk)
     assert admin_client.post(f"/api/v1/workers/{worker.pk}/drain/").json()["state"] == "draining"
     assert admin_client.post(f"/api/v1/workers/{worker.pk}/drain/").status_code == 409
 
@@ -199,6 +199,6 @@ def test_the_list_of_workers_costs_the_same_for_many(admin_client, django_assert
     admin_client.get("/api/v1/workers/")
 
     with django_assert_max_num_queries(12):
-        told = admin_client.get("/api/v1/workers/").json()["results"]
+        rows = admin_client.get("/api/v1/workers/").json()["results"]
 
-    assert [row["state"] for row in told] == ["working"] * 8
+    assert [row["state"] for row in rows] == ["working"] * 8

@@ -75,7 +75,7 @@ def test_jobs_lack_a_worker_of_their_queue(kinds, workers_queues, lacking):
     assert workers.lacking(NOW)[: len(lacking) or None] == lacking
 
 
-def test_a_worker_that_is_drained_or_gone_takes_nothing():
+def test_draining_and_gone_workers_take_no_queues():
     factories.make_worker(NOW, is_draining=True)
     factories.make_worker(NOW, left_at=NOW)
     factories.make_worker(NOW - timedelta(minutes=2))
@@ -87,7 +87,7 @@ def test_a_worker_that_is_drained_or_gone_takes_nothing():
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_says_what_it_is_and_beats():
+def test_a_worker_stores_its_row_and_heartbeats():
     workers.beat(SPEC, NOW)
     workers.beat(SPEC, NOW + timedelta(seconds=5))
 
@@ -108,7 +108,7 @@ def test_a_worker_says_what_it_is_and_beats():
         ({"pid": 2**22 + 1}, "celery@here"),  # above the largest id of a process there is
     ],
 )
-def test_a_name_is_one_workers_at_a_time(monkeypatch, before, name):
+def test_a_name_belongs_to_one_worker_at_a_time(monkeypatch, before, name):
     monkeypatch.setattr(workers.socket, "gethostname", lambda: "here")
     own = {"host": "here", "token": workers.new_token()}
     factories.make_worker(before.pop("seen_at", NOW), name="celery@here", **own | before)
@@ -148,7 +148,7 @@ def test_workers_that_did_jobs_are_forgotten_after_ninety_days_and_their_jobs_st
     assert [Job.objects.get(pk=job.pk).worker for job in jobs] == [None, there]
 
 
-def test_a_claim_says_whose_it_is_and_one_of_a_command_says_nothing():
+def test_claims_store_their_worker_except_those_of_commands():
     first, second = factories.make_harvest_job(), factories.make_harvest_job()
     ledger.claim(first.pk, NOW)
     worker = workers.beat(SPEC, NOW)

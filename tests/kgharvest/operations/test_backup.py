@@ -233,7 +233,7 @@ backup.restore(pathlib.Path(sys.argv[1]), replace=True)
 
 
 @pytest.mark.slow
-def test_a_restore_goes_into_what_is_empty_or_to_be_replaced_and_when_killed_leaves_what_was_there(tmp_path, elsewhere):
+def test_a_restore_needs_an_empty_or_replaceable_installation_and_is_atomic(tmp_path, elsewhere):
     empty, ada, both = (tmp_path / f"{name}.zip" for name in ("empty", "ada", "both"))
     back_up(empty)
     factories.make_user("ada")
@@ -276,7 +276,7 @@ backup.restore(pathlib.Path(sys.argv[1]), replace=True)
 
 
 @pytest.mark.slow
-def test_who_is_killed_between_database_and_secret_key_is_told_what_to_do(tmp_path, elsewhere, settings):
+def test_a_restore_killed_before_the_secret_key_prevents_starting(tmp_path, elsewhere, settings):
     file, settings.DATA_DIR = tmp_path / "backup.zip", tmp_path
     (tmp_path / "secret_key").write_text("another key than the one there")
     back_up(file)
@@ -331,7 +331,7 @@ def test_a_backup_overwrites_nothing_and_leaves_no_draft(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_postgresqls_programs_are_asked_for(tmp_path, monkeypatch):
+def test_missing_postgresql_programs_are_reported(tmp_path, monkeypatch):
     if connection.vendor == "sqlite":
         pytest.skip("SQLite needs none")
     monkeypatch.setenv("PATH", str(tmp_path))

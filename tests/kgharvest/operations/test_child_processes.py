@@ -65,7 +65,7 @@ def test_a_program_that_ended_is_reported_with_its_last_line(tmp_path):
             programs.check()
 
 
-def test_a_program_is_told_the_environment_given(tmp_path):
+def test_a_program_receives_the_environment(tmp_path):
     with Supervisor(tmp_path) as programs:
         program = programs.start(
             "printer", [sys.executable, "-c", "import os; print(os.environ['SETTING'])"], SETTING="on"
@@ -88,7 +88,7 @@ def test_a_program_that_ended_is_started_again(tmp_path, monkeypatch):
         assert programs.programs[0].process.pid != program.process.pid
 
 
-def test_a_program_that_ends_at_once_is_not_started_for_ever(tmp_path):
+def test_a_program_that_ends_immediately_is_not_restarted(tmp_path):
     with Supervisor(tmp_path) as programs:
         programs.start("broken", [sys.executable, "-c", "raise SystemExit('no')"]).process.wait()
 

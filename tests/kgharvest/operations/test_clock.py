@@ -24,7 +24,7 @@ class ClockOfTheDatabase:
         yield SimpleNamespace(execute=lambda sql: None, fetchone=lambda: (shown,))
 
 
-def test_the_time_is_that_of_the_database_which_is_asked_once_a_minute(monkeypatch):
+def test_the_database_time_is_queried_once_a_minute(monkeypatch):
     database = ClockOfTheDatabase()
     monkeypatch.setattr(clock, "connection", database)
     monkeypatch.setattr(clock, "_synced", None)
@@ -35,7 +35,7 @@ def test_the_time_is_that_of_the_database_which_is_asked_once_a_minute(monkeypat
     assert database.n_asked == 1
 
 
-def test_sqlite_is_of_one_host_and_not_asked(monkeypatch):
+def test_sqlite_uses_the_local_time(monkeypatch):
     monkeypatch.setattr(clock, "connection", SimpleNamespace(vendor="sqlite"))
 
     assert abs(clock.shared_now() - timezone.now()) < timedelta(minutes=1)

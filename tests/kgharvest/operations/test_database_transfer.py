@@ -58,7 +58,7 @@ def rows_of(path: Path, table: str) -> list[tuple]:
         return sorted(database.execute(f"SELECT * FROM {table}").fetchall(), key=repr)
 
 
-def test_everything_goes_there_and_comes_back_the_same(study, destination, researcher):
+def test_a_round_trip_preserves_all_rows(study, destination, researcher):
     url = url_of(connection)
 
     there = copy_database(url, f"sqlite:///{destination}")
@@ -110,7 +110,7 @@ def test_the_command_names_each_table_with_its_rows_and_checksum(study, destinat
     assert of_files.startswith("Files are not copied")
 
 
-def test_a_destination_that_is_used_keeps_what_it_has(study, destination):
+def test_a_destination_with_rows_is_unchanged(study, destination):
     copy_database(url_of(connection), f"sqlite:///{destination}")
     before = rows_of(destination, "annotation_judgment")
 
@@ -120,7 +120,7 @@ def test_a_destination_that_is_used_keeps_what_it_has(study, destination):
     assert rows_of(destination, "annotation_judgment") == before
 
 
-def test_of_a_source_with_a_row_that_nothing_may_hold_nothing_is_copied(study, destination, tmp_path):
+def test_an_invalid_source_row_prevents_the_copy(study, destination, tmp_path):
     broken = tmp_path / "broken.sqlite3"
     shutil.copyfile(destination, broken)
     copy_database(url_of(connection), f"sqlite:///{broken}")
@@ -135,7 +135,7 @@ def test_of_a_source_with_a_row_that_nothing_may_hold_nothing_is_copied(study, d
     assert rows_of(destination, "kgharvest_sensitiveword") == before
 
 
-def test_what_does_not_arrive_as_it_was_is_not_kept(study, destination):
+def test_a_differing_copy_is_rolled_back(study, destination):
     with closing(sqlite3.connect(destination, isolation_level=None)) as database:
         database.execute(
             "CREATE TRIGGER rounds AFTER INSERT ON annotation_judgment "
@@ -168,7 +168,7 @@ def spoil(path: Path, statement: str) -> None:
         ),
     ],
 )
-def test_a_destination_of_another_shape_is_refused(destination, statement, says):
+def test_a_destination_with_other_tables_is_rejected(destination, statement, says):
     spoil(destination, statement)
 
     with pytest.raises(CommandError, match=says):
@@ -185,7 +185,7 @@ def test_a_destination_of_another_shape_is_refused(destination, statement, says)
         ("sqlite:///{destination}", "Source and destination are the same database"),
     ],
 )
-def test_an_address_that_is_no_source_is_refused_in_a_sentence(destination, tmp_path, source, says):
+def test_invalid_source_addresses_are_rejected_with_a_message(destination, tmp_path, source, says):
     (tmp_path / "text").write_text("No database. " * 1000)
     url = source.format(text=tmp_path / "text", destination=destination)
 

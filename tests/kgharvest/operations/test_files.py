@@ -50,7 +50,7 @@ def test_a_file_is_kept_read_in_parts_replaced_and_deleted(kept, name):
     assert not kept.exists(name)
 
 
-def test_a_file_that_is_not_there_is_told_as_such(kept):
+def test_a_missing_file_raises_file_not_found(kept):
     assert not kept.exists("packs/7.zip")
     with pytest.raises(FileNotFoundError):
         kept.open("packs/7.zip")
@@ -77,7 +77,7 @@ def test_a_large_file_goes_in_parts_and_through_a_temporary_file(store):
         assert file.read() == content
 
 
-def test_what_is_kept_is_its_owners_alone(store_server, store):
+def test_files_are_readable_by_their_owner_only(store_server, store):
     kept_files().save("packs/7.zip", ContentFile(b"content"))
 
     [key] = store.names()
@@ -86,7 +86,7 @@ def test_what_is_kept_is_its_owners_alone(store_server, store):
     assert requests.get(f"{store_server.url}/{store.bucket}/{quote(key)}", timeout=5).status_code == 403
 
 
-def test_half_a_file_is_never_there(kept):
+def test_files_are_written_atomically(kept):
     """A file that cannot be read to its end, as on a disk that fails."""
 
     class Broken(io.BytesIO):
@@ -104,7 +104,7 @@ def test_half_a_file_is_never_there(kept):
     assert kept.listdir("packs") == ([], ["7.zip"])
 
 
-def test_a_bucket_that_is_not_there_is_no_missing_file(store, settings, monkeypatch, tmp_path):
+def test_a_missing_bucket_is_not_a_missing_file(store, settings, monkeypatch, tmp_path):
     keep_files_in(store.address.replace("kg-", "other-"), settings, monkeypatch, tmp_path)
     calls = [
         lambda: kept_files().exists("packs/7.zip"),
@@ -121,7 +121,7 @@ def test_a_bucket_that_is_not_there_is_no_missing_file(store, settings, monkeypa
         assert "other-" in refused.value.reason
 
 
-def test_wrong_and_missing_credentials_are_told_to_the_operator(store_server, store, monkeypatch):
+def test_credential_errors_are_reported_to_the_operator(store_server, store, monkeypatch):
     assert health.check_files().is_well
     requests.post(
         f"{store_server.url}/moto-api/reset-auth", data="0", timeout=5
@@ -144,7 +144,7 @@ def test_wrong_and_missing_credentials_are_told_to_the_operator(store_server, st
     assert not missing.value.is_passing
 
 
-def test_a_store_that_is_away_is_waited_for(store_server, store, monkeypatch):
+def test_jobs_wait_for_an_unresponsive_store(store_server, store, monkeypatch):
     """The same connection works again once the store is back, and nothing is half done."""
     monkeypatch.setattr(files, "RETRY_EVERY_S", 0.05)
     kept_files().save("packs/before.zip", ContentFile(b"before"))
@@ -214,7 +214,7 @@ def test_a_store_that_fails_is_named_and_the_server_stays_ready(store_server, st
     assert store.names() == []  # what is written to look whether one can is deleted
 
 
-def test_a_folder_that_cannot_be_written_is_told(settings, monkeypatch, tmp_path):
+def test_an_unwritable_folder_is_reported(settings, monkeypatch, tmp_path):
     keep_files_in("", settings, monkeypatch, tmp_path / "file" / "folder")
     (tmp_path / "file").write_text("no folder")
 
@@ -266,7 +266,7 @@ def test_an_address_names_bucket_prefix_and_endpoint(address, options, monkeypat
         ("s3://[lab-files/kg", "cannot be read"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_refused_in_a_sentence(address, reason, monkeypatch, tmp_path):
+def test_invalid_store_addresses_are_rejected_with_a_message(address, reason, monkeypatch, tmp_path):
     monkeypatch.setenv("KGHARVEST_FILES", address)
 
     with pytest.raises(ImproperlyConfigured, match=r"^KGHARVEST_FILES .*[.]$") as refused:

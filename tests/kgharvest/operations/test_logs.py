@@ -36,7 +36,7 @@ def lines(caplog):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", ["/join/secret-token/", "/return/secret-token/?name=grace", "/secret-token/"])
-def test_addresses_are_logged_without_what_is_in_them(client, lines, path):
+def test_paths_are_logged_as_url_patterns(client, lines, path):
     response = client.get(path)
 
     for formatter in (LINE, JsonFormatter()):
@@ -54,7 +54,7 @@ def test_addresses_are_logged_without_what_is_in_them(client, lines, path):
 @pytest.mark.parametrize(
     ("given", "is_taken"), [("abc-123_4.5", True), ("short", False), ("x" * 65, False), ("a b c d e f g", False)]
 )
-def test_an_id_that_is_one_is_taken_from_the_proxy(client, given, is_taken):
+def test_valid_request_ids_of_the_proxy_are_used(client, given, is_taken):
     answered = client.get("/accounts/login/", headers={"x-request-id": given}).headers["X-Request-ID"]
 
     assert (answered == given) == is_taken
@@ -62,7 +62,7 @@ def test_an_id_that_is_one_is_taken_from_the_proxy(client, given, is_taken):
     assert request_id.get() == ""
 
 
-def test_mail_addresses_and_tokens_are_blacked_out(lines):
+def test_email_addresses_and_tokens_are_masked(lines):
     logging.getLogger("kgharvest").warning("sent to %s with %s", "ada@example.org", "kgh_abcDEF123")
 
     for formatter in (LINE, JsonFormatter()):

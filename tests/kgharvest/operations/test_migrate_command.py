@@ -44,7 +44,7 @@ def test_a_table_in_use_is_tried_again(outcomes, capsys):
 
 
 @pytest.mark.django_db
-def test_a_table_that_stays_in_use_is_said(outcomes):
+def test_a_table_that_stays_in_use_is_reported(outcomes):
     outcomes += [failing_with("55P03")] * migrate.ATTEMPTS
 
     with pytest.raises(CommandError, match="Wait until other processes"):
@@ -52,7 +52,7 @@ def test_a_table_that_stays_in_use_is_said(outcomes):
 
 
 @pytest.mark.django_db
-def test_what_is_no_lock_is_not_tried_again(outcomes):
+def test_other_errors_than_locks_are_not_retried(outcomes):
     outcomes += [failing_with("42P07"), None]
 
     with pytest.raises(OperationalError):

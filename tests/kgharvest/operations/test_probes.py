@@ -31,7 +31,7 @@ def scraped(client, **extra) -> dict[str, float]:
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
 
-def test_a_process_that_answers_is_healthy_whatever_its_host_is_called(client, settings):
+def test_healthz_accepts_any_host_name(client, settings):
     settings.SECURE_SSL_REDIRECT = True
 
     response = client.get("/healthz", headers={"host": "10.0.0.7:8000"})
@@ -40,7 +40,7 @@ def test_a_process_that_answers_is_healthy_whatever_its_host_is_called(client, s
     assert client.post("/healthz").status_code == 405
 
 
-def test_it_is_ready_where_database_and_broker_answer(client, django_assert_max_num_queries):
+def test_a_server_is_ready_if_database_and_broker_answer(client, django_assert_max_num_queries):
     assert client.get("/readyz").json() == {
         "ready": True,
         "checks": {"database": "ok", "migrations": "ok", "broker": "ok", "files": "ok"},
@@ -49,7 +49,7 @@ def test_it_is_ready_where_database_and_broker_answer(client, django_assert_max_
         client.get("/readyz")
 
 
-def test_a_connection_that_was_cut_is_told_and_no_fault_of_ours(client, monkeypatch):
+def test_a_lost_connection_is_reported_as_down(client, monkeypatch):
     def fail():
         raise InterfaceError("the connection is closed")
 
@@ -58,7 +58,7 @@ def test_a_connection_that_was_cut_is_told_and_no_fault_of_ours(client, monkeypa
     assert client.get("/readyz").json()["checks"]["database"].startswith("no answer (the connection is closed)")
 
 
-def test_what_is_down_is_named_and_why_is_for_the_operator(client, monkeypatch):
+def test_only_operators_see_the_reason_for_failures(client, monkeypatch):
     monkeypatch.setattr(app.conf, "broker_url", "amqp://kgharvest:password@127.0.0.1:9//")
 
     def fail():
@@ -80,7 +80,7 @@ def test_migrations_that_are_missing_keep_it_from_being_ready(monkeypatch):
     assert not health.readiness()["migrations"].is_well
 
 
-def test_a_store_that_is_silent_is_waited_for_by_one_request_alone(monkeypatch):
+def test_only_one_request_waits_for_an_unresponsive_store(monkeypatch):
     class Silent:
         place, n_asked, told_meanwhile = "s3://lab", 0, None
 
@@ -98,7 +98,7 @@ def test_a_store_that_is_silent_is_waited_for_by_one_request_alone(monkeypatch):
     assert store.told_meanwhile == health.Finding(False, "s3://lab has not answered yet")
 
 
-def test_a_store_that_fails_in_a_way_nobody_foresaw_is_told_in_a_sentence(client, monkeypatch):
+def test_unexpected_store_errors_are_reported(client, monkeypatch):
     class Broken:
         place = "s3://lab"
 
@@ -205,14 +205,14 @@ def test_requests_of_all_processes_are_added_up_and_the_dead_forgotten(client, s
     assert sample not in scraped(client)
 
 
-def test_the_text_is_prometheuss(client):
+def test_the_text_is_valid_for_prometheus(client):
     text = client.get("/metrics").content.decode()
 
     assert re.search(r"^# TYPE kgharvest_judgments_total counter$", text, re.MULTILINE)
     assert re.search(r"^# TYPE kgharvest_database_up gauge$", text, re.MULTILINE)
 
 
-def test_files_of_processes_that_end_while_they_are_read_are_passed_over(monkeypatch, db):
+def test_files_deleted_while_reading_are_ignored(monkeypatch, db):
     readings = []
 
     def generate(registry):

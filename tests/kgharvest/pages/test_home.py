@@ -16,7 +16,7 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def test_the_steps_of_the_work_come_in_its_order(researcher_client):
+def test_workflow_steps_are_in_order(researcher_client):
     page = researcher_client.get(reverse("home")).text
 
     nouns = ["Relations", "Harvests", "Knowledge", "Rounds", "Reports"]
@@ -24,7 +24,7 @@ def test_the_steps_of_the_work_come_in_its_order(researcher_client):
     assert re.findall(r'<li><a href="[^"]*">(\w+)', page) == nouns  # the navigation
 
 
-def test_a_researcher_is_led_to_the_first_step_not_taken(researcher_client):
+def test_the_home_page_suggests_the_next_step(researcher_client):
     assert "Next step: add relations" in researcher_client.get(reverse("home")).text
 
     factories.make_relation()
@@ -59,7 +59,7 @@ def test_the_shipped_sets_are_loaded_from_the_empty_page(researcher_client):
     assert RelationSet.objects.filter(is_shipped=True).count() == 4
 
 
-def test_what_is_under_way_shows_with_its_progress(researcher_client):
+def test_unfinished_work_is_shown_with_its_progress(researcher_client):
     round = factories.make_round(2, name="pilot")
     factories.judge_all(round, ["true", "false"])
     launch = factories.make_launch()
@@ -73,21 +73,21 @@ def test_what_is_under_way_shows_with_its_progress(researcher_client):
     assert launch.get_absolute_url() in page
 
 
-def test_what_others_do_does_not_show(client):
+def test_other_projects_are_not_shown(client):
     factories.make_round(2, name="secret")
     client.force_login(factories.make_researcher(project=factories.make_project()))
 
     assert "secret" not in client.get(reverse("home")).text
 
 
-def test_visitors_are_told_what_this_is(client):
+def test_visitors_see_an_introduction(client):
     page = client.get(reverse("home")).text
 
     assert "Open the link that you received" in page
     assert "site-nav" not in page
 
 
-def test_an_annotator_without_a_round_is_told_so(client):
+def test_an_annotator_without_a_round_sees_a_message(client):
     client.force_login(factories.make_user())
 
     assert "No open rounds" in client.get(reverse("home")).text

@@ -42,7 +42,7 @@ def test_an_interval_that_ends_at_zero_has_no_sign_there():
     assert number_format.points_with_interval(-0.1, -0.3, -0.001) == "−10.0 (−30 to 0)"
 
 
-def test_an_estimate_without_interval_stands_alone():
+def test_an_estimate_can_have_no_interval():
     assert number_format.share_with_interval(0.7, None, None) == ".70"
     assert number_format.points_with_interval(0.7, None, None) == "+70.0"
 
@@ -55,7 +55,7 @@ def test_durations_are_rounded_up(seconds, printed):
 
 
 @pytest.mark.parametrize(("hours", "printed"), [(0, "1 min"), (0.5, "30 min"), (5.2, "5 h"), (72, "3 days")])
-def test_hours_of_work_are_told_in_the_unit_that_fits(hours, printed):
+def test_hours_of_work_use_a_suitable_unit(hours, printed):
     assert number_format.hours(hours) == printed
 
 

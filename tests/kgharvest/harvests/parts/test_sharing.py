@@ -106,7 +106,7 @@ class OtherWorkers:
             self.n_done += 1
 
 
-def test_a_harvest_that_is_shared_with_nobody_after_all_is_the_same(cell_request, alone):
+def test_a_shared_harvest_without_other_workers_is_the_same(cell_request, alone):
     job = make_job(cell_request)
 
     ledger.run_job(job.pk)
@@ -119,7 +119,7 @@ def test_a_harvest_that_is_shared_with_nobody_after_all_is_the_same(cell_request
 
 
 @pytest.mark.parametrize(("seed", "share"), [(0, 0.5), (1, 1), (2, 0.2)])
-def test_it_does_not_matter_who_does_which_part_when(cell_request, alone, monkeypatch, seed, share):
+def test_results_do_not_depend_on_who_runs_which_part(cell_request, alone, monkeypatch, seed, share):
     others = OtherWorkers(monkeypatch, seed, share)
     job = make_job(cell_request)
 
@@ -156,7 +156,7 @@ def let_leases_run_out():
 
 
 @pytest.mark.parametrize("stage", ["search", "rescore"])
-def test_another_worker_goes_on_where_one_was_killed(cell_request, alone, monkeypatch, stage):
+def test_another_worker_resumes_the_harvest_of_a_killed_worker(cell_request, alone, monkeypatch, stage):
     job = make_job(cell_request)
     with monkeypatch.context() as patched:
         die_at(patched, lambda progress: progress.stage == stage and "1 of" in progress.note)
@@ -177,7 +177,7 @@ def test_another_worker_goes_on_where_one_was_killed(cell_request, alone, monkey
     assert len(n_done_again) == job.summary["parts"]["n"] - n_done
 
 
-def test_parts_of_another_version_are_not_gone_on_with(cell_request, alone, monkeypatch):
+def test_parts_of_another_version_are_discarded(cell_request, alone, monkeypatch):
     job = make_job(cell_request)
     with monkeypatch.context() as patched:
         die_at(patched, lambda progress: "1 of" in progress.note)
@@ -214,7 +214,7 @@ def test_a_part_that_was_lost_is_taken_over(cell_request, alone, monkeypatch):
     assert harvested(job) == alone
 
 
-def test_what_is_wrong_in_a_part_fails_the_harvest_with_its_sentence(cell_request, monkeypatch):
+def test_an_error_in_a_part_fails_the_harvest_with_its_message(cell_request, monkeypatch):
     def refuse(*given):
         raise EngineError("The LM answers with NaN; its weights are damaged.")
 
@@ -229,7 +229,7 @@ def test_what_is_wrong_in_a_part_fails_the_harvest_with_its_sentence(cell_reques
     assert not Job.objects.filter(kind=KIND).exists()
 
 
-def test_what_another_worker_cannot_do_the_harvests_own_does(cell_request, alone, monkeypatch):
+def test_the_harvests_worker_runs_parts_that_failed_elsewhere(cell_request, alone, monkeypatch):
     """As one that lacks the LM's folder, or that dies of each part for lack of memory."""
     other, refused = factories.make_worker(timezone.now()), []
     do_part = sharing.run_part
@@ -251,7 +251,7 @@ def test_what_another_worker_cannot_do_the_harvests_own_does(cell_request, alone
     assert len(refused) > 1
 
 
-def test_a_worker_of_another_version_does_no_part(cell_request, monkeypatch):
+def test_a_worker_of_another_version_runs_no_part(cell_request, monkeypatch):
     job = make_job(cell_request)
     with monkeypatch.context() as patched:
         die_at(patched, lambda progress: "1 of" in progress.note)
@@ -292,7 +292,7 @@ def test_cancelling_a_harvest_ends_its_parts(cell_request, monkeypatch, by):
     assert not Job.objects.filter(kind=KIND).exists()
 
 
-def test_parts_are_no_jobs_to_people(cell_request, monkeypatch, client):
+def test_parts_do_not_appear_as_jobs(cell_request, monkeypatch, client):
     seen = []
     researcher = factories.make_researcher()
 
@@ -311,7 +311,7 @@ def test_parts_are_no_jobs_to_people(cell_request, monkeypatch, client):
     assert set(map(str, seen)) == {str((["harvest"], ["harvest"], True))}
 
 
-def test_a_worker_that_is_drained_does_the_parts_of_its_harvest(cell_request, alone):
+def test_a_draining_worker_runs_the_parts_of_its_harvest(cell_request, alone):
     Worker.objects.create(name="one@here", token=workers.TOKEN, seen_at=timezone.now(), queues=["harvest"])
     job = make_job(cell_request)
     token = ledger.claim(job.pk, timezone.now())

@@ -57,7 +57,7 @@ def test_a_file_is_mapped_previewed_and_imported(client, researcher):
     assert HarvestJob.objects.order_by("pk").last().relation == relation
     assert not UploadedKG.objects.exists()
     harvest = client.get(HarvestJob.objects.first().get_absolute_url()).content.decode()
-    assert "none: in the order of appearance" in harvest
+    assert "unscored (order of appearance)" in harvest
     assert "Scores by rank" not in harvest
 
 
