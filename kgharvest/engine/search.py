@@ -312,19 +312,17 @@ class BestFirstSearch:
     # -- budgets -------------------------------------------------------------------------------------------------------
 
     def _exceeds_budget(self) -> bool:
-        if self._ranker.n_states >= self._params.state_budget:
-            self.notice = self._stopped(f"after {self._params.state_budget:,} evaluated states", "state")
-        elif self._memory_bytes() > self._params.memory_budget_mb * 2**20:
-            self.notice = self._stopped(f"at its memory budget of {self._params.memory_budget_mb:,} MB", "memory")
-        return self.notice is not None
-
-    def _memory_bytes(self) -> int:
-        return (
+        n_bytes = (
             self._n_expansions * (EXPANSION_BYTES + self._ranker.vector_bytes)
             + (len(self._queue) - self._n_expansions) * CANDIDATE_BYTES
             + len(self.tuples) * TUPLE_BYTES
             + len(self._vocabulary) * ENTITY_BYTES
         )
+        if self._ranker.n_states >= self._params.state_budget:
+            self.notice = self._stopped(f"after {self._params.state_budget:,} evaluated states", "state")
+        elif n_bytes > self._params.memory_budget_mb * 2**20:
+            self.notice = self._stopped(f"at its memory budget of {self._params.memory_budget_mb:,} MB", "memory")
+        return self.notice is not None
 
     def _stopped(self, reason: str, budget: str) -> str:
         return (

@@ -7,7 +7,6 @@ form that reproduces the model's logits is used.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -337,19 +336,16 @@ def join_parts(model: Any, network: Any) -> None:
 
     Within a part, accelerate moves the tensors. network: the part below the LM head.
     """
+    from accelerate.utils import send_to_device
+
+    def move_inputs(part: Any, inputs: Any, kwargs: Any) -> Any:
+        return send_to_device((inputs, kwargs), device_of(part))
+
+    def move_output(part: Any, inputs: Any, output: Any) -> Any:
+        return send_to_device(output, device)
+
+    device = device_of(model)
     halves = (model.get_encoder(), model.get_decoder()) if model.config.is_encoder_decoder else ()
     for part in {network, model.get_output_embeddings(), *halves}:
         part.register_forward_pre_hook(move_inputs, with_kwargs=True)
-        part.register_forward_hook(partial(move_output, device=device_of(model)))
-
-
-def move_inputs(part: Any, inputs: Any, kwargs: Any) -> Any:
-    from accelerate.utils import send_to_device
-
-    return send_to_device((inputs, kwargs), device_of(part))
-
-
-def move_output(part: Any, inputs: Any, output: Any, device: torch.device) -> Any:
-    from accelerate.utils import send_to_device
-
-    return send_to_device(output, device)
+        part.register_forward_hook(move_output)
