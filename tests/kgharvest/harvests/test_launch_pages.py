@@ -154,7 +154,7 @@ def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researche
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"relations": []}, "Choose at least one relation, or a whole set."),
+        ({"relations": []}, "Choose at least one relation or set."),
         ({"models": []}, "Choose at least one LM, or name another one."),
         ({"other_models": "/no/such/folder"}, "There is no model &#x27;/no/such/folder&#x27; here"),
         ({"candidates": 0}, "greater than or equal to 1"),
