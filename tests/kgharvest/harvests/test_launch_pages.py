@@ -152,7 +152,7 @@ def test_cells_launched_before_are_skipped_unless_repeated(researcher_client, en
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"relations": []}, "Choose at least one relation, or a whole set."),
+        ({"relations": []}, "Choose at least one relation or set."),
         ({"models": []}, "Select at least one LM or enter an additional one."),
         ({"other_models": "/no/such/folder"}, "Model &#x27;/no/such/folder&#x27; not found"),
         ({"candidates": 0}, "greater than or equal to 1"),

@@ -181,7 +181,11 @@ def test_of_many_bad_lines_the_first_twenty_and_their_number_are_listed(research
 
 @pytest.mark.parametrize(
     ("template", "sentence"),
-    [("[X] is the capital .", "[Y] nowhere"), ("[X] and [X] [Y]", "[X] twice or more"), (None, "no text")],
+    [
+        ("[X] is the capital .", "[Y] occurs 0 times"),
+        ("[X] and [X] [Y]", "[X] occurs 2 times"),
+        (None, "missing or not a text"),
+    ],
 )
 def test_a_template_without_both_slots_is_refused_beside_the_file(researcher_client, capitals, template, sentence):
     prompts = as_lines({"relation": "capital_of", "template": template}, name="prompts.jsonl")
