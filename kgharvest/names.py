@@ -59,7 +59,9 @@ def resolve_name(name: str, full_names: Iterable[str], what: str) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise UnresolvedName(f"{name!r} is the name of {len(matches)} {what}s; write one of {', '.join(matches)}.", is_ambiguous=True)
+        raise UnresolvedName(
+            f"{name!r} is the name of {len(matches)} {what}s; write one of {', '.join(matches)}.", is_ambiguous=True
+        )
     raise UnresolvedName(f"There is no {what} {name!r}; {alternatives(name, full_names)}.")
 
 
