@@ -72,7 +72,7 @@ def test_a_data_folder_that_cannot_be_used_is_said(tmp_path, command, folder):
     done = run_python(tmp_path, "manage.py", command, KGHARVEST_DATA_DIR=folder)
 
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith(f"Error: The data folder cannot be used ({folder}: ")
+    assert done.stderr.startswith(f"Error: Cannot use the data folder ({folder}: ")
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["migrate"], ["export_relations", "demo"]])
