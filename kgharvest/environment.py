@@ -1,6 +1,6 @@
-"""What the environment says, read by settings.py: each function refuses what it cannot use in one sentence.
+"""Parsers of environment variables for settings.py. They raise ImproperlyConfigured for invalid values.
 
-`name` is that of a variable. Nothing here knows a default of the product.
+name: name of a variable. Product defaults are in settings.py.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ROLES = ("owner", "researcher", "adjudicator", "viewer")
 
 @contextmanager
 def data_folder_needed() -> Iterator[None]:
-    """Say in one sentence what is wrong with the data folder."""
+    """Convert an OSError about the data folder to ImproperlyConfigured."""
     try:
         yield
     except OSError as error:
         raise ImproperlyConfigured(
-            f"The data folder cannot be used ({error.filename}: {error.strerror}); "
-            "let KGHARVEST_DATA_DIR name one that can be written."
+            f"Cannot use the data folder ({error.filename}: {error.strerror}). "
+            "Set KGHARVEST_DATA_DIR to a writable folder."
         ) from error
 
 
@@ -58,24 +58,24 @@ def hsts(name: str) -> tuple[int, bool, bool]:
 
 
 def limit(name: str, n: int, window_s: int) -> tuple[int, int]:
-    """Return attempts and the seconds they are counted in, "30/900" in the environment."""
+    """Return attempts and window in seconds, from "30/900"."""
     text = os.environ.get(name) or f"{n}/{window_s}"
     attempts, _, seconds = text.partition("/")
     if not (attempts.isdecimal() and seconds.isdecimal() and int(seconds)):
-        raise ImproperlyConfigured(f"{name} is {text!r}; give attempts and seconds, as {n}/{window_s}.")
+        raise ImproperlyConfigured(f"{name} is {text!r}. Set attempts and seconds, for example {n}/{window_s}.")
     return int(attempts), int(seconds)
 
 
 def base_url(text: str) -> SplitResult:
-    """Return KGHARVEST_BASE_URL taken apart, its path without a slash at the end; all parts empty if it is not set."""
+    """Split KGHARVEST_BASE_URL; the path has no trailing slash. All parts are empty if it is not set."""
     parts = urlsplit(text.strip().rstrip("/"))
     try:
         is_address = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
-    except ValueError:  # a port that is no number
+    except ValueError:  # invalid port
         is_address = False
     if text and (not is_address or parts.username or parts.query or parts.fragment):
         raise ImproperlyConfigured(
-            f"KGHARVEST_BASE_URL is {text!r}; give the address of the start page, as https://host.example.org:8443/kg."
+            f"KGHARVEST_BASE_URL is {text!r}. Set the URL of the home page, for example https://host.example.org:8443/kg."
         )
     return parts
 
@@ -83,14 +83,14 @@ def base_url(text: str) -> SplitResult:
 def mail(address: str) -> dict:
     """Return Django's settings for `smtp://user:password@host:587` (STARTTLS), `smtps://` (TLS) or `console:`.
 
-    `smtp://host:25?tls=0` sends in plain text, as to a relay on the same machine.
+    `smtp://host:25?tls=0` sends in plain text, for example to a local relay.
     """
     parts = urlsplit(address)
     if parts.scheme == "console":
         return {"EMAIL_BACKEND": "django.core.mail.backends.console.EmailBackend"}
     if parts.scheme not in {"smtp", "smtps"} or not parts.hostname:
         raise ImproperlyConfigured(
-            f"EMAIL_URL starts with {parts.scheme!r}; use smtp://user:password@host:587 or smtps://user:password@host."
+            f"EMAIL_URL starts with {parts.scheme!r}. Use smtp://user:password@host:587 or smtps://user:password@host."
         )
     return {
         "EMAIL_HOST": parts.hostname,
@@ -104,32 +104,32 @@ def mail(address: str) -> dict:
 
 
 def group_roles(name: str) -> list[tuple[str, str, str]]:
-    """Return (group, project's slug, role) of each entry, "lab-a=birds:researcher,lab-b=birds:viewer"."""
+    """Parse "lab-a=birds:researcher,lab-b=birds:viewer" to (group, project slug, role) tuples."""
     entries = [re.fullmatch(r"(.+)=([-\w]+):(\w+)", entry) for entry in words(name)]
-    wrong = [entry for entry, match in zip(words(name), entries, strict=True) if not match or match[3] not in ROLES]
-    if wrong:
+    invalid = [entry for entry, match in zip(words(name), entries, strict=True) if not match or match[3] not in ROLES]
+    if invalid:
         raise ImproperlyConfigured(
-            f"{name} has {wrong[0]!r}; write group=project:role, the role one of {', '.join(ROLES)}."
+            f"{name} contains {invalid[0]!r}. Use group=project:role with one of the roles {', '.join(ROLES)}."
         )
     return [(match[1], match[2], match[3]) for match in entries if match]
 
 
 def openid() -> dict | None:
-    """Return what is known of the OpenID provider, or None if none is named."""
+    """Return the configuration of the OpenID provider, or None if it is not set."""
     issuer, client_id = (os.environ.get(f"KGHARVEST_OIDC_{name}", "").strip() for name in ("ISSUER", "CLIENT_ID"))
     if not issuer:
         return None
     host = urlsplit(issuer)
     if not client_id or (host.scheme != "https" and host.hostname not in {"localhost", "127.0.0.1", "::1"}):
         raise ImproperlyConfigured(
-            f"KGHARVEST_OIDC_ISSUER is {issuer!r}; name the provider by its https address, and this server there "
-            "by KGHARVEST_OIDC_CLIENT_ID."
+            f"KGHARVEST_OIDC_ISSUER is {issuer!r}. Set it to the https URL of the provider, and set "
+            "KGHARVEST_OIDC_CLIENT_ID to the client id."
         )
     return {
         "issuer": issuer,
         "client_id": client_id,
         "client_secret": os.environ.get("KGHARVEST_OIDC_CLIENT_SECRET", ""),
-        "name": os.environ.get("KGHARVEST_OIDC_NAME") or host.hostname,  # on the button
+        "name": os.environ.get("KGHARVEST_OIDC_NAME") or host.hostname,  # button label
         "scope": os.environ.get("KGHARVEST_OIDC_SCOPE") or "openid profile email",
         "groups_claim": os.environ.get("KGHARVEST_OIDC_GROUPS_CLAIM") or "groups",
         "groups": group_roles("KGHARVEST_OIDC_GROUPS"),
@@ -140,37 +140,37 @@ def networks(name: str) -> list[IPv4Network | IPv6Network]:
     try:
         return [ip_network(text) for text in words(name)]
     except ValueError as error:
-        raise ImproperlyConfigured(f"{name}: {error}; give networks as 10.0.0.0/8,127.0.0.1/32.") from None
+        raise ImproperlyConfigured(f"{name}: {error}. Use networks such as 10.0.0.0/8,127.0.0.1/32.") from None
 
 
 def lm_servers(name: str) -> dict[str, str]:
-    """Return, by address, the variable with the key of each server: "http://a/v1 https://b/v1=NAME"; "" for none."""
+    """Parse "http://a/v1 https://b/v1=NAME": server URL -> variable with its API key, or ""."""
     entries = [
         re.fullmatch(r"(https?://[^\s=]+)(?:=([A-Za-z_]\w*))?", word) for word in os.environ.get(name, "").split()
     ]
     if not all(entries):
         raise ImproperlyConfigured(
-            f"{name} has an entry that is no address; give addresses as http://host:8000/v1, and where a server wants "
-            "a key, behind = the name of the variable that holds it: https://host/v1=KGHARVEST_LM_SERVER_API_KEY."
+            f"{name} contains an invalid entry. Use URLs such as http://host:8000/v1. If a server needs a key, append "
+            "= and the name of its variable: https://host/v1=KGHARVEST_LM_SERVER_API_KEY."
         )
     servers = {entry[1].rstrip("/"): entry[2] or "" for entry in entries if entry}
     if os.environ.get("KGHARVEST_LM_SERVER_API_KEY") and "KGHARVEST_LM_SERVER_API_KEY" not in servers.values():
         raise ImproperlyConfigured(
-            "KGHARVEST_LM_SERVER_API_KEY is set, and no server is said to be the one that it belongs to; write "
-            f"=KGHARVEST_LM_SERVER_API_KEY behind the address of that server in {name}."
+            "KGHARVEST_LM_SERVER_API_KEY is set but not assigned to a server. Append "
+            f"=KGHARVEST_LM_SERVER_API_KEY to the URL of the server in {name}."
         )
     return servers
 
 
 def generated_secret_key(path: Path) -> str:
-    """Return the key kept in `path`, made on first use; two processes that start at once agree on it."""
+    """Return the key in `path`; create it on first use. Processes that start simultaneously use the same key."""
     if restoring_key(path).exists() and sys.argv[1:2] != ["restore"]:
         raise ImproperlyConfigured(
-            f"A restore was interrupted ({restoring_key(path)}), so database and secret key may not belong together; "
-            "restore the backup once more: python manage.py restore FILE --replace."
+            f"A restore was interrupted ({restoring_key(path)}), so database and secret key may not match. "
+            "Restore the backup again: python manage.py restore FILE --replace."
         )
     if not path.exists():
-        handle, draft = tempfile.mkstemp(dir=path.parent)  # mkstemp makes it readable by its owner only
+        handle, draft = tempfile.mkstemp(dir=path.parent)  # readable only by its owner
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_urlsafe(64))
         try:
@@ -183,17 +183,17 @@ def generated_secret_key(path: Path) -> str:
 
 
 def restoring_key(path: Path) -> Path:
-    """Return where the key of a backup is while the database is being restored (kgharvest.operations.backup)."""
+    """Return the path of the key of a backup during a restore (kgharvest.operations.backup)."""
     return path.with_name(f"{path.name}.restoring")
 
 
 def sqlite(path: Path | str) -> dict:
     return {
-        "ENGINE": "kgharvest.sqlite",  # Django's, with a queue of writers
+        "ENGINE": "kgharvest.sqlite",  # Django's backend with a queue of writers
         "NAME": path,
-        "CONN_MAX_AGE": 600,  # seconds: to open the file anew costs as much as an answer
+        "CONN_MAX_AGE": 600,  # seconds; opening the file takes as long as a request
         "OPTIONS": {
-            # A transaction takes the write lock when it begins: taken at the first write, it deadlocks two readers.
+            # Lock at the start of a transaction: locking at the first write deadlocks two readers.
             "transaction_mode": "IMMEDIATE",
             "timeout": 30,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON;",
@@ -202,13 +202,13 @@ def sqlite(path: Path | str) -> dict:
 
 
 def broker_tls(url: str) -> dict | None:
-    """Return what has a broker prove its name by a certificate, as kombu would not ask of it; None without TLS.
+    """Return options that verify the broker's certificate and hostname (not kombu's default); None without TLS.
 
-    `?ssl_cert_reqs=none` and the like in the address of a Redis take precedence.
+    Options in a Redis URL, such as `?ssl_cert_reqs=none`, take precedence.
     """
     scheme = url.partition(":")[0]
     if scheme == "amqps":
-        return {"server_hostname": None}  # None: the host of the address
+        return {"server_hostname": None}  # None: the host in the URL
     if scheme == "rediss":
         return {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
     return None
@@ -219,42 +219,44 @@ BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 def file_storage(name: str, folder: Path) -> dict:
-    """Return Django's settings of the storage of files: `folder`, or `s3://bucket/prefix?endpoint=...&region=...`."""
+    """Return Django's settings for file storage: `folder`, or `s3://bucket/prefix?endpoint=...&region=...`."""
     address = os.environ.get(name, "").strip()
     if not address:
         return {"BACKEND": "kgharvest.operations.files.DataFolder", "OPTIONS": {"location": folder}}
-    example = "give s3://bucket/prefix?endpoint=https://host:port&region=name."
+    example = "Use s3://bucket/prefix?endpoint=https://host:port&region=name."
     try:
         parts = urlsplit(address)
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
         endpoint = urlsplit(options.get("endpoint", "https://s3"))
         is_address = endpoint.scheme in {"http", "https"} and endpoint.hostname and (endpoint.port or True)
     except ValueError as error:
-        raise ImproperlyConfigured(f"{name} cannot be read ({error}); {example}") from None
+        raise ImproperlyConfigured(f"{name} is invalid ({error}). {example}") from None
     if parts.scheme != "s3":
-        raise ImproperlyConfigured(f"{name} starts with {parts.scheme!r}; {example}")
+        raise ImproperlyConfigured(f"{name} starts with {parts.scheme!r}. {example}")
     if "@" in parts.netloc:
         raise ImproperlyConfigured(
-            f"{name} names credentials; leave them out and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            f"{name} contains credentials. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead."
         )
     prefix = unquote(parts.path).strip("/")
     if not BUCKET.fullmatch(parts.netloc):
-        raise ImproperlyConfigured(f"{name} names the bucket {parts.netloc!r}, which none can be called; {example}")
+        raise ImproperlyConfigured(f"{name} has the invalid bucket name {parts.netloc!r}. {example}")
     if parts.fragment or {"", ".", ".."} & set(prefix.split("/") if prefix else ()):
-        raise ImproperlyConfigured(f"{name} has a prefix that is no path ({parts.path!r}); {example}")
+        raise ImproperlyConfigured(f"{name} has the invalid prefix {parts.path!r}. {example}")
     if unknown := sorted(options.keys() - S3_OPTIONS.keys()):
-        raise ImproperlyConfigured(f"{name} has the option {unknown[0]!r}; there are {', '.join(S3_OPTIONS)}.")
+        raise ImproperlyConfigured(
+            f"{name} has the unknown option {unknown[0]!r}. Valid options: {', '.join(S3_OPTIONS)}."
+        )
     if not is_address or endpoint.username or endpoint.query or endpoint.fragment or not all(options.values()):
-        raise ImproperlyConfigured(f"{name} has no address as its endpoint, or an option without a value; {example}")
-    named = {S3_OPTIONS[option]: value for option, value in options.items()}
+        raise ImproperlyConfigured(f"{name} has an invalid endpoint or an option without a value. {example}")
+    arguments = {S3_OPTIONS[option]: value for option, value in options.items()}
     return {
         "BACKEND": "kgharvest.operations.s3_files.S3Files",
-        "OPTIONS": {"bucket_name": parts.netloc, "location": prefix, **named},
+        "OPTIONS": {"bucket_name": parts.netloc, "location": prefix, **arguments},
     }
 
 
-# A host that is gone says nothing: after so long its connections are given up, on this side and, for the locks that
-# they hold there, by the server. Milliseconds where libpq and PostgreSQL want them, else seconds.
+# Timeouts for unreachable hosts, at the client and, to release locks, at the server. tcp_user_timeout is in
+# milliseconds, all others in seconds.
 SILENCE = {
     "connect_timeout": 5,
     "tcp_user_timeout": 8_000,
@@ -266,32 +268,32 @@ SILENCE_AT_THE_SERVER = {
     "options": "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
 }
 
-POOL_MODES = ("session", "transaction")  # PgBouncer's words
+POOL_MODES = ("session", "transaction")  # terms of PgBouncer
 
 
 def database(url: str) -> dict:
     """Return Django's settings for `sqlite:///path` or `postgres://user:password@host:port/name?option=value`.
 
-    The options are libpq's, and `pool_mode` of our own: a pooler that lends a connection for one transaction keeps
-    neither prepared statements nor cursors between them.
+    Options: those of libpq, and `pool_mode`. Poolers in transaction mode keep neither prepared statements nor cursors
+    between transactions.
     """
     scheme = url.partition(":")[0]
     if scheme not in {"sqlite", "postgres", "postgresql"}:
         raise ImproperlyConfigured(
-            f"DATABASE_URL starts with {scheme!r}; use sqlite:///path or postgres://user:password@host/name."
+            f"DATABASE_URL starts with {scheme!r}. Use sqlite:///path or postgres://user:password@host/name."
         )
     try:
         parsed = dj_database_url.parse(url, conn_max_age=600, conn_health_checks=True)
     except ValueError as error:
-        raise ImproperlyConfigured(f"DATABASE_URL cannot be read ({error}).") from None
+        raise ImproperlyConfigured(f"DATABASE_URL is invalid ({error}).") from None
     if scheme == "sqlite":
         return sqlite(parsed["NAME"])
     options = parsed.get("OPTIONS", {})
     pool_mode = options.pop("pool_mode", "session")
     if pool_mode not in POOL_MODES:
-        raise ImproperlyConfigured(f"pool_mode in DATABASE_URL is {pool_mode!r}; use {' or '.join(POOL_MODES)}.")
+        raise ImproperlyConfigured(f"pool_mode in DATABASE_URL is {pool_mode!r}. Use {' or '.join(POOL_MODES)}.")
     is_lent = pool_mode == "transaction"
-    # Parsed and planned anew each time, the statements of an answer cost PostgreSQL half as much again.
+    # Without prepared statements, PostgreSQL needs 50 % more time per request for parsing and planning.
     prepared = {"server_side_binding": True, "prepare_threshold": None if is_lent else 5}
-    silence = SILENCE if is_lent else SILENCE | SILENCE_AT_THE_SERVER  # poolers take no options of one client
+    silence = SILENCE if is_lent else SILENCE | SILENCE_AT_THE_SERVER  # poolers accept no options of a client
     return parsed | {"OPTIONS": prepared | silence | options, "DISABLE_SERVER_SIDE_CURSORS": is_lent}

@@ -1,7 +1,7 @@
-"""Registries: what rooms add to parts of the project that may not import them, by dotted path.
+"""Registries: dotted paths of extensions for packages that may not import them.
 
-Panels of pages, sections of reports, hooks, kinds of jobs, periodic tasks, audited tables and metrics. They are
-settings (`django.conf.settings.PANELS`), which optional apps extend (kgharvest.optional_apps).
+Panels of pages, report sections, hooks, job kinds, periodic tasks, audited tables and metrics. They are settings
+(`django.conf.settings.PANELS`), which optional apps extend (kgharvest.optional_apps).
 """
 
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from typing import Any
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-# What apps add to pages of apps to their right: functions of (request, subject), in the page's order (pages.panels)
+# Page regions of other apps: functions of (request, subject), in the order of the page (pages.panels)
 PANELS = {
     "navigation": ["kgharvest.pages.home.navigation", "annotation.panels.navigation", "evaluation.panels.navigation"],
     "home_steps": ["kgharvest.pages.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
-    "home_next": [  # what to do next; the first that one of them yields is shown
+    "home_next": [  # next step; only the first panel is shown
         "kgharvest.pages.home.next_steps",
         "annotation.panels.first_round",
         "evaluation.panels.report_to_make",
@@ -22,8 +22,8 @@ PANELS = {
     ],
     "home_under_way": ["annotation.panels.open_rounds", "kgharvest.pages.home.harvests_under_way"],
     "home_results": ["evaluation.panels.newest_report"],
-    "home_return": ["annotation.panels.return_link"],  # for who judges without an account
-    "home_work": ["annotation.panels.home_work"],  # what an annotator can go on with
+    "home_return": ["annotation.panels.return_link"],  # for guest annotators
+    "home_work": ["annotation.panels.home_work"],  # rounds that an annotator can continue
     "harvest_list_actions": [],  # for people who can create harvests
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
     # subject: a harvest
@@ -36,52 +36,52 @@ PANELS = {
         "annotation.panels.project_contents",
         "evaluation.panels.project_contents",
     ],
-    "project_people": ["annotation.panels.erase_people"],  # subject: a project, for those who manage it
+    "project_people": ["annotation.panels.erase_people"],  # subject: a project; for its owners
     # subject: a draft that can be opened
     "draft_actions": ["evaluation.panels.rehearse_draft"],
     "draft": [],  # subject: a draft
-    # subject: a round, for those who manage it
+    # subject: a round; for its managers
     "round_actions": ["evaluation.panels.make_report"],
-    "round_badges": [],  # subject: a round or draft, beside its status
+    "round_badges": [],  # subject: a round or draft; next to its status
     "round": [  # subject: a round
         "evaluation.panels.round_reports",
         "annotation.panels.who_took_part",
     ],
-    "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
+    "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run; below its labels
     "report_list_actions": [],
     "report_actions": [],  # subject: a report
 }
 
-# What apps ask of apps to their left: `hook(question)` returns the function.
+# Functions that other apps provide: `hook(question)` returns the function.
 HOOKS = {
-    # user -> kgharvest.knowledge.search.TupleVerdicts: what people judged about tuples, for search
+    # user -> kgharvest.knowledge.search.TupleVerdicts: verdicts on tuples, for search
     "tuple_verdicts": "annotation.panels.JudgedTuples",
-    # job, `precision:0.8` -> kgharvest.harvests.cuts.ScoreCut that judgments give
+    # job, `precision:0.8` -> kgharvest.harvests.cuts.ScoreCut estimated from judgments
     "cut_from_judgments": "evaluation.evidence.judged_harvests.score_cut",
-    # round -> the largest half-width of its averages that holds at every look, None while one is not known
+    # round -> largest half-width of its anytime-valid intervals, None while one is undefined
     "half_width": "evaluation.panels.half_width",
-    # -> heads of the audit trail that reports name, each with the report's name
+    # -> (report name, head of the audit log) of each report
     "audit_heads": "evaluation.reports.services.reported_heads",
-    # ids of jobs that have ended, however; called in the transaction that ends them
+    # ids of finished, failed, or cancelled jobs; called in the transaction that ends them
     "jobs_ended": "kgharvest.harvests.launches.record_ended_jobs",
-    # seal judgments that no event speaks for yet -> their number
+    # seal pending judgments -> their number
     "seal": "annotation.judging.sealing.seal_judgments",
     # -> annotation.invites.recruitment.Recruitment; the app `recruiting` replaces it
     "recruitment": "annotation.invites.recruitment.Recruitment",
 }
 
-# Functions of (draft, user), called before a draft is deleted, in the same transaction.
+# Functions of (draft, user), called in the transaction before a draft is deleted
 DRAFT_DELETED: list[str] = []
 
-# Sections that optional apps add to reports: instances of evaluation.reports.report_sections.ReportSection.
+# Report sections of optional apps: instances of evaluation.reports.report_sections.ReportSection
 REPORT_SECTIONS: list[str] = []
 
-# Outboxes (kgharvest.jobs.outbox.Outbox) by their kind of job.
+# Outboxes (kgharvest.jobs.outbox.Outbox) by job kind
 OUTBOXES = {
     "deliver_webhooks": "kgharvest.webhooks.delivery.outbox",
 }
 
-# What runs each kind of job: functions of (job, heartbeat) that return what stores the result (kgharvest.jobs.ledger).
+# Runner of each job kind: functions of (job, heartbeat) that return a function to store the result (jobs.ledger)
 JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
     "harvest-part": "kgharvest.harvests.parts.sharing.run_part",
@@ -90,17 +90,12 @@ JOB_RUNNERS = {
     "judge": "annotation.judges.runner.run_judge",
     **OUTBOXES,
 }
-# Kinds of jobs by what their workers need; a kind in neither is light (kgharvest.jobs.queues). Urgent ones are short,
-# and somebody waits: until the tuples are marked, exports and rounds go by the old list of words.
+# Job kinds by queue; all others are light (kgharvest.jobs.queues). Urgent jobs are short and block users: until tuples
+# are marked, exports and rounds use the old word list.
 URGENT_JOBS = ["mark_sensitive", *OUTBOXES]
-LM_JOBS = [
-    "harvest",
-    "harvest-part",
-    "evaluate_scores",
-    "judge",
-]  # load an LM, or may, on the `device` of their payload
+LM_JOBS = ["harvest", "harvest-part", "evaluate_scores", "judge"]  # may load an LM on the `device` of their payload
 
-# What every worker does every few seconds, besides recovering lost jobs: functions of the time.
+# Periodic tasks of every worker, every few seconds: functions of the time
 PERIODIC_TASKS = [
     "annotation.rounds.services.note_complete_rounds",
     "annotation.rounds.services.close_due_rounds",
@@ -111,8 +106,8 @@ PERIODIC_TASKS = [
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
 ]
 
-# Tables whose rows `audit verify` compares with what the audit trail recorded, by the names that its entries have for
-# them, which stay (kgharvest.audit.tables).
+# Audited tables, compared by `audit verify` with the audit log. Names are stored in entries and must not change
+# (kgharvest.audit.tables).
 AUDITED = {
     "judgment": "annotation.judging.sealing.JUDGMENTS",
     "adjudication": "annotation.quality.adjudication.ADJUDICATIONS",
@@ -128,7 +123,7 @@ AUDITED = {
 # Event types of optional apps: sequences of kgharvest.events.types.EventType
 EVENT_TYPES: list[str] = []
 
-# What is measured at each scrape: functions of the time that return operations.metrics.Readings.
+# Metrics for each scrape: functions of the time that return operations.metrics.Readings
 METRICS = [
     "kgharvest.operations.metrics.job_metrics",
     "kgharvest.operations.metrics.webhook_metrics",
@@ -137,5 +132,5 @@ METRICS = [
 
 
 def hook(question: str) -> Callable[..., Any]:
-    """Return the function of another app that answers a question; HOOKS says what each takes and returns."""
+    """Return the function for a key of HOOKS, which documents arguments and results."""
     return import_string(settings.HOOKS[question])

@@ -1,9 +1,8 @@
-"""Settings of the whole product, taken from the environment.
+"""Settings, configured by environment variables.
 
-With nothing set the *embedded default* runs on this machine alone: SQLite and Celery's filesystem broker under
-`KGHARVEST_DATA_DIR`, a generated secret key, localhost only. As soon as one of DATABASE_URL, BROKER_URL, SECRET_KEY,
-ALLOWED_HOSTS or an https KGHARVEST_BASE_URL is set and DEBUG is not, this is *production*: it does not start without a
-secret and hosts, and expects a proxy in front that speaks TLS and sets X-Forwarded-Proto.
+The default is *embedded* mode: SQLite and Celery's filesystem broker under `KGHARVEST_DATA_DIR`, a generated secret
+key, localhost only. If DATABASE_URL, BROKER_URL, SECRET_KEY, ALLOWED_HOSTS or an https KGHARVEST_BASE_URL is set and
+DEBUG is not, the mode is *production*: it requires a secret key and hosts, and a TLS proxy that sets X-Forwarded-Proto.
 """
 
 import logging
@@ -35,7 +34,7 @@ from kgharvest.environment import (
 )
 from kgharvest.jobs.queues import HARVEST, QUEUES
 from kgharvest.operations.logs import without_addresses
-from kgharvest.registries import (  # noqa: F401 they are settings
+from kgharvest.registries import (  # noqa: F401 - these are settings
     AUDITED,
     DRAFT_DELETED,
     EVENT_TYPES,
@@ -55,21 +54,21 @@ DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolv
 
 
 with data_folder_needed():
-    # For nobody else on this machine: SQLite's file holds mail addresses, sessions and hashes of passwords.
+    # Private to this user: the SQLite file contains email addresses, sessions, and password hashes.
     DATA_DIR.mkdir(0o700, parents=True, exist_ok=True)
 
-# Below these, pages take models from local folders; commands take any.
+# Folders from which pages accept local models; commands accept any folder.
 MODEL_ROOTS = [Path(root) for root in os.environ.get("KGHARVEST_MODEL_ROOTS", "").split(os.pathsep) if root]
 MODEL_ROOTS = MODEL_ROOTS or [DATA_DIR / "models"]
 
-PUBLIC = base_url(os.environ.get("KGHARVEST_BASE_URL", ""))  # where people reach this server, if it is said
+PUBLIC = base_url(os.environ.get("KGHARVEST_BASE_URL", ""))  # public URL of this server, if set
 DEBUG = flag("DEBUG")
 EMBEDDED = PUBLIC.scheme != "https" and not any(
     os.environ.get(name) for name in ("DATABASE_URL", "BROKER_URL", "SECRET_KEY", "ALLOWED_HOSTS")
 )
 PRODUCTION = not EMBEDDED and not DEBUG
 if PRODUCTION and PUBLIC.scheme == "http":
-    raise ImproperlyConfigured("KGHARVEST_BASE_URL is not an https address; in production people come over TLS.")
+    raise ImproperlyConfigured("KGHARVEST_BASE_URL is not an https URL. Production requires TLS.")
 
 SECRET_KEY = os.environ.get("SECRET_KEY", "")
 ALLOWED_HOSTS = words("ALLOWED_HOSTS")
@@ -77,16 +76,16 @@ PUBLIC_HOSTS = [f"[{PUBLIC.hostname}]" if ":" in PUBLIC.hostname else PUBLIC.hos
 if PRODUCTION:
     ALLOWED_HOSTS = ALLOWED_HOSTS or PUBLIC_HOSTS
 if PRODUCTION and not SECRET_KEY:
-    raise ImproperlyConfigured("SECRET_KEY is not set; in production set it to 50 or more random characters.")
+    raise ImproperlyConfigured("SECRET_KEY is not set. In production, set it to 50 or more random characters.")
 if PRODUCTION and not ALLOWED_HOSTS:
-    raise ImproperlyConfigured("ALLOWED_HOSTS is not set; in production name the hosts this server answers for.")
+    raise ImproperlyConfigured("ALLOWED_HOSTS is not set. In production, set it to the hostnames of this server.")
 if not SECRET_KEY:
     with data_folder_needed():
         SECRET_KEY = generated_secret_key(DATA_DIR / "secret_key")
 ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]", *PUBLIC_HOSTS]
 
-# Optional apps (kgharvest.optional_apps). KGHARVEST_CONTRIB names those to install; "none" for the core alone.
-# A name with a dot is the module of another package's app.
+# Optional apps to install (kgharvest.optional_apps); KGHARVEST_CONTRIB=none for the core only.
+# A name with a dot is the module of an app in another package.
 CONTRIB_APPS = words("KGHARVEST_CONTRIB") or ["knowledge_graphs", "probing", "publishing", "recruiting"]
 INSTALLED_APPS = [
     "kgharvest",
@@ -127,7 +126,7 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "kgharvest.urls"
-FORM_RENDERER = "django.forms.renderers.TemplatesSetting"  # widgets of our own live among our templates
+FORM_RENDERER = "django.forms.renderers.TemplatesSetting"  # custom widgets are in templates/
 WSGI_APPLICATION = "kgharvest.wsgi.application"
 TEMPLATES = [
     {
@@ -153,13 +152,13 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 
-# Static files: hashed names need `collectstatic`, as a production deployment does; else they come from the apps.
+# Static files: hashed names in production (requires `collectstatic`), otherwise served from the apps.
 STATIC_URL = f"{PUBLIC.path}/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles" if PRODUCTION else None
 WHITENOISE_USE_FINDERS = not PRODUCTION
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "files": file_storage("KGHARVEST_FILES", DATA_DIR),  # what web servers and workers share (operations.files)
+    "files": file_storage("KGHARVEST_FILES", DATA_DIR),  # shared by web servers and workers (operations.files)
     "staticfiles": {
         "BACKEND": "kgharvest.http.HashedStaticFiles"
         if PRODUCTION
@@ -181,47 +180,51 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
-# How many attempts in how many seconds, by what is tried (kgharvest.accounts.throttle).
+# Rate limits: (attempts, seconds) (kgharvest.accounts.throttle)
 LIMITS = {
-    "wrong_links": limit("KGHARVEST_WRONG_LINKS", 30, 900),  # or codes: a class that mistypes behind one address
-    "forged_events": limit("KGHARVEST_FORGED_EVENTS", 60, 60),  # not signed as a platform does, from one address
-    "guests": limit("KGHARVEST_GUESTS", 30, 600),  # who join one round by name from one address
-    "panel_entries": limit("KGHARVEST_PANEL_ENTRIES", 60, 600),  # people who are new to one panel, from one address
-    "wrong_passwords": limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # from one address, which gets few a name then
-    "wrong_passwords_of_name": limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # from one address
-    "wrong_passwords_everywhere": limit("KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600),  # for one name
-    "wrong_passwords_of_device": limit("KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900),  # known to have logged in
-    "old_passwords": limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # of one account, when it changes its password
-    "second_factors": limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # codes for one account
-    "share_passwords": limit("KGHARVEST_SHARE_PASSWORDS", 10, 900),  # tried on a link to a report from one address
-    "share_passwords_everywhere": limit("KGHARVEST_SHARE_PASSWORDS_EVERYWHERE", 100, 3600),  # on one link
-    "reset_requests": limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # from one address, for whatever accounts
-    "reset_mails": limit("KGHARVEST_RESET_MAILS", 3, 3600),  # to one mail address
+    "wrong_links": limit("KGHARVEST_WRONG_LINKS", 30, 900),  # or codes; per address, which a whole class may share
+    "forged_events": limit("KGHARVEST_FORGED_EVENTS", 60, 60),  # platform events with an invalid signature, per address
+    "guests": limit("KGHARVEST_GUESTS", 30, 600),  # joining one round by name, per address
+    "panel_entries": limit("KGHARVEST_PANEL_ENTRIES", 60, 600),  # new participants of one panel, per address
+    "wrong_passwords": limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # per address; afterwards few attempts per name
+    "wrong_passwords_of_name": limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # per name and address
+    "wrong_passwords_everywhere": limit("KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600),  # per name
+    "wrong_passwords_of_device": limit(
+        "KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900
+    ),  # per browser that has logged in before
+    "old_passwords": limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # per account, for password confirmation
+    "second_factors": limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # codes per account
+    "share_passwords": limit("KGHARVEST_SHARE_PASSWORDS", 10, 900),  # per report link and address
+    "share_passwords_everywhere": limit("KGHARVEST_SHARE_PASSWORDS_EVERYWHERE", 100, 3600),  # per report link
+    "reset_requests": limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # per address
+    "reset_mails": limit("KGHARVEST_RESET_MAILS", 3, 3600),  # per email address
 }
-# How many requests to the API in how many seconds (kgharvest.api.throttles).
+# API rate limits: (requests, seconds) (kgharvest.api.throttles)
 API_LIMITS = {
-    "token": limit("KGHARVEST_API_REQUESTS", 1200, 60),  # of one token
-    "anonymous": limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # from one address without a valid token
+    "token": limit("KGHARVEST_API_REQUESTS", 1200, 60),  # per token
+    "anonymous": limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # per address without a valid token
 }
-CACHES = {  # of each process: what it counts itself of these limits
+CACHES = {  # per process: its share of these limits
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
 }
-PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # proxies of our own between browsers and this server
+PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # trusted proxies before this server
 
-# Signing in: docs/sign-in.md
+# Login: docs/sign-in.md
 OPENID = openid()
-LOCAL_LOGIN = os.environ.get("KGHARVEST_LOCAL_LOGIN", "1") != "0"  # with a password of this installation
+LOCAL_LOGIN = os.environ.get("KGHARVEST_LOCAL_LOGIN", "1") != "0"  # password login
 if not LOCAL_LOGIN and not OPENID:
-    raise ImproperlyConfigured("KGHARVEST_LOCAL_LOGIN is 0 and KGHARVEST_OIDC_ISSUER is not set: nobody could log in.")
+    raise ImproperlyConfigured(
+        "KGHARVEST_LOCAL_LOGIN is 0, but KGHARVEST_OIDC_ISSUER is not set. Set it or enable local login."
+    )
 SECOND_FACTOR_FOR = os.environ.get("KGHARVEST_SECOND_FACTOR", "")
 if SECOND_FACTOR_FOR not in {"", "staff", "owners", "everybody"}:
     raise ImproperlyConfigured(
-        f"KGHARVEST_SECOND_FACTOR is {SECOND_FACTOR_FOR!r}; use staff, owners (staff as well) or everybody."
+        f"KGHARVEST_SECOND_FACTOR is {SECOND_FACTOR_FOR!r}. Use staff, owners (includes staff) or everybody."
     )
-PASSWORD_RESET_TIMEOUT = 3600  # seconds that a link in a mail holds
-CONTACT = os.environ.get("KGHARVEST_CONTACT", "")  # whom people ask, as "Ada, room 7, ada@example.org"
+PASSWORD_RESET_TIMEOUT = 3600  # seconds that a reset link is valid
+CONTACT = os.environ.get("KGHARVEST_CONTACT", "")  # for example "Ada, room 7, ada@example.org"
 
-# Mail
+# Email
 EMAIL_URL = os.environ.get("EMAIL_URL", "")
 if EMAIL_URL:
     globals().update(mail(EMAIL_URL))
@@ -243,19 +246,19 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 X_FRAME_OPTIONS = "DENY"
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000  # a launch may tick every relation there is
-DATA_UPLOAD_MAX_MEMORY_SIZE = 3 << 20  # bytes of a form without its files, or of JSON
-LARGEST_UPLOAD = 32 << 20  # bytes of a form with its files: three of bulk.file_reading.LARGEST_FILE
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000  # a launch can select all relations
+DATA_UPLOAD_MAX_MEMORY_SIZE = 3 << 20  # bytes of a form without files, or of JSON
+LARGEST_UPLOAD = 32 << 20  # bytes of a form with files: three times bulk.file_reading.LARGEST_FILE
 SESSION_ENGINE = "kgharvest.accounts.sign_in.session_store"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_SSL_REDIRECT = PRODUCTION
-# Off by default: browsers remember it for its whole lifetime, for every subdomain and port of the host if asked to.
+# Off by default, as browsers remember it for its lifetime, optionally for all subdomains and ports.
 SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = hsts("KGHARVEST_HSTS")
-SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W021"]  # HSTS, its subdomains and preloading
+SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W021"]  # HSTS, subdomains, preload
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
 PORT = os.environ.get("PORT") or "8000"
-# Scheme, host and port for links that go out in mails or are printed; what `reverse` returns goes after it.
+# Scheme, host, and port of links in emails and printed output; prefix for paths from `reverse`
 ORIGIN = f"http://127.0.0.1:{PORT}"
 if PRODUCTION:
     ORIGIN = f"https://{ALLOWED_HOSTS[0].lstrip('.')}"
@@ -263,7 +266,7 @@ CSRF_TRUSTED_ORIGINS = [f"https://{'*' * host.startswith('.')}{host}" for host i
 if PUBLIC.netloc:
     ORIGIN = f"{PUBLIC.scheme}://{PUBLIC.netloc}"
     CSRF_TRUSTED_ORIGINS.append(ORIGIN)
-FORCE_SCRIPT_NAME = PUBLIC.path or None  # all links, static files and cookies are below it
+FORCE_SCRIPT_NAME = PUBLIC.path or None  # prefix of all links, static files, and cookies
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{PUBLIC.path}/"
 
 
@@ -276,8 +279,8 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "kgharvest.api.schema.ApiSchema",
     "EXCEPTION_HANDLER": "kgharvest.http.error_response",
-    "DEFAULT_METADATA_CLASS": None,  # what OPTIONS would tell is in the schema
-    "URL_FORMAT_OVERRIDE": None,  # "format" in an address is a parameter of ours
+    "DEFAULT_METADATA_CLASS": None,  # replaced by the OpenAPI schema
+    "URL_FORMAT_OVERRIDE": None,  # "format" is a query parameter of our views
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "kgharvest",
@@ -286,50 +289,49 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": [],  # values of a field stand at the field: fields of one name have different ones
+    "POSTPROCESSING_HOOKS": [],  # inline enums, as fields of the same name have different choices
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False, "validatorUrl": None},
 }
 
-# Networks besides the internet that webhooks may lead to, by plain http, too
+# Private networks that webhooks may access, also by plain http
 WEBHOOK_NETWORKS = networks("KGHARVEST_WEBHOOK_NETWORKS")
 
-# Addresses of the log-probability servers whose LMs may be harvested, with the variable that holds the key of each
+# URLs of log-probability servers, with the variable that contains each key
 LM_SERVERS = lm_servers("KGHARVEST_LM_SERVERS")
 
-# Where chat models are asked to list tuples, if a launch names no address; it is trusted (docs/harvesting.md)
+# Default URL of chat models for launches; its responses are trusted (docs/harvesting.md)
 CHAT_BASE_URL = os.environ.get("KGHARVEST_CHAT_BASE_URL", "").strip()
 
-# Where judges of the kind chat are asked, if a run names no address; what it says is trusted (docs/judges.md)
+# Default URL of chat judges; its responses are trusted (docs/judges.md)
 JUDGE_BASE_URL = os.environ.get("KGHARVEST_JUDGE_BASE_URL", "").strip()
 
-# Prolific, where people for rounds are found and paid (docs/prolific.md)
+# Prolific: recruiting and pay (docs/prolific.md)
 PROLIFIC = {
     "token": os.environ.get("KGHARVEST_PROLIFIC_TOKEN", "").strip(),
     "url": os.environ.get("KGHARVEST_PROLIFIC_URL", "").strip() or "https://api.prolific.com",
     "webhook_secret": os.environ.get("KGHARVEST_PROLIFIC_WEBHOOK_SECRET", "").strip(),
 }
 
-# Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
-JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
-JOB_LOOK_EVERY_S = 5  # between two heartbeats of a worker, each with a look at the ledger
-# Seconds of searching after which idle workers get parts of a harvest; most with so small an LM as the embedded one end
-# before.
+# Jobs. The broker only wakes workers; the state of jobs is in the database (kgharvest.jobs.ledger).
+JOB_LEASE_S = 30  # a running job is lost after this time without a heartbeat
+JOB_LOOK_EVERY_S = 5  # between two heartbeats of a worker, which also poll the ledger
+# Search time after which idle workers get parts of a harvest; most harvests of the embedded LM end before.
 HARVEST_SHARED_AFTER_S = 2
 
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
 CELERY_BROKER_USE_SSL = broker_tls(CELERY_BROKER_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker however long that is away
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # wait for the broker without limit
 CELERY_TASK_DEFAULT_QUEUE = HARVEST
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_TIME_LIMIT = 24 * 3600
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# One child does the work, so that torch loads there and never in the process that forks; more with `--concurrency`.
+# One child, so that torch is loaded there and not in the forking process; more with `--concurrency`.
 CELERY_WORKER_CONCURRENCY = 1
 QUEUE_ARGUMENTS = None
 if CELERY_BROKER_URL.startswith("filesystem:"):
@@ -344,35 +346,35 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
         "polling_interval": 0.2,
     }
 elif CELERY_BROKER_URL.startswith("redis"):
-    # Redis hands a message out again after visibility_timeout, so it must outlast the longest task.
+    # Redis redelivers messages after visibility_timeout, so it must exceed the longest task.
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "visibility_timeout": CELERY_TASK_TIME_LIMIT + 3600,
-        # Seconds; without them a Redis that hangs is waited for without end.
+        # Seconds. Without timeouts, an unresponsive Redis blocks forever.
         "socket_connect_timeout": 3,
         "socket_timeout": 10,
         "socket_keepalive": True,
     }
 else:
-    # RabbitMQ ends a consumer that has not acknowledged for half an hour; it must outlast the longest task as well.
-    patience_ms = 1000 * (CELERY_TASK_TIME_LIMIT + 3600)
-    QUEUE_ARGUMENTS = {"x-queue-type": "quorum", "x-consumer-timeout": patience_ms}
+    # Default 30 minutes. RabbitMQ ends consumers without acknowledgment; must exceed the longest task.
+    consumer_timeout_ms = 1000 * (CELERY_TASK_TIME_LIMIT + 3600)
+    QUEUE_ARGUMENTS = {"x-queue-type": "quorum", "x-consumer-timeout": consumer_timeout_ms}
 CELERY_TASK_QUEUES = [Queue(name, Exchange(name), routing_key=name, queue_arguments=QUEUE_ARGUMENTS) for name in QUEUES]
 
 
 def without_traceback_of_refusals(record: logging.LogRecord) -> bool:
-    """Let the line of a response that refuses stand alone; only what failed has a traceback worth reading."""
+    """Remove tracebacks of 4xx and 503 responses; only other failures need them."""
     if getattr(record, "status_code", 500) < 500 or getattr(record, "status_code", 500) == 503:
         record.exc_info = None
     return True
 
 
-# How this server is watched: docs/operations.md
-METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()  # a folder a machine, as process ids are of one
+# Monitoring: docs/operations.md
+METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()  # per machine, as process ids are unique per machine
 METRICS_TOKEN = os.environ.get("KGHARVEST_METRICS_TOKEN", "")
 
 LOG_FORMAT = os.environ.get("KGHARVEST_LOG") or "lines"
 if LOG_FORMAT not in {"lines", "json"}:
-    raise ImproperlyConfigured(f"KGHARVEST_LOG is {LOG_FORMAT!r}; use lines or json.")
+    raise ImproperlyConfigured(f"KGHARVEST_LOG is {LOG_FORMAT!r}. Use lines or json.")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -397,11 +399,11 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
         "django": {"handlers": ["console"], "level": "INFO", "propagate": False},
-        "kgharvest.requests": {"level": "INFO" if LOG_FORMAT == "json" else "WARNING"},  # a line a request
+        "kgharvest.requests": {"level": "INFO" if LOG_FORMAT == "json" else "WARNING"},  # one line per request
         "waitress": {"level": "WARNING"},
-        "waitress.queue": {"level": "ERROR"},  # it warns whenever a request waits for a thread
-        "botocore": {"level": "WARNING"},  # it says for each connection where credentials come from
-        "httpx": {"level": "WARNING"},  # it logs each address, and addresses of platforms have names of people
-        "kombu.connection": {"level": "ERROR"},  # it warns that the filesystem broker has no host name
+        "waitress.queue": {"level": "ERROR"},  # warns whenever a request waits for a thread
+        "botocore": {"level": "WARNING"},  # logs the source of credentials per connection
+        "httpx": {"level": "WARNING"},  # logs URLs, which may identify participants
+        "kombu.connection": {"level": "ERROR"},  # warns that the filesystem broker has no hostname
     },
 }

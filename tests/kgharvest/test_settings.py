@@ -138,7 +138,7 @@ def test_an_unknown_pool_mode_is_refused(tmp_path):
 
     done = run_python(tmp_path, "manage.py", "check", **{**PRODUCTION, "DATABASE_URL": url})
 
-    assert "pool_mode in DATABASE_URL is 'transactions'; use session or transaction." in done.stderr
+    assert "pool_mode in DATABASE_URL is 'transactions'. Use session or transaction." in done.stderr
 
 
 @pytest.mark.parametrize(("url", "name"), [("sqlite:////tmp/a.sqlite3", "/tmp/a.sqlite3"), ("sqlite:///b.db", "b.db")])
@@ -155,13 +155,13 @@ def test_production_does_not_start_without_a_secret_and_hosts(tmp_path, missing)
     done = run_python(tmp_path, "manage.py", "check", **variables)
 
     assert done.returncode != 0
-    assert f"{missing} is not set; in production" in done.stderr
+    assert f"{missing} is not set. In production" in done.stderr
 
 
 def test_an_unknown_database_is_refused(tmp_path):
     done = run_python(tmp_path, "manage.py", "check", **{**PRODUCTION, "DATABASE_URL": "mysql://x/y"})
 
-    assert "DATABASE_URL starts with 'mysql'; use sqlite:///path or postgres://" in done.stderr
+    assert "DATABASE_URL starts with 'mysql'. Use sqlite:///path or postgres://" in done.stderr
 
 
 def test_production_passes_djangos_deployment_checks(tmp_path):
@@ -219,10 +219,10 @@ def test_one_address_says_where_links_cookies_and_static_files_are(tmp_path):
 def test_an_address_that_is_none_is_refused(tmp_path, address):
     done = run_python(tmp_path, "manage.py", "check", KGHARVEST_BASE_URL=address)
 
-    assert f"KGHARVEST_BASE_URL is '{address}'; give the address of the start page, as https://host" in done.stderr
+    assert f"KGHARVEST_BASE_URL is '{address}'. Set the URL of the home page, for example https://host" in done.stderr
 
 
 def test_production_is_not_reached_without_tls(tmp_path):
     done = run_python(tmp_path, "manage.py", "check", **{**PRODUCTION, "KGHARVEST_BASE_URL": "http://kg.example.org"})
 
-    assert "KGHARVEST_BASE_URL is not an https address" in done.stderr
+    assert "KGHARVEST_BASE_URL is not an https URL" in done.stderr

@@ -60,7 +60,7 @@ def test_filters_by_action_person_and_day(client, owner):
     assert "reopened the round" in by_system
     assert "paused the round" not in by_system
     assert "paused the round" in trail(client, f"?who={actor_code(owner)}&action=round.paused")
-    assert "No entry like this" in trail(client, "?until=2020-01-01")
+    assert "No matching entries" in trail(client, "?until=2020-01-01")
     assert "paused the round" in trail(client, f"?since={timezone.now():%Y-%m-%d}&who=ada")
     assert "paused the round" in trail(client, f"?until={timezone.now():%Y-%m-%d}")
     assert "paused the round" in trail(client, "?since=0001-01-01&until=9999-12-31")

@@ -103,4 +103,4 @@ def test_one_address_says_how_mail_is_sent(tmp_path, address, expected):
 def test_an_address_that_sends_no_mail_is_refused(tmp_path):
     done = run_python(tmp_path, "manage.py", "check", EMAIL_URL="imap://mail.example.org")
 
-    assert "EMAIL_URL starts with 'imap'; use smtp://" in done.stderr
+    assert "EMAIL_URL starts with 'imap'. Use smtp://" in done.stderr
