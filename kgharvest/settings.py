@@ -34,20 +34,7 @@ from kgharvest.environment import (
 )
 from kgharvest.jobs.queues import HARVEST, QUEUES
 from kgharvest.operations.logs import without_addresses
-from kgharvest.registries import (  # noqa: F401 - these are settings
-    AUDITED,
-    DRAFT_DELETED,
-    EVENT_TYPES,
-    HOOKS,
-    JOB_RUNNERS,
-    LM_JOBS,
-    METRICS,
-    OUTBOXES,
-    PANELS,
-    PERIODIC_TASKS,
-    REPORT_SECTIONS,
-    URGENT_JOBS,
-)
+from kgharvest.registries import *  # noqa: F403 - all registries are settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()

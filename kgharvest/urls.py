@@ -7,7 +7,7 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from kgharvest.accounts import api as accounts_api
-from kgharvest.accounts import project_api, project_views
+from kgharvest.accounts import project_views
 from kgharvest.accounts.projects import hand_over, set_role
 from kgharvest.accounts.sign_in import views as sign_in_views
 from kgharvest.accounts.views import (
@@ -139,9 +139,9 @@ harvesting = [
     path("accounts/tokens/<int:pk>/revoke/", token_revoke, name="token_revoke"),
     # the API
     *routes("tokens", accounts_api.TokenViewSet, "api_token"),
-    *routes("projects", project_api.ProjectViewSet, "api_project"),
-    *routes(f"{PROJECT}/members", project_api.MemberViewSet, "api_member"),
-    *routes(f"{PROJECT}/invites", project_api.InviteViewSet, "api_project_invite"),
+    *routes("projects", accounts_api.ProjectViewSet, "api_project"),
+    *routes(f"{PROJECT}/members", accounts_api.MemberViewSet, "api_member"),
+    *routes(f"{PROJECT}/invites", accounts_api.InviteViewSet, "api_project_invite"),
     *routes(f"{PROJECT}/audit", audit_api.ProjectTrailViewSet, "api_project_entry", "api_project_trail"),
     *routes("audit", audit_api.TrailViewSet, "api_entry", "api_trail"),
     *routes(f"{PROJECT}/webhooks", webhook_api.WebhookViewSet, "api_webhook"),

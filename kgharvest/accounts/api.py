@@ -1,19 +1,166 @@
-"""API of access tokens: the tokens of the authenticated user."""
+"""API of projects, members, invitations, and access tokens."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from django.utils.functional import cached_property
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.access import Action
+from kgharvest.access import Action, check_may
+from kgharvest.accounts import projects
 from kgharvest.accounts.tokens import LONGEST_DAYS, Scope, create_token, revoke_token
 from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.input import ProjectField, StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin
-from kgharvest.models import ApiToken
+from kgharvest.models import ApiToken, Project, ProjectInvite, ProjectMember, Role
+
+PROJECT = {"slug": "default", "name": "Default", "created_at": "2026-11-22T09:00:00Z", "role": "owner"}
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A project", PROJECT, response_only=True)])
+class ProjectSerializer(serializers.ModelSerializer):
+    role = serializers.ChoiceField(
+        Role.choices, allow_null=True, help_text="Your role; null for a superuser who is not a member."
+    )
+
+    class Meta:
+        model = Project
+        fields = [*PROJECT]
+
+
+class ProjectInput(StrictSerializer):
+    name = serializers.CharField(max_length=projects.LONGEST_NAME)
+
+
+class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
+    """Your projects, newest first."""
+
+    access = Action.VIEW  # the services check who may change a project
+    serializer_class = ProjectSerializer
+    lookup_field = "slug"
+    lookup_value_converter = "slug"
+
+    def get_queryset(self) -> QuerySet:
+        role = ProjectMember.objects.filter(project=OuterRef("pk"), user=self.request.user).values("role")
+        return Project.objects.visible_to(self.request.user).annotate(role=Subquery(role))
+
+    @extend_schema(request=ProjectInput, summary="Create a project")
+    def create(self, request: Request) -> Response:
+        """You become its owner. Requires the role owner or researcher in any project."""
+        project = projects.create_project(self.sent(ProjectInput)["name"], request.user)
+        return self.created(self.get_queryset().get(pk=project.pk), self.address(project))
+
+    @extend_schema(request=ProjectInput, summary="Rename a project")
+    def partial_update(self, request: Request, slug: str) -> Response:
+        """The slug and the URLs do not change."""
+        return self.changed(projects.rename_project, self.sent(ProjectInput)["name"])
+
+
+class ProjectPartViewSet(ApiViewSet):
+    @cached_property
+    def project(self) -> Project:
+        """The project in the URL. Raises Http404, or NotAllowed if the caller may not do `access` in it."""
+        project = get_object_or_404(Project.objects.visible_to(self.request.user), slug=self.kwargs["slug"])
+        check_may(self.request.user, self.access or Action.VIEW, project)
+        return project
+
+    def get_object(self) -> Any:
+        return self.named()
+
+
+class ProjectMemberSerializer(serializers.ModelSerializer):
+    user = serializers.CharField(source="user.username")
+
+    class Meta:
+        model = ProjectMember
+        fields = ["user", "role"]
+
+
+class RoleInput(StrictSerializer):
+    role = serializers.ChoiceField(Role.choices)
+
+
+@extend_schema_view(list=extend_schema(operation_id="project_members_list"))
+class MemberViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
+    """Members of a project. New members join by invitation."""
+
+    serializer_class = ProjectMemberSerializer
+    lookup_field = "user__username"
+    lookup_url_kwarg = "username"
+    lookup_value_converter = "str"
+
+    def get_queryset(self) -> QuerySet:
+        return self.project.members.select_related("user", "project")
+
+    @extend_schema(request=RoleInput, summary="Change the role of a member")
+    def partial_update(self, request: Request, slug: str, username: str) -> Response:
+        projects.set_role(self.project, self.named().user, self.sent(RoleInput)["role"], request.user)
+        return self.answer(self.named())
+
+    @extend_schema(summary="Remove a member")
+    def destroy(self, request: Request, slug: str, username: str) -> Response:
+        """Owners can remove any member; members can remove themselves. The last owner cannot leave."""
+        projects.remove_member(self.project, self.named().user, request.user)
+        return self.deleted()
+
+
+class ProjectInviteSerializer(serializers.ModelSerializer):
+    created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
+    used_by = serializers.CharField(source="used_by.username", default=None, allow_null=True)
+
+    class Meta:
+        model = ProjectInvite
+        fields = ["id", "role", "created_by", "created_at", "expires_at", "used_by", "used_at", "revoked_at"]
+
+
+class NewProjectInviteSerializer(ProjectInviteSerializer):
+    link = serializers.CharField(help_text="Invitation link. Shown only once.")
+
+    class Meta(ProjectInviteSerializer.Meta):
+        fields = [*ProjectInviteSerializer.Meta.fields, "link"]
+
+
+class InviteInput(StrictSerializer):
+    role = serializers.ChoiceField(Role.choices)
+    days = serializers.IntegerField(min_value=1, max_value=projects.MOST_DAYS, default=14)
+
+
+@extend_schema_view(list=extend_schema(operation_id="project_invites_list"))
+class InviteViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
+    """Invitations to a project, for its owners."""
+
+    access = Action.MANAGE
+    serializer_class = ProjectInviteSerializer
+    is_keyed = False  # the response to POST contains a secret
+
+    def get_queryset(self) -> QuerySet:
+        return self.project.invites.select_related("project", "created_by", "used_by")
+
+    @extend_schema(request=InviteInput, responses={201: NewProjectInviteSerializer}, summary="Create an invitation")
+    def create(self, request: Request, slug: str) -> Response:
+        """Each link works for one person, once."""
+        invite_input = self.sent(InviteInput)
+        expires_at = timezone.now() + timedelta(days=invite_input["days"])
+        invite, secret = projects.create_invite(self.project, invite_input["role"], expires_at, request.user)
+        invite.link = request.build_absolute_uri(self.location("kgharvest:project_join", secret))
+        self.serializer_class = NewProjectInviteSerializer
+        return self.created(invite, self.address(invite))
+
+    @extend_schema(summary="Revoke an invitation")
+    def destroy(self, request: Request, slug: str, pk: int) -> Response:
+        projects.revoke_invite(self.named(), timezone.now(), request.user)
+        return self.deleted()
+
+
+# Tokens
 
 TOKEN = {
     "id": 3,

@@ -7,7 +7,7 @@ from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_s
 from rest_framework import serializers
 
 from kgharvest.access import Action, check_may
-from kgharvest.accounts.project_api import ProjectPartViewSet
+from kgharvest.accounts.api import ProjectPartViewSet
 from kgharvest.api.input import Filters
 from kgharvest.api.views import ApiViewSet, PagedList
 from kgharvest.bulk.pagination import LARGEST_ID

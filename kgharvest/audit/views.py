@@ -46,30 +46,24 @@ def whole_trail(request: HttpRequest) -> HttpResponse:
 def _show(request: HttpRequest, entries: QuerySet[Event], project: Project | None) -> HttpResponse:
     filters = TrailFilters(request.GET)
     filters.is_valid()
-    rows = entries.narrowed(**filters.cleaned_data).audited()
-    page = keyset_page(Filtered(rows), "-pk", request.GET, ROWS_PER_PAGE)
+    audited = entries.narrowed(**filters.cleaned_data).audited()
+    page = keyset_page(Filtered(audited), "-pk", request.GET, ROWS_PER_PAGE)
     facts = {entry.pk: entry.known_facts for entry in page.rows}
     people = [person for values in facts.values() if (person := values.get("person"))]
     accounts = Actor.objects.filter(code__in={*people, *(entry.actor for entry in page.rows)}, user__isnull=False)
     names = dict(accounts.values_list("code", "user__username"))
+    rows = []
+    for entry in page.rows:
+        sentence, person = entry.sentence, facts[entry.pk].get("person", "")
+        if person in names:
+            sentence = sentence.replace(person, names[person])
+        rows.append({"entry": entry, "who": names.get(entry.actor, entry.actor or SYSTEM), "sentence": sentence})
     context = {
         "project": project,
         "filters": filters,
         "is_filtered": any(filters.cleaned_data.values()),
         "page": page,
-        "rows": [
-            {
-                "entry": entry,
-                "who": names.get(entry.actor, entry.actor or SYSTEM),
-                "sentence": _with_name(entry.sentence, facts[entry.pk].get("person", ""), names),
-            }
-            for entry in page.rows
-        ],
+        "rows": rows,
         "head": head(),
     }
     return render(request, "kgharvest/audit/trail.html", context)
-
-
-def _with_name(sentence: str, person: str, names: dict[str, str]) -> str:
-    """Replace the code of the person by the username, if the account exists."""
-    return sentence.replace(person, names[person]) if person in names else sentence

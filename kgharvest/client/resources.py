@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -244,7 +244,7 @@ class Client:
     ) -> Row:
         """Poll every second with a progress bar until `is_over`; return the last response. Raises TimeoutError."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with _Bar(label if self._progress else None) as show:
+        with _progress_bar(label if self._progress else None) as show:
             while not is_over(latest := ask()):
                 show(latest)
                 if deadline is not None and time.monotonic() > deadline:
@@ -253,26 +253,20 @@ class Client:
         return latest
 
 
-class _Bar:
-    """Progress bar of a job or launch, if tqdm is installed."""
+@contextmanager
+def _progress_bar(label: str | None) -> Iterator[Callable[[Row], None]]:
+    """Yield a function that shows a job or launch in a progress bar, if `label` is given and tqdm is installed."""
+    if label is None or find_spec("tqdm") is None:
+        yield lambda row: None
+        return
+    with import_module("tqdm").tqdm(desc=label, disable=None, leave=False) as bar:
 
-    def __init__(self, label: str | None):
-        self._bar = None
-        if label is not None and find_spec("tqdm") is not None:
-            self._bar = import_module("tqdm").tqdm(desc=label, disable=None, leave=False)
-
-    def __enter__(self) -> Callable[[Row], None]:
-        return self._show
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def _show(self, row: Row) -> None:
-        if self._bar is not None:
+        def show(row: Row) -> None:
             done, total = next(names for names in COUNTS if names[0] in row)
-            self._bar.total = row[total]
-            self._bar.update(row[done] - self._bar.n)
+            bar.total = row[total]
+            bar.update(row[done] - bar.n)
+
+        yield show
 
 
 def _without_none(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,7 +66,8 @@ def record(
         texts=texts,
     )
     if event_type.topic and project_id is not None:
-        _enqueue_deliveries(event, event_type.topic, lambda: path or _path_of(subject, round))
+        page = subject if hasattr(subject, "get_absolute_url") else round
+        _enqueue_deliveries(event, event_type.topic, lambda: path or page.get_absolute_url())
     return event
 
 
@@ -83,8 +84,3 @@ def _enqueue_deliveries(event: Event, topic: str, path: Callable[[], str]) -> No
     if webhooks:
         facts = {**event.known_facts, "url": f"{settings.ORIGIN}{path()}"}
         Delivery.objects.bulk_create([Delivery.about(webhook, topic, facts, event.at) for webhook in webhooks])
-
-
-def _path_of(subject: Any, round: Any) -> str:
-    page = subject if hasattr(subject, "get_absolute_url") else round
-    return page.get_absolute_url()

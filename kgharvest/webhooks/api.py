@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.access import Action
-from kgharvest.accounts.project_api import ProjectPartViewSet
+from kgharvest.accounts.api import ProjectPartViewSet
 from kgharvest.api.input import Filters, StrictSerializer
 from kgharvest.api.views import PagedList, RetrieveMixin, operation
 from kgharvest.events.types import TOPICS

@@ -58,7 +58,7 @@ def test_an_address_with_too_many_fields_is_refused(media_type):
 
     status, page = answer("/admin/login/", HTTP_COOKIE=CSRF_COOKIE, **fields)
 
-    assert (status, "more fields" in page) == (400, True)
+    assert (status, "too many query parameters" in page) == (400, True)
 
 
 def test_a_filter_with_a_nul_does_not_reach_the_database(researcher_client):
@@ -73,13 +73,13 @@ def test_a_filter_with_a_nul_does_not_reach_the_database(researcher_client):
 def test_another_charset_than_utf_8_is_refused(charset, media_type, method):
     status, sentence = answer("/", REQUEST_METHOD=method, CONTENT_TYPE=f"{media_type}; charset={charset}")
 
-    assert (status, "send it in UTF-8" in sentence) == (400, True)
+    assert (status, "Send the request in UTF-8" in sentence) == (400, True)
 
 
 def test_a_form_that_says_it_is_in_utf_8_is_read():
     status, page = answer("/accounts/login/", CONTENT_TYPE=f"{FORM}; charset=UTF-8", HTTP_COOKIE=CSRF_COOKIE)
 
-    assert (status, "CSRF" in page or "form" in page) == (403, True)
+    assert (status, "CSRF" in page or "Form could not be submitted" in page) == (403, True)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,13 @@ TOO_MANY_FILES = b"--x\r\nContent-Disposition: form-data; name=a; filename=b\r\n
         (FILES, b"a", "boundary is missing"),
         (f"{FILES}; boundary=", b"a", "boundary is missing"),
         (f"{FILES}; boundary={'x' * 300}", b"a", "boundary is missing"),
-        (f"{FILES}; boundary=x", TOO_MANY_FILES, "more files"),
-        (FORM, b"a=b&" * 10_001, "more fields"),
-        (f"{FILES}; boundary=x", b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\n" + b"b" * 4_000_000, "larger"),
+        (f"{FILES}; boundary=x", TOO_MANY_FILES, "too many files"),
+        (FORM, b"a=b&" * 10_001, "too many fields"),
+        (
+            f"{FILES}; boundary=x",
+            b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\n" + b"b" * 4_000_000,
+            "larger than",
+        ),
     ],
 )
 def test_a_form_that_cannot_be_parsed_is_refused_with_a_sentence(path, cookie, media_type, body, reason):

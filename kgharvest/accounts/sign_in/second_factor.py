@@ -63,7 +63,7 @@ def set_up(user: AbstractBaseUser, secret: str, code: str, now: datetime) -> lis
 
     Raises WrongCode if `code` is not a current code of `secret`, and TooManyAttempts.
     """
-    _count_attempt(user, now)
+    check_attempt("second_factors", str(user.pk), now, TOO_MANY_CODES)
     step = _step_of(secret, code, now)
     if step is None:
         raise DomainError("WrongCode", "Wrong code. Check that the clock of the device with the app is correct.")
@@ -105,16 +105,16 @@ def check_code(user: AbstractBaseUser, code: str, now: datetime) -> None:
 
     Of simultaneous requests with the same code only one succeeds.
     """
-    _count_attempt(user, now)
+    check_attempt("second_factors", str(user.pk), now, TOO_MANY_CODES)
     code = "".join(code.split()).lower()
-    is_right = _use_code_of_app(user, code, now) if len(code) == N_DIGITS else _use_recovery_code(user, code, now)
-    if not is_right:
+    if len(code) == N_DIGITS:
+        is_correct = _use_code_of_app(user, code, now)
+    else:
+        unused = RecoveryCode.objects.filter(second_factor__user=user, digest=_digest(code), used_at=None)
+        is_correct = bool(unused.update(used_at=now))
+    if not is_correct:
         raise DomainError("WrongCode", "This code is wrong or was already used. Wait for the next code in the app.")
     forget_attempts("second_factors", str(user.pk))
-
-
-def _count_attempt(user: AbstractBaseUser, now: datetime) -> None:
-    check_attempt("second_factors", str(user.pk), now, TOO_MANY_CODES)
 
 
 def _use_code_of_app(user: AbstractBaseUser, code: str, now: datetime) -> bool:
@@ -123,11 +123,6 @@ def _use_code_of_app(user: AbstractBaseUser, code: str, now: datetime) -> bool:
     step = _step_of(secret, code, now) if secret else None
     unused = SecondFactor.objects.filter(user=user, last_step__lt=step or 0)
     return step is not None and bool(unused.update(last_step=step))
-
-
-def _use_recovery_code(user: AbstractBaseUser, code: str, now: datetime) -> bool:
-    unused = RecoveryCode.objects.filter(second_factor__user=user, digest=_digest(code), used_at=None)
-    return bool(unused.update(used_at=now))
 
 
 def _step_of(secret: str, code: str, now: datetime) -> int | None:

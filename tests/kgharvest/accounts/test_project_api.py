@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 PROJECTS = "/api/v1/projects/"
 
 
-def test_whoever_makes_a_project_owns_it():
+def test_the_creator_owns_the_project():
     api = client_of()
 
     made = api.post(PROJECTS, {"name": "Animal facts"}, JSON)
@@ -48,7 +48,7 @@ def test_owners_change_roles_and_remove_members():
     assert error_of(api.delete(f"{PROJECTS}{project.slug}/members/olga/"))["code"] == "LastOwner"
 
 
-def test_others_manage_nobody():
+def test_other_roles_cannot_manage_members():
     project = factories.make_project()
     factories.make_member("owner", project, "olga")
     api = client_of(factories.make_member("researcher", project, "rosa"))
@@ -63,7 +63,7 @@ def test_others_manage_nobody():
     assert ProjectMember.objects.get(user__username="olga").role == "owner"
 
 
-def test_an_invite_lets_one_person_in_and_is_shown_once(client):
+def test_an_invite_works_once_and_is_shown_once(client):
     project = factories.make_project()
     api = client_of(factories.make_member("owner", project))
     invites = f"{PROJECTS}{project.slug}/invites/"
@@ -80,7 +80,7 @@ def test_an_invite_lets_one_person_in_and_is_shown_once(client):
     assert Project.objects.get(members__user__username="ann") == project
 
 
-def test_a_revoked_invite_lets_nobody_in(client):
+def test_a_revoked_invite_is_rejected(client):
     project = factories.make_project()
     api = client_of(factories.make_member("owner", project))
     made = api.post(f"{PROJECTS}{project.slug}/invites/", {"role": "owner"}, JSON)

@@ -62,7 +62,7 @@ def project(owner) -> Project:
 
 
 @pytest.mark.django_db
-def test_a_project_is_named_where_there_are_several():
+def test_project_for_requires_a_choice_among_several():
     assert project_for(None).slug == "default"  # in a new installation
     animals, ada = make_project("Animals"), make_researcher()
 
@@ -90,7 +90,7 @@ def test_names_that_read_alike_get_different_addresses(owner):
 # -- members -----------------------------------------------------------------------------------------------------------
 
 
-def test_only_owners_change_who_is_in(project, owner):
+def test_only_owners_change_members(project, owner):
     researcher, viewer = make_researcher(), make_member(Role.VIEWER)
 
     for change in (
@@ -128,7 +128,7 @@ def test_the_last_owner_stays(project, owner):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_owners_who_leave_at_once_do_not_both_go():
+def test_of_two_owners_who_leave_simultaneously_one_stays():
     project, owners = default_project(), [make_member(Role.OWNER) for _ in range(2)]
     start, refused = Barrier(2), []
 
@@ -153,7 +153,7 @@ def test_two_owners_who_leave_at_once_do_not_both_go():
 # -- invites -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_link_lets_one_person_in_once_and_is_not_stored(project, owner):
+def test_a_link_works_once_and_is_not_stored(project, owner):
     now = timezone.now()
     invite, secret = create_invite(project, Role.ADJUDICATOR, now + timedelta(days=1), owner)
     ann, bob = make_user("ann"), make_user("bob")
@@ -176,7 +176,7 @@ def test_a_link_lets_one_person_in_once_and_is_not_stored(project, owner):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_link_used_twice_at_once_lets_one_in():
+def test_of_two_simultaneous_uses_of_a_link_one_succeeds():
     project, people = default_project(), [make_user() for _ in range(4)]
     invite, _ = create_invite(project, Role.VIEWER, timezone.now() + timedelta(days=1))
     start, joined = Barrier(len(people)), []
@@ -217,7 +217,7 @@ def test_the_owner_s_page_makes_a_link_and_shows_it_once(project, owner):
     assert Client().get(link).status_code == 410
 
 
-def test_who_signs_up_sets_up_a_second_factor_where_it_is_required(project, owner, settings):
+def test_sign_up_requires_a_second_factor_if_configured(project, owner, settings):
     settings.SECOND_FACTOR_FOR = "owners"
     link = link_on(client_of(owner).post("/projects/default/invites/", {"role": "owner", "days": 7}).text)
     newcomer = Client()
@@ -228,7 +228,7 @@ def test_who_signs_up_sets_up_a_second_factor_where_it_is_required(project, owne
         assert newcomer.get(page).url == "/accounts/second-factor/set-up/"
 
 
-def test_without_local_log_ins_nobody_signs_up_with_a_password(project, owner, settings):
+def test_without_local_login_sign_up_redirects_to_the_provider(project, owner, settings):
     settings.LOCAL_LOGIN = False
     settings.OPENID = {"name": "the institute"}
     link = link_on(client_of(owner).post("/projects/default/invites/", {"role": "viewer", "days": 7}).text)
@@ -240,7 +240,7 @@ def test_without_local_log_ins_nobody_signs_up_with_a_password(project, owner, s
     assert not get_user_model().objects.filter(username="eve").exists()
 
 
-def test_who_has_an_account_joins_with_it(project, owner):
+def test_an_existing_account_can_join(project, owner):
     link = link_on(client_of(owner).post("/projects/default/invites/", {"role": "researcher", "days": 7}).text)
     ann = make_user("ann")
 

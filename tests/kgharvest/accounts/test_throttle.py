@@ -32,7 +32,7 @@ def few(settings):
         ("unix:", None),
     ],
 )
-def test_an_ipv6_customer_is_one_address(rf, address, network):
+def test_an_ipv6_network_counts_as_one_address(rf, address, network):
     assert network_of(rf.get("/", REMOTE_ADDR=address)) == network
 
 

@@ -51,7 +51,7 @@ def test_a_token_opens_the_api_until_it_is_revoked():
     assert refused.json()["error"]["code"] == "AuthenticationFailed"
 
 
-def test_expired_tokens_and_those_of_inactive_users_open_nothing():
+def test_expired_tokens_and_tokens_of_inactive_users_are_rejected():
     expired, inactive = make_token(), make_token()
     ApiToken.objects.filter(pk=expired.token.pk).update(expires_at=timezone.now())
     inactive.token.user.is_active = False
@@ -61,11 +61,11 @@ def test_expired_tokens_and_those_of_inactive_users_open_nothing():
 
 
 @pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Bearer kgh_wrong", "Bearer \xff\xfe", "bearer a b"])
-def test_what_is_no_token_is_401(header):
+def test_an_invalid_token_is_401(header):
     assert Client().get(LIST, headers={"authorization": header}).status_code == 401
 
 
-def test_nobody_and_another_scheme_are_401():
+def test_missing_credentials_and_other_schemes_are_401():
     assert Client().get(LIST).status_code == 401
     assert Client().get(LIST, headers={"authorization": "Basic YTpi"}).status_code == 401
 
@@ -92,7 +92,7 @@ def test_a_token_shows_only_the_tokens_of_its_user():
     assert ApiToken.objects.get(pk=other.token.pk).revoked_at is None
 
 
-def test_a_scope_opens_what_it_says():
+def test_a_scope_permits_only_its_views():
     read, write, judge = (make_token(scope) for scope in ("read", "write", "judge"))
 
     assert [client_with(new.secret).get(LIST).status_code for new in (read, write, judge)] == [200, 200, 403]
@@ -121,7 +121,7 @@ def test_a_session_changes_nothing_without_the_csrf_token():
 
 
 @pytest.mark.parametrize("fields", [{"name": ""}, {"scope": "all"}, {"days": 0}, {"days": 10**30}, {"more": 1}])
-def test_what_is_wrong_with_a_new_token_is_said_beside_the_field(client, fields):
+def test_token_form_errors_appear_next_to_the_field(client, fields):
     client.force_login(make_user())
 
     refused = client.post(LIST, {"name": "a", "scope": "read", **fields}, "application/json")
@@ -130,7 +130,7 @@ def test_what_is_wrong_with_a_new_token_is_said_beside_the_field(client, fields)
     assert [*refused.json()["error"]["fields"]] == [*fields]
 
 
-def test_a_token_bound_to_a_project_reaches_nothing_else():
+def test_a_bound_token_accesses_only_its_project():
     mine, other = factories.make_project(), factories.make_project()
     user = factories.make_member("owner", mine)
     ProjectMember.objects.create(project=other, user=user, role="owner")
@@ -186,7 +186,7 @@ def test_the_page_shows_a_new_token_once_and_revokes_it(client):
     assert find_token(secret, timezone.now()) is None
 
 
-def test_nobody_revokes_the_token_of_another(client):
+def test_users_cannot_revoke_tokens_of_others(client):
     new = make_token()
     client.force_login(make_user())
 
@@ -205,7 +205,7 @@ def test_the_command_prints_a_token():
     assert token.expires_at - token.created_at == pytest.approx(timedelta(days=3), abs=timedelta(minutes=1))
 
 
-def test_the_command_says_who_there_is_not():
+def test_the_command_names_the_unknown_user():
     with pytest.raises(CommandError, match="'bob' not found"):
         call_command("token", "bob")
 

@@ -202,7 +202,7 @@ def clients(made) -> list[Client]:
     return clients_of_columns(people)
 
 
-def test_every_role_gets_what_the_table_says(made, clients, enqueued):
+def test_every_role_gets_the_status_in_the_table(made, clients, enqueued):
     assert wrong_rows(TABLE, clients, made, sent) == []
 
 

@@ -79,7 +79,7 @@ def test_a_cursor_with_an_odd_number_is_no_failure(api, value):
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_error_has_the_one_shape(api, db):
+def test_all_errors_have_the_same_shape(api, db):
     cases = {
         404: [api.get("/api/v1/nothing/"), api.get(f"{SETS}999/"), api.get(f"{SETS}{'9' * 19}/"), api.get("/api/")],
         405: [api.put(SETS), api.delete(SETS), api.post(f"{SETS}1/"), api.post("/api/v1/reports/1/")],
@@ -168,14 +168,14 @@ def test_a_key_is_for_one_request_of_one_user(api):
     assert write(api, "b", name="other").status_code == 201
 
 
-def test_what_was_refused_is_not_kept(api):
+def test_error_responses_are_not_stored(api):
     assert write(api, "a", statement="no slots").status_code == 400
 
     assert not KeyedAnswer.objects.exists()
     assert write(api, "a").status_code == 201
 
 
-def test_an_answer_is_kept_for_a_day(api):
+def test_responses_are_stored_for_one_day(api):
     write(api, "a")
     KeyedAnswer.objects.update(created_at=timezone.now() - timedelta(hours=25))
 
@@ -187,7 +187,7 @@ def test_an_odd_key_is_refused(api, key):
     assert [*error_of(write(api, key))["fields"]] == ["Idempotency-Key"]
 
 
-def test_a_file_sent_again_is_known_by_its_content(api):
+def test_a_repeated_upload_is_recognized_by_its_content(api):
     def send(description: str):
         document = {"name": "places", "description": description, "relations": [RELATION_OF_A_FILE]}
         file = SimpleUploadedFile("places.json", json.dumps(document).encode())

@@ -31,7 +31,7 @@ def trail(client, query: str = "") -> str:
     return client.get(f"/projects/animals/audit/{query}").text
 
 
-def test_entries_of_the_project_are_shown_with_who_did_it(client, owner):
+def test_the_page_shows_entries_with_their_users(client, owner):
     create_project("Plants", make_researcher())
     project = Project.objects.get(slug="animals")
     helper = make_user("grace")

@@ -246,7 +246,7 @@ def test_deleted_entries_are_named(round):
     assert any("without an entry" in sentence for sentence in found)  # whatever the lost entries spoke for
 
 
-def test_a_chain_that_was_computed_anew_is_not_the_one_that_reports_name(round):
+def test_a_recomputed_chain_differs_from_the_heads_in_reports(round):
     """Whoever can write everything can make another chain; what was printed of the old one stays."""
     said = Report.objects.get().document["audit"]
     previous = "0" * 64
@@ -298,7 +298,7 @@ def test_the_command_seals_names_and_fails(round):
 
 
 @pytest.mark.parametrize("text", ["", "3", "x:y", "3:abc", "٣:" + "0" * 64])
-def test_what_is_no_head_is_refused(db, text):
+def test_an_invalid_head_is_rejected(db, text):
     with pytest.raises(CommandError, match="Use NUMBER:HASH"):
         call_command("audit", "verify", "--head", text)
 

@@ -142,7 +142,7 @@ def test_an_error_is_an_exception_with_the_servers_sentence(status, kind):
     assert (caught.value.status, caught.value.code, len(server.requests)) == (status, "Code", 1)
 
 
-def test_a_page_of_a_proxy_is_an_error_too():
+def test_a_proxy_error_page_raises_an_error():
     transport, _ = transport_to(Server(httpx.Response(413, text="<html>too large</html>")))
 
     with pytest.raises(ApiError, match="413"):
@@ -158,7 +158,7 @@ def test_the_token_goes_to_no_other_server():
     assert server.requests == []
 
 
-def test_without_a_token_it_says_where_to_put_one(monkeypatch):
+def test_a_missing_token_raises_an_error_with_the_fix(monkeypatch):
     monkeypatch.delenv("KGHARVEST_TOKEN", raising=False)
 
     with pytest.raises(ValueError, match="KGHARVEST_TOKEN"):

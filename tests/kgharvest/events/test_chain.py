@@ -46,7 +46,7 @@ def test_the_code_of_every_annotator_fits():
 
 
 @pytest.mark.django_db
-def test_what_happens_to_a_round_is_recorded_with_who_did_it(researcher):
+def test_round_events_are_recorded_with_the_user(researcher):
     round = make_round(1, name="pilot", by=researcher)
     pause_round(round, researcher)
     reopen_round(round)

@@ -64,12 +64,12 @@ def test_an_allowed_network_is_allowed_by_plain_http_too(settings):
         "https://exämple.org/", "javascript:alert(1)", "https://example.org/" + 500 * "a", "file:///etc/passwd",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused(url):
+def test_a_malformed_url_is_rejected(url):
     with pytest.raises(BadAddress):
         resolve(url)
 
 
-def test_a_name_that_comes_to_mean_another_address_leads_nowhere_else(monkeypatch, settings):
+def test_dns_rebinding_does_not_change_the_target(monkeypatch, settings):
     """The connection goes to what was checked; the name is not asked for a second time."""
     with receiving() as (url, receiver):
         asked = []

@@ -69,7 +69,7 @@ def test_deliveries_are_listed_and_sent_again(api, hooks):
         ({"url": HOOK, "events": ["none"]}, 400, "Invalid"),
     ],
 )
-def test_what_is_no_webhook_is_refused(api, hooks, sent, status, code):
+def test_an_invalid_webhook_is_rejected(api, hooks, sent, status, code):
     refused = api.post(hooks, sent, JSON)
 
     assert (refused.status_code, error_of(refused)["code"]) == (status, code)

@@ -116,7 +116,7 @@ def test_an_event_goes_to_the_webhooks_of_its_project_that_asked_for_it(settings
     )
 
 
-def test_what_did_not_happen_is_not_told():
+def test_a_rolled_back_event_is_not_delivered():
     make_webhook()
     with transaction.atomic():
         tell()
@@ -184,7 +184,7 @@ def test_of_two_processes_that_see_a_due_delivery_one_claims_it():
     assert Delivery.objects.get().n_tries == 1
 
 
-def test_what_failed_for_two_days_is_given_up_and_its_webhook_disabled():
+def test_after_two_days_of_failures_the_webhook_is_disabled():
     hook = make_webhook("http://127.0.0.1:1/nobody")
     tell()
     deliver()
@@ -238,7 +238,7 @@ def test_both_secrets_sign_for_a_day_after_a_rotation():
     assert [is_signed(*second, secret) for secret in (old.secret, new.secret)] == [False, True]
 
 
-def test_one_job_sends_what_is_due_and_forgets_what_is_old(enqueued):
+def test_one_job_sends_due_deliveries_and_deletes_old_ones(enqueued):
     with receiving() as (url, receiver):
         make_webhook(url)
         for _ in range(20):
@@ -258,7 +258,7 @@ def test_one_job_sends_what_is_due_and_forgets_what_is_old(enqueued):
     assert len(enqueued) == 1
 
 
-def test_deleting_a_webhook_ends_what_waits():
+def test_deleting_a_webhook_deletes_pending_deliveries():
     hook = make_webhook()
     tell()
     delete_webhook(hook)
@@ -278,7 +278,7 @@ def test_deleting_a_webhook_while_it_is_sent_to_troubles_no_other():
     assert [(row.webhook, row.state) for row in Delivery.objects.all()] == [(kept, "delivered")]
 
 
-def test_webhooks_that_take_what_is_sent_do_not_wait_for_those_that_do_not():
+def test_working_webhooks_do_not_wait_for_failing_ones():
     failing, well = make_webhook(), create_webhook(PROJECT + 1, "http://127.0.0.1:9/well", [EVENT]).webhook
     for _ in range(outbox.rows_at_once):
         tell()

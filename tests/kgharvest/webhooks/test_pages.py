@@ -70,7 +70,7 @@ def test_a_webhook_from_the_form_to_its_log(client, owner):
         ("gopher://127.0.0.1/", "Invalid URL"),
     ],
 )
-def test_an_address_that_leads_inside_is_refused_beside_the_form(client, owner, url, reason):
+def test_a_private_address_is_rejected_in_the_form(client, owner, url, reason):
     page = client.post("/projects/animals/webhooks/", {"url": url, "events": ["report.made"]}).text
 
     assert reason in page

@@ -76,7 +76,7 @@ def refusal(response, client) -> str:
     return client.get(response.headers["Location"]).content.decode()
 
 
-def test_who_the_provider_knows_is_logged_in(client, provider):
+def test_a_provider_login_creates_one_account(client, provider):
     before = client.get("/accounts/login/").content.decode()
     response = login(client, "?next=/return/")
 
@@ -102,7 +102,7 @@ def test_the_request_has_state_nonce_and_the_challenge_of_its_verifier(client, p
     assert asked["redirect_uri"] == "http://127.0.0.1:8000/accounts/openid/callback/"
 
 
-def test_an_account_with_the_same_name_or_mail_is_somebody_elses(client, provider):
+def test_a_provider_login_never_takes_over_an_account_with_the_same_name_or_email(client, provider):
     local = make_user("ada", email="ada@example.org", password=PASSWORD)
 
     login(client)
@@ -131,7 +131,7 @@ def test_the_answer_is_good_for_the_browser_that_asked_and_once(client, provider
         ("issuer of the answer", "unexpected provider"),
     ],
 )
-def test_what_was_forged_is_refused(client, provider, settings, monkeypatch, forged, sentence):
+def test_forged_responses_are_rejected(client, provider, settings, monkeypatch, forged, sentence):
     path = consent(client)
     session = client.session
     if forged in {"state", "nonce"}:
@@ -206,7 +206,7 @@ def test_userinfo_about_another_person_is_refused(client, provider, monkeypatch)
     assert "could not be verified" in refusal(client.get(path), client)
 
 
-def test_whoever_declines_at_the_provider_is_told_so(client, provider):
+def test_a_declined_login_shows_a_message(client, provider):
     address = client.get("/accounts/openid/").headers["Location"]
     declined = urlsplit(httpx.post(address, data={"action": "deny"}).headers["Location"])
 
@@ -217,7 +217,7 @@ def test_whoever_declines_at_the_provider_is_told_so(client, provider):
     assert "the institute did not log you in" in page
 
 
-def test_a_provider_that_is_away_or_another_one_is_said(client, settings, provider):
+def test_an_unreachable_or_different_provider_is_reported(client, settings, provider):
     settings.OPENID = {**settings.OPENID, "issuer": "http://localhost:9"}
     assert "does not respond" in client.get("/accounts/openid/", follow=True).content.decode()
 
@@ -352,7 +352,7 @@ def test_a_role_by_groups_that_was_changed_by_hand_is_set_back(provider, setting
     assert birds.members.get().role == "viewer"
 
 
-def test_what_was_given_by_hand_is_not_taken(client, provider, settings, birds):
+def test_roles_assigned_by_owners_are_not_removed(client, provider, settings, birds):
     settings.OPENID["groups"] = [("lab", "birds", "viewer")]
     login(client)
     user = get_user_model().objects.get()

@@ -36,7 +36,7 @@ def log_in(name: str, password: str = "wrong", address: str = HERE, client: Clie
     return (client or Client()).post("/accounts/login/", sent, REMOTE_ADDR=address).status_code
 
 
-def test_wrong_passwords_for_many_names_close_the_address_to_nobody_who_knows_theirs(ada):
+def test_wrong_passwords_for_many_names_do_not_block_correct_logins(ada):
     tried = [log_in(f"person {n}") for n in range(60)]
 
     assert tried == [200] * 60
@@ -91,7 +91,7 @@ def test_many_addresses_together_do_not_guess_on(ada):
     assert log_in("ada", PASSWORD, "203.0.113.1", own) == 302
 
 
-def test_a_device_is_believed_for_its_own_name_and_so_many_tries(ada):
+def test_a_device_cookie_is_valid_for_its_name_and_limited_attempts(ada):
     make_user("bob", password=PASSWORD)
     own = Client()
     log_in("ada", PASSWORD, client=own)
@@ -113,7 +113,7 @@ def test_a_made_up_device_is_not_believed(ada):
     assert log_in("ada", PASSWORD, client=forged) == 429
 
 
-def test_people_who_share_a_browser_are_all_known_there(ada):
+def test_a_shared_browser_remembers_all_its_users(ada):
     make_user("bob", password=PASSWORD)
     shared = Client()
     for name in ("ada", "bob"):
@@ -126,7 +126,7 @@ def test_people_who_share_a_browser_are_all_known_there(ada):
     assert [log_in(name, PASSWORD, client=shared) for name in ("ada", "bob")] == [302, 302]
 
 
-def test_the_right_password_begins_anew(ada):
+def test_a_correct_password_resets_the_counts(ada):
     for _ in range(9):
         log_in("ada")
     log_in("ada", PASSWORD)
@@ -153,7 +153,7 @@ def test_passwords_tried_at_the_same_moment_are_all_counted():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_passwords_tried_at_the_same_moment_by_a_known_browser_are_all_counted():
+def test_simultaneous_attempts_of_a_known_browser_are_all_counted():
     make_user("ada", password=PASSWORD)
     own = Client()
     log_in("ada", PASSWORD, client=own)

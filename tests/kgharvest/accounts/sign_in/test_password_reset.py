@@ -66,7 +66,7 @@ def test_the_answer_does_not_wait_for_the_mail(client, monkeypatch, settings):
     assert len(mail.outbox) == 1
 
 
-def test_nobody_is_flooded_with_mails_nor_the_table_with_addresses(client, ada, at_once, settings):
+def test_reset_emails_are_limited_and_addresses_not_stored(client, ada, at_once, settings):
     settings.LIMITS = {**settings.LIMITS, "reset_mails": (2, 3600), "reset_requests": (4, 3600)}
 
     statuses = [client.post(RESET, {"email": "ada@example.org"}).status_code for _ in range(5)]
@@ -78,7 +78,7 @@ def test_nobody_is_flooded_with_mails_nor_the_table_with_addresses(client, ada, 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("contact", "sentence"), [("Grace, room 7", "Ask Grace, room 7"), ("", "Ask who runs it")])
-def test_without_mail_the_page_says_whom_to_ask(client, settings, contact, sentence):
+def test_without_email_the_page_names_the_contact(client, settings, contact, sentence):
     settings.CONTACT = contact
 
     assert sentence in client.get(RESET).content.decode()
@@ -92,7 +92,7 @@ def test_without_mail_the_page_says_whom_to_ask(client, settings, contact, sente
         ("smtp://localhost:25?tls=0", ["localhost", 25, "", "", False, False]),
     ],
 )
-def test_one_address_says_how_mail_is_sent(tmp_path, address, expected):
+def test_email_url_configures_the_email_backend(tmp_path, address, expected):
     names = ("EMAIL_HOST", "EMAIL_PORT", "EMAIL_HOST_USER", "EMAIL_HOST_PASSWORD", "EMAIL_USE_TLS", "EMAIL_USE_SSL")
 
     values = settings_with(tmp_path, *names, EMAIL_URL=address)

@@ -43,7 +43,7 @@ def codes(ada) -> list[str]:
     return second_factor.set_up(ada, SECRET, shown(now), now)
 
 
-def test_codes_are_those_of_the_standard(ada):
+def test_codes_match_the_standard(ada):
     second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
 
     # RFC 6238, appendix B, SHA-1, the last six digits
@@ -54,7 +54,7 @@ def test_codes_are_those_of_the_standard(ada):
 
 
 @pytest.mark.parametrize(("seconds", "holds"), [(-61, False), (-30, True), (30, True), (61, False)])
-def test_a_code_holds_for_clocks_that_differ_by_a_step(ada, seconds, holds):
+def test_codes_are_accepted_one_step_early_or_late(ada, seconds, holds):
     second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
     code = shown(at(1200000000 + seconds))
 
@@ -65,7 +65,7 @@ def test_a_code_holds_for_clocks_that_differ_by_a_step(ada, seconds, holds):
             second_factor.check_code(ada, code, at(1200000000))
 
 
-def test_no_code_holds_twice_nor_after_a_later_one(ada):
+def test_codes_are_rejected_after_the_same_or_a_later_code(ada):
     second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
     second_factor.check_code(ada, shown(at(1200000000)), at(1200000000))
 
@@ -75,7 +75,7 @@ def test_no_code_holds_twice_nor_after_a_later_one(ada):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_at_the_same_moment_one_gets_in():
+def test_of_two_simultaneous_uses_of_a_code_one_succeeds():
     ada = make_user("ada")
     [code, *_] = second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
     now = at(1200000000)
@@ -85,7 +85,7 @@ def test_of_two_at_the_same_moment_one_gets_in():
         assert [type(outcome) for outcome in outcomes].count(type(None)) == 1
 
 
-def test_recovery_codes_hold_once_each_and_are_stored_as_digests(ada, codes):
+def test_recovery_codes_work_once_and_are_stored_as_digests(ada, codes):
     assert len(set(codes)) == 10
     assert not RecoveryCode.objects.filter(digest__in=codes).exists()
     assert SECRET not in SecondFactor.objects.get().secret
@@ -149,7 +149,7 @@ def test_a_password_is_right_for_five_minutes_and_until_it_changes(client, ada, 
     assert "_auth_user_id" not in client.session
 
 
-def test_nobody_is_sent_to_another_site(client, ada, codes):
+def test_login_does_not_redirect_to_another_site(client, ada, codes):
     client.post(LOGIN, {"username": "ada", "password": PASSWORD, "next": "https://elsewhere.example.org/"})
 
     assert client.post(CODE, {"code": codes[0]}).headers["Location"] == "/"
