@@ -105,7 +105,7 @@ def statement_groups(round: Round, side: Side | None = None) -> tuple[list[State
     """
     subject, tasks = "statements", round.tasks.without_gold()
     if side is not None:
-        subject = f"statements {blake2s(side.key.encode(), digest_size=8).hexdigest()}"
+        subject = f"statements {blake2s(side_key(*side).encode(), digest_size=8).hexdigest()}"
         tasks = tasks.drawn_for(*side)
     snapshot = cached_count(round, subject, lambda _: count_statements(tasks), timezone.now())
     groups = [StatementGroup(relation, tuple(counts), outcome, n) for relation, *counts, outcome, n in snapshot.content]

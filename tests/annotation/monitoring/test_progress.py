@@ -126,9 +126,9 @@ def test_annotators_of_a_large_round_are_counted_aside(researcher_client, resear
     aside[-1]()
     then = researcher_client.get(address).text
 
-    assert "being counted" not in nobody
-    assert "are being counted by annotator" in first
-    assert "being counted" not in then
+    assert "being computed" not in nobody
+    assert "being computed" in first
+    assert "being computed" not in then
     assert [row["n"] for row in annotator_statistics(round, NOW).content] == [round.n_tasks]
 
 
