@@ -357,5 +357,5 @@ def test_the_method_describes_only_the_analyses_of_the_report():
 
     assert len(paragraphs) > 3
     assert paragraphs[0].startswith("Verdicts.")
-    for absent in ("LM judge", "PPI++", "Ranks", "Comparisons", "Incomplete statements", "Effect of exclusions"):
+    for absent in (" judge", "PPI++", "Ranks", "Comparisons", "Incomplete statements", "Effect of exclusions"):
         assert not any(absent in paragraph for paragraph in paragraphs), absent

@@ -1,4 +1,4 @@
-// The page of a rehearsal: sliders say what they stand at, and the outcome follows them. Without it, the button does.
+// Power simulation page: shows slider values and updates the outcome. Without JavaScript, the button updates it.
 (() => {
   const form = document.querySelector("[data-rehearsal]");
   const outcome = document.querySelector("[data-outcome]");
@@ -13,11 +13,11 @@
     outcome.setAttribute("aria-busy", "true");
     try {
       const response = await fetch(`?${query}&part=outcome`, { signal: request.signal });
-      if (response.redirected) return location.assign(`?${query}`); // logged out, or no draft any more
+      if (response.redirected) return location.assign(`?${query}`); // logged out, or the draft is gone
       if (response.ok) outcome.innerHTML = await response.text();
       outcome.removeAttribute("aria-busy");
     } catch (error) {
-      // Asked anew meanwhile, and busy with that; or no answer: the outcome stays as it was.
+      // A newer request is pending, or the server did not answer: keep the current outcome.
       if (error.name !== "AbortError") outcome.removeAttribute("aria-busy");
     }
   };
