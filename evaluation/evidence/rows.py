@@ -482,7 +482,12 @@ DESIGN = (
     "judgments_per_task", "third_only_if_split", "quorum", "layout", "batch_size", "gold_share", "training_size",
     "max_per_annotator", "dominance_cap", "takes_guests", "include_sensitive", "closes_when", "seed",
 )  # fmt: skip
-NOT_IN_TIMELINE = ("joined", "adjudicated", "place_completed", "place_left")  # counted, as there are too many
+NOT_IN_TIMELINE = (
+    "joined",
+    "adjudicated",
+    "place_completed",
+    "place_left",
+)  # frequent events, which are counted instead
 SUPERUSER = "superuser"
 FORMER_MEMBER = "former member"
 

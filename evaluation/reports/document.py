@@ -327,7 +327,7 @@ def abridged(document: Document) -> dict[str, Any]:
         ],
         "sensitivity": {name: value for name, value in sensitivities.items() if name != "cells"},
         "conduct": conduct.without_many_prompts(document.get("conduct")),
-        # If there are too many pairs for a table, one is stored so that the page can mention them.
+        # If a table would be oversized, one pair is stored so that the page can mention the pairs.
         "annotator_pairs": pairs if fits_matrix else pairs[:1],
     }
 

@@ -23,7 +23,7 @@ from kgharvest.models import LanguageModel, Relation
 INCOMPLETE = "incomplete"
 SORTED_BY = {"statement": "task__statement", "verdict": "task__verdict", "rank": "harvested_tuple__rank"}
 SORTED_UP_TO = 30_000
-FURTHER = 4  # factor by which the rank bound grows while it selects too few draws
+FURTHER = 4  # growth factor of the rank bound until it selects enough draws
 OUTCOMES = (*(verdict.value for verdict in Verdict), INCOMPLETE)
 CELL = ("relation", "model", "setting")
 CUTS = (*(f"base:{base}" for base in BASES), "share:0.5")  # cuts of the paper's Table 2, marked on curves

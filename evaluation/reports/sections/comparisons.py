@@ -57,9 +57,10 @@ METHOD_PARTS = (
         lambda document: any(comparison["unit"] == "relations" for comparison in document["comparisons"]),
     ),
     (
-        "With fewer than six shared relations, that p cannot be below .05. The comparison then holds for these "
-        "relations only and is based on their statements: interval from the intervals of both averages (MOVER, Zou and "
-        "Donner 2008) with the correlation of shared statements; p is the level at which this interval ends at 0.",
+        "With fewer than six shared relations, a test over relations cannot give p below .05. The comparison then "
+        "holds for these relations only and is based on their statements: interval from the intervals of both "
+        "averages (MOVER, Zou and Donner 2008) with the correlation of shared statements; p is the level at which "
+        "this interval ends at 0.",
         lambda document: any(comparison["unit"] == "statements" for comparison in document["comparisons"]),
     ),
     (

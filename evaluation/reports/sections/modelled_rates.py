@@ -14,7 +14,6 @@ from evaluation.rendering.documents import Document, about_side, name_of
 from evaluation.reports.sections.annotators import judged_opinions
 from evaluation.reports.sections.assisted_rates import macro_weights
 from kgharvest.pages.number_format import share_with_interval
-from kgharvest.statistics import sequential
 from kgharvest.statistics.annotator_errors import Sample, Truths, corrected_rate, sample_truths, why_unidentified
 from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags, Floats
 from kgharvest.statistics.judge_assisted import JudgedSample, post_strata
@@ -38,7 +37,24 @@ METHOD_PARTS = (
         "are drawn from a grid. Strata have the same weights as in the rate of the cell, and judged tuples are known.",
         lambda document: any(cell["pooled"]["value"] is not None for cell in document["cells"]),
     ),
-    (sequential.METHOD, lambda document: any(entry["every_look"]["low"] is not None for entry in document["cells"])),
+    (
+        "Anytime-valid intervals contain the numbers of hits whose prior-to-posterior ratio has stayed below 20, for a "
+        "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020). The ratios of strata are "
+        "multiplied. Over all looks together, at most 5 % of rounds have an interval that misses.",
+        lambda document: any(entry["every_look"]["low"] is not None for entry in document["cells"]),
+    ),
+    (
+        "Anytime-valid intervals with a judge: the ratios of people alone and with the judge are averaged.",
+        lambda document: document["judge"],
+    ),
+    (
+        "Anytime-valid intervals of averages over relations: normal mixture (Robbins 1970), with variances from shares "
+        "to which a hit and a miss are added. They hold asymptotically: with two or three relations and few "
+        "statements, up to 6 of 100 simulated rounds had a look that missed.",
+        lambda document: any(
+            total["n_relations"] > 1 and total["every_look"]["low"] is not None for total in document["totals"]
+        ),
+    ),
 )
 NOTE_ON_CORRECTION = (
     "By verdicts: as in the first table. Corrected: the share of true statements given the estimated error rates of "
