@@ -37,7 +37,7 @@ ROOMS = {
     "kgharvest/contrib/knowledge_graphs": "imports judged_kg",
     "kgharvest/contrib/probing": "probes text_tasks",
     "kgharvest/contrib/publishing": "datasheets packs preregistration statements",
-    "kgharvest/contrib/recruiting": "events panels pay prolific",
+    "kgharvest/contrib/recruiting": "panels pay prolific",
 }
 NO_ROOMS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # folders of Django and of data
 NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.registries", "kgharvest.urls"}  # which put the apps together

@@ -180,7 +180,7 @@ class ParticipantSerializer(serializers.Serializer):
     completed_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     active_s = serializers.FloatField(
-        allow_null=True, help_text="Active time in seconds; null if too little was measured."
+        allow_null=True, help_text="Active time in seconds; null if not enough was measured."
     )
     n_judged = serializers.IntegerField()
     n_gold = serializers.IntegerField()

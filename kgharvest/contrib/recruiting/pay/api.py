@@ -35,7 +35,7 @@ class PersonPaySerializer(serializers.Serializer):
     submission = serializers.IntegerField(source="work.submission.pk")
     annotator = serializers.CharField(source="work.submission.annotator")
     active_seconds = serializers.FloatField(
-        source="work.active_s", allow_null=True, help_text="Null if too little was measured."
+        source="work.active_s", allow_null=True, help_text="Null if not enough was measured."
     )
     owed = serializers.IntegerField(source="work.balance.owed", help_text=MONEY)
     paid = serializers.IntegerField(source="work.balance.paid", help_text=MONEY)

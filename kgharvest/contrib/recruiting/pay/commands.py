@@ -46,7 +46,7 @@ SHORTEST_REJECTION = 100  # characters; Prolific's minimum for a rejection messa
 
 Kind, State, Status = PlatformCommand.Kind, PlatformCommand.State, Submission.Status
 
-# Valid reasons for a rejection, by Prolific's category. Disagreement is excluded: it is what a round measures.
+# Valid reasons for a rejection, by Prolific's category. Disagreement is excluded because rounds measure it.
 GROUNDS = {
     "LOW_EFFORT": "answered without reading the statements",
     "TOO_QUICKLY": "too fast to have read the statements",
@@ -142,8 +142,8 @@ def check_rejection(message: str, category: str) -> None:
     if category.strip().lower() == DISAGREEMENT:
         raise DomainError(
             "BadRejection",
-            "Disagreement is not a valid reason: other annotators' labels are not ground truth, and disagreement is "
-            "what the round measures. Approve the submission. For other reasons, exclude its judgments from the round.",
+            "Disagreement is not a valid reason: other annotators' labels are not ground truth, and the round "
+            "measures disagreement. Approve the submission. For other reasons, exclude its judgments from the round.",
         )
     if category not in GROUNDS:
         raise DomainError("BadRejection", f"Invalid category {category!r:.40}. Use one of {', '.join(GROUNDS)}.")

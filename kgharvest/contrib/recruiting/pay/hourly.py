@@ -183,7 +183,7 @@ def pay_in_words(round: Round) -> str:
 def _sentences(panel: Panel) -> Iterator[str]:
     balance, pay = panel_balance(panel), hourly_pay(panel)
     total = max(balance.owed, balance.paid)
-    if not total or (panel.is_sandbox and panel.platform == Platform.MTURK):  # MTurk's sandbox paid nobody
+    if not total or (panel.is_sandbox and panel.platform == Platform.MTURK):  # MTurk's sandbox paid no one
         return
     source = "by a link" if panel.platform == Platform.LINK else f"on {Platform(panel.platform).product_name}"
     yield (

@@ -127,7 +127,7 @@ class RejectionForm(forms.Form):
     category = forms.ChoiceField(
         label="Reason",
         choices=list(commands.GROUNDS.items()),
-        help_text="Disagreement with other annotators is not a valid reason: it is what the round measures.",
+        help_text="Disagreement with other annotators is not a valid reason, because the round measures disagreement.",
     )
     message = forms.CharField(
         max_length=LONGEST_MESSAGE,
