@@ -111,7 +111,7 @@ def test_the_page_asks_all_and_says_what_is_left(client, report, researcher):
     n_questions = len(missing({}))
     assert f"0 of {n_questions} answered" in empty
     assert f"2 of {n_questions} answered" in saved
-    assert "Saved: 2 statements changed." in saved
+    assert "2 answers changed." in saved
     assert 'value="English"' in saved
     assert statements_on(report.round) == {"languages": "English", "pay": "money"}
 
