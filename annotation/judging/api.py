@@ -62,12 +62,25 @@ REFUSED = OpenApiResponse(
 )
 
 
+# Generated clients name their methods after these ids, so summaries can change and ids cannot.
+OPERATION_IDS = {
+    "Get the next statements": "the_next_statements",
+    "Skip a statement": "leave_a_statement_to_others",
+    "Reassign skipped statements": "take_what_was_skipped_once_more",
+    "Release assigned statements": "give_back_what_is_assigned",
+    "Get your recent answers": "your_last_answers",
+    "Get the instructions": "what_to_go_by",
+    "Questions before judging": "what_is_asked_first",
+    "Answer the questions before judging": "answer_what_is_asked_first",
+}
+
+
 def described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any = None, **more: Any):
     """Add the OpenAPI description of a judging operation. examples: of its response."""
     shown = [OpenApiExample(f"example {number}", value) for number, value in enumerate(examples, start=1)]
     return extend_schema(
         summary=summary,
-        operation_id=summary.lower().replace(" ", "_"),
+        operation_id=OPERATION_IDS.get(summary, summary.lower().replace(" ", "_")),
         tags=["judging"],
         request=sent,
         responses={200: OpenApiResponse(reply, examples=shown), 409: REFUSED},

@@ -59,11 +59,16 @@ HARVEST = {name: value for name, value in JOB.items() if name != "kind"} | {
     "setting": "multi",
     "origin": "harvested",
     "launch": 5,
-    "n_tuples": 0,
+    "status": "succeeded",
+    "is_unfinished": False,
+    "stage": "re-scoring",
+    "done": 900,
+    "n_tuples": 100,
     "summary": {},
     "device": "cpu",
     "dtype": "float32",
-    "fingerprint": "",
+    "fingerprint": "0f1e2d3c4b5a6978",
+    "finished_at": "2026-11-22T09:00:09Z",
 }
 TUPLE = {
     "relation": "place_for",

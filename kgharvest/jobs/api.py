@@ -92,6 +92,7 @@ WORKER = {
 }
 
 
+@extend_schema_serializer(component_name="JobInHand")  # name in generated clients
 class RunningJobSerializer(serializers.Serializer):
     id = serializers.IntegerField(
         source="visible_id", allow_null=True, help_text="Null if you are not a member of the job's project."
