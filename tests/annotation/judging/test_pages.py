@@ -205,7 +205,7 @@ def test_people_cannot_join_what_is_not_for_them(client, source):
 
     response = client.post(f"/join/{round.join_token}/")
 
-    assert f"are {source}; people cannot join it" in response.text
+    assert f"its judgments are {source}" in response.text
     assert not Annotator.objects.exists()
 
 
