@@ -115,7 +115,7 @@ def test_a_name_that_cannot_be_stored_is_said(tmp_path, names, reason):
 @pytest.mark.django_db
 @pytest.mark.parametrize("number", ["9" * 20, "9" * 5_000])
 def test_a_job_with_a_number_that_no_database_gives_is_not_found(number):
-    with pytest.raises(CommandError, match="Harvest job 999 not found"):
+    with pytest.raises(CommandError, match=r"Harvest job 999\d* not found"):
         call_command("export_tuples", job=number)
 
 

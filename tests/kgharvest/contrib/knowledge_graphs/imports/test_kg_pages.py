@@ -93,7 +93,7 @@ def test_a_score_cut_of_an_unscored_harvest_reports_missing_scores(client, resea
 
     for cut in ("base:1", "score:-1", "precision:0.8"):
         assert "needs scores" in client.get(job.get_absolute_url(), {"cut": cut}).content.decode()
-    assert "keeps 1 of 2" in client.get(job.get_absolute_url(), {"cut": "top:1"}).content.decode()
+    assert "1 of 2" in client.get(job.get_absolute_url(), {"cut": "top:1"}).content.decode()
     rows = [json.loads(line) for line in b"".join(client.get(f"/harvests/{job.pk}/tuples.jsonl")).splitlines()]
     assert [row["score"] for row in rows] == [None, None]
 
