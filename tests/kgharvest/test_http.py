@@ -106,7 +106,7 @@ TOO_MANY_FILES = b"--x\r\nContent-Disposition: form-data; name=a; filename=b\r\n
         (
             f"{FILES}; boundary=x",
             b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\n" + b"b" * 4_000_000,
-            "larger than",
+            "too large",
         ),
     ],
 )
