@@ -153,7 +153,7 @@ def test_the_token_goes_to_no_other_server():
     server = Server()
     transport, _ = transport_to(server)
 
-    with pytest.raises(ValueError, match="elsewhere.test.* is not below"):
+    with pytest.raises(ValueError, match="is not below"):
         transport.request("GET", "http://elsewhere.test/api/v1/rounds/?after=x")
     assert server.requests == []
 
