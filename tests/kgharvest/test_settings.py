@@ -188,7 +188,7 @@ def test_guessing_passwords_is_slowed_down(client, settings):
         response = client.post("/accounts/login/", {"username": "someone", "password": "guess"})
 
     assert response.status_code == 429
-    assert "Wait a quarter of an hour" in response.content.decode()
+    assert "Wait 15 minutes" in response.content.decode()
 
 
 def test_one_address_says_where_links_cookies_and_static_files_are(tmp_path):

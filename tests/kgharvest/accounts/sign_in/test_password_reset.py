@@ -77,7 +77,7 @@ def test_reset_emails_are_limited_and_addresses_not_stored(client, ada, at_once,
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("contact", "sentence"), [("Grace, room 7", "Ask Grace, room 7"), ("", "Ask who runs it")])
+@pytest.mark.parametrize(("contact", "sentence"), [("Grace, room 7", "Ask Grace, room 7"), ("", "Ask the operator")])
 def test_without_email_the_page_names_the_contact(client, settings, contact, sentence):
     settings.CONTACT = contact
 
