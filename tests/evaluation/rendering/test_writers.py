@@ -160,7 +160,7 @@ def test_a_report_leaves_out_every_annotator_in_turn():
 
     [table] = [table for table in report_tables(document) if table.name == "left-out"]
     assert [row.values[0] for row in table.rows] == [f"annotator-{number:02}" for number in range(24)]
-    assert "each of the 24 left out in turn" in FORMATS["md"].write(document)
+    assert "each of the 24 annotators is omitted in turn" in FORMATS["md"].write(document)
 
 
 def test_a_report_on_one_annotator_says_nothing_of_leaving_one_out():

@@ -94,7 +94,7 @@ def test_the_page_says_who_said_what_and_why(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/tuples/?best=0.6&verdict=rejected").text
 
     assert page.count('class="badge is-rejected"') == 1
-    assert "the best 60 % of each harvest" in page
+    assert "top 60 % of each harvest" in page
     assert f"/annotators/{judgment.annotator.code}/" in page
     rejected = researcher_client.get(f"/reports/{report.pk}/tuples/?verdict=rejected").text
     assert "Only in winter." in rejected

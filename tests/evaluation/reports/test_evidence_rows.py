@@ -268,7 +268,7 @@ def test_refusals_are_sentences_everywhere(report, client, researcher, monkeypat
     of_page = client.get(f"{report.get_absolute_url()}report.evidence", follow=True)
     of_api = client_of(researcher).get(f"/api/v1/reports/{report.pk}/report.evidence")
 
-    assert "a page holds 1. Export the judgments of pilot instead." in of_page.content.decode()
+    assert "the limit of the evidence page is 1. Export the judgments of pilot instead." in of_page.content.decode()
     assert (of_api.status_code, error_of(of_api)["code"]) == (409, "TooManyRows")
-    with pytest.raises(CommandError, match="a page holds 1"):
+    with pytest.raises(CommandError, match="the limit of the evidence page is 1"):
         call_command("report", round="pilot", file_format="evidence")
