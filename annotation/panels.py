@@ -1,7 +1,5 @@
 """Panels, hooks and metrics of rounds on other pages (PANELS and HOOKS of kgharvest.registries)."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta

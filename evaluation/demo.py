@@ -3,8 +3,6 @@
 Each step creates only missing objects, so the demo can be repeated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple

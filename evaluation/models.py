@@ -1,7 +1,5 @@
 """Reports, links to them, and evaluations of scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Panels of reports and comparisons on other pages (PANELS and HOOKS of kgharvest.registries)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """kgharvest: harvest knowledge from language models. Every result stores the version that produced it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from functools import cache

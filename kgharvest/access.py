@@ -5,8 +5,6 @@ to their projects: each query starts with `objects.visible_to(user)`, so objects
 Actions that the role does not permit raise NotAllowed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Read-only admin pages. Every write goes through a service."""
 
-from __future__ import annotations
-
 from django.contrib import admin
 
 from kgharvest.models import HarvestJob, LanguageModel, Launch, Relation, RelationSet, Worker

@@ -3,8 +3,6 @@
 Imports only the standard library, for use in the pure libraries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import metadata

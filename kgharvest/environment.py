@@ -3,8 +3,6 @@
 name: name of a variable. Product defaults are in settings.py.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Domain errors raised by services, and messages for disk and database failures."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """HTTP handling shared by pages and API: malformed requests, static files, error responses, database outages."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

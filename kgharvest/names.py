@@ -4,8 +4,6 @@ A full name ("set/relation", a hub id, a folder) takes precedence. A short name,
 valid only if it is unique.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches

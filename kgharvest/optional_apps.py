@@ -4,8 +4,6 @@ An optional app is active if it is in INSTALLED_APPS. Without it, its URLs do no
 its queued jobs wait until it is installed again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 

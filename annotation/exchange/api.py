@@ -1,7 +1,5 @@
 """API of judgments: pages, file export, and file import."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory

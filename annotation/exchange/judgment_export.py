@@ -1,7 +1,5 @@
 """Export of current judgments: one row per annotator and statement, with annotator codes instead of names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from django.db.models import OuterRef, Subquery

@@ -1,7 +1,5 @@
 """Parser of judgment files in CSV: rows or faults. Does not use the database."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Import of judgments collected outside kgharvest, with or without a harvest."""
 
-from __future__ import annotations
-
 import hmac
 import re
 from collections import defaultdict

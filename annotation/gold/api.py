@@ -1,7 +1,5 @@
 """API of gold: candidates for false statements, and decisions on them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import QuerySet

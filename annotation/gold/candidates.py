@@ -1,7 +1,5 @@
 """Candidates for false gold statements, by negative sampling, and people's decisions on them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from random import Random

@@ -1,7 +1,5 @@
 """Researchers' decisions on candidates for false gold statements."""
 
-from __future__ import annotations
-
 from django.db import models
 from django.db.models import Q
 

@@ -1,7 +1,5 @@
 """Gold selection: examples, training, and gold statements of a round, in the casing of the sample."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, zip_longest

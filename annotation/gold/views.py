@@ -1,7 +1,5 @@
 """Pages for researchers to confirm false statements as gold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.contrib import messages

@@ -1,7 +1,5 @@
 """Access to annotators' pages: the annotators of a session, and throttling of wrong links and codes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 

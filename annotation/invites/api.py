@@ -1,7 +1,5 @@
 """API of invites, and of joining a round with an account's token."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from django.conf import settings

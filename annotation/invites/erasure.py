@@ -1,7 +1,5 @@
 """Erasure of people: deletes identities of annotators and accounts, but not their judgments."""
 
-from __future__ import annotations
-
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone

@@ -1,7 +1,5 @@
 """Invites: single-use links to a round, without an account."""
 
-from __future__ import annotations
-
 import secrets
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Interface of the core to an optional app that recruits annotators."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from annotation.models import Annotator, Round

@@ -4,8 +4,6 @@ Guests need a name, if the round allows guests, or an invite. Each person is one
 code.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

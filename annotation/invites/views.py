@@ -1,7 +1,5 @@
 """Pages for inviting people, joining a round, returning from another device, and erasing accounts."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from django import forms

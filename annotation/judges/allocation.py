@@ -5,8 +5,6 @@ describe them well. A mixed stratum needs more. The stratum of a tuple depends o
 simple within strata, with known inclusion probabilities, even if the judge is poor.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush

@@ -1,7 +1,5 @@
 """API of judge runs and their answers, hidden from annotators."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import QuerySet

@@ -1,7 +1,5 @@
 """Chat judges: LM judges behind an OpenAI-compatible endpoint, with parallel requests, rate limit, and budget."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """Cost of a target interval width: with people alone, and with people and a judge that has labeled all tuples."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

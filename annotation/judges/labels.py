@@ -1,7 +1,5 @@
 """Labels of LM judges: parsing of answers, and majority label per tuple over repeats."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping

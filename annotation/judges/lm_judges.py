@@ -3,8 +3,6 @@
 Imports torch, so only workers and commands that run a judge import it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter

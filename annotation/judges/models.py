@@ -3,8 +3,6 @@
 A judge's label is not a judgment: it enters no verdict, count, or agreement, and annotators never see it.
 """
 
-from __future__ import annotations
-
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q

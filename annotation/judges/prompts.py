@@ -3,8 +3,6 @@
 Examples come from gold only, never from judged tuples.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Runner of judge runs: sends open questions to the judge and stores each answer on arrival."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Judge runs: creation with frozen prompts, open questions, answers, usage, and continuation with a larger budget."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal

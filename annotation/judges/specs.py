@@ -1,7 +1,5 @@
 """JSON spec of a judge run, for `judge_tuples` and the API. Its keys are fields of JudgeRun."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pages of judge runs for researchers: list, form, and run details."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

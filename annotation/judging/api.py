@@ -3,8 +3,6 @@
 Responses must not reveal LM, setting, score, gold, or the labels of other annotators.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any

@@ -9,8 +9,6 @@ Lock order: annotator, assignments, tasks. Tasks and other annotators' leases ar
 never wait for each other.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ constraint rejects more judgments than required. Lock order: annotator, assignme
 loaded counters are current, so new values are written without another query.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass

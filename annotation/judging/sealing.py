@@ -4,8 +4,6 @@ A batch adds one entry per round. Sealing holds the lock of the chain's head and
 order. Rows locked by an answer are sealed next time.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Simulated judgments for demonstrations and tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from uuid import UUID

@@ -3,8 +3,6 @@
 Agreement uses the first two judgments only: third judgments would overweight disputed statements.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple

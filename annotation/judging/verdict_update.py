@@ -1,7 +1,5 @@
 """Bulk updates of task counters and verdicts."""
 
-from __future__ import annotations
-
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Greatest, NullIf
 

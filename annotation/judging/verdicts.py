@@ -3,8 +3,6 @@
 The rule is kgharvest.statistics.verdicts.is_majority; a property test compares it with the SQL version here.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from django.db.models import Case, F, Q, Value, When

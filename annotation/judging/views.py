@@ -3,8 +3,6 @@
 Responses must not reveal LM, setting, score, gold, or the labels of other annotators.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from pathlib import Path

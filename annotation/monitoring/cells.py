@@ -1,7 +1,5 @@
 """Cells of a round: outcomes, accuracy as in reports, and the tables of the round page."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

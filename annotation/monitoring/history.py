@@ -1,7 +1,5 @@
 """Round history: judgments per hour, day, or week, agreement on the statements completed in each, and charts."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence

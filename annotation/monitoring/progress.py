@@ -1,7 +1,5 @@
 """Progress of a round: outcomes, agreement, and pace, cached as snapshots for large rounds, and assigned statements."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping

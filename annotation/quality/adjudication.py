@@ -1,7 +1,5 @@
 """Adjudication: experts' labels for disputed statements, stored next to the crowd's verdict without changing it."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from django.db import transaction

@@ -1,7 +1,5 @@
 """Quality of a round in the API: progress, annotators, exclusion, limits, events, statements and adjudication."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

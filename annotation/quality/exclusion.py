@@ -5,8 +5,6 @@ transaction stores the decision and stops the annotator from judging. After an i
 update. Lock order: round, annotator, assignments, tasks.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy

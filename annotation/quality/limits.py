@@ -1,7 +1,5 @@
 """Limits that pause annotators automatically, and manual pausing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db import transaction

@@ -1,7 +1,5 @@
 """Limits, exclusions and adjudications."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models

@@ -1,7 +1,5 @@
 """Quality pages of a round for researchers: annotators, limits, exclusions, statements, adjudication."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode

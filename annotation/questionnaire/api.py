@@ -1,7 +1,5 @@
 """API of the questionnaire, the comprehension check and withdrawal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.utils import timezone

@@ -1,7 +1,5 @@
 """Questionnaire answers in groups of at least five people: the only form in which they are shown or exported."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Questionnaire answers, comprehension check attempts, and withdrawals."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q

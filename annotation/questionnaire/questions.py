@@ -5,8 +5,6 @@ separate questions. A question without choices accepts a short text; a question 
 every question has choices, and the correct choice starts with "+".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Judging reads only `Annotator.has_questions_left`. Lock order: place, annotator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum

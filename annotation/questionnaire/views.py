@@ -1,7 +1,5 @@
 """Pages before the first statement (questionnaire, comprehension check), and the withdrawal page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from django import forms

@@ -4,8 +4,6 @@ The first transaction stores the decision and stops the annotator from judging. 
 chunks. After an interruption, the same call or a periodic task resumes.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from django.db import transaction

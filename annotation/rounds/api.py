@@ -1,7 +1,5 @@
 """Rounds API: drafts, status changes, instructions, plan, preview, and assigned statements."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.shortcuts import get_object_or_404

@@ -1,7 +1,5 @@
 """Sampling: draw each cell's sample from its harvest, freeze the statements, and choose gold."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Draft pages: form with plan, draft, preview, and instructions of a relation."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any

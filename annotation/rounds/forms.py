@@ -1,7 +1,5 @@
 """Round forms: harvests with common sampling options, or the entire description as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Rounds, their options and samples: strata of cells, draws, and judgment tasks."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable
 

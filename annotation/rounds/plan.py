@@ -1,7 +1,5 @@
 """Plan of a round: required statements, judgments, and hours, and expected intervals. Nothing is stored."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Round lifecycle: create drafts, open them on samples of harvests, pause, reopen, and close."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

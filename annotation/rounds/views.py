@@ -1,7 +1,5 @@
 """Researchers' pages of rounds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """API of annotator training."""
 
-from __future__ import annotations
-
 from django.utils import timezone
 from rest_framework import exceptions, serializers
 from rest_framework.request import Request

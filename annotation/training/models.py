@@ -1,7 +1,5 @@
 """Training statements of a round, and annotators' training results."""
 
-from __future__ import annotations
-
 from django.db import models
 from django.db.models import F, Q
 

@@ -1,7 +1,5 @@
 """Training before the first batch: statements one at a time, with the correct label and reason after each answer."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from django.db import transaction

@@ -1,7 +1,5 @@
 """Training pages for annotators."""
 
-from __future__ import annotations
-
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render

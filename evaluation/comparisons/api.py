@@ -1,7 +1,5 @@
 """API of comparisons: two reports, a report and the paper's Table 5, two harvests, or two cells over a relation set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from drf_spectacular.utils import extend_schema

@@ -1,7 +1,5 @@
 """Overlap of two harvests of a relation: shared and exclusive tuples, and their accuracy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence, Set
 from statistics import fmean
 from typing import NamedTuple

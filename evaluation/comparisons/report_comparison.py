@@ -3,8 +3,6 @@
 Only `shared_verdicts` queries the database.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pages to compare two reports, a report and the paper's Table 5, or two harvests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Accuracy of parts and cuts of a harvest, from the newest judged round that sampled it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor

@@ -4,8 +4,6 @@ The report, the evidence page and a replication package use them. A package remo
 writes its files.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

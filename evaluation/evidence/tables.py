@@ -6,8 +6,6 @@ array of positions in them, -1 if empty. Numbers are arrays of floats, NaN if em
 of integers, None or 0 if empty. Columns that only files contain are absent from the rows of a report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

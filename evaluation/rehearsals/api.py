@@ -1,7 +1,5 @@
 """API of power simulations of draft rounds."""
 
-from __future__ import annotations
-
 from django import forms
 from rest_framework import serializers
 from rest_framework.request import Request

@@ -1,7 +1,5 @@
 """Power simulation (rehearsal) of a draft: simulate many rounds and summarize their reports. Nothing is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain

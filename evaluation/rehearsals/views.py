@@ -1,7 +1,5 @@
 """Page and form for power simulations of a draft. Shares are entered in percent. Nothing is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

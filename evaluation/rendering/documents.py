@@ -1,7 +1,5 @@
 """Parts of a report's document as text: names of LMs and settings, dates, queries of pages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any

@@ -4,8 +4,6 @@ The rows are JSON in an inert script element. Every number links to a fragment t
 restores the view. The content security policy allows only the page's own script and style, by hash.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """API of reports: create, list, and download in every format of the pages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import QuerySet

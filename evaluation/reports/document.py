@@ -3,8 +3,6 @@
 docs/report-json.md describes the keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """The rows behind every number of a frozen report: statements, labels, draws. Rejected if they have changed since."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain

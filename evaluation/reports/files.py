@@ -1,7 +1,5 @@
 """File formats of reports. All except the evidence page are written from the frozen document alone."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Options of a report, declared once for its page and its command."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

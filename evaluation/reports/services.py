@@ -1,7 +1,5 @@
 """Create reports: compute a round's document from one snapshot of the database, and freeze it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

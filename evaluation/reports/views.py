@@ -1,7 +1,5 @@
 """Pages of reports, rendered from frozen documents."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """API of score evaluations."""
 
-from __future__ import annotations
-
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema

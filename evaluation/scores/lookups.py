@@ -1,7 +1,5 @@
 """Lookup scores, computed without the LM: other systems, judge runs, and entity frequency."""
 
-from __future__ import annotations
-
 import csv
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Negative sampling: false tuples from known facts, to evaluate scores (BertNet, section 4.3; Li et al. 2016)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple

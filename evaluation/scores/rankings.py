@@ -3,8 +3,6 @@
 Ties are unordered: statistics are expectations over their orders.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

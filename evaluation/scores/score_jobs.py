@@ -1,7 +1,5 @@
 """Score evaluation jobs: requests from pages and the API, computed by workers, or by a command in its process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

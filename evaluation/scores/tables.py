@@ -1,7 +1,5 @@
 """Tables of a score evaluation, with four digits because good scores differ in the third."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from evaluation.rendering.documents import Document

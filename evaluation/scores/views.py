@@ -1,7 +1,5 @@
 """Pages of score evaluations: how well scores separate facts from false tuples (Figs 4 and 5 of the paper)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from django import forms

@@ -1,7 +1,5 @@
 """API of share links to frozen reports."""
 
-from __future__ import annotations
-
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field

@@ -1,7 +1,5 @@
 """Share links: let reviewers and co-authors read a frozen report without an account."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from datetime import datetime, timedelta

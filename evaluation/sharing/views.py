@@ -1,7 +1,5 @@
 """Pages of share links: researchers create and revoke them, recipients read the report."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

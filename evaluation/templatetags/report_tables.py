@@ -1,7 +1,5 @@
 """Tables of reports on pages, and links from numbers to their evidence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

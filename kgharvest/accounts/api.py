@@ -1,7 +1,5 @@
 """API of projects, members, invitations, and access tokens."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Forms for projects, members, invitations and new accounts, and the project field of other forms."""
 
-from __future__ import annotations
-
 from django import forms
 from django.contrib.auth.forms import UserCreationForm
 from django.http import HttpRequest

@@ -1,7 +1,5 @@
 """Project pages: list, members, invitations, and the page that an invitation link opens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

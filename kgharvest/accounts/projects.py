@@ -1,7 +1,5 @@
 """Services for projects, members, and invitations."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Iterator

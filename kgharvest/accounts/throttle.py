@@ -4,8 +4,6 @@ Each limit in settings.LIMITS is a number of attempts and a window in seconds, w
 Attempts are counted per account or IP address; for IPv6 per /64 network, as each customer of a provider has one.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address, ip_network

@@ -4,8 +4,6 @@ A secret is `kgh_` and 43 random characters. Only its SHA-256 is stored: random 
 can be looked up in an index.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from datetime import datetime, timedelta

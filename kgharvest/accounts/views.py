@@ -1,7 +1,5 @@
 """Rate-limited pages for login, logout, passwords, and API tokens."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """API authentication by token (`Authorization: Bearer kgh_...`) or session, and token scopes."""
 
-from __future__ import annotations
-
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import exceptions

@@ -4,8 +4,6 @@ The response is stored in the transaction of the created object. Of two simultan
 first (unique constraint or SQLite's lock) and gets the same response. Errors are not stored.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

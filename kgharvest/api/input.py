@@ -1,7 +1,5 @@
 """Parsers, serializer fields, and list filters of the API."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from math import isfinite

@@ -1,7 +1,5 @@
 """Stored responses for idempotency keys."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models

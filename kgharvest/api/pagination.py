@@ -1,7 +1,5 @@
 """Keyset pagination of API lists: each page starts after the last row of the previous page."""
 
-from __future__ import annotations
-
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any

@@ -1,7 +1,5 @@
 """OpenAPI description: statuses and errors of every operation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema

@@ -1,7 +1,5 @@
 """View of the OpenAPI description. DRF imports `schema` before its views, so it cannot contain this view."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

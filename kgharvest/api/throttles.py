@@ -1,7 +1,5 @@
 """Rate limits of the API (settings.API_LIMITS) per token, user, or address, shared by all processes."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 from django.conf import settings

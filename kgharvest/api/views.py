@@ -3,8 +3,6 @@
 Views contain no rules: rows come from `visible_to`, writes go through services, and errors are raised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """API of the audit log: per project for owners, of the whole installation for superusers."""
 
-from __future__ import annotations
-
 from django.db.models import OuterRef, QuerySet, Subquery
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import serializers

@@ -4,8 +4,6 @@ registries.AUDITED lists them. A hash covers only immutable columns, not, for ex
 can be erased.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator

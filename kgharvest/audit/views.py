@@ -1,7 +1,5 @@
 """Audit log pages: per project for owners, of the whole installation for superusers."""
 
-from __future__ import annotations
-
 from django import forms
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet

@@ -1,7 +1,5 @@
 """Harvests from chat models: request tuples, store each response immediately, and score the listed tuples by an LM."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """Stored responses of chat models."""
 
-from __future__ import annotations
-
 from django.db import models
 
 from kgharvest.harvests.models import HarvestJob

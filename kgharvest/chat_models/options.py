@@ -1,7 +1,5 @@
 """Options for requesting tuples from chat models, declared once for the command, form, API and job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation

@@ -1,7 +1,5 @@
 """Cost of chat models in tokens and money, budgets, and request rates."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable
 from decimal import Decimal

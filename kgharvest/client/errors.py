@@ -1,7 +1,5 @@
 """Exceptions for API errors and unreachable servers, with the message of the server."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

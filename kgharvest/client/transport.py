@@ -1,7 +1,5 @@
 """HTTP transport with retries, which are safe: POST requests have an idempotency key."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

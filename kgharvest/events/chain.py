@@ -4,8 +4,6 @@ Events commit unsealed. A sealer locks the head and chains the visible events in
 commit later, with any id, are sealed in a later batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ The round history, the audit log, webhooks and reports read the events. The seal
 (kgharvest.events.chain), so recording does not wait for a lock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ To add an event, declare its type here (or in `event_types` of an optional app) 
 kgharvest.events.recording in the service. The round history, the audit log and webhooks are derived from it.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """LMs, harvests, their tuples, and launches in the API."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Ranked tuples of a harvest: stored scores, cuts to the best tuples, pages, and the score curve."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Launches of many harvests: plan with estimated duration, start, progress, cancel and retry."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """LMs, launches and harvest jobs, with the prompts they used and the tuples they harvested."""
 
-from __future__ import annotations
-
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
 from django.urls import reverse

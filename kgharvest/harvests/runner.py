@@ -1,7 +1,5 @@
 """Harvest jobs: create a job from a frozen request, run it in a worker, and store its results."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Export of a harvest's tuples as JSON Lines, CSV, N-Triples or Turtle, up to a cut."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any

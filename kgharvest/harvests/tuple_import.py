@@ -1,7 +1,5 @@
 """Import of a tuple file as a finished harvest."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator

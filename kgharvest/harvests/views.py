@@ -1,7 +1,5 @@
 """Pages of harvests and launches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """API of jobs of all kinds (progress, cancel, retry) and of workers (status, drain). A harvest has its job's id."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import QuerySet

@@ -3,8 +3,6 @@
 Also the validator of device names for forms and the API.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -9,8 +9,6 @@ No queued job is missed. After each job the worker sends a message for the next 
 idle process check the ledger every few seconds (`wake_idle`).
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import Counter

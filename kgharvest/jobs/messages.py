@@ -4,8 +4,6 @@ A lost message does no harm: idle workers check the ledger for queued jobs every
 LONGEST_WAIT_S, and not at all once the broker is known to be away. Queued messages are sent when the broker is back.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import queue

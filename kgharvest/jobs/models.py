@@ -1,7 +1,5 @@
 """Tables of the job ledger: jobs, and the workers that run them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

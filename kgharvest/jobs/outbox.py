@@ -9,8 +9,6 @@ claim itself takes the row out of `waiting()`, the row is never tried again by i
 payments.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

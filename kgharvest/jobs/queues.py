@@ -4,8 +4,6 @@ urgent: short jobs that a user waits for (registries.URGENT_JOBS). light: jobs w
 gpu: LM on a CUDA device or on all devices. By default, a worker processes all queues that its machine supports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

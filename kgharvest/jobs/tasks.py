@@ -3,8 +3,6 @@
 The rules are in kgharvest.jobs.ledger and kgharvest.jobs.workers.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

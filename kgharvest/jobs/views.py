@@ -1,7 +1,5 @@
 """Page of workers and queues."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 The main process of a worker maintains its row. Jobs refer to the worker that claimed them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ The manifest contains the kgharvest version, the kind of database, the applied m
 table, and the SHA-256 of each file. LMs, replication packages, logs and the broker's files are not included.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

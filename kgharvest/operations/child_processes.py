@@ -1,7 +1,5 @@
 """Supervisor of child processes: start, restart and stop programs. They never outlive this process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

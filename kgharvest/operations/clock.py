@@ -3,8 +3,6 @@
 With local clocks, a host one minute ahead would consider the running jobs of all other hosts lost and restart them.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from time import monotonic
 

@@ -3,8 +3,6 @@
 Uses SQLite's backup interface and PostgreSQL's `pg_dump` and `psql`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

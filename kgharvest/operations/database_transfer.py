@@ -4,8 +4,6 @@ Streams rows from a snapshot of the source, with tables in the order of their fo
 and compares them before the transaction ends.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Both storages write files atomically and overwrite existing files. They raise FileNotFoundError or FilesUnavailable.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from time import monotonic, sleep

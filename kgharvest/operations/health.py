@@ -1,7 +1,5 @@
 """Health checks of this process's dependencies, for `/readyz` and the command `doctor`."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import NamedTuple

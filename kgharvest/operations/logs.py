@@ -5,8 +5,6 @@ anything that looks like an email address or a token is masked. The only excepti
 login, which fail2ban reads (docs/operations.md).
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

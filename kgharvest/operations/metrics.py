@@ -5,8 +5,6 @@ Each process counts in its own file in settings.METRICS_DIR; the process that is
 registries.METRICS.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress

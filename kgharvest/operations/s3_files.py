@@ -1,7 +1,5 @@
 """Files in an S3 bucket or an S3-compatible store, using django-storages."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Probes are answered before all other middleware, because probing machines use plain HTTP and no configured host name.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from ipaddress import ip_address

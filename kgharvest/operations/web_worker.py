@@ -4,8 +4,6 @@ waitress passes only complete requests to a thread and buffers responses, so slo
 some memory or disk, but no thread. See docs/decisions/0029-waitress-under-gunicorn.md.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

@@ -1,7 +1,5 @@
 """Home page, and this app's panels on the home page, navigation and project page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Base class of list pages: filters, sorting, and pagination of visible rows."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any

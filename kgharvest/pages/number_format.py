@@ -4,8 +4,6 @@ Shares in [0, 1] have no leading zero, as in papers. Differences of shares are i
 minus sign is U+2212; numbers that round to zero have no sign.
 """
 
-from __future__ import annotations
-
 from math import ceil, log10
 
 DASH = "–"

@@ -3,8 +3,6 @@
 `{% panels "region" subject %}` renders the panels of a region.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

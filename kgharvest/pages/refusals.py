@@ -1,7 +1,5 @@
 """Display of domain errors, as a message on the next page or in a form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

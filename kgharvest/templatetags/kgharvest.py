@@ -1,7 +1,5 @@
 """Template filters and tags: numbers, statements with slots, entities, and `{% panels "region" subject %}`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any

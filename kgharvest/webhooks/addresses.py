@@ -3,8 +3,6 @@
 A hostname is resolved once and the connection uses that address, which prevents DNS rebinding.
 """
 
-from __future__ import annotations
-
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple

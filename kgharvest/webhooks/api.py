@@ -1,7 +1,5 @@
 """API of a project's webhooks and their deliveries, for project owners."""
 
-from __future__ import annotations
-
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view

@@ -1,7 +1,5 @@
 """Outbox of webhook deliveries: delivers each event at least once; retries failures for 48 hours."""
 
-from __future__ import annotations
-
 import logging
 from datetime import datetime, timedelta
 from typing import Any

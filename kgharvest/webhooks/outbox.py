@@ -3,8 +3,6 @@
 `record` of kgharvest.events.recording enqueues deliveries, and kgharvest.webhooks.delivery sends them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Signed POST of one event to the resolved address, without redirects, in bounded time and memory."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Pages of a project's webhooks, for project owners."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Export of judge answers, in the formats that `answer_import` reads."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ JSON lines of `--log_samples` (lm_eval.evaluator), one line per tuple, with repe
 user-defined fields, `metadata` of a sample or `doc` of a line, as `relation` (set/name) and `entities`.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`erase_person USERNAME`, `erase_person --round NAME --annotator CODE`"""
 
-from __future__ import annotations
-
 from django.core.management.base import CommandError
 
 from annotation.invites.erasure import erase_account, erase_annotator

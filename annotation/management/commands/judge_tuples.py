@@ -1,7 +1,5 @@
 """`judge_tuples --round NAME --judge SPEC.json [--limit N] [--wait]`"""
 
-from __future__ import annotations
-
 from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 

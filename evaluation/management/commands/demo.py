@@ -1,7 +1,5 @@
 """`demo [--once]`: set up and run everything on this machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """`evaluate_scores [--model M] [--setting S ...] [--baseline S ...] [--scores F] [--facts F] [--output F]`"""
 
-from __future__ import annotations
-
 from argparse import SUPPRESS
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Accuracy by size of the KG and by score, from one sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Flow diagram of tuples, people and judgments in the style of CONSORT."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any

@@ -1,7 +1,5 @@
 """Forest plots: macro averages of LMs and settings, and their differences, with intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

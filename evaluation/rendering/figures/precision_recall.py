@@ -1,7 +1,5 @@
 """Precision and recall of scores on known facts and negative samples: the paper's Figs 4 and 5."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

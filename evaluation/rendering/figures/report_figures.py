@@ -1,7 +1,5 @@
 """Figures of a report, computed from its document."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Annotators: labels, gold accuracy, agreement, and models of annotators compared with the majority."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

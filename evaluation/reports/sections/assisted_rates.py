@@ -1,7 +1,5 @@
 """Accuracies and comparisons from human verdicts combined with the labels of an LM judge."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Comparisons of settings of an LM and of LMs in a setting, paired by relation; ranks; matrices of differences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import ceil

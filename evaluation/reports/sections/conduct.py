@@ -1,7 +1,5 @@
 """Study log: samples, harvests, participants, exclusions, design and timeline of the round."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Judge card: quality of an LM judge on statements with human verdicts, and its agreement with other runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

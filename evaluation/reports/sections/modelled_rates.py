@@ -1,7 +1,5 @@
 """Model-based accuracies: corrected for annotators' errors, partially pooled, and with anytime-valid intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Accuracy and rejection per cell, per LM and setting, by size and by score, and sample-size planning."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Sensitivity: accuracies, ranks and comparisons under other verdict rules, and without each annotator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 A person is identified by the provider's `sub`, never by a name or email address.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Second factors and OpenID identities."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.db import models
 

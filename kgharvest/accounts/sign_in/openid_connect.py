@@ -4,8 +4,6 @@ OpenID Connect Core 1.0, section 3.1; PKCE is RFC 7636. settings.OPENID names th
 contains the endpoints.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Any

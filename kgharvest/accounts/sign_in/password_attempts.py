@@ -6,8 +6,6 @@ never blocked: after many wrong passwords from it, each name gets FEW attempts. 
 Attacks with Device Cookies".
 """
 
-from __future__ import annotations
-
 import secrets
 from datetime import datetime
 from typing import Any

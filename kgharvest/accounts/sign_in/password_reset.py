@@ -1,7 +1,5 @@
 """Password reset by email. Neither the response nor its timing reveals whether an account exists."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from threading import Thread

@@ -5,8 +5,6 @@ previous and next step are also accepted, as clocks differ; no code is accepted 
 replace a lost app. Without them, the operator removes the second factor (`remove_second_factor`).
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """Database session store that reads sessions with a prepared statement, as every request reads one."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from django.contrib.sessions.backends import db

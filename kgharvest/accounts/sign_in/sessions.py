@@ -1,7 +1,5 @@
 """Session login by password and second factor, or by an OpenID provider."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 

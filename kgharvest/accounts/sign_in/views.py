@@ -1,7 +1,5 @@
 """Account page, two-factor authentication, and login at an OpenID provider."""
 
-from __future__ import annotations
-
 import pyotp
 from django import forms
 from django.conf import settings

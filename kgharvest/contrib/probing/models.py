@@ -1,7 +1,5 @@
 """Probes: LAMA-style measurements of an LM on known facts with several prompt systems."""
 
-from __future__ import annotations
-
 from django.db import models
 from django.urls import reverse
 

@@ -4,8 +4,6 @@ An event is stored once, by the platform's event id. Events can be handled repea
 idempotent.
 """
 
-from __future__ import annotations
-
 import logging
 from datetime import datetime, timedelta
 

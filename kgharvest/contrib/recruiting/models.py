@@ -1,7 +1,5 @@
 """Events from platforms, commands to platforms, and the pay ledger. Panels and submissions: `panels.models`."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.db import models
 from django.db.models import Q, Sum

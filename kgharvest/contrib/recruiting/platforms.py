@@ -3,8 +3,6 @@
 All operations use the network: never call one in a transaction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

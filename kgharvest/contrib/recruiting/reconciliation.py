@@ -4,8 +4,6 @@ Events (one submission) and reconciliation (a whole panel) both call `apply_remo
 `RemoteSubmission.at` decides which one is newer.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Sequence

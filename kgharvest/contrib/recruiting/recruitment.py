@@ -3,8 +3,6 @@
 A platform id is needed for payment, so it is erased only when nothing is owed to the participant.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import datetime
 

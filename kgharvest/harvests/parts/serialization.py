@@ -1,7 +1,5 @@
 """Lossless encoding of harvest parts and their results as compressed JSON."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

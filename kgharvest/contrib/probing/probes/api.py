@@ -1,7 +1,5 @@
 """API of probes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from io import BytesIO

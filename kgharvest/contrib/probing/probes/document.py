@@ -3,8 +3,6 @@
 docs/probing.md describes its keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

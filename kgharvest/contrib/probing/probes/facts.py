@@ -1,7 +1,5 @@
 """Facts and prompts of a probe by relation, from the embedded LMs' world or from files in LAMA's format."""
 
-from __future__ import annotations
-
 import struct
 import zipfile
 import zlib

@@ -1,7 +1,5 @@
 """Figures of a probe: P@1 of methods with intervals, and differences from the manual prompts."""
 
-from __future__ import annotations
-
 from evaluation.rendering.documents import Document
 from evaluation.rendering.figures.drawing import Drawing, Off
 from evaluation.rendering.figures.forest import DIFFERENCES_AXIS, Estimate, draw

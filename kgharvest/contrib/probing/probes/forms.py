@@ -1,7 +1,5 @@
 """Form for new probes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Measurement of prompt-learning methods: train a method, then rank the correct objects. Needs no database."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations

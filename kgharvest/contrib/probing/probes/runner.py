@@ -3,8 +3,6 @@
 Imports torch, so only workers and commands that run a probe import this module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Probe jobs: creation from frozen inputs, queueing, and results."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

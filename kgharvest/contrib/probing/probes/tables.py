@@ -1,7 +1,5 @@
 """Tables of a probe document: methods, differences, types, relations, and facts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Pages of probes: list, form, probe, relation, and downloads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

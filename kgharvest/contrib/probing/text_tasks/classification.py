@@ -1,7 +1,5 @@
 """Text classification with an LM that was not trained for it: files, methods, and records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

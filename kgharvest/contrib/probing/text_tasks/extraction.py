@@ -1,7 +1,5 @@
 """Extraction of the objects of facts from sentences with an LM: files, methods, and records."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

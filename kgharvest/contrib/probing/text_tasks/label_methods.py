@@ -1,7 +1,5 @@
 """Text classification by the answers of an LM to a prompt, without fine-tuning (Shin et al. 2020, sections 2 to 4)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

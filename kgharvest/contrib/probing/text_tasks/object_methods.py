@@ -1,7 +1,5 @@
 """Relation extraction: find the object of a fact in a true or perturbed sentence (Shin et al. 2020, section 6)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

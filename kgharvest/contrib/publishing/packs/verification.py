@@ -21,8 +21,6 @@ from kgharvest.contrib.publishing.packs.row_files import parquet_differences, re
 from kgharvest.pages.number_format import counted
 
 # Linear algebra libraries sum in different orders on different machines.
-
-# Libraries of linear algebra add in different orders on different machines.
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
 
 

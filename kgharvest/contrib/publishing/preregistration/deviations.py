@@ -7,6 +7,9 @@ from kgharvest.pages.number_format import counted
 
 # Hashes of texts that are also included as values: one change is one deviation.
 HASH_OF = {"instructions.round_sha256": "options.instructions", "instructions.consent_sha256": "options.consent"}
+# Earlier wordings of the same method: a preregistration that froze one of them does not deviate.
+METHOD_PATH = "analysis.method_sha256"
+EARLIER_WORDINGS = {"c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4"}
 LONGEST = 300  # maximum characters of a displayed value
 
 
@@ -20,7 +23,11 @@ class Deviation(NamedTuple):
 
 def deviations(planned: Mapping[str, Any], state: Mapping[str, Any], conduct: Mapping[str, Any]) -> list[Deviation]:
     """Return all deviations. planned: frozen document. state: of the round at the report. conduct: of the report."""
-    changed_values = list(differences(planned["state"], state))
+    changed_values = [
+        deviation
+        for deviation in differences(planned["state"], state)
+        if deviation.path != METHOD_PATH or deviation.planned not in EARLIER_WORDINGS
+    ]
     paths = {deviation.path for deviation in changed_values}
     return [
         *(deviation for deviation in changed_values if HASH_OF.get(deviation.path) not in paths),

@@ -1,7 +1,5 @@
 """API of panels, their participants, and reconciliation, for members who can work in the project."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import QuerySet

@@ -4,8 +4,6 @@ A database dump reveals no participant id without the installation's SECRET_KEY.
 are unreadable and returning participants count as new ones.
 """
 
-from __future__ import annotations
-
 import base64
 
 from cryptography.fernet import Fernet, InvalidToken

@@ -1,7 +1,5 @@
 """Recruitment panels of a round, and the submissions of their participants."""
 
-from __future__ import annotations
-
 import secrets
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Formatting and parsing of money, stored as integer minor units of a currency."""
 
-from __future__ import annotations
-
 import re
 
 from kgharvest.errors import DomainError

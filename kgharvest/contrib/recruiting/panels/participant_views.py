@@ -3,8 +3,6 @@
 No response contains the completion code before the participant's last judgment is stored.
 """
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Participants of a panel with their judgments and pay, for the panel's page, its CSV, and the API."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime

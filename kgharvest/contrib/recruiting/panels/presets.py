@@ -1,7 +1,5 @@
 """Panel defaults: link parameters of each platform, and options suggested for a round."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass
 from itertools import count

@@ -3,8 +3,6 @@
 The platform is called outside of transactions. If it refuses, the panel's status is reverted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

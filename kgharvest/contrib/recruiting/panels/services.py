@@ -4,8 +4,6 @@
 annotator.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Researcher pages of panels: list, form, detail page with participants, and CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any

@@ -1,7 +1,5 @@
 """API of pay: balance and hourly pay of a panel, ledger, commands to the platform, and bonuses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import QuerySet

@@ -1,7 +1,5 @@
 """Bonuses: granting, files for manual payment, and recording manual payments."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ A command is stored once per key of its submission and sent by a job. A payment 
 reconciliation or a researcher decides whether it was made (`settle`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Minimum hourly rate ("floor"): a panel whose median falls below it pauses and lists the missing bonuses."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass

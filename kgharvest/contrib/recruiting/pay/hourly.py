@@ -5,8 +5,6 @@ without a measurement count as the mean of the participant's other answers. Trai
 with the same cap per statement.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Entries are append-only, enforced by the database (migration pay_is_append_only)
 negative amount.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict, Unpack

@@ -1,7 +1,5 @@
 """Researcher pages of pay: balance and hourly pay of a panel, one participant's ledger, review, and files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any

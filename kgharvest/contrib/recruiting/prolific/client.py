@@ -5,8 +5,6 @@ fixed rate limit: 429 means that the workspace's wallet is busy, so requests are
 response asks, otherwise twice as long each time.
 """
 
-from __future__ import annotations
-
 import re
 import ssl
 import time

@@ -4,8 +4,6 @@ A JWT signed with a key from /.well-known/study/jwks.json, valid for two minutes
 and this submission. Reference: `is_external_study_url_secure` in Prolific's API documentation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 

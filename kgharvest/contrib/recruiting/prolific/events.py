@@ -5,8 +5,6 @@ workspace's secret. Events are delivered at least once and in any order, so thei
 triggers a query of the current state of its submission or study.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

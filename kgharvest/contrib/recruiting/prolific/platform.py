@@ -1,7 +1,5 @@
 """Prolific as a recruiting platform: study, submissions, and pay of one panel."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

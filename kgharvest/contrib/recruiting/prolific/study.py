@@ -3,8 +3,6 @@
 Options specific to Prolific are in `panel.platform_options`, by the names in STUDY_OPTIONS.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Prolific webhook endpoint, study page, and platform status on the panel page."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

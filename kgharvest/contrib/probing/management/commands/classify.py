@@ -1,7 +1,5 @@
 """`classify --model M --train F --dev F --test F [--template T] [--label NAME=WORDS ...] [--output F.jsonl]`"""
 
-from __future__ import annotations
-
 from argparse import ArgumentTypeError
 from functools import partial
 from pathlib import Path

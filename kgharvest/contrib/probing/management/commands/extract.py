@@ -1,7 +1,5 @@
 """`extract --set NAME --facts FOLDER [--relation R] [--model M] [--perturbed] [--template T] [--output F.jsonl]`"""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

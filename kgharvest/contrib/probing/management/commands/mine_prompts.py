@@ -1,7 +1,5 @@
 """`mine_prompts CORPUS ... --set NAME --output FOLDER [--facts PATH] [--how middle|dependency] [--most N]`"""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from itertools import chain

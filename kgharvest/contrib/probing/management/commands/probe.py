@@ -1,7 +1,5 @@
 """`probe --set NAME --model M --method manual lpaqa ... [--facts FOLDER] [--prompts FOLDER] [--output F.jsonl]`"""
 
-from __future__ import annotations
-
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import Field

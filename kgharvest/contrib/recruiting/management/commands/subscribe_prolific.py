@@ -1,7 +1,5 @@
 """`subscribe_prolific WORKSPACE`"""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.urls import reverse
 
