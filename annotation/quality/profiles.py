@@ -5,6 +5,8 @@ at most FALSE_ALARMS (Bonferroni). Two rules are not tests: a reading speed abov
 identical to another annotator's. A flag changes nothing; researchers decide.
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby

@@ -1,5 +1,7 @@
 """Text for annotators: frozen statements, and Markdown instructions of the round and of each relation."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache

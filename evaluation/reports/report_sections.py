@@ -1,5 +1,7 @@
 """Report sections added by apps: REPORT_SECTIONS of kgharvest.registries. docs/extending.md contains an example."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

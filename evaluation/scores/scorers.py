@@ -1,5 +1,7 @@
 """Scorers: how well LM scores with different prompts separate known facts from negative samples."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple

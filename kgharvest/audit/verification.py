@@ -3,6 +3,8 @@
 Entries are read in batches and only 64 bits are stored per row, so three million judgments take 50 MB.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -3,6 +3,8 @@
 Predicates take case-folded words.
 """
 
+from __future__ import annotations
+
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple

@@ -1,5 +1,7 @@
 """Next-token ranking for candidates under a relation's weighted prompts."""
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Iterator, Sequence
 from math import ceil

@@ -1,5 +1,7 @@
 """LM names, their files or servers, and the LMs in memory."""
 
+from __future__ import annotations
+
 import gc
 import re
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """Paraphrasers, and prompt creation: paraphrase a few initial prompts into many (BertNet, section 3.1)."""
 
+from __future__ import annotations
+
 import random
 import re
 import threading

@@ -5,6 +5,8 @@ worker is idle. Its own worker takes unclaimed parts too, so it waits for other 
 Parts never wait. Finished parts outlive a worker: a worker that takes over the harvest reuses them.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -1,5 +1,7 @@
 """Shared arguments and steps of the commands `probe`, `classify`, `extract`, and `mine_prompts`."""
 
+from __future__ import annotations
+
 import json
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable

@@ -1,5 +1,7 @@
 """Entry links and return URLs of a panel: their parameters and placeholders."""
 
+from __future__ import annotations
+
 import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
