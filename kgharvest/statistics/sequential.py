@@ -29,14 +29,6 @@ LOG_LIMIT = -float(np.log(SIGNIFICANCE))
 # the narrowest mixture interval.
 INFORMATION_AT_END = 20.0
 
-METHOD = (
-    "Anytime-valid interval: the numbers of hits whose prior-to-posterior ratio has stayed below 20, with a "
-    "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020). Ratios of strata are multiplied; "
-    "those of people alone and with the judge are averaged. All looks together miss in at most 5 % of rounds. Averages "
-    "over relations: normal mixture (Robbins 1970), variances from shares with a hit and a miss added; valid in the "
-    "limit. With two or three relations and few statements, a look missed in up to 6 of 100 simulated rounds."
-)
-
 
 class SeenStrata(NamedTuple):
     """Judgments so far in a population's strata; integers of shape (S,).

@@ -286,6 +286,21 @@ def test_an_exclusion_after_the_first_of_two_pauses_is_none():
     assert deviations(frozen, state, conduct) == []
 
 
+@pytest.mark.parametrize(
+    ("planned_method", "paths"),
+    [
+        ("c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4", []),  # its wording at 95ec9180
+        ("0" * 64, ["analysis.method_sha256"]),
+    ],
+)
+def test_only_another_method_is_a_deviation_not_its_wording(planned_method, paths):
+    state = {"options": {"closes_when": "manual"}, "analysis": {"method_sha256": "1" * 64}}
+    frozen = {"state": state | {"analysis": {"method_sha256": planned_method}}, "plan": {"exclusion_rules": ""}}
+    conduct = {"timeline": [], "exclusions": [], "dates": {"closed_at": None}, "statements": {"incomplete": 0}}
+
+    assert [deviation.path for deviation in deviations(frozen, state, conduct)] == paths
+
+
 def test_an_end_before_the_rule_is_a_deviation():
     draft = make_draft(closes_when="complete")
     freeze(draft)
