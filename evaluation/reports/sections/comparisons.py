@@ -108,10 +108,12 @@ def _with_relations(entry: dict[str, Any], rates: Mapping[CellKey, tuple[Cell, R
     a, b = sides_of(entry)
     relations = []
     for relation in sorted({key.relation for key in rates}):
-        pair = [rates.get(CellKey(relation, *side)) for side in (a, b)]
-        if None in pair or any(rate.value is None for _, rate in pair):
+        of_a, of_b = (rates.get(CellKey(relation, *side)) for side in (a, b))
+        if of_a is None or of_b is None:
             continue
-        (cell_a, rate_a), (cell_b, rate_b) = pair
+        (cell_a, rate_a), (cell_b, rate_b) = of_a, of_b
+        if rate_a.value is None or rate_b.value is None:
+            continue
         low, high = difference_interval(rate_a, rate_b)
         relations.append({
             "relation": relation,

@@ -92,9 +92,10 @@ def _counts(counts: Codes) -> dict[str, int]:
 
 
 def _with_intervals(**rates: Rate) -> dict[str, float | None]:
-    return {
-        f"{name}{end}": rate[part] for name, rate in rates.items() for part, end in enumerate(("", "_low", "_high"))
-    }
+    values: dict[str, float | None] = {}
+    for name, rate in rates.items():
+        values |= {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
+    return values
 
 
 def _strata(cell: Cell) -> Iterable[dict[str, Any]]:

@@ -296,7 +296,7 @@ def test_an_exclusion_after_the_first_of_two_pauses_is_none():
 def test_only_another_method_is_a_deviation_not_its_wording(planned_method, paths):
     state = {"options": {"closes_when": "manual"}, "analysis": {"method_sha256": "1" * 64}}
     frozen = {"state": state | {"analysis": {"method_sha256": planned_method}}, "plan": {"exclusion_rules": ""}}
-    conduct = {"timeline": [], "exclusions": [], "dates": {"closed_at": None}, "statements": {"incomplete": 0}}
+    conduct = {"timeline": [], "exclusions": [], "dates": {"closed_at": "2026-07-04"}, "statements": {"incomplete": 0}}
 
     assert [deviation.path for deviation in deviations(frozen, state, conduct)] == paths
 
