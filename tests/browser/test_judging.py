@@ -121,7 +121,7 @@ def test_a_broken_statement_is_reported_by_keyboard(visit):
 
     page.keyboard.press("r")
     page.get_by_label("not a readable sentence").check()
-    page.get_by_label("Comment", exact=True).fill("What is it?")
+    page.get_by_label("Comment optional", exact=True).fill("What is it?")
     page.get_by_role("button", name="Send report").click()
     expect(page.get_by_text("You reported this statement.")).to_be_visible()
     expect_saved(page)

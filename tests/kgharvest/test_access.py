@@ -163,7 +163,7 @@ def test_the_list_of_sensitive_words_is_changed_by_superusers_and_the_change_is_
     SensitiveWord.objects.create(word="poison")
 
     page = researcher_client.post("/knowledge/sensitive-words/", {"words": "tulip"})
-    assert (page.status_code, "only a superuser" in page.text) == (403, True)
+    assert (page.status_code, "Only a superuser" in page.text) == (403, True)
     researcher.is_superuser = True
     researcher.save()
     researcher_client.post("/knowledge/sensitive-words/", {"words": "tulip"})

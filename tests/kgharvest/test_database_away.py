@@ -71,14 +71,14 @@ def test_a_page_says_what_is_down_and_what_is_safe(away):
     assert (answer.status_code, answer["Retry-After"], answer["Cache-Control"]) == (503, "5", "no-store")
     page = answer.content.decode()
     assert "cannot reach its database" in page
-    assert "Nothing that showed as saved is lost" in page
+    assert "Everything shown as saved is safe" in page
     assert 'href="/?q=%3Cdog%3E"' in page
 
 
 def test_a_form_is_not_sent_again_by_a_link(away):
     page = away.post(reverse("login"), {"username": "ada"}).content.decode()
 
-    assert "send it again in a moment" in page
+    assert "submit it again in a moment" in page
     assert "Try again" not in page
 
 
@@ -90,7 +90,7 @@ def test_programs_get_the_envelope_of_all_errors(away, path, headers):
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "5")
     assert answer.json()["error"]["code"] == "DatabaseAway"
-    assert "Everything that was confirmed is stored" in answer.json()["error"]["message"]
+    assert "All confirmed input is stored" in answer.json()["error"]["message"]
 
 
 def test_what_needs_no_database_goes_on(away):

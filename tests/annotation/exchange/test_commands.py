@@ -178,7 +178,7 @@ def test_members_of_its_project_see_an_import(tmp_path):
     path = tmp_path / "pilot.csv"
     output_of("export_judgments", "--round", "pilot", "--output", path)
 
-    with pytest.raises(CommandError, match="several projects; name one of animals, default"):
+    with pytest.raises(CommandError, match="animals, default"):
         output_of("import_judgments", path, "--round", "copy", "--create")
     output_of("import_judgments", path, "--round", "copy", "--create", "--project", "animals")
     output_of("import_judgments", path, "--round", "animals/second", "--create")
@@ -190,7 +190,7 @@ def test_an_import_into_a_project_that_is_not_there_is_refused(tmp_path):
     path = tmp_path / "one.csv"
     path.write_text('relation,entities,annotator,label\ncan,"[""dog"", ""swim""]",ann,True\n')
 
-    with pytest.raises(CommandError, match="There is no project 'Zoo'; the projects are: none yet"):
+    with pytest.raises(CommandError, match="'Zoo'"):
         output_of("import_judgments", path, "--round", "copy", "--create", "--project", "Zoo")
 
 

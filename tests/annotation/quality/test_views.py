@@ -189,7 +189,7 @@ def test_excluding_and_reinstating_with_the_buttons(researcher_client, round, an
 
     page = researcher_client.post(f"{theirs}exclude/", {"reason": "Guesses."}, follow=True)
     assert "3 judgments no longer count" in page.text
-    assert "taken out: Guesses." in page.text
+    assert "excluded: Guesses." in page.text
     page = researcher_client.post(f"{theirs}reinstate/", follow=True)
 
     assert "3 judgments count again" in page.text

@@ -62,7 +62,7 @@ def test_two_relations_are_too_few_to_tell():
     [compared] = compare_sides(accuracies("lm", human=[0.1, 0.2], multi=[0.9, 0.8]), {}, 0)
 
     assert (compared["low"], compared["high"]) == (None, None)
-    assert "too few relations" in compared["reason"]
+    assert "more relations" in compared["reason"]
     assert compared["sentence"] == (
         "With lm, human and multi are not distinguishable: 70.0 points in favor of multi over 2 relations; "
         "p = .50, after Holm .50 (with 2 relations p cannot fall below .50)."
@@ -71,7 +71,7 @@ def test_two_relations_are_too_few_to_tell():
 
 @pytest.mark.parametrize(
     ("difference", "words"),
-    [(0.136, "13.6 points in favor of multi (−1 to 30)"), (0.00018, "0.02 points in favour of multi (0.00 to 0.05)")],
+    [(0.136, "13.6 points in favor of multi (−1 to 30)"), (0.00018, "0.02 points in favor of multi (0.00 to 0.05)")],
 )
 def test_a_small_difference_is_told_as_finely_as_it_needs(difference, words):
     pair = Pair("settings", None, Side(None, "multi"), Side(None, "human"))
@@ -82,7 +82,7 @@ def test_a_small_difference_is_told_as_finely_as_it_needs(difference, words):
     assert sentence.startswith(f"multi and human are not distinguishable: {words} over 9 relations")
 
 
-def test_sides_that_are_alike_favour_nobody():
+def test_sides_that_are_alike_favor_nobody():
     [compared] = compare_sides(accuracies("lm", human=[0.5] * 6, multi=[0.5] * 6), {}, 0)
 
     assert compared["sentence"] == (

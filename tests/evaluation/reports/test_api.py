@@ -47,7 +47,7 @@ def test_a_report_names_the_judge_run_that_it_rests_on_too(api, round):
     assert made.json()["document"]["judge"]["run"] == "lm-judge"
     assert made.json()["document"]["cells"][0]["judge"]["n_labelled"] == 1
     assert unknown.status_code == 409
-    assert unknown.json()["error"]["message"] == "The round has no judge run named nobody with an answer."
+    assert "nobody" in unknown.json()["error"]["message"]
 
 
 def test_a_report_is_made_once_listed_and_read(api, round):

@@ -154,7 +154,7 @@ def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
     )
 
     for key in ("macro_accuracy_these_low", "macro_accuracy_these_high"):
-        assert total[key] == pytest.approx(expected[key], abs=3e-5)  # of the order of sample size / population
+        assert total[key] == pytest.approx(expected[key], abs=5e-5)  # about twice sample size / population
 
 
 def test_a_side_has_three_averages():
@@ -174,7 +174,7 @@ def test_imported_statements_come_from_nobody_knows_how_many():
     document = build_document(evidence)
 
     assert document["totals"][0]["weighted_accuracy"] is None
-    assert "not known how many" in document["totals"][0]["reason"]
+    assert "unknown" in document["totals"][0]["reason"]
     assert document["curves"] == [] or all(not curve["sizes"] for curve in document["curves"])
 
 
@@ -275,7 +275,7 @@ def test_alpha_has_an_interval_for_annotators_like_these():
     alpha = build_document(evidence_of(*said))["alpha"]
 
     assert alpha["annotators"]["low"] <= alpha["low"] < alpha["high"] <= alpha["annotators"]["high"]
-    assert "Fewer than 5" in build_document(evidence_of("TTF", "FFT"))["alpha"]["annotators"]["reason"]
+    assert "at least 5 annotators" in build_document(evidence_of("TTF", "FFT"))["alpha"]["annotators"]["reason"]
 
 
 def test_agreement_of_a_report_made_before_ac1_has_its_tables():

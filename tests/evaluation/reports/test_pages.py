@@ -278,7 +278,7 @@ def test_two_reports_are_compared(researcher_client, report):
     page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": other.pk}).text
 
     assert page.count(".75 / .25") == 4  # both reports, cell and average
-    assert "Nothing can be tested" in page  # one relation
+    assert "No tests possible" in page  # one relation
 
 
 def test_a_report_is_laid_beside_the_papers_table(researcher_client, report):
@@ -297,7 +297,7 @@ def test_a_report_is_laid_beside_the_papers_table(researcher_client, report):
 def test_reports_without_a_common_relation_say_so(researcher_client, report):
     page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": "paper"}).text
 
-    assert "share no relation by name" in page
+    assert "no relation names in common" in page
 
 
 def test_a_report_of_another_study_cannot_be_compared(researcher_client, report):

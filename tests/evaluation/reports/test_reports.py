@@ -189,8 +189,8 @@ def test_alpha_is_computed_with_and_without_unjudgeable():
         (3, [], "No statement has two judgments"),
         (3, [[T, F]], "No statement has two judgments"),
         (1, [[T, F]], "No statement has two judgments"),
-        (3, [[T, T], [T, T], [T, T]], "All judgments are alike"),
-        (2, [[U, U], [U, U]], "All judgments are alike"),
+        (3, [[T, T], [T, T], [T, T]], "Agreement is undefined because all judgments are equal"),
+        (2, [[U, U], [U, U]], "Agreement is undefined because all judgments are equal"),
     ],
     ids=["nothing judged", "one annotator", "k = 1", "unanimous", "all Unjudgeable"],
 )
