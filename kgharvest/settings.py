@@ -186,7 +186,7 @@ LIMITS = {
     "reset_requests": limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # per address
     "reset_mails": limit("KGHARVEST_RESET_MAILS", 3, 3600),  # per email address
 }
-# API rate limits: (requests, seconds) (kgharvest.api.throttles)
+# API rate limits: (requests, seconds) (kgharvest.api.authentication)
 API_LIMITS = {
     "token": limit("KGHARVEST_API_REQUESTS", 1200, 60),  # per token
     "anonymous": limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # per address without a valid token

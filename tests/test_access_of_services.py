@@ -73,7 +73,7 @@ from kgharvest.errors import DomainError
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
 from kgharvest.jobs.ledger import cancel, retry
 from kgharvest.jobs.workers import drain, undrain
-from kgharvest.knowledge.curation import correct, hide, restore
+from kgharvest.knowledge.curation import curate
 from kgharvest.knowledge.sensitive_words import replace_words
 from kgharvest.models import Role, Webhook
 from kgharvest.relations.services import (
@@ -118,9 +118,7 @@ CALLS: dict[Callable, Callable] = {
     drain: lambda it, by: drain(it.worker, by),
     undrain: lambda it, by: undrain(it.worker, by),
     retry: lambda it, by: retry(it.queued, by),
-    hide: lambda it, by: hide(it.tuple, "wrong", by),
-    correct: lambda it, by: correct(it.tuple, ["a", "b"], "wrong", by),
-    restore: lambda it, by: restore(it.tuple, "right", by),
+    curate: lambda it, by: curate(it.tuple, "hide", "wrong", by),
     load_shipped_sets: lambda it, by: load_shipped_sets(by),
     replace_words: lambda it, by: replace_words(["word"], by),
     delete_relation: lambda it, by: delete_relation(it.relation, by),

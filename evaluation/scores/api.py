@@ -85,8 +85,7 @@ class ScoreInput(PlacementInput):
     def request(self, by) -> ScoreRequest:
         """Return the validated request. Raises ImportRefused for invalid facts or scores."""
         sent = self.validated_data
-        options = {name: sent.get(name) for name in ("facts", "systems")}
-        options |= {name: sent[name] for name in ("device", "dtype")}
+        options = {name: sent.get(name) for name in ("facts", "systems", "device", "dtype")}
         return score_request(
             sent["language_model"],
             [setting for setting in PROMPT_SETTINGS if setting in sent["settings"]],

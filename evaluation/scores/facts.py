@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from django.db.models import QuerySet
-
 from evaluation.scores.negative_sampling import Entities, folded
-from kgharvest.bulk.file_reading import CONTROL, Line, entities_error, lines_of, read_bytes, read_json_lines
+from kgharvest.bulk.file_reading import CONTROL, Line, entities_error, lines_of, read_json_lines
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, Faults
 from kgharvest.models import Relation
@@ -70,11 +68,6 @@ def _scored_relation(name: str, path: str, relation: Mapping[str, Any], facts: C
 # Fact files
 
 
-def facts_of_file(path: Path) -> list[ScoredRelation]:
-    """Return the facts of a JSONL file with the prompts of stored relations. Raises ImportRefused."""
-    return facts_of_content(read_bytes(path), path.name)
-
-
 def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelation]:
     """Return the facts of a JSONL file with {"relation", "entities"} per line, for relations visible to `by`.
 
@@ -82,7 +75,15 @@ def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelatio
     """
     facts: dict[Relation, list[Entities]] = {}
     faults = Faults()
-    find = cache(partial(_relation_or_fault, Relation.objects.visible_to(by)))
+    visible = Relation.objects.visible_to(by)
+
+    @cache
+    def find(name: str) -> Relation | str:
+        try:
+            return resolve_relation(name, among=visible)
+        except DomainError as error:
+            return f"names an unknown relation. {str(error).removesuffix('.')}"
+
     for line in read_json_lines(lines_of(BytesIO(content), source)):
         fault = line if isinstance(line, BadEntry) else _add_fact(line, find, facts)
         if fault:
@@ -96,13 +97,6 @@ def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelatio
     fields = ("initial_prompts", "prompts", "seed_tuples")
     stored = {relation: {field: getattr(relation, field) for field in fields} for relation in facts}
     return [_scored_relation(names[key.path], key.path, stored[key], tuples) for key, tuples in facts.items()]
-
-
-def _relation_or_fault(among: QuerySet[Relation], name: str) -> Relation | str:
-    try:
-        return resolve_relation(name, among=among)
-    except DomainError as error:
-        return f"names an unknown relation. {str(error).removesuffix('.')}"
 
 
 def _add_fact(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry | None:

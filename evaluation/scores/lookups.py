@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO, StringIO
 from math import isfinite, log1p
 from pathlib import PurePath
-from typing import Any
 
 import numpy as np
 from django.db.models import Count
@@ -87,19 +86,17 @@ def _lines(lines: Iterator[str]) -> Iterator[Line | BadEntry]:
         return
     try:
         for fields in reader:
-            yield _typed(fields, reader.line_num)
+            try:
+                score = float(fields["score"] or "")
+                has_list = "entities" in fields
+                entities = parse_json(fields["entities"]) if has_list else [fields["head"], fields["tail"]]
+            except (ValueError, TypeError):
+                reason = "needs a number as score and a JSON list as entities"
+                yield BadEntry(f"line {reader.line_num}", reason)
+            else:
+                yield Line(reader.line_num, {**fields, "score": score, "entities": entities})
     except csv.Error as error:
         yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
-
-
-def _typed(fields: dict[str, Any], number: int) -> Line | BadEntry:
-    typed = dict(fields)
-    try:
-        typed["score"] = float(fields["score"] or "")
-        typed["entities"] = parse_json(fields["entities"]) if "entities" in fields else [fields["head"], fields["tail"]]
-    except (ValueError, TypeError):
-        return BadEntry(f"line {number}", "needs a number as score and a JSON list as entities")
-    return Line(number, typed)
 
 
 def _add_score(line: Line, source: str, table: dict[str, dict[str, dict[Entities, float]]]) -> BadEntry | None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from django.db import transaction
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from annotation.judges.models import JudgeRun
@@ -22,7 +21,6 @@ from evaluation.scores.facts import (
 )
 from evaluation.scores.lookups import Table, frequency_scorer, judge_scores, lookup_scorer, scores_of_content
 from evaluation.scores.scorers import (
-    ScoredSamples,
     StoredPrompt,
     corrected_scores,
     document_of,
@@ -101,7 +99,12 @@ def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredR
         raise DomainError("NoScorer", "No scores selected. Choose at least one kind of prompts or scores.")
     relations = built_in_facts() if request.relations is None else list(request.relations)
     harvests = HarvestJob.objects.filter(project=project, language_model=request.language_model)
-    newest = {setting: _newest_harvests(harvests.filter(setting=setting), relations) for setting in request.harvested}
+    harvests = harvests.succeeded().filter(job_prompts__isnull=False).select_related("relation__relation_set")
+    harvests = harvests.only("relation__name", "relation__relation_set__name").order_by("pk")
+    newest: dict[str, dict[str, int]] = {}
+    for setting in request.harvested:
+        ids = {job.relation.path: job.pk for job in harvests.filter(setting=setting)}
+        newest[setting] = {relation.name: ids[relation.path] for relation in relations if relation.path in ids}
     harvested = [relation for relation in relations if all(relation.name in jobs for jobs in newest.values())]
     if not harvested:
         names = ", ".join(request.harvested)
@@ -114,14 +117,6 @@ def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredR
     return harvested, {
         setting: {name: job for name, job in jobs.items() if name in names} for setting, jobs in newest.items()
     }
-
-
-def _newest_harvests(harvests: QuerySet[HarvestJob], relations: Iterable[ScoredRelation]) -> dict[str, int]:
-    with_prompts = (
-        harvests.succeeded().filter(job_prompts__isnull=False).select_related("relation__relation_set").order_by("pk")
-    )
-    newest = {job.relation.path: job.pk for job in with_prompts.only("relation__name", "relation__relation_set__name")}
-    return {relation.name: newest[relation.path] for relation in relations if relation.path in newest}
 
 
 def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
@@ -162,7 +157,17 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -
 def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
     language_models.check_where(request.language_model.name, request.device, request.dtype)
     relations, harvests = with_harvests(request, project)
+    for run in request.judge_runs:
+        if run.project_id != project.pk:
+            raise DomainError(
+                "NothingHarvested", f"Judge run {run.name} belongs to another project. Choose one of {project}."
+            )
     external = [*request.systems, *(f"judge {run.name} of {run.round.name}" for run in request.judge_runs)]
+    more = {
+        "more": [name for name in MORE_SCORES if name in request.more],
+        "systems": json.loads(json.dumps(request.systems)),
+        "judge_runs": [run.pk for run in request.judge_runs],
+    }
     return {
         "device": request.device,
         "dtype": request.dtype,
@@ -172,7 +177,7 @@ def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
         "facts": request.facts,
         "relations": facts_to_json(relations),
         "scorers": scorer_names(request.settings, request.harvested, request.more, external),
-        **_more_of(request, project),
+        **{name: value for name, value in more.items() if value},
     }
 
 
@@ -187,21 +192,6 @@ def scorer_names(
         names += [f"{name} (as harvested, corrected)"] if CORRECTED in more else []
     names += [name for key, name in ((PRIOR, "entity prior"), (FREQUENCY, "entity frequency")) if key in more]
     return [*names, *others]
-
-
-def _more_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
-    """Return the payload entries for baseline and external scores, without empty ones. Raises NothingHarvested."""
-    for run in request.judge_runs:
-        if run.project_id != project.pk:
-            raise DomainError(
-                "NothingHarvested", f"Judge run {run.name} belongs to another project. Choose one of {project}."
-            )
-    more = {
-        "more": [name for name in MORE_SCORES if name in request.more],
-        "systems": json.loads(json.dumps(request.systems)),
-        "judge_runs": [run.pk for run in request.judge_runs],
-    }
-    return {name: value for name, value in more.items() if value}
 
 
 def run_score_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
@@ -238,7 +228,9 @@ def evaluate_now(
 def scores_document(
     language_model: LanguageModel, payload: Mapping[str, Any], on_progress: OnProgress
 ) -> dict[str, Any]:
-    """Return the JSON of docs/report-json.md, with the scored tuples under "samples". Raises Outdated or NoScorer.
+    """Return the JSON of docs/report-json.md, with the scored tuples under "samples".
+
+    Raises Outdated, or NoScorer if a scorer has no score for any tuple.
 
     The order of scorers does not depend on the database (PostgreSQL reorders JSON keys): harvest settings are in the
     order of PROMPT_SETTINGS, systems are sorted by name.
@@ -253,8 +245,12 @@ def scores_document(
     device, dtype = payload.get("device", DEFAULT_DEVICE), payload.get("dtype", DEFAULT_DTYPE)
     lm = language_models.load(language_model, device, dtype)
     inputs = facts_from_json(payload["relations"])
-    without_seeds = _without_seeds(inputs, payload, harvests)
-    relations = [replace(relation, facts=writable(lm, relation)) for relation in without_seeds]
+    relations = []
+    for relation in inputs:  # seed tuples of the harvests may differ from the current ones
+        jobs = [harvests[by_relation[relation.name]] for by_relation in payload["harvests"].values()]
+        seeds = [tuple(entities) for job in jobs for entities in job.payload["spec"]["seed_tuples"]]
+        remaining = relation.without(seeds)
+        relations.append(replace(remaining, facts=writable(lm, remaining)))
     scorers = {setting: setting_scorer(lm, setting) for setting in payload["settings"]}
     more = payload.get("more", ())
     if CORRECTED in more:
@@ -272,16 +268,6 @@ def scores_document(
         scorers[f"judge {run.name} of {run.round.name}"] = lookup_scorer(judge_scores(run))
     report = Reporter(on_progress, STAGE, len(relations))
     scored = score_samples(relations, scorers, payload["seed"], report)
-    _check_matched(scored)
-    evaluated = {**document_of(scored, payload["seed"]), "samples": scored.rows()}
-    n_left_out = sum(len(before.facts) - len(after.facts) for before, after in zip(inputs, relations, strict=True))
-    stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
-    head = {"facts": payload["facts"], "model": str(language_model), "device": device, "dtype": dtype}
-    return {**head, "harvests": payload["harvests"], "n_left_out": n_left_out, **evaluated, **stamp}
-
-
-def _check_matched(scored: ScoredSamples) -> None:
-    """Raise NoScorer if a scorer has no score for any sample."""
     for name, scores in scored.scores.items():
         if np.isnan(scores).all():
             raise DomainError(
@@ -289,15 +275,8 @@ def _check_matched(scored: ScoredSamples) -> None:
                 f"{name} has no score for any of the {len(scores):,} facts and false tuples of this evaluation. "
                 "Download them from an evaluation with the same LM, facts, and prompts. Score and upload them.",
             )
-
-
-def _without_seeds(
-    relations: Sequence[ScoredRelation], payload: Mapping[str, Any], harvests: Mapping[int, HarvestJob]
-) -> list[ScoredRelation]:
-    """Return the relations without the harvests' seed tuples, which may differ from the current seed tuples."""
-    remaining = []
-    for relation in relations:
-        jobs = [harvests[by_relation[relation.name]] for by_relation in payload["harvests"].values()]
-        seeds = [tuple(entities) for job in jobs for entities in job.payload["spec"]["seed_tuples"]]
-        remaining.append(relation.without(seeds))
-    return remaining
+    evaluated = {**document_of(scored, payload["seed"]), "samples": scored.rows()}
+    n_left_out = sum(len(before.facts) - len(after.facts) for before, after in zip(inputs, relations, strict=True))
+    stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
+    head = {"facts": payload["facts"], "model": str(language_model), "device": device, "dtype": dtype}
+    return {**head, "harvests": payload["harvests"], "n_left_out": n_left_out, **evaluated, **stamp}

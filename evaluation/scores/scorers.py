@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,13 +13,13 @@ from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.negative_sampling import Entities, Sample, with_negatives
 from evaluation.scores.rankings import average_precision, precision_recall_curve
-from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
+from kgharvest.engine.types import BadSeed, HarvestParams, HarvestSpec, ignore
 from kgharvest.errors import DomainError
 from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.statistics.rates import macro_average
 
 if TYPE_CHECKING:
-    from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel
+    from kgharvest.engine.language_models.base import LanguageModel
     from kgharvest.engine.prompts.prompt_set import PromptSet
 
 Tick = Callable[[], None]
@@ -58,12 +59,6 @@ class StoredPrompt(NamedTuple):
     weight: float
     token_ids: Sequence[Sequence[int]] | None = None
 
-    def encoded(self, lm: LanguageModel) -> EncodedPrompt:
-        from kgharvest.engine.prompts.template import PromptTemplate
-
-        encoded = lm.encode_prompt(PromptTemplate.parse(self.text))
-        return encoded._replace(segments=tuple(map(tuple, self.token_ids))) if self.token_ids else encoded
-
 
 def stored_scorer(
     lm: LanguageModel, prompts: Mapping[str, Sequence[StoredPrompt]], score_with: PromptScore | None = None
@@ -73,12 +68,15 @@ def stored_scorer(
     score_with: score of the tuples with these prompts, default consistency (Eq. 2).
     """
     from kgharvest.engine.prompts.prompt_set import PromptSet
+    from kgharvest.engine.prompts.template import PromptTemplate
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
-        stored = prompts[relation.name]
-        prompt_set = PromptSet(
-            tuple(prompt.encoded(lm) for prompt in stored), tuple(prompt.weight for prompt in stored)
-        )
+        encoded = []
+        for prompt in prompts[relation.name]:
+            parsed = lm.encode_prompt(PromptTemplate.parse(prompt.text))
+            learned = tuple(map(tuple, prompt.token_ids or ())) or parsed.segments
+            encoded.append(parsed._replace(segments=learned))
+        prompt_set = PromptSet(tuple(encoded), tuple(prompt.weight for prompt in prompts[relation.name]))
         return (score_with or consistency_scores)(lm, prompt_set, tuples, tick)
 
     return score
@@ -122,15 +120,12 @@ def _encoded(lm: LanguageModel, tuples: Sequence[Entities]) -> list[tuple[tuple[
 
 def writable(lm: LanguageModel, relation: ScoredRelation) -> list[Entities]:
     """Return the facts whose entities the LM can encode."""
-    from kgharvest.engine.types import BadSeed
-
-    def can_write(entities: Entities) -> bool:
-        try:
-            return all(lm.encode_entity(entity) for entity in entities)
-        except BadSeed:
-            return False
-
-    return [entities for entities in relation.facts if can_write(entities)]
+    facts = []
+    for entities in relation.facts:
+        with suppress(BadSeed):
+            if all(lm.encode_entity(entity) for entity in entities):
+                facts.append(entities)
+    return facts
 
 
 class ScoredSamples(NamedTuple):
@@ -189,6 +184,13 @@ def document_of(scored: ScoredSamples, seed: int) -> dict[str, Any]:
         {**_scorer_entry(name, values, is_positive, names), "n_unscored": int(np.isnan(scored.scores[name]).sum())}
         for name, values in ranked.items()
     ]
+    kinds = np.array([sample.replaced or "" for sample in samples], dtype=object)
+    by_corruption = []  # all facts against the false tuples of one kind
+    for name, values in ranked.items():
+        for kind in sorted(set(kinds[~is_positive].tolist())):
+            rows = is_positive | (kinds == kind)
+            precision = average_precision(values[rows], is_positive[rows])
+            by_corruption.append({"scorer": name, "corruption": kind, "average_precision": precision})
     return {
         "seed": seed,
         "n_relations": scored.n_relations,
@@ -196,7 +198,7 @@ def document_of(scored: ScoredSamples, seed: int) -> dict[str, Any]:
         "n_negative": int((~is_positive).sum()),
         "scorers": entries,
         "comparisons": _comparisons(entries, seed),
-        "by_corruption": list(_by_replaced(samples, ranked, is_positive)),
+        "by_corruption": by_corruption,
     }
 
 
@@ -227,15 +229,3 @@ def _comparisons(scorers: Iterable[Mapping[str, Any]], seed: int) -> list[dict[s
         for entry in scorer["relations"]
     }
     return [{key: compared[key] for key in COMPARED} for compared in compare_sides(precisions, {}, seed)]
-
-
-def _by_replaced(
-    samples: Sequence[Sample], scores: Mapping[str, np.ndarray], is_positive: np.ndarray
-) -> Iterable[dict[str, Any]]:
-    """Yield the average precision of each scorer on all facts against the false tuples of one kind."""
-    kinds = np.array([sample.replaced or "" for sample in samples], dtype=object)
-    for name, scores_of_all in scores.items():
-        for kind in sorted(set(kinds[~is_positive].tolist())):
-            rows = is_positive | (kinds == kind)
-            precision = average_precision(scores_of_all[rows], is_positive[rows])
-            yield {"scorer": name, "corruption": kind, "average_precision": precision}

@@ -168,21 +168,18 @@ def scores(request: HttpRequest, pk: int) -> HttpResponse:
     if evaluation.document:
         drawing = precision_recall.draw(evaluation.document)
         width, height = (round(SHOWN * PAPER_SCALE * size) for size in paper_box(drawing, evaluation.document)[:2])
+        scorers = evaluation.document["scorers"]
+        precisions = "; ".join(f"{scorer['scorer']} {share(scorer['average_precision'])}" for scorer in scorers)
         tables = (build(evaluation.document) for build in (scorer_table, replaced_table, relation_scores_table))
         context |= {
             "tables": list(tables),
-            "alt_text": in_words(evaluation.document),
+            "alt_text": f"Precision by recall, one line per scorer. Average precision: {precisions}.",
             "series": precision_recall.names_of(evaluation.document),
             "has_samples": bool(evaluation.samples),
             "width": width,
             "height": height,
         }
     return render(request, "evaluation/scores/scores.html", context)
-
-
-def in_words(document: dict) -> str:
-    parts = (f"{scorer['scorer']} {share(scorer['average_precision'])}" for scorer in document["scorers"])
-    return f"Precision by recall, one line per scorer. Average precision: {'; '.join(parts)}."
 
 
 @researcher_required

@@ -1,14 +1,18 @@
-"""API authentication by token (`Authorization: Bearer kgh_...`) or session, and token scopes."""
+"""API authentication by token (`Authorization: Bearer kgh_...`) or session, token scopes, and rate limits."""
 
+from collections.abc import Callable
+
+from django.conf import settings
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
 
+from kgharvest.accounts.throttle import network_of, seconds_to_wait
 from kgharvest.accounts.tokens import Scope, find_token
-from kgharvest.api.throttles import AnonymousThrottle
 from kgharvest.models import ApiToken
 
 SCHEME = "Bearer"
@@ -49,16 +53,8 @@ class TokenScheme(OpenApiAuthenticationExtension):
         }
 
 
-# View scopes permitted by each token scope
-PERMITTED_SCOPES = {
-    Scope.READ: {Scope.READ},
-    Scope.JUDGE: {Scope.JUDGE},
-    Scope.WRITE: set(Scope),
-}
-
-
 class TokenAllows(BasePermission):
-    """Permission by token scope. Sessions have every scope; services check the user's role.
+    """Permission by token scope. Sessions and the scope `write` permit all views; services check the user's role.
 
     The default `scope` of a view is `read` for safe methods and `write` for all others.
     """
@@ -68,7 +64,45 @@ class TokenAllows(BasePermission):
     def has_permission(self, request: Request, view) -> bool:
         if not request.user.is_authenticated:
             return False
-        if request.auth is None:
-            return True
         default = Scope.READ if request.method in SAFE_METHODS else Scope.WRITE
-        return (getattr(view, "scope", None) or default) in PERMITTED_SCOPES[request.auth.scope]
+        required = getattr(view, "scope", None) or default
+        return request.auth is None or request.auth.scope in (Scope.WRITE, required)
+
+
+class Throttle(BaseThrottle):
+    """Rate limit named `scope` in settings.API_LIMITS, shared by all processes.
+
+    who(request, view) returns the key to count, or None if the limit does not apply.
+    """
+
+    scope: str
+    who: Callable[..., str | None]
+
+    def allow_request(self, request: Request, view) -> bool:
+        who = self.who(request, view)
+        self._wait = seconds_to_wait(f"api:{who}", *settings.API_LIMITS[self.scope], timezone.now()) if who else 0.0
+        return not self._wait
+
+    def wait(self) -> float:
+        return self._wait
+
+
+class TokenThrottle(Throttle):
+    """Limit per token, or per user for sessions."""
+
+    scope = "token"
+
+    def who(self, request: Request, view) -> str | None:
+        if not request.user.is_authenticated:
+            return None
+        return f"token:{request.auth.pk}" if request.auth else f"user:{request.user.pk}"
+
+
+class AnonymousThrottle(Throttle):
+    """Limit per address, for requests without a valid token or session."""
+
+    scope = "anonymous"
+
+    def who(self, request: Request, view) -> str | None:
+        is_authenticated = view is not None and request.user.is_authenticated
+        return None if is_authenticated else f"address:{network_of(request)}"

@@ -28,7 +28,6 @@ from kgharvest.models import Project
 
 LARGEST_NUMBER = 2**31 - 1  # limit of integer columns
 LARGEST_ID = 2**63 - 1
-WHO = "Username; null for the operator and for people outside your projects."
 
 
 class JsonParser(BaseParser):
@@ -126,7 +125,8 @@ class PersonField(serializers.CharField):
     """User who acted on shared data; null for people outside the reader's projects (`knows`)."""
 
     def __init__(self, **options: Any):
-        super().__init__(read_only=True, allow_null=True, help_text=WHO, **options)
+        help_text = "Username; null for the operator and for people outside your projects."
+        super().__init__(read_only=True, allow_null=True, help_text=help_text, **options)
 
     def to_representation(self, person: Any) -> str | None:
         return person.get_username() if knows(self.context["request"].user, person) else None

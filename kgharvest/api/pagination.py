@@ -91,14 +91,10 @@ class CursorPagination(BasePagination):
 
     def get_schema_operation_parameters(self, view) -> list[dict[str, Any]]:
         limit = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS_PER_PAGE}
+        cursor = 'Cursor from "next" of the previous page.'
         return [
             {"name": "limit", "in": "query", "description": "Rows per page.", "schema": limit},
-            {
-                "name": "after",
-                "in": "query",
-                "description": 'Cursor from "next" of the previous page.',
-                "schema": {"type": "string"},
-            },
+            {"name": "after", "in": "query", "description": cursor, "schema": {"type": "string"}},
         ]
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:

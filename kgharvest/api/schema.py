@@ -22,39 +22,26 @@ class RefusalSerializer(serializers.Serializer):
     error = ErrorSerializer()
 
 
-REFUSALS = {
-    "400": (
-        "Invalid input.",
-        refusal("Invalid", "Invalid input.", fields={"limit": ["Invalid limit. Use a number from 1 to 500."]}),
-    ),
-    "401": (
-        "The token is missing, unknown, expired, or revoked.",
-        refusal("NotAuthenticated", "Authentication credentials were not provided."),
-    ),
-    "403": (
-        "The token's scope or your role does not permit the request.",
-        refusal("PermissionDenied", TokenAllows.message),
-    ),
-    "404": ("The object does not exist or is not visible to you.", refusal("NotFound", "Not found.")),
-    "406": (
-        "No media type in `Accept` is available.",
-        refusal("NotAcceptable", "Could not satisfy the request Accept header."),
-    ),
-    "409": (
-        "A domain rule was violated; see `code`.",
-        refusal("JobNotOpen", "Cannot cancel job 7: it has already ended."),
-    ),
-    "415": (
-        "Unsupported media type of the request body.",
-        refusal("UnsupportedMediaType", 'Unsupported media type "text/plain" in request.'),
-    ),
-    "429": (
-        "Too many requests. `Retry-After` contains the seconds to wait.",
-        refusal("Throttled", "Request was throttled. Expected available in 12 seconds."),
-    ),
+DESCRIPTIONS = {
+    "400": "Invalid input.",
+    "401": "The token is missing, unknown, expired, or revoked.",
+    "403": "The token's scope or your role does not permit the request.",
+    "404": "The object does not exist or is not visible to you.",
+    "406": "No media type in `Accept` is available.",
+    "409": "A domain rule was violated; see `code`.",
+    "415": "Unsupported media type of the request body.",
+    "429": "Too many requests. `Retry-After` contains the seconds to wait.",
 }
-ALWAYS = {"400", "401", "403", "404", "406", "429"}
-ON_CHANGES = ALWAYS | {"409", "415"}
+EXAMPLES = {
+    "400": refusal("Invalid", "Invalid input.", fields={"limit": ["Invalid limit. Use a number from 1 to 500."]}),
+    "401": refusal("NotAuthenticated", "Authentication credentials were not provided."),
+    "403": refusal("PermissionDenied", TokenAllows.message),
+    "404": refusal("NotFound", "Not found."),
+    "406": refusal("NotAcceptable", "Could not satisfy the request Accept header."),
+    "409": refusal("JobNotOpen", "Cannot cancel job 7: it has already ended."),
+    "415": refusal("UnsupportedMediaType", 'Unsupported media type "text/plain" in request.'),
+    "429": refusal("Throttled", "Request was throttled. Expected available in 12 seconds."),
+}
 KEY = OpenApiParameter(
     HEADER,
     {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[ -~]+$"},
@@ -85,12 +72,11 @@ class ApiSchema(AutoSchema):
         bodies = super()._get_response_bodies(direction)
         if not isinstance(self.view, ApiView):
             return bodies
-        statuses = ALWAYS if self.method == "GET" and not self.view.refuses else ON_CHANGES
-        if self.method == "GET":
-            statuses = statuses - {"415"}
-        for status in sorted(statuses - bodies.keys()):
-            description, example = REFUSALS[status]
-            examples = [OpenApiExample(example["error"]["code"], example)]
-            response = OpenApiResponse(RefusalSerializer, description, examples)
+        excluded = {"415"} if self.method == "GET" else set()  # 409: domain rules, 415: request bodies
+        if self.method == "GET" and not self.view.refuses:
+            excluded.add("409")
+        for status in sorted(DESCRIPTIONS.keys() - excluded - bodies.keys()):
+            examples = [OpenApiExample(EXAMPLES[status]["error"]["code"], EXAMPLES[status])]
+            response = OpenApiResponse(RefusalSerializer, DESCRIPTIONS[status], examples)
             bodies[status] = self._get_response_for_code(response, status, ["application/json"], direction)
         return bodies

@@ -19,11 +19,10 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.viewsets import ViewSetMixin
 
 from kgharvest.access import Action, IsResearcher, check_may
-from kgharvest.api.authentication import TokenAllows
+from kgharvest.api.authentication import AnonymousThrottle, TokenAllows, TokenThrottle
 from kgharvest.api.idempotency import Prepared, answer_once
 from kgharvest.api.input import Filters, JsonParser, QueryFilters, checked_filters
 from kgharvest.api.pagination import CursorPagination
-from kgharvest.api.throttles import AnonymousThrottle, TokenThrottle
 
 
 class ApiView(generics.GenericAPIView):

@@ -56,9 +56,7 @@ BY_STATUS: dict[int, type[ApiError]] = {
     404: NotFound,
     409: Conflict,
     429: TooManyRequests,
-    502: ServerUnavailable,
-    503: ServerUnavailable,
-    504: ServerUnavailable,
+    **dict.fromkeys((502, 503, 504), ServerUnavailable),
 }
 
 
@@ -71,9 +69,6 @@ def error_of(response: httpx.Response) -> ApiError:
     except (ValueError, KeyError, TypeError):  # a proxy's page, not a response of the API
         return kind(f"The server returned {response.status_code} {response.reason_phrase}.", response.status_code)
     if fields:
-        message += " " + "; ".join(f"{name}: {_sentence(reasons)}" for name, reasons in fields.items())
+        lists = {name: reasons if isinstance(reasons, list) else [reasons] for name, reasons in fields.items()}
+        message += " " + "; ".join(f"{name}: {' '.join(map(str, reasons))}" for name, reasons in lists.items())
     return kind(message, response.status_code, code, fields)
-
-
-def _sentence(reasons: Any) -> str:
-    return " ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
-
-import httpx
 
 from kgharvest.client.errors import JobFailed
 from kgharvest.client.transport import TIMEOUT_S, TRIES, Row, Transport
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
 
 POLL_S = 1.0
 COUNTS = (("n_over", "n_jobs"), ("n_judgments", "n_wanted"), ("done", "total"))  # launches, rounds, jobs
-UNSUCCESSFUL = {"failed", "cancelled"}
 ROWS_PER_PAGE = 500
 
 
@@ -148,7 +144,7 @@ class Rounds(Resource):
         return self._row("POST", "reports/", json=_without_none({"round": key, "judge": judge, **options}))
 
 
-class Client:
+class Client(Transport):
     """Client of one server. Defaults for `url` and `token`: KGHARVEST_URL and KGHARVEST_TOKEN.
 
     progress: show progress bars if tqdm is installed and standard error is a terminal.
@@ -163,7 +159,7 @@ class Client:
         tries: int = TRIES,
         progress: bool = True,
     ):
-        self._transport = Transport(url, token, timeout_s, tries)
+        super().__init__(url, token, timeout_s, tries)
         self._progress = progress
         self.projects = Projects(self, "projects")
         self.tokens = Resource(self, "tokens")
@@ -184,41 +180,29 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        self._transport.close()
 
     def resource(self, path: str) -> Resource:
         """Return a resource without an attribute here. path: below /api/v1/."""
         return Resource(self, path)
 
-    def request(self, method: str, path: str, **options: Any) -> Any:
-        """Send a request. path: below /api/v1/. Raises ApiError."""
-        return self._transport.request(method, path, **options)
-
-    def answer(self, method: str, path: str, **options: Any) -> AbstractContextManager[httpx.Response]:
-        """Send a request and return its streamed response. Raises ApiError."""
-        return self._transport.answer(method, path, **options)
-
     def rows(self, path: str, filters: Mapping[str, Any], label: str) -> Rows:
         """Return the rows of all pages of a list."""
         parameters = {"limit": ROWS_PER_PAGE, **_without_none(filters)}
-        return Rows(lambda: self._pages(path, parameters), label if self._progress else None)
 
-    def _pages(self, path: str, parameters: Mapping[str, Any]) -> Iterator[Row]:
-        page = self.request("GET", path, params=parameters)
-        yield from page["results"]
-        while page["next"]:
-            page = self.request("GET", page["next"])
+        def read() -> Iterator[Row]:
+            page = self.request("GET", path, params=parameters)
             yield from page["results"]
+            while page["next"]:
+                page = self.request("GET", page["next"])
+                yield from page["results"]
+
+        return Rows(read, label if self._progress else None)
 
     def lines(self, path: str, parameters: Mapping[str, Any], label: str) -> Rows:
         """Return the rows of a JSON lines response."""
-        return Rows(lambda: self._transport.lines(path, parameters), label if self._progress else None)
+        return Rows(lambda: self.json_lines(path, parameters), label if self._progress else None)
 
     def wait(self, row: Row, timeout_s: float | None = None) -> Row:
         """Wait until a launch, harvest, probe, or other job has ended; return its final state.
@@ -235,7 +219,7 @@ class Client:
                 return latest
             failed = self.harvests.list(launch=latest["id"], status="failed").first()
             raise JobFailed(failed["error"] if failed else f"Launch {latest['id']} was cancelled.")
-        if latest["status"] in UNSUCCESSFUL:
+        if latest["status"] in {"failed", "cancelled"}:
             raise JobFailed(latest["error"] or f"Job {latest['id']} was {latest['status']}.", code=latest["status"])
         return latest
 

@@ -18,7 +18,6 @@ TRIES = 5
 LONGEST_PAUSE_S = 60.0
 RETRIED = {429, 502, 503, 504}
 KEY = "Idempotency-Key"
-UNREACHABLE = (httpx.TransportError,)
 Row = dict[str, Any]
 
 
@@ -56,7 +55,7 @@ class Transport:
     def request(self, method: str, path: str, **options: Any) -> Any:
         """Return the JSON of a response, None if it is empty, or the bytes of a file. Raises ApiError.
 
-        options: httpx options: params, json, data, files, headers.
+        path: below /api/v1/. options: httpx options: params, json, data, files, headers.
         """
         with self.answer(method, path, **options) as response:
             response.read()
@@ -65,7 +64,7 @@ class Transport:
             is_json = response.headers.get("content-type", "").startswith("application/json")
             return response.json() if is_json else response.content
 
-    def lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[Row]:
+    def json_lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[Row]:
         """Yield the rows of a streamed JSON lines response. Raises ApiError."""
         headers = {"Accept": "application/x-ndjson"}
         with self.answer("GET", path, params=params, headers=headers) as response:
@@ -97,11 +96,10 @@ class Transport:
                     file.seek(0)
             try:
                 response = self._http.send(self._http.build_request(method, url, **options), stream=True)
-            except UNREACHABLE as error:
+            except httpx.TransportError as error:
                 if not n_left:
-                    raise ServerUnavailable(
-                        f"{url} does not respond ({error}). Check that the server is running."
-                    ) from error
+                    reason = f"{url} does not respond ({error}). Check that the server is running."
+                    raise ServerUnavailable(reason) from error
             else:
                 if response.status_code not in RETRIED or not n_left:
                     return response

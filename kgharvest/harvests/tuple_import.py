@@ -72,13 +72,13 @@ def prepared_import(
             origin=HarvestJob.Origin.IMPORTED,
             score_scale=tuple_format.score_scale,
             summary={"source": path.name, "rows": n_rows, "code_version": code_version()},
-            n_tuples=len(rows),
+            n_tuples=rows.size_of(),
             fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:16],
             created_by=by,
             started_at=now,
             finished_at=now,
         )
-        yield partial(_store_import, job, rows)
+        yield partial(_store_import, job, rows.rows_of())
 
 
 def _valid_rows(path: Path, relation: Relation, tuple_format: Format) -> Iterator[TupleRow]:

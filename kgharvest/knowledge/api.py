@@ -146,9 +146,7 @@ class KnowledgeViewSet(ApiViewSet):
     def retrieve(self, request: Request, pk: int) -> Response:
         knowledge_tuple = get_object_or_404(KnowledgeTuple.objects.with_relation(), pk=pk)
         knowledge_tuple.findings = findings_of(knowledge_tuple, request.user)
-        knowledge_tuple.verdicts = (
-            verdicts_visible_to(request.user).of([knowledge_tuple.pk]).get(knowledge_tuple.pk, [])
-        )
+        knowledge_tuple.verdicts = verdicts_visible_to(request.user).of([pk]).get(pk, [])
         return self.answer(knowledge_tuple)
 
 
@@ -179,11 +177,9 @@ class CurationViewSet(ApiViewSet):
     def create(self, request: Request, pk: int) -> Response:
         """The latest decision applies. Earlier decisions are kept."""
         knowledge_tuple, sent = self.row(KnowledgeTuple.objects.all()), self.sent(CurationInput)
-        if sent["decision"] == Curation.Decision.CORRECT:
-            decision = curation.correct(knowledge_tuple, sent["entities"], sent["reason"], request.user)
-        else:
-            decide = curation.hide if sent["decision"] == Curation.Decision.HIDE else curation.restore
-            decision = decide(knowledge_tuple, sent["reason"], request.user)
+        decision = curation.curate(
+            knowledge_tuple, sent["decision"], sent["reason"], request.user, sent.get("entities")
+        )
         return self.created(decision, self.location("kgharvest:api_knowledge_tuple", pk))
 
 

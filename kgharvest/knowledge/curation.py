@@ -43,28 +43,19 @@ def check_may_curate(user, knowledge_tuple: KnowledgeTuple) -> None:
         )
 
 
-def hide(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Exclude the tuple from rounds, and from exports by default. Raises BadCuration or NotAllowed."""
-    return _decide(knowledge_tuple, Decision.HIDE, reason, by)
-
-
-def correct(knowledge_tuple: KnowledgeTuple, entities: Sequence[str], reason: str, by=None) -> Curation:
-    """Export `entities` together with the original entities. Raises BadCuration or NotAllowed."""
-    stripped = [entity.strip() for entity in entities]
-    if error := entities_error(stripped, len(knowledge_tuple.entities)):
-        raise DomainError("BadCuration", f"The correction {error}. Enter one entity for each slot.")
-    return _decide(knowledge_tuple, Decision.CORRECT, reason, by, stripped)
-
-
-def restore(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Undo hiding or correction. Raises BadCuration or NotAllowed."""
-    return _decide(knowledge_tuple, Decision.RESTORE, reason, by)
-
-
 @transaction.atomic
-def _decide(
-    knowledge_tuple: KnowledgeTuple, decision: Decision, reason: str, by, entities: list[str] | None = None
+def curate(
+    knowledge_tuple: KnowledgeTuple, decision: str, reason: str, by=None, entities: Sequence[str] | None = None
 ) -> Curation:
+    """Hide, correct, or restore the tuple. Raises BadCuration or NotAllowed.
+
+    A hidden tuple is excluded from rounds, and from exports by default. entities: of a correction; exports contain them
+    together with the original entities.
+    """
+    if decision == Decision.CORRECT:
+        entities = [entity.strip() for entity in entities or ()]
+        if error := entities_error(entities, len(knowledge_tuple.entities)):
+            raise DomainError("BadCuration", f"The correction {error}. Enter one entity for each slot.")
     check_may_curate(by, knowledge_tuple)
     if not reason.strip():
         raise DomainError("BadCuration", "The reason is empty. Enter a reason for the decision.")

@@ -46,14 +46,10 @@ class CurationForm(forms.Form):
 
     def decide(self, by) -> Curation:
         """Record the decision. The form must be valid. Raises BadCuration."""
-        reason = self.cleaned_data["reason"]
-        match self.cleaned_data["decision"]:
-            case Decision.HIDE:
-                return curation.hide(self.knowledge_tuple, reason, by)
-            case Decision.RESTORE:
-                return curation.restore(self.knowledge_tuple, reason, by)
-        entities = [self.cleaned_data[f"entity_{slot}"] for slot in range(len(self.knowledge_tuple.entities))]
-        return curation.correct(self.knowledge_tuple, entities, reason, by)
+        cleaned, entities = self.cleaned_data, None
+        if cleaned["decision"] == Decision.CORRECT:
+            entities = [cleaned[f"entity_{slot}"] for slot in range(len(self.knowledge_tuple.entities))]
+        return curation.curate(self.knowledge_tuple, cleaned["decision"], cleaned["reason"], by, entities)
 
 
 class SensitiveWordsForm(forms.Form):

@@ -31,7 +31,12 @@ def as_rdf(file_format: str, statements: Callable[[Name], Iterable[Iterable[Trip
     statements: returns groups of triples. In a group, the triples of one subject are adjacent.
     """
     if file_format == "nt":
-        for triples in statements(_full_name):
+
+        def full_name(name: str) -> str:
+            prefix, _, local = name.partition(":")
+            return f"<{PREFIXES[prefix]}{local}>"
+
+        for triples in statements(full_name):
             yield "".join([f"{subject} {predicate} {value} .\n" for subject, predicate, value in triples])
         return
     for prefix, namespace in PREFIXES.items():
@@ -40,11 +45,6 @@ def as_rdf(file_format: str, statements: Callable[[Name], Iterable[Iterable[Trip
         for subject, subject_triples in groupby(triples, key=itemgetter(0)):
             values = " ;\n    ".join([f"{predicate} {value}" for _, predicate, value in subject_triples])
             yield f"\n{subject} {values} .\n"
-
-
-def _full_name(name: str) -> str:
-    prefix, _, local = name.partition(":")
-    return f"<{PREFIXES[prefix]}{local}>"
 
 
 def harvest_as_rdf(file_format: str, job: HarvestJob, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

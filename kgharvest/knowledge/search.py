@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 from django import forms
@@ -25,11 +26,6 @@ SORT_COLUMNS = {"score": "best_score", "harvests": "n_harvests", "age": "pk"}
 MOST_FINDINGS = 200  # harvests listed for a tuple
 
 
-class RelationChoice(forms.ModelChoiceField):
-    def label_from_instance(self, relation: Relation) -> str:
-        return relation.path
-
-
 class KnowledgeSearch(forms.Form):
     """Optional filters of the knowledge base.
 
@@ -43,7 +39,7 @@ class KnowledgeSearch(forms.Form):
         widget=forms.TextInput(attrs={"type": "search", "placeholder": "any slot", "dir": "auto"}),
     )
     match = forms.ChoiceField(required=False, label="Match", choices=[("", "starts with"), ("whole", "is exactly")])
-    relation = RelationChoice(Relation.objects.none(), required=False, empty_label="all")
+    relation = forms.ModelChoiceField(Relation.objects.none(), required=False, empty_label="all")
     slot = forms.IntegerField(required=False, min_value=0, max_value=99, widget=forms.HiddenInput)
     model = forms.ModelChoiceField(LanguageModel.objects.none(), required=False, label="LM", empty_label="all")
     setting = forms.ChoiceField(required=False)
@@ -59,6 +55,7 @@ class KnowledgeSearch(forms.Form):
         self._harvests = all_harvests if harvests is None else harvests.filter(n_tuples__gt=0)
         relations = Relation.objects.filter(Exists(all_harvests.filter(relation=OuterRef("pk"))))
         relations = relations.select_related("relation_set").only("name", "relation_set__name")
+        self.fields["relation"].label_from_instance = attrgetter("path")
         self.fields["relation"].queryset = relations.order_by("relation_set__name", "name")
         self.fields["model"].queryset = LanguageModel.objects.filter(
             Exists(self._harvests.filter(language_model=OuterRef("pk")))

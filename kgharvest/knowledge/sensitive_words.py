@@ -45,11 +45,6 @@ def matcher(words: Iterable[str]) -> Callable[[str], bool]:
     return lambda key: search(key) is not None
 
 
-def sensitivity_test() -> Callable[[str], bool]:
-    """Return the predicate for tuple keys, using the installation's list."""
-    return matcher(current_words())
-
-
 def replace_words(words: Sequence[str], by=None) -> Job | None:
     """Replace the list and queue a job that updates all tuples. Returns None if the list does not change.
 
@@ -94,7 +89,7 @@ def _mark_relation(relation_id: int) -> Iterator[int]:
             Relation.objects.lock(relation_id)
             tuples = KnowledgeTuple.objects.filter(relation=relation_id, key__gt=last_key).order_by("key")
             rows = list(tuples.values_list("pk", "key", "is_sensitive")[:ROWS_AT_ONCE])
-            is_sensitive = sensitivity_test()
+            is_sensitive = matcher(current_words())
             for flag in (True, False):
                 changed = [pk for pk, key, old_flag in rows if old_flag != flag and is_sensitive(key) == flag]
                 KnowledgeTuple.objects.filter(pk__in=changed).update(is_sensitive=flag)

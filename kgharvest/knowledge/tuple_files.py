@@ -54,11 +54,8 @@ def _project_row(fields: Any, relation: Relation) -> TupleRow:
     if name != relation.name:
         raise BadRow(f"belongs to the relation {name!r}, not {relation.name!r}; import one relation at a time")
     surface = fields.get("surface") or fields.get("entities")
-    mtl = fields.get("mtl")
     row = _row(surface, _number(fields.get("score"), "score"), relation)
-    if mtl is None:
-        return row
-    return row._replace(mtl=_number(mtl, "mtl"))
+    return row if fields.get("mtl") is None else row._replace(mtl=_number(fields["mtl"], "mtl"))
 
 
 def _reference_row(pair: Any, relation: Relation) -> TupleRow:
@@ -89,31 +86,23 @@ def _number(value: Any, name: str) -> float:
 
 
 def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
+    """Yield the rows with the values of the JSONL format."""
     reader = csv.DictReader(lines)
     try:
         if missing := {"entities", "score"} - set(reader.fieldnames or ()):
             yield BadEntry("line 1", f"missing column: {', '.join(sorted(missing))}")
             return
         for fields in reader:
+            typed: dict[str, Any] = {"relation": (fields.get("relation") or "").removeprefix("'") or None}
             try:
-                yield Line(reader.line_num, _parse_cells(fields))
-            except BadRow as error:
-                yield BadEntry(f"line {reader.line_num}", str(error))
+                for column in ("entities", "surface", "score", "mtl"):
+                    typed[column] = parse_json(fields[column]) if fields.get(column) else None
+                yield Line(reader.line_num, typed)
+            except json.JSONDecodeError:
+                expected = "number" if column in ("score", "mtl") else 'JSON list such as ["dog", "swim"]'
+                yield BadEntry(f"line {reader.line_num}", f"column {column}: {fields[column]!r} is not a {expected}")
     except csv.Error as error:
         yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
-
-
-def _parse_cells(fields: dict[str, str]) -> dict[str, Any]:
-    """Convert the cells of a CSV row to the values of the JSONL format."""
-    typed: dict[str, Any] = {"relation": (fields.get("relation") or "").removeprefix("'") or None}
-    for column in ("entities", "surface", "score", "mtl"):
-        cell = fields.get(column)
-        try:
-            typed[column] = parse_json(cell) if cell else None
-        except json.JSONDecodeError:
-            expected = "number" if column in ("score", "mtl") else 'JSON list such as ["dog", "swim"]'
-            raise BadRow(f"column {column}: {cell!r} is not a {expected}") from None
-    return typed
 
 
 IMPORT_FORMATS = {
@@ -171,18 +160,12 @@ class ExternalSort:
         self._database.execute("COMMIT")
         return n_rows
 
-    def size_of(self, number: int) -> int:
+    def size_of(self, number: int = 0) -> int:
         counted = self._database.execute("SELECT count(*) FROM tuple_row WHERE list = ?", [number])
         n_rows: int = counted.fetchone()[0]
         return n_rows
 
-    def rows_of(self, number: int) -> Iterator[TupleRow]:
+    def rows_of(self, number: int = 0) -> Iterator[TupleRow]:
         ordered = "SELECT key, surface, score, mtl FROM tuple_row WHERE list = ? ORDER BY score DESC, line"
         for key, surface, score, mtl in self._database.execute(ordered, [number]):
             yield TupleRow(tuple(key.split(KEY_SEPARATOR)), tuple(surface.split(KEY_SEPARATOR)), score, mtl)
-
-    def __len__(self) -> int:
-        return self.size_of(0)
-
-    def __iter__(self) -> Iterator[TupleRow]:
-        return self.rows_of(0)

@@ -1,12 +1,12 @@
 """Storage of harvested tuples, with the denormalized columns and entity index that lists and search use."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from django.db import connection
 
 from kgharvest.bulk.insert import fill_table
-from kgharvest.knowledge.sensitive_words import sensitivity_test
+from kgharvest.knowledge.sensitive_words import current_words, matcher
 from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, tuple_key
 
 # Rows are loaded into a temporary table and stored by a few set-based statements, because storage dominates the time
@@ -39,8 +39,6 @@ SELECT %s, stored.id, found.rank, found.score, found.mtl, found.surface
 FROM found_tuple found JOIN kgharvest_knowledgetuple stored ON stored.relation_id = %s AND stored.key = found.key
 ORDER BY found.rank
 """
-
-
 JSON = KnowledgeTuple._meta.get_field("entities")
 
 
@@ -56,22 +54,22 @@ class TupleRow(NamedTuple):
 def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
     """Store the distinct tuples of a job, best first. Call it in the transaction that ends the job."""
     Relation.objects.lock(job.relation_id)  # prevents deadlocks of jobs that update the same tuples
-    slots = range(job.relation.arity)
+    slots, is_sensitive = range(job.relation.arity), matcher(current_words())
+
+    def temporary_rows() -> Iterator[Sequence[Any]]:
+        for rank, row in enumerate(rows, start=1):
+            key = tuple_key(row.entities)
+            lists = [JSON.get_db_prep_save(entities, connection) for entities in (row.entities, row.surface)]
+            yield rank, key, row.score, row.mtl, is_sensitive(key), *lists, *row.entities
+
     with connection.cursor() as cursor:
         cursor.execute(
             CREATE_TABLE.format(json=JSON.db_type(connection), slots=", ".join(f"entity{slot} text" for slot in slots))
         )
-        fill_table(connection, "found_tuple", _temporary_rows(rows, sensitivity_test()))
+        fill_table(connection, "found_tuple", temporary_rows())
         cursor.execute("ANALYZE found_tuple")
         cursor.execute(UPSERT_TUPLES, [job.relation_id])
         for slot in slots:
             cursor.execute(INSERT_OCCURRENCES.format(slot=slot), [job.relation_id])
         cursor.execute(INSERT_HARVESTED_TUPLES, [job.pk, job.relation_id])
         cursor.execute("DROP TABLE found_tuple")
-
-
-def _temporary_rows(rows: Iterable[TupleRow], is_sensitive: Callable[[str], bool]) -> Iterator[Sequence[Any]]:
-    for rank, row in enumerate(rows, start=1):
-        key = tuple_key(row.entities)
-        lists = [JSON.get_db_prep_save(entities, connection) for entities in (row.entities, row.surface)]
-        yield rank, key, row.score, row.mtl, is_sensitive(key), *lists, *row.entities

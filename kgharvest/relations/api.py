@@ -214,10 +214,9 @@ class RelationFilters(Filters):
         return super().narrow(containing(rows, text, ("name", "statement")))
 
 
-class SentencesField(serializers.ListField):
-    def __init__(self, **options: Any):
-        child = serializers.CharField(max_length=LONGEST_SENTENCE)
-        super().__init__(child=child, max_length=MOST_SENTENCES, **options)
+def sentences_field(help_text: str) -> serializers.ListField:
+    child = serializers.CharField(max_length=LONGEST_SENTENCE)
+    return serializers.ListField(child=child, max_length=MOST_SENTENCES, required=False, help_text=help_text)
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A relation to write", RELATION_INPUT, request_only=True)])
@@ -242,10 +241,8 @@ class RelationInput(StrictSerializer):
         max_length=MOST_SENTENCES,
         help_text="True examples, at least two.",
     )
-    initial_prompts = SentencesField(required=False, help_text="Prompts to start from. Default: the statement.")
-    prompts = SentencesField(
-        required=False, help_text="Predefined prompts. Default: paraphrases of the initial prompts."
-    )
+    initial_prompts = sentences_field("Prompts to start from. Default: the statement.")
+    prompts = sentences_field("Predefined prompts. Default: paraphrases of the initial prompts.")
 
 
 def save(sent: dict[str, Any], relation: Relation | None, by) -> Relation:

@@ -44,11 +44,23 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
         offsets = {member.name: member.offset for member in members_of(text)}
         entries = _project_entries(members_of(text, offsets["relations"]), source)
         return RelationFile(source, name, description, entries)
+    # `relation_info` JSON of the BertNet reference code
     if isinstance(document, dict) and all(
         isinstance(relation, dict) and "init_prompts" in relation for relation in document.values()
     ):
         _check_number(len(document), source)
-        return RelationFile(source, stem, "", [_reference_entry(member) for member in members_of(text)])
+        entries = [
+            RelationEntry(
+                where=f"line {member.line}, relation {member.name!r:.100}",
+                name=member.name,
+                initial_prompts=member.value["init_prompts"],
+                seed_tuples=member.value.get("seed_ent_tuples"),
+                prompts=member.value.get("prompts", []),
+                explanation=member.value.get("explanation", ""),
+            )
+            for member in members_of(text)
+        ]
+        return RelationFile(source, stem, "", entries)
     raise ImportRefused(source, [BadEntry("file", f"is not a relation file: {SHAPES}")])
 
 
@@ -81,18 +93,6 @@ def _project_entries(members: Iterable[Member], source: str) -> list[RelationEnt
         )
     faults.refuse(source)
     return entries
-
-
-def _reference_entry(member: Member) -> RelationEntry:
-    """Return the entry of a relation in the `relation_info` JSON of the BertNet reference code."""
-    return RelationEntry(
-        where=f"line {member.line}, relation {member.name!r:.100}",
-        name=member.name,
-        initial_prompts=member.value["init_prompts"],
-        seed_tuples=member.value.get("seed_ent_tuples"),
-        prompts=member.value.get("prompts", []),
-        explanation=member.value.get("explanation", ""),
-    )
 
 
 def _lama_entries(content: bytes, source: str, default_name: str) -> list[RelationEntry]:

@@ -9,10 +9,10 @@ from django.db.models import Q, QuerySet
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB, upload_limit
 from kgharvest.engine.settings import SETTINGS
-from kgharvest.models import Project, Relation, RelationSet
+from kgharvest.models import Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, RelationEntry, one_line
 from kgharvest.relations.prompt_files import ORIGIN_CHOICES
-from kgharvest.relations.services import is_in_use, save_relation, validate_relation
+from kgharvest.relations.services import is_in_use, validate_relation
 
 SEPARATOR = "|"
 INITIAL_PROMPT_SETTINGS = " and ".join(
@@ -122,9 +122,6 @@ class RelationForm(forms.Form):
             prompts=non_blank_lines(cleaned["prompts"]),
             seed_tuples=parse_seed_tuples(cleaned["seed_tuples"]),
         )
-
-    def save(self, by, project: Project | None = None) -> Relation:
-        return save_relation(self.entry(), self.cleaned_data["set_name"], self.relation, by, project)
 
 
 def initial_values(relation: Relation) -> dict[str, str]:

@@ -55,7 +55,7 @@ class AddedPrompts(NamedTuple):
     n_light: int
 
     def __str__(self) -> str:
-        return f"{self.relation.name}: {_counts(self.n_added, self.n_duplicate, self.n_light)}"
+        return str(ImportedPrompts([self], []))
 
 
 class ImportedPrompts(NamedTuple):
@@ -65,17 +65,13 @@ class ImportedPrompts(NamedTuple):
     unknown: list[str]
 
     def __str__(self) -> str:
-        if len(self.relations) == 1:
-            return str(self.relations[0])
-        totals = map(sum, zip(*(added[1:] for added in self.relations), strict=True))
-        return f"{len(self.relations)} relations: {_counts(*totals)}"
-
-
-def _counts(n_added: int, n_duplicate: int, n_light: int) -> str:
-    skipped = [counted(n_duplicate, "duplicate")] if n_duplicate else []
-    skipped += [f"{n_light} below the minimum weight"] if n_light else []
-    rest = f" (skipped: {', '.join(skipped)})" if skipped else ""
-    return f"{counted(n_added, 'prompt')} added{rest}"
+        n_added, n_duplicate, n_light = map(sum, zip(*(added[1:] for added in self.relations), strict=True))
+        n_relations = len(self.relations)
+        name = self.relations[0].relation.name if n_relations == 1 else f"{n_relations} relations"
+        skipped = [counted(n_duplicate, "duplicate")] if n_duplicate else []
+        skipped += [f"{n_light} below the minimum weight"] if n_light else []
+        rest = f" (skipped: {', '.join(skipped)})" if skipped else ""
+        return f"{name}: {counted(n_added, 'prompt')} added{rest}"
 
 
 def import_prompts(
@@ -109,7 +105,14 @@ def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
     origin: default is derived from the folder names. Raises NoSuchFile, also if the folder has more than MOST_ENTRIES
     entries, and ImportRefused if a file is not UTF-8.
     """
-    paths = _prompt_files_below(path) if path.is_dir() else [path]
+    paths, n_entries = [] if path.is_dir() else [path], 0
+    for parent, folders, names in os.walk(path):  # nothing for a file
+        n_entries += len(folders) + len(names)
+        if n_entries > MOST_ENTRIES:
+            raise DomainError(
+                "NoSuchFile", f"{path} has more than {MOST_ENTRIES:,} entries. Choose the folder with the prompts."
+            )
+        paths += [Path(parent, name) for name in names if name.endswith(".jsonl")]
     if not paths:
         raise DomainError("NoSuchFile", f"{path} contains no RELATION.jsonl file. Choose another folder.")
     return [
@@ -118,20 +121,8 @@ def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
             origin or ORIGINS.get(file.parent.name, IMPORTED),
             read_bytes(file),
         )
-        for file in paths
+        for file in sorted(paths)
     ]
-
-
-def _prompt_files_below(folder: Path) -> list[Path]:
-    paths, n_entries = [], 0
-    for parent, folders, files in os.walk(folder):
-        n_entries += len(folders) + len(files)
-        if n_entries > MOST_ENTRIES:
-            raise DomainError(
-                "NoSuchFile", f"{folder} has more than {MOST_ENTRIES:,} entries. Choose the folder with the prompts."
-            )
-        paths += [Path(parent, name) for name in files if name.endswith(".jsonl")]
-    return sorted(paths)
 
 
 def read_prompts(files: Sequence[PromptFile]) -> list[FilePrompt]:

@@ -10,12 +10,11 @@ from django.views.decorators.http import require_POST
 from kgharvest.access import MAY, Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.bulk.pagination import number_in, page_of
-from kgharvest.errors import DomainError
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
 from kgharvest.models import HarvestJob, Project, Relation, RelationSet
 from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted
-from kgharvest.pages.refusals import refusal_in_form
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.relations import services
 from kgharvest.relations.api import RelationFilters
 from kgharvest.relations.checks import advice_on
@@ -95,7 +94,8 @@ def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str])
         context |= {"preview": entry, "examples": entry.seed_tuples[:N_EXAMPLES], "advice": advice}
     elif form.is_valid():
         with refusal_in_form(form):
-            relation = form.save(request.user, chosen_project(form, request))
+            set_name, project = form.cleaned_data["set_name"], chosen_project(form, request)
+            relation = services.save_relation(form.entry(), set_name, form.relation, request.user, project)
             messages.success(request, f"Relation {relation.path} saved.")
             return redirect(relation)
     return render(request, "kgharvest/relations/relation_edit.html", {"form": form, **context})
@@ -108,13 +108,11 @@ def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method != "POST":
         context = {"relation": relation, "is_in_use": services.is_in_use(relation)}
         return render(request, "kgharvest/relations/relation_delete.html", context)
-    try:
+    with refusal_as_message(request):
         services.delete_relation(relation, request.user)
-    except DomainError as error:
-        messages.error(request, str(error))
-        return redirect(relation)
-    messages.success(request, f"Relation {relation.path} deleted.")
-    return redirect("kgharvest:relation_list")
+        messages.success(request, f"Relation {relation.path} deleted.")
+        return redirect("kgharvest:relation_list")
+    return redirect(relation)
 
 
 @worker_required
@@ -196,13 +194,11 @@ def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the confirmation (GET), or delete (POST)."""
     relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     if request.method == "POST":
-        try:
+        with refusal_as_message(request):
             services.delete_set(relation_set, request.user)
-        except DomainError as error:
-            messages.error(request, str(error))
-            return redirect(relation_set)
-        messages.success(request, f"Set {relation_set.name} deleted.")
-        return redirect("kgharvest:relation_list")
+            messages.success(request, f"Set {relation_set.name} deleted.")
+            return redirect("kgharvest:relation_list")
+        return redirect(relation_set)
     heading = f"Delete {relation_set.name} and its {counted(relation_set.relations.count(), 'relation')}?"
     return _set_form(request, Form(), relation_set, heading, "Delete set")
 

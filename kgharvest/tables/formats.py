@@ -104,16 +104,15 @@ def parquet_of(schema: Any, rows: Iterator[Sequence[Any]]) -> Iterator[bytes]:
 
 
 def markdown_of(title: str, tables: Iterable[Table]) -> str:
-    return "\n".join([f"# {markdown_text(title)}", "", *map(_markdown_table, tables)])
-
-
-def _markdown_table(table: Table) -> str:
-    titles = [column.whole_title for column in table.columns]
-    rules = ["---" if column.kind is Kind.TEXT else "---:" for column in table.columns]
-    body = [_markdown_row(texts) for _, texts in table.texts()]
-    notes = [f"{number}. {markdown_text(note)}" for number, note in enumerate(table.notes, start=1)]
-    lines = [f"## {markdown_text(table.caption)}", "", _markdown_row(titles), _markdown_row(rules), *body, ""]
-    return "\n".join([*lines, *notes, ""] if notes else lines)
+    lines = [f"# {markdown_text(title)}", ""]
+    for table in tables:
+        titles = [column.whole_title for column in table.columns]
+        rules = ["---" if column.kind is Kind.TEXT else "---:" for column in table.columns]
+        body = [_markdown_row(texts) for _, texts in table.texts()]
+        lines += [f"## {markdown_text(table.caption)}", "", _markdown_row(titles), _markdown_row(rules), *body, ""]
+        lines += [f"{number}. {markdown_text(note)}" for number, note in enumerate(table.notes, start=1)]
+        lines += [""] if table.notes else []
+    return "\n".join(lines)
 
 
 def _markdown_row(values: Sequence[str]) -> str:

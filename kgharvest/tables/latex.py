@@ -62,7 +62,15 @@ def latex_of(name: str, tables: Iterable[Table]) -> str:
 
 def parts_of(table: Table) -> Iterator[Table]:
     """Yield the table, or several tables if it is too wide. Each has the first column, the last one has the notes."""
-    spans = list(_spans([_width(table, number) for number in range(len(table.columns))]))
+    widths = [_width(table, number) for number in range(len(table.columns))]
+    # The columns of each part in addition to the first: as many as fit the text width, at least one.
+    spans, start, used = [], 1, widths[0]
+    for column in range(1, len(widths)):
+        if column > start and used + GAP + widths[column] > TEXT_WIDTH:
+            spans.append(range(start, column))
+            start, used = column, widths[0]
+        used += GAP + widths[column]
+    spans.append(range(start, len(widths)))
     if len(spans) == 1:
         yield table
         return
@@ -73,17 +81,6 @@ def parts_of(table: Table) -> Iterator[Table]:
             title=f"{table.title}, part {number} of {len(spans)}",
             notes=table.notes if number == len(spans) else (),
         )
-
-
-def _spans(widths: Sequence[int]) -> Iterator[range]:
-    """Yield the columns of each part in addition to the first: as many as fit the text width, at least one."""
-    start, used = 1, widths[0]
-    for column in range(1, len(widths)):
-        if column > start and used + GAP + widths[column] > TEXT_WIDTH:
-            yield range(start, column)
-            start, used = column, widths[0]
-        used += GAP + widths[column]
-    yield range(start, len(widths))
 
 
 def _width(table: Table, number: int) -> int:
@@ -120,15 +117,13 @@ def _long_table(table: Table, caption: str) -> Iterable[str]:
 
 
 def _columns(table: Table) -> str:
-    return "".join(_alignment(table, number) for number in range(len(table.columns)))
-
-
-def _alignment(table: Table, number: int) -> str:
-    """Return the column type. Columns with long texts wrap at a fixed width."""
-    if table.columns[number].kind is not Kind.TEXT:
-        return "r"
-    longest = max((len(text_of(row.values[number], Kind.TEXT)) for row in table.rows), default=0)
-    return rf"p{{{LONGEST_LINE / 2:.0f}em}}" if longest > LONGEST_LINE else "l"
+    """Return the column types. Columns with long texts wrap at a fixed width."""
+    types = ["l" if column.kind is Kind.TEXT else "r" for column in table.columns]
+    for _, texts in table.texts():
+        for number, text in enumerate(texts):
+            if types[number] != "r" and len(text) > LONGEST_LINE:
+                types[number] = rf"p{{{LONGEST_LINE / 2:.0f}em}}"
+    return "".join(types)
 
 
 def _notes(table: Table) -> str:

@@ -136,14 +136,10 @@ class Table:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield each row as a dictionary by column title, without optional columns that are None."""
-        titles = [column.title for column in self.columns]
-        optional = [column.title for column in self.columns if column.is_optional]
+        titles = [(column.title, column.is_optional) for column in self.columns]
         for row in self.rows:
-            record = dict(zip(titles, row.values, strict=True))
-            for title in optional:
-                if record[title] is None:
-                    del record[title]
-            yield record
+            cells = zip(titles, row.values, strict=True)
+            yield {title: value for (title, is_optional), value in cells if value is not None or not is_optional}
 
 
 def table_of_records(titles: Iterable[str], records: Iterable[Mapping[str, Any]]) -> Table:
@@ -165,11 +161,8 @@ def first_rows(table: Table, most: int, n: int) -> Table:
 
 def without_empty_columns(table: Table) -> Table:
     """Return the table without columns in which every value is undefined."""
-    numbers = [
-        number
-        for number in range(len(table.columns))
-        if any(row.values[number] is not None and row.values[number] != "" for row in table.rows)
-    ]
+    columns = range(len(table.columns))
+    numbers = [number for number in columns if any(row.values[number] not in (None, "") for row in table.rows)]
     return table if len(numbers) == len(table.columns) else with_columns(table, numbers)
 
 
@@ -189,18 +182,16 @@ def split_rates(table: Table) -> Table:
     columns: list[Column] = []
     for column in table.columns:
         if column.kind is Kind.RATES:
-            kinds = (Kind.COUNT if title == "n" else Kind.SHARE for title in SUBCOLUMNS)
-            columns += (Column(*part, column.whole_title) for part in zip(SUBCOLUMNS, kinds, strict=True))
-        else:
-            columns.append(column)
+            *shares, n = SUBCOLUMNS
+            columns += of_kind(Kind.SHARE, *shares, group=column.whole_title)
+            column = Column(n, Kind.COUNT, column.whole_title)
+        columns.append(column)
     rows = []
     for row in table.rows:
         values: list[Any] = []
         for value, column in table.cells(row):
-            if column.kind is Kind.RATES:
-                values += (getattr(value, title, None) for title in SUBCOLUMNS)
-            else:
-                values.append(value)
+            is_rates = column.kind is Kind.RATES
+            values += [getattr(value, title, None) for title in SUBCOLUMNS] if is_rates else [value]
         rows.append(row._replace(values=tuple(values)))
     return replace(table, columns=tuple(columns), rows=tuple(rows))
 

@@ -14,7 +14,7 @@ from annotation.rounds.services import find_round
 from evaluation.rendering.documents import Document
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.drawing import render
-from evaluation.scores.facts import BUILT_IN, facts_of_file
+from evaluation.scores.facts import BUILT_IN, facts_of_content
 from evaluation.scores.lookups import Table, scores_of_content
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, evaluate_now
 from evaluation.scores.views import sample_lines
@@ -72,7 +72,7 @@ class Command(DomainCommand):
             setting or ([] if harvested else WITHOUT_LEARNING),
             harvested,
             facts.name if facts else BUILT_IN,
-            facts_of_file(facts) if facts else None,
+            facts_of_content(read_bytes(facts), facts.name) if facts else None,
             options["seed"],
             options["device"],
             options["dtype"],

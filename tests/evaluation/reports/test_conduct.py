@@ -19,7 +19,7 @@ from evaluation.reports.document import abridged, report_tables, tables_to_read
 from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.services import create_report
 from kgharvest.events.chain import seal_all
-from kgharvest.knowledge.curation import hide
+from kgharvest.knowledge.curation import curate
 from kgharvest.tables.formats import csv_text
 from tests.factories import judge, judge_all, make_annotators, make_harvest, make_relation, make_round
 
@@ -155,7 +155,7 @@ def test_the_flow_leads_from_the_harvest_to_the_verdicts(installation_owner):
         relation = jobs[0].relation if jobs else make_relation("r")
         model = {"language_model": jobs[0].language_model} if jobs else {}
         jobs.append(make_harvest([(name, "x") for name in names], relation=relation, setting=setting, **model))
-    hide(jobs[0].tuples.get(rank=2).knowledge_tuple, "rubbish", by=installation_owner)
+    curate(jobs[0].tuples.get(rank=2).knowledge_tuple, "hide", "rubbish", by=installation_owner)
     cells = [{"job": jobs[0].pk, "n": 9}, {"job": jobs[1].pk, "n": None, "cut": "top:8"}]
     round = open_round({"name": "two", "cells": cells, "seed": 7})
     judge_all(round, *[[T] * 16] * 3)
@@ -184,8 +184,8 @@ def test_the_flow_leads_from_the_harvest_to_the_verdicts(installation_owner):
 def test_what_curation_left_out_is_counted_wherever_it_ranked(hidden, installation_owner):
     """Also at the head and at the end of what the cut keeps."""
     job = make_harvest([(f"head {n}", "tail") for n in range(1, 9)])
-    hide(job.tuples.get(rank=hidden).knowledge_tuple, "rubbish", by=installation_owner)
-    hide(job.tuples.get(rank=8).knowledge_tuple, "rubbish", by=installation_owner)  # beyond the cut anyway
+    curate(job.tuples.get(rank=hidden).knowledge_tuple, "hide", "rubbish", by=installation_owner)
+    curate(job.tuples.get(rank=8).knowledge_tuple, "hide", "rubbish", by=installation_owner)  # beyond the cut anyway
     cell = {"job": job.pk, "n": None, "cut": "top:6", "strata": [1, 3]}
     round = open_round({"name": "cut", "cells": [cell]})
 
@@ -199,7 +199,7 @@ def test_tuples_with_sensitive_words_are_counted_where_the_round_leaves_them_out
     include_sensitive, expected, installation_owner
 ):
     job = make_harvest([(f"head {n}", "tail") for n in range(4)])
-    hide(job.tuples.get(rank=2).knowledge_tuple, "rubbish", by=installation_owner)
+    curate(job.tuples.get(rank=2).knowledge_tuple, "hide", "rubbish", by=installation_owner)
     job.relation.knowledge_tuples.filter(harvested_tuples__rank__in=[2, 3]).update(is_sensitive=True)
     cells = [{"job": job.pk, "n": None}]
     round = open_round({"name": "words", "cells": cells, "include_sensitive": include_sensitive})

@@ -19,7 +19,7 @@ from evaluation.rendering.evidence_page import write_evidence_page
 from evaluation.reports import evidence_rows
 from evaluation.reports.evidence_rows import gather_rows
 from evaluation.reports.services import create_report
-from kgharvest.knowledge.curation import hide
+from kgharvest.knowledge.curation import curate
 from kgharvest.management.command import CommandError
 from kgharvest.pages.number_format import interval
 from tests import factories
@@ -181,7 +181,7 @@ def test_every_number_links_to_rows_that_are_there(report):
 
 def test_hidden_tuples_have_labels_and_no_text(report, researcher):
     task = report.round.tasks.first()
-    hide(task.knowledge_tuple, "offensive", researcher)
+    curate(task.knowledge_tuple, "hide", "offensive", researcher)
 
     page = page_of(report)
     rows = rows_in(page)

@@ -24,7 +24,7 @@ from kgharvest.audit.tables import audited_tables
 from kgharvest.audit.verification import Verification
 from kgharvest.events.chain import Head, entry_hash, head, seal_events
 from kgharvest.events.models import Event
-from kgharvest.knowledge.curation import hide
+from kgharvest.knowledge.curation import curate
 from kgharvest.models import Curation
 from tests.factories import judge, judge_all, make_relation, make_round
 from tests.postgres import on_postgresql, run_on_postgresql
@@ -46,7 +46,7 @@ def round(researcher, monkeypatch):
     reinstate_annotator(second, researcher)
     exclude_annotator(third, "is no person", researcher)
     adjudicate(round.tasks.get(position=1), T, uuid4(), by=researcher, comment="looked up")
-    hide(round.tasks.get(position=2).knowledge_tuple, "a private person")
+    curate(round.tasks.get(position=2).knowledge_tuple, "hide", "a private person")
     relation = make_relation()
     one, other = gold_candidates(relation)[:2]
     decide_on_gold(relation, {one.code: True, other.code: False}, researcher)
@@ -66,7 +66,7 @@ def sql(statement: str, *values) -> None:
 
 
 def test_a_pending_event_speaks_for_its_rows(round, monkeypatch):
-    hide(round.tasks.get(position=0).knowledge_tuple, "a private person")
+    curate(round.tasks.get(position=0).knowledge_tuple, "hide", "a private person")
     monkeypatch.setattr("kgharvest.audit.verification.seal_events", lambda: None)  # as if its event was locked
 
     assert Event.objects.unsealed().exists()
@@ -267,7 +267,7 @@ def test_a_missing_head_is_named_and_the_chain_goes_on(round):
     sql("DELETE FROM kgharvest_audithead")
 
     assert "The head of the chain is missing; the last entries may also be missing." in wrong()
-    hide(round.tasks.get(position=0).knowledge_tuple, "more")
+    curate(round.tasks.get(position=0).knowledge_tuple, "hide", "more")
     seal_events()
     assert wrong() == []
 

@@ -59,7 +59,7 @@ def test_a_request_carries_the_token_and_reads_json():
 def test_a_report_with_a_judge_names_its_run():
     server = Server(httpx.Response(201, json={"id": 3}))
     client = Client(URL, "kgh_secret")
-    client._transport, _ = transport_to(server)
+    client._http = httpx.Client(transport=httpx.MockTransport(server))
 
     assert client.rounds.report(7, judge="llama-1") == {"id": 3}
     [request] = server.requests
@@ -70,7 +70,7 @@ def test_a_report_with_a_judge_names_its_run():
 def test_a_preregistration_is_sent_to_its_round():
     server = Server(httpx.Response(201, json={"id": 2}))
     client = Client(URL, "kgh_secret")
-    client._transport, _ = transport_to(server)
+    client._http = httpx.Client(transport=httpx.MockTransport(server))
 
     assert client.rounds.preregister(7, analysis="As usual.") == {"id": 2}
     [request] = server.requests
@@ -169,9 +169,9 @@ def test_lines_are_read_while_they_come():
     lines = b'{"rank": 1}\n{"rank": 2}\n'
     transport, _ = transport_to(Server(httpx.Response(200, content=lines), refusal(409)))
 
-    assert [row["rank"] for row in transport.lines("harvests/1/tuples/")] == [1, 2]
+    assert [row["rank"] for row in transport.json_lines("harvests/1/tuples/")] == [1, 2]
     with pytest.raises(Conflict):
-        list(transport.lines("harvests/1/tuples/"))
+        list(transport.json_lines("harvests/1/tuples/"))
 
 
 def test_importing_the_client_loads_neither_django_nor_torch_nor_pandas():

@@ -28,7 +28,7 @@ from kgharvest.events.chain import head, lock_head, seal_all, seal_due_events, s
 from kgharvest.events.models import Actor, Event
 from kgharvest.events.recording import actor_code, record
 from kgharvest.events.types import CORE_TYPES, TOPICS, event_types
-from kgharvest.knowledge.curation import hide
+from kgharvest.knowledge.curation import curate
 from kgharvest.models import KnowledgeTuple
 from tests.factories import judge, judge_all, make_annotators, make_member, make_researcher, make_round
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
@@ -95,7 +95,7 @@ def test_entries_written_at_the_same_moment_stand_in_a_row():
     make_round(12)
     tuples = list(KnowledgeTuple.objects.all())
 
-    at_once(*[lambda known=known: hide(known, "so") for known in tuples])
+    at_once(*[lambda known=known: curate(known, "hide", "so") for known in tuples])
 
     seal_events()
     assert sorted(Event.objects.values_list("number", flat=True)) == list(range(1, head().number + 1))

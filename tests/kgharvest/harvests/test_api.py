@@ -193,7 +193,7 @@ def test_tuples_come_in_pages_as_lines_and_as_files_and_are_the_same(api):
 
 def test_cuts_and_curation_exclude_the_same_tuples_everywhere(api):
     job = factories.make_harvest(TRIPLES)
-    curation.hide(KnowledgeTuple.objects.get(entities=TRIPLES[1]), "wrong")
+    curation.curate(KnowledgeTuple.objects.get(entities=TRIPLES[1]), "hide", "wrong")
     asked = {"cut": "top:3"}
 
     page = api.get(f"{HARVESTS}{job.pk}/tuples/", asked).json()["results"]

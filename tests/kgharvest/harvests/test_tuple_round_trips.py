@@ -18,7 +18,7 @@ from kgharvest.errors import ImportRefused
 from kgharvest.harvests.runner import store_result
 from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
-from kgharvest.knowledge.curation import correct, hide
+from kgharvest.knowledge.curation import curate
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple
 from tests import factories
 from tests.kgharvest.engine.fakes import FakeLM
@@ -150,8 +150,8 @@ def test_every_format_respects_curation_and_sensitive_words(file_format):
     job = factories.make_harvest([["Kept", "Hidden"], ["Rome", "Gaul"], ["Some", "Porn"]])
     kept, wrong, sensitive = KnowledgeTuple.objects.order_by("pk")
     KnowledgeTuple.objects.filter(pk=sensitive.pk).update(is_sensitive=True)
-    hide(kept, "wrong")
-    correct(wrong, ["Rome", "Italy"], "wrong country")
+    curate(kept, "hide", "wrong")
+    curate(wrong, "correct", "wrong country", entities=["Rome", "Italy"])
 
     usual = "".join(export_tuples(job, None, file_format))
     everything = "".join(export_tuples(job, None, file_format, include_hidden=True, include_sensitive=True))
@@ -165,7 +165,7 @@ def test_every_format_respects_curation_and_sensitive_words(file_format):
 @pytest.mark.django_db
 def test_a_correction_names_its_original_in_rdf():
     job = factories.make_harvest([["Rome", "Gaul"]])
-    correct(KnowledgeTuple.objects.get(), ["Rome", "Italy"], "wrong country")
+    curate(KnowledgeTuple.objects.get(), "correct", "wrong country", entities=["Rome", "Italy"])
 
     triples = graph(job, "ttl")
 

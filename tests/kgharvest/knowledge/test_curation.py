@@ -8,7 +8,7 @@ import pytest
 
 from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
-from kgharvest.knowledge.curation import correct, hide, restore
+from kgharvest.knowledge.curation import curate
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple
 from tests import factories
 from tests.refusals import refused
@@ -33,10 +33,10 @@ def test_all_decisions_are_stored_and_the_latest_applies(job):
     researcher = factories.make_researcher()
     HarvestJob.objects.update(created_by=researcher)
 
-    hide(claim("dam"), "private", researcher)
-    correct(claim("dam"), ["Dam", " flooding "], "too short", researcher)
-    restore(claim("dam"), "was fine", researcher)
-    hide(claim("dam"), "private after all", researcher)
+    curate(claim("dam"), "hide", "private", researcher)
+    curate(claim("dam"), "correct", "too short", researcher, entities=["Dam", " flooding "])
+    curate(claim("dam"), "restore", "was fine", researcher)
+    curate(claim("dam"), "hide", "private after all", researcher)
 
     history = Curation.objects.values_list("decision", "entities", "reason", "decided_by")
     assert list(history) == [
@@ -49,7 +49,7 @@ def test_all_decisions_are_stored_and_the_latest_applies(job):
 
 
 def test_hidden_and_sensitive_tuples_leave_gaps_in_an_export_by_default(job):
-    hide(claim("paris"), "wrong")
+    curate(claim("paris"), "hide", "wrong")
 
     assert [row["rank"] for row in exported(job)] == [2]
     assert [row["rank"] for row in exported(job, include_hidden=True)] == [1, 2]
@@ -57,7 +57,7 @@ def test_hidden_and_sensitive_tuples_leave_gaps_in_an_export_by_default(job):
 
 
 def test_a_correction_is_exported_with_the_original_and_imports_again(job, tmp_path):
-    correct(claim("paris"), ["Paris", "France"], "wrong country")
+    curate(claim("paris"), "correct", "wrong country", entities=["Paris", "France"])
     job.relation.refresh_from_db()
 
     row = exported(job)[0]
@@ -75,11 +75,11 @@ def test_a_correction_is_exported_with_the_original_and_imports_again(job, tmp_p
 @pytest.mark.parametrize(
     ("decide", "why"),
     [
-        (lambda known: hide(known, "  "), "reason is empty"),
-        (lambda known: hide(known, "x" * 1001), "1,001 characters"),
-        (lambda known: restore(known, "?"), "already neither hidden nor corrected"),
-        (lambda known: correct(known, ["dam"], "?"), "no list of 2 entities"),
-        (lambda known: correct(known, ["dam", " "], "?"), "empty"),
+        (lambda known: curate(known, "hide", "  "), "reason is empty"),
+        (lambda known: curate(known, "hide", "x" * 1001), "1,001 characters"),
+        (lambda known: curate(known, "restore", "?"), "already neither hidden nor corrected"),
+        (lambda known: curate(known, "correct", "?", entities=["dam"]), "no list of 2 entities"),
+        (lambda known: curate(known, "correct", "?", entities=["dam", " "]), "empty"),
     ],
 )
 def test_an_invalid_decision_is_rejected(job, decide, why):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, get_languag
 from kgharvest.management.command import ProgressBar, add_placement_arguments, natural, positive
 from kgharvest.models import Relation
 from kgharvest.relations.names import relations_of_set, resolve_relation
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 if TYPE_CHECKING:
     from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
@@ -80,10 +81,27 @@ def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
     check_lm(language_model, *placement)
     lm, control = load_with_control(language_model, *placement)
     with ProgressBar(name) as bar:
-        records = [{**record, "dtype": options["dtype"]} for record in search(lm, control, on_progress=bar)]
+        records = [
+            {**record, "seconds": round(record["seconds"], 3), "dtype": options["dtype"]}
+            for record in search(lm, control, on_progress=bar)
+        ]
     if options["output"]:
         write_atomically(options["output"], (json.dumps(record, ensure_ascii=False) + "\n" for record in records))
     return records
+
+
+def contexts_of(row: Mapping[str, Any]) -> str:
+    return ", perturbed" if row.get("is_perturbed") else ""
+
+
+def method_table(name: str, columns: Mapping[str, Column], records: Iterable[Mapping[str, Any]]) -> Table:
+    """Return a table with one row per method, kind of context, and LM. columns: by key of `records`."""
+    columns = {**columns, "forwards": Column("forward passes", Kind.COUNT), "seconds": Column("seconds", Kind.NUMBER)}
+    rows = []
+    for record in records:
+        title = f"{record['method']}{contexts_of(record)}{', random weights' if record['is_control'] else ''}"
+        rows.append(Row((title, *(record[key] for key in columns))))
+    return Table(name, "Methods", (Column("method"), *columns.values()), tuple(rows))
 
 
 def autoprompt_records(records: Records) -> Records:

@@ -1,7 +1,6 @@
 """API of probes."""
 
 import json
-from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -139,19 +138,17 @@ class ProbeInput(PlacementInput):
     preset = serializers.ChoiceField([*PRESETS], default=ProbeParams.preset)
 
     def get_fields(self) -> dict[str, serializers.Field]:
-        return super().get_fields() | {name: budget_field(name) for name in BUDGET_FIELDS}
+        budget = {}
+        for name, option in BUDGET_FIELDS.items():
+            least, most = option.metadata["min"], option.metadata["max"]
+            kind = CountField if isinstance(least, int) else FiniteField
+            budget[name] = kind(min_value=least, max_value=most, required=False)
+        return super().get_fields() | budget
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
         if not sent["relations"] and not sent["sets"]:
             raise serializers.ValidationError({"relations": ["Select at least one relation or relation set."]})
         return super().validate(sent)
-
-
-def budget_field(name: str) -> serializers.Field:
-    """Return a field of the learning budget with the bounds from the registry of methods."""
-    least, most = BUDGET_FIELDS[name].metadata["min"], BUDGET_FIELDS[name].metadata["max"]
-    kind: Callable[..., serializers.Field] = CountField if isinstance(least, int) else FiniteField
-    return kind(min_value=least, max_value=most, required=False)
 
 
 def request_of(sent: dict[str, Any]) -> ProbeRequest:

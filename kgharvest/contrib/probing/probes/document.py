@@ -14,7 +14,6 @@ from kgharvest.statistics.paired_tests import PairedDifference, holm, paired_dif
 from kgharvest.statistics.rates import macro_average, macro_interval
 
 Record = Mapping[str, Any]  # columns of a ProbeRecord; `relation` is the relation's name
-ByRelation = dict[str, Record]
 
 BASELINE = "manual"
 MEASURES = ("p1", "p10", "mrr", "nll", "dev_nll")
@@ -30,7 +29,16 @@ def probe_document(records: Iterable[Record], types: Mapping[str, str]) -> dict[
         "summary": summary(lm_records),
         "control": summary(control_records),
         "types": type_rows(lm_records, types),
-        "relations": [relation_entry(name, types[name], rows) for name, rows in group_by("relation", records).items()],
+        "relations": [
+            {
+                "relation": name,
+                "type": types[name],
+                **{key: rows[0][key] for key in ("n_train", "n_dev", "n_test", "left_out")},
+                "p1": {record["method"]: record["p1"] for record in rows if not record["is_control"]},
+                "control_p1": {record["method"]: record["p1"] for record in rows if record["is_control"]},
+            }
+            for name, rows in group_by("relation", records).items()
+        ],
     }
 
 
@@ -55,13 +63,22 @@ def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
     by_method = {
         method: {record["relation"]: record for record in rows} for method, rows in group_by("method", records).items()
     }
-    differences = {method: against_baseline(method, by_method) for method in by_method}
-    compared = {method: difference for method, difference in differences.items() if difference}
-    adjusted = dict(zip(compared, holm([difference.p for difference in compared.values()]), strict=True))
-    return [
-        method_row(method, list(by_relation.values())) | difference_columns(differences[method], adjusted.get(method))
-        for method, by_relation in by_method.items()
-    ]
+    baseline = by_method.get(BASELINE, {})
+    differences: dict[str, PairedDifference] = {}
+    for method, by_relation in by_method.items():
+        shared = [relation for relation in by_relation if relation in baseline]
+        if shared and method != BASELINE:
+            values = np.array([by_relation[relation]["p1"] - baseline[relation]["p1"] for relation in shared])
+            differences[method] = paired_difference(values, np.random.default_rng(0))
+    rows = {method: method_row(method, list(by_relation.values())) for method, by_relation in by_method.items()}
+    names = ("n_compared", "difference", "difference_low", "difference_high", "p", "p_holm", "reason")
+    for row in rows.values():
+        row.update(dict.fromkeys(names))
+    adjusted = holm([difference.p for difference in differences.values()])
+    for (method, d), p_holm in zip(differences.items(), adjusted, strict=True):
+        columns = (d.n_relations, d.difference, d.low, d.high, d.p, p_holm, d.reason)
+        rows[method].update(zip(names, columns, strict=True))
+    return list(rows.values())
 
 
 def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
@@ -83,23 +100,6 @@ def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def against_baseline(method: str, by_method: Mapping[str, ByRelation]) -> PairedDifference | None:
-    baseline, records = by_method.get(BASELINE, {}), by_method[method]
-    shared = [relation for relation in records if relation in baseline]
-    if not shared or method == BASELINE:
-        return None
-    differences = np.array([records[relation]["p1"] - baseline[relation]["p1"] for relation in shared])
-    return paired_difference(differences, np.random.default_rng(0))
-
-
-def difference_columns(difference: PairedDifference | None, p_holm: float | None) -> dict[str, Any]:
-    names = ("n_compared", "difference", "difference_low", "difference_high", "p", "p_holm", "reason")
-    if difference is None:
-        return dict.fromkeys(names)
-    d = difference
-    return dict(zip(names, (d.n_relations, d.difference, d.low, d.high, d.p, p_holm, d.reason), strict=True))
-
-
 # -- Relations ---------------------------------------------------------------------------------------------------------
 
 
@@ -113,13 +113,3 @@ def type_rows(records: Iterable[Record], types: Mapping[str, str]) -> list[dict[
             n_relations = len({record["relation"] for record in selected})
             rows.append({"type": relation_type, "n_relations": n_relations, "p1": p1})
     return rows
-
-
-def relation_entry(name: str, relation_type: str, records: Sequence[Record]) -> dict[str, Any]:
-    return {
-        "relation": name,
-        "type": relation_type,
-        **{key: records[0][key] for key in ("n_train", "n_dev", "n_test", "left_out")},
-        "p1": {record["method"]: record["p1"] for record in records if not record["is_control"]},
-        "control_p1": {record["method"]: record["p1"] for record in records if record["is_control"]},
-    }

@@ -120,22 +120,22 @@ def read_documents(documents: Iterable[Document], read_line: LineReader) -> None
     documents = list(documents)
     source = documents[0].source if len(documents) == 1 else "the files"
     faults, numbers = Faults(), count(1)
+
+    def limited(lines: Iterable[str]) -> Iterator[str]:
+        for line, number in zip(lines, numbers, strict=False):
+            if number > MOST_LINES:
+                raise ImportRefused(source, [BadEntry("all", f"have more than {MOST_LINES:,} lines; use a sample")])
+            yield line
+
     for document in documents:
         prefix = f"{document.source}, " if len(documents) > 1 else ""
         with document.open_file() as file:
-            for line in read_json_objects(_limited(lines_of(file, document.source), numbers, source)):
+            for line in read_json_objects(limited(lines_of(file, document.source))):
                 if isinstance(line, BadEntry):
                     faults.add(BadEntry(f"{prefix}{line.where}", line.reason))
                 elif reason := read_line(line.value, document):
                     faults.add(BadEntry(f"{prefix}line {line.number}", reason))
     faults.refuse(source)
-
-
-def _limited(lines: Iterable[str], numbers: Iterator[int], source: str) -> Iterator[str]:
-    for line, number in zip(lines, numbers, strict=False):
-        if number > MOST_LINES:
-            raise ImportRefused(source, [BadEntry("all", f"have more than {MOST_LINES:,} lines; use a sample")])
-        yield line
 
 
 def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:
@@ -197,12 +197,6 @@ def read_facts(
 
     read_documents(documents, read_line)
     return {name: {part: tuple(pairs) for part, pairs in parts.items()} for name, parts in facts.items()}
-
-
-def check_parts(name: str, facts: FactsByPart) -> None:
-    """Raises NotProbed unless each part has a fact."""
-    if missing := [part for part in PARTS if not facts.get(part)]:
-        raise NotProbed(f"{name} has no {' and no '.join(missing)} facts. Add at least one each of {', '.join(PARTS)}.")
 
 
 # -- Prompts and types -------------------------------------------------------------------------------------------------
@@ -279,7 +273,11 @@ def probe_relations(
     for relation in relations:
         if relation.arity == 2 and relation.name in facts_by_name:
             parts = facts_by_name[relation.name]
-            check_parts(relation.name, parts)
+            if missing := [part for part in PARTS if not parts.get(part)]:
+                raise NotProbed(
+                    f"{relation.name} has no {' and no '.join(missing)} facts. Add at least one each of "
+                    f"{', '.join(PARTS)}."
+                )
             texts = [*relation.initial_prompts, *relation.prompts, *more.texts.get(relation.name, ())]
             type_name = more.types.get(relation.name) or relation_type([pair for part in PARTS for pair in parts[part]])
             probed.append(ProbeRelation(relation.name, tuple(dict.fromkeys(texts)), parts, type_name))

@@ -10,33 +10,23 @@ from kgharvest.pages.number_format import points, points_with_interval, share_wi
 
 def methods(document: Document) -> list[Estimate]:
     """Return P@1 of the methods, followed by the control's, drawn as hollow marks."""
-    return [
-        Estimate(
-            f"{row['method']}, {CONTROL}" if is_control else row["method"],
-            row["p1"],
-            row["p1_low"],
-            row["p1_high"],
-            share_with_interval(row["p1"], row["p1_low"], row["p1_high"]),
-            not is_control,
-        )
-        for is_control, rows in ((False, document["summary"]), (True, document["control"]))
-        for row in rows
-    ]
+    estimates = []
+    for is_control, rows in ((False, document["summary"]), (True, document["control"])):
+        for row in rows:
+            name, interval = row["method"], (row["p1"], row["p1_low"], row["p1_high"])
+            text = share_with_interval(*interval)
+            estimates.append(Estimate(f"{name}, {CONTROL}" if is_control else name, *interval, text, not is_control))
+    return estimates
 
 
 def differences(document: Document) -> list[Estimate]:
-    return [
-        Estimate(
-            row["method"],
-            row["difference"],
-            row["difference_low"],
-            row["difference_high"],
-            points_with_interval(row["difference"], row["difference_low"], row["difference_high"]),
-            row["p_holm"] < 0.05,
-        )
-        for row in document["summary"]
-        if row["difference"] is not None
-    ]
+    estimates = []
+    for row in document["summary"]:
+        interval = row["difference"], row["difference_low"], row["difference_high"]
+        if row["difference"] is not None:
+            text = points_with_interval(*interval)
+            estimates.append(Estimate(row["method"], *interval, text, row["p_holm"] < 0.05))
+    return estimates
 
 
 def draw_methods(document: Document, width: float | None = None, off: Off = ()) -> Drawing:

@@ -33,20 +33,6 @@ from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.forms import RelationPickerForm, non_blank_lines
 
 
-def budget_field(name: str) -> forms.Field:
-    """Return a field of the learning budget with the default and bounds from the registry of methods."""
-    option = BUDGET_FIELDS[name]
-    kind = forms.IntegerField if isinstance(option.metadata["min"], int) else forms.FloatField
-    values = preset_values(name)
-    return kind(
-        min_value=option.metadata["min"],
-        max_value=option.metadata["max"],
-        initial=option.default,
-        required=option.default is not None,
-        help_text=f"For {systems_with(name)}." + (f" Default: {values}." if values else ""),
-    )
-
-
 class ProbeForm(RelationPickerForm, PlacementForm):
     """Relations, LM, methods, and facts from the embedded LMs' world or a file."""
 
@@ -109,20 +95,23 @@ class ProbeForm(RelationPickerForm, PlacementForm):
         required=False,
         help_text="Defaults for empty fields: tuned for small LMs and about 100 facts, or the published settings.",
     )
-    iterations = budget_field("iterations")
-    epochs = budget_field("epochs")
-    triggers = budget_field("triggers")
-    batch_size = budget_field("batch_size")
-    learning_rate = budget_field("learning_rate")
-    distance_weight = budget_field("distance_weight")
-    mask_weight = budget_field("mask_weight")
-    seed = budget_field("seed")
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         probed = LanguageModel.objects.filter(probes__isnull=False, revision="").values_list("name", flat=True)
         self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *probed.distinct()])]
         self.fields["model"].required = not self.data.get("other_model", "").strip()
+        for name, option in BUDGET_FIELDS.items():
+            least, values = option.metadata["min"], preset_values(name)
+            kind = forms.IntegerField if isinstance(least, int) else forms.FloatField
+            self.fields[name] = kind(
+                min_value=least,
+                max_value=option.metadata["max"],
+                initial=option.default,
+                required=option.default is not None,
+                help_text=f"For {systems_with(name)}." + (f" Default: {values}." if values else ""),
+            )
+        self.fields["seed"] = self.fields.pop("seed")  # last
 
     def other_fields(self) -> list[forms.BoundField]:
         return [bound for bound in super().other_fields() if bound.name not in self.PLACEMENT]

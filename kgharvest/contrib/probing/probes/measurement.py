@@ -1,6 +1,6 @@
 """Measurement of prompt-learning methods: train a method, then rank the correct objects. Needs no database."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from time import perf_counter
@@ -31,24 +31,16 @@ class Cell(NamedTuple):
         return f"{self.method}, {relations}{', random weights' if self.is_control else ''}"
 
 
-class Cost(NamedTuple):
-    forwards: int  # sequences read by the LM
-    seconds: float
-
-
 class CostMeter:
     """Cost of an LM's work since the meter was created."""
 
     def __init__(self, lm: PretrainedLM) -> None:
         self._lm, self._start, self._before = lm, perf_counter(), lm.n_read["sequences"]
 
-    def read(self) -> Cost:
-        return Cost(self._lm.n_read["sequences"] - self._before, perf_counter() - self._start)
-
-    def columns(self) -> dict[str, Any]:
-        """Return the cost as columns of a record."""
-        forwards, seconds = self.read()
-        return {"forwards": forwards, "seconds": round(seconds, 3)}
+    def read(self, n_tasks: int = 1) -> dict[str, Any]:
+        """Return the cost per task as columns of a record. forwards: sequences read by the LM."""
+        forwards, seconds = self._lm.n_read["sequences"] - self._before, perf_counter() - self._start
+        return {"forwards": forwards // n_tasks, "seconds": seconds / n_tasks}
 
 
 @dataclass(frozen=True)
@@ -60,7 +52,7 @@ class Measurement:
     learned: Learned
     test: ProbeScores
     dev: ProbeScores
-    cost: Cost
+    cost: Mapping[str, Any]
 
     @property
     def prompt_set(self) -> PromptSet | None:
@@ -85,7 +77,7 @@ class Measurement:
             "n_prompts": len(self.learned.weights),
             "effective_prompts": round(self.learned.effective_prompts, 3) if self.learned.weights else None,
             "n_parameters": self.learned.n_parameters,
-            **self.cost._asdict(),
+            **self.cost,
             **({"combine": prompts.combine, "temperature": prompts.temperature} if prompts else {}),
         }
 
@@ -125,8 +117,7 @@ def measure(
     with lm.ticking(tick):
         meter = CostMeter(lm)
         learned = run_method(lm, cell.method, cell.tasks)
-        forwards, seconds = meter.read()
-        cost = Cost(forwards // len(cell.tasks), seconds / len(cell.tasks))
+        cost = meter.read(len(cell.tasks))
         return [
             Measurement(
                 cell,

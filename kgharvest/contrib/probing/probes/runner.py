@@ -43,8 +43,8 @@ def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     with heartbeat.kept_alive():
         lm, control = load_with_control(probe.language_model, params.device, params.dtype, params.with_control)
         check_methods(lm, probe.methods)
-        vocabulary = common_vocabulary(lm, params)
-    heartbeat.store(partial(_delete_outdated, probe, lm.revision or "", vocabulary_text(vocabulary, params)))
+        vocabulary, description = common_vocabulary(lm, params)
+    heartbeat.store(partial(_delete_outdated, probe, lm.revision or "", description))
     run_method: MethodRunner = partial(learn, budget=params)
     if params.prompts_of is not None:
         run_method = partial(load_learned, earlier=find_probe(params.prompts_of))
@@ -74,10 +74,13 @@ def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
         )
 
 
-def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> list[int] | None:
-    """Return the tokens among which ranks are counted, None for all. Raises NotProbed if there are none."""
+def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> tuple[list[int] | None, str]:
+    """Return the tokens among which ranks are counted, None for all, and a description of them.
+
+    Raises NotProbed if there are none.
+    """
     if not params.common_with and not params.words:
-        return None
+        return None, "full"
     other_lms = [
         language_models.load(language_models.get_language_model(name), params.device, params.dtype)
         for name in params.common_with
@@ -85,15 +88,9 @@ def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> list[int] | None
     words = common_words([lm, *other_lms], params.words or None)
     if not words:
         raise NotProbed("No word is a single token in all these LMs. Use other LMs or another vocabulary file.")
-    return sorted({token for word in words if (token := token_of(lm, word)) is not None})
-
-
-def vocabulary_text(vocabulary: Sequence[int] | None, params: ProbeParams) -> str:
-    """Return a description of the vocabulary."""
-    if vocabulary is None:
-        return "full"
+    tokens = sorted({token for word in words if (token := token_of(lm, word)) is not None})
     shared = f" common with {', '.join(params.common_with)}" if params.common_with else ""
-    return f"{len(vocabulary):,} words{' of a file' if params.words else ''}{shared}"
+    return tokens, f"{len(tokens):,} words{' of a file' if params.words else ''}{shared}"
 
 
 def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
@@ -115,10 +112,19 @@ def _measure_all(
     run_method: MethodRunner,
     heartbeat: ledger.Heartbeat,
 ) -> None:
-    """Measure the cells without a record. Raises NotProbed if nothing can be measured."""
+    """Measure the cells without a record. Raises NotProbed if nothing can be measured.
+
+    `fault` of a relation states why the LM cannot be probed for it.
+    """
     lm, control = lms
     relations = {relation.name: relation for relation in probe.relations.all()}
-    tasks = _tasks(lm, vocabulary, relations)
+    tasks = []
+    for name, relation in relations.items():
+        relation.fault = ""
+        try:
+            tasks.append(probe_task(lm, ProbeRelation(name, relation.prompts, relation.facts), vocabulary))
+        except (NotProbed, EngineError) as fault:
+            relation.fault = str(fault)
     heartbeat.store(partial(ProbedRelation.objects.bulk_update, list(relations.values()), ["fault"]))
     if not tasks:
         raise NotProbed(_faults_text(relations))
@@ -137,24 +143,14 @@ def _measure_all(
         except EngineError as fault:
             heartbeat.store(partial(_add_fault, [relations[task.relation] for task in cell.tasks], str(fault)))
             continue
-        rows = [_rows(lm, relations[measurement.task.relation], measurement) for measurement in measurements]
+        rows = []
+        for measurement in measurements:
+            record = ProbeRecord(**measurement.record() | {"relation": relations[measurement.task.relation]})
+            prompts = [] if record.is_control else _prompt_columns(lm, measurement)
+            rows.append((record, [LearnedPrompt(record=record, **columns) for columns in prompts]))
         heartbeat.store(partial(_store, rows))
     if not records.exists():
         raise NotProbed(_faults_text(relations))
-
-
-def _tasks(
-    lm: PretrainedLM, vocabulary: Sequence[int] | None, relations: Mapping[str, ProbedRelation]
-) -> list[ProbeTask]:
-    """Return tasks for the relations that the LM can be probed for; set `fault` on the others."""
-    tasks = []
-    for name, relation in relations.items():
-        relation.fault = ""
-        try:
-            tasks.append(probe_task(lm, ProbeRelation(name, relation.prompts, relation.facts), vocabulary))
-        except (NotProbed, EngineError) as fault:
-            relation.fault = str(fault)
-    return tasks
 
 
 def _add_fault(relations: Sequence[ProbedRelation], fault: str) -> None:
@@ -170,14 +166,6 @@ def _faults_text(relations: Mapping[str, ProbedRelation]) -> str:
 
 
 # -- Storage -----------------------------------------------------------------------------------------------------------
-
-Rows = tuple[ProbeRecord, list[LearnedPrompt]]
-
-
-def _rows(lm: PretrainedLM, relation: ProbedRelation, measurement: Measurement) -> Rows:
-    record = ProbeRecord(**measurement.record() | {"relation": relation})
-    prompts = [] if record.is_control else _prompt_columns(lm, measurement)
-    return record, [LearnedPrompt(record=record, **columns) for columns in prompts]
 
 
 def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:
@@ -198,7 +186,7 @@ def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict
         }
 
 
-def _store(rows: Sequence[Rows]) -> None:
+def _store(rows: Sequence[tuple[ProbeRecord, list[LearnedPrompt]]]) -> None:
     for record, prompts in rows:
         record.save()
         LearnedPrompt.objects.bulk_create(prompts)

@@ -82,6 +82,8 @@ def probe_new(request: HttpRequest) -> HttpResponse:
 def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
     probe = probe_or_404(request, pk)
     document = current_document(probe)
+    ids = dict(probe.relations.values_list("name", "pk"))
+    methods, controls = ([row["method"] for row in document[key]] for key in ("summary", "control"))
     context = {
         "probe": probe,
         "may": allowed_actions(request.user, probe.project),
@@ -92,25 +94,18 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "differences": without_empty_columns(difference_table(document)),
         "types": type_table(document),
         "facts": without_empty_columns(fact_table(document)),
-        "relations": relation_rows(probe, document),
+        "relations": [
+            {
+                "pk": ids.get(entry["relation"]),
+                **entry,
+                "shares": [entry["p1"].get(method) for method in methods],
+                "control_shares": [entry["control_p1"].get(method) for method in controls],
+            }
+            for entry in document["relations"]
+        ],
         "figures": [figure_context(figure, document) for figure in PROBE_FIGURES if figure.shows(document)],
     }
     return render(request, "probing/probes/probe.html", context)
-
-
-def relation_rows(probe: Probe, document: Document) -> list[dict[str, Any]]:
-    """Return P@1 rows per relation, for the methods and the control."""
-    ids = dict(probe.relations.values_list("name", "pk"))
-    methods, controls = ([row["method"] for row in document[key]] for key in ("summary", "control"))
-    return [
-        {
-            "pk": ids.get(entry["relation"]),
-            **entry,
-            "shares": [entry["p1"].get(method) for method in methods],
-            "control_shares": [entry["control_p1"].get(method) for method in controls],
-        }
-        for entry in document["relations"]
-    ]
 
 
 @researcher_required

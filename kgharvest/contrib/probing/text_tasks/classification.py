@@ -1,30 +1,29 @@
-"""Text classification with an LM that was not trained for it: files, methods, and records."""
+"""Text classification by the answers of an LM to a prompt, without fine-tuning (Shin et al. 2020, sections 2 to 4)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import logsumexp
 
 from kgharvest import code_version
 from kgharvest.bulk.file_reading import Line, read_json_objects, read_lines
 from kgharvest.contrib.probing.probes.facts import PARTS
 from kgharvest.contrib.probing.probes.measurement import CostMeter
-from kgharvest.contrib.probing.text_tasks.label_methods import (
-    ClassScores,
-    EncodedTexts,
-    LabelledText,
-    LabelTokens,
-    TextClassifier,
-    encode_texts,
-    given_label_tokens,
-    learn_classifier,
-    majority,
-    select_label_tokens,
-)
-from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
+from kgharvest.contrib.probing.text_tasks.text_template import EncodedTexts, TextTemplate, encode_texts
+from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
-from kgharvest.engine.types import OnProgress, ignore
+from kgharvest.engine.prompt_learning import autoprompt
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, LearnedTrigger, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood, scores
+from kgharvest.engine.types import BadSeed, OnProgress, ignore
 from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
 from kgharvest.statistics.rates import rate
 
@@ -34,6 +33,11 @@ TEMPLATES = {
     ("premise", "hypothesis"): "{premise} [P] [T] [T] [T] {hypothesis}",
 }
 LABEL = "label"  # column name
+TEXTS_AT_ONCE = 4096
+MOST_FOR_LABEL_TOKENS = 10_000  # training texts to select label tokens with
+
+LabelTokens = tuple[TokenIds, ...]  # of label 0, 1, ...
+Floats = NDArray[np.float64]
 
 
 class LabelledRow(NamedTuple):
@@ -56,7 +60,8 @@ class TextSets:
 class ClassifyRequest:
     """Inputs of a classification. label_words: by label; if empty, `k` tokens per label are selected automatically.
 
-    Raises EngineError for parameters that do not fit the template.
+    Raises EngineError for parameters that do not fit the template, and NotClassified for label words that do not fit
+    the labels of the texts.
     """
 
     texts: TextSets
@@ -67,6 +72,14 @@ class ClassifyRequest:
     k: int = 3
 
     def __post_init__(self) -> None:
+        if unknown := set(self.label_words) - set(self.texts.labels):
+            labels = ", ".join(self.texts.labels)
+            raise DomainError("NotClassified", f"Unknown label {min(unknown)!r}. The training texts have {labels}.")
+        missing = [label for label in self.texts.labels if not self.label_words.get(label)]
+        if self.label_words and missing:
+            raise DomainError(
+                "NotClassified", f"The label {missing[0]!r} has no words. Specify words for all labels or for none."
+            )
         self.params.check(self.template.n_triggers, self.template.n_triggers)
 
 
@@ -89,11 +102,10 @@ def read_labelled(path: Path, columns: Sequence[str]) -> list[LabelledRow]:
 
 def _lines(path: Path) -> Iterator[Line | BadEntry]:
     """Yield lines of a .tsv file or, for any other suffix, of JSON lines."""
-    read = _tab_separated if path.suffix.lower() == ".tsv" else read_json_objects
-    return read(read_lines(path))
-
-
-def _tab_separated(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
+    lines = read_lines(path)
+    if path.suffix.lower() != ".tsv":
+        yield from read_json_objects(lines)
+        return
     rows = (line.rstrip("\r\n").split("\t") for line in lines)
     header = next(rows, [])
     for number, row in enumerate(rows, start=2):
@@ -152,21 +164,164 @@ def read_text_sets(files: Mapping[str, Path], columns: Sequence[str]) -> TextSet
     return TextSets(parts, labels)
 
 
-def check_label_words(words: Mapping[str, Sequence[str]], labels: Sequence[str]) -> None:
-    """Raises NotClassified unless `words` is empty or has words for each label and no other label."""
-    if not words:
-        return
-    if unknown := set(words) - set(labels):
-        raise DomainError(
-            "NotClassified", f"Unknown label {min(unknown)!r}. The training texts have {', '.join(labels)}."
-        )
-    if missing := [label for label in labels if not words.get(label)]:
-        raise DomainError(
-            "NotClassified", f"The label {missing[0]!r} has no words. Specify words for all labels or for none."
-        )
+# -- Classifiers -------------------------------------------------------------------------------------------------------
 
 
-# -- Methods -----------------------------------------------------------------------------------------------------------
+class EncodedText(NamedTuple):
+    """A labeled text in tokens. parts: in the order of the template's fields."""
+
+    parts: tuple[TokenIds, ...]
+    label: int
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Scores of a classifier.
+
+    correct: bool (N,). log_likelihood: mean log P(label | text), in nats, summed over the tokens of the label.
+    """
+
+    correct: tuple[bool, ...]
+    log_likelihood: float
+
+    @property
+    def accuracy(self) -> float:
+        return sum(self.correct) / len(self.correct)
+
+
+@dataclass(frozen=True)
+class TextClassifier:
+    """A prompt and the tokens of each label."""
+
+    lm: MaskedLM
+    prompt: EncodedPrompt
+    label_tokens: LabelTokens
+
+    def logprobs(self, texts: Sequence[EncodedText], tick: Tick = lambda: None) -> torch.Tensor:
+        """Return (N, L): the log of the summed probability of each label's tokens (Eq. 1), in nats."""
+        logprobs = []
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            part = texts[start : start + TEXTS_AT_ONCE]
+            examples = [Example(text.parts, tokens) for text in part for tokens in self.label_tokens]
+            logprobs.append(scores(self.lm, Likelihood(), [self.prompt], examples, tick).view(len(part), -1))
+        return torch.cat(logprobs)
+
+    def measure(self, texts: Sequence[EncodedText]) -> ClassScores:
+        logprobs = self.logprobs(texts).cpu()
+        labels = torch.tensor([text.label for text in texts])
+        right = logprobs.gather(1, labels[:, None])
+        return ClassScores(tuple((logprobs.argmax(dim=1) == labels).tolist()), right.mean().item())
+
+
+def majority(train: Sequence[EncodedText], texts: Sequence[EncodedText]) -> ClassScores:
+    """Return the scores of always predicting the most frequent label. Probabilities are label shares in `train`."""
+    counts = Counter(text.label for text in train)
+    majority_label = max(counts, key=lambda label: counts[label])
+    logprobs = [np.log(counts[text.label] / len(train)) for text in texts]
+    return ClassScores(tuple(text.label == majority_label for text in texts), float(np.mean(logprobs)))
+
+
+def given_label_tokens(lm: MaskedLM, words: Sequence[Sequence[str]]) -> LabelTokens:
+    """Return the tokens of `words` by label. Raises BadSeed if a word has several tokens or is repeated."""
+    word_of_token: dict[int, str] = {}
+    for word in [word for of_label in words for word in of_label]:
+        ids = lm.encode_entity(word)
+        if len(ids) > 1:
+            raise BadSeed(f"The label word {word!r} has {len(ids)} tokens in this LM. Use words of one token.")
+        if ids[0] in word_of_token:
+            raise BadSeed(
+                f"The label word {word!r} has the same token as {word_of_token[ids[0]]!r}. Use each word for one label."
+            )
+        word_of_token[ids[0]] = word
+    return tuple(tuple(lm.encode_entity(word)[0] for word in of_label) for of_label in words)
+
+
+def select_label_tokens(
+    lm: MaskedLM, template: TriggerTemplate, train: Sequence[EncodedText], k: int, seed: int, tick: Tick = lambda: None
+) -> LabelTokens:
+    """Return the k most indicative tokens of each label, in `template` with masks in place of triggers."""
+    if len(train) > MOST_FOR_LABEL_TOKENS:  # a sample with an equal maximum for each label
+        by_label: dict[int, list[EncodedText]] = {}
+        for text in train:
+            by_label.setdefault(text.label, []).append(text)
+        share, rng = MOST_FOR_LABEL_TOKENS // len(by_label), Random(seed)
+        train = [text for texts in by_label.values() for text in rng.sample(texts, min(share, len(texts)))]
+    prompt = template.fill((lm.mask_id,) * template.n_triggers)
+    queries = [Likelihood().questions(lm, prompt, Example(text.parts))[0].query for text in train]
+    vectors = lm.vectors(queries, QUERIES_AT_ONCE, tick).double().cpu().numpy()  # (N, d)
+    labels = np.array([text.label for text in train])
+    output_embeddings = lm.output_embeddings.double().cpu().numpy()
+    return choose_label_tokens(vectors, labels, output_embeddings, lm.continues_entity, k)
+
+
+def learn_classifier(
+    lm: MaskedLM,
+    template: TriggerTemplate,
+    label_tokens: LabelTokens,
+    parts: tuple[Sequence[EncodedText], Sequence[EncodedText]],
+    params: AutoPromptParams,
+    on_progress: OnProgress = ignore,
+) -> tuple[TextClassifier, LearnedTrigger]:
+    """Learn triggers on train and return the classifier with the best triggers on dev. parts: train and dev.
+
+    Triggers are ranked by the likelihood of the labels, as in the paper. Label tokens are not allowed as triggers.
+    Raises EngineError.
+    """
+    train, dev = ([Example(text.parts, label_tokens[text.label]) for text in part] for part in parts)
+    allowed = autoprompt.allowed_tokens(lm, {token for tokens in label_tokens for token in tokens})
+    task = TriggerTask(Likelihood(), train, dev, allowed)
+    result = autoprompt.search_from_masks(lm, template, task, params, on_progress)
+    return TextClassifier(lm, result.prompt, label_tokens), result
+
+
+def choose_label_tokens(
+    vectors: Floats, labels: NDArray[np.int64], output_embeddings: Floats, allowed: NDArray[np.bool_], k: int
+) -> tuple[TokenIds, ...]:
+    """Return k tokens for each label, the most indicative first. Each token belongs to one label.
+
+    vectors: (N, d), the inputs of the LM's output projection at [P], for `labels` (N,) from 0.
+    output_embeddings: (V, d), the weights of that projection. allowed: (V,).
+    A logistic regression of the labels on `vectors`, applied to output embeddings (Eq. 5), gives the odds. Each token
+    is assigned to the label with the largest odds that has fewer than k tokens.
+    """
+    weights, biases = fit_logistic(vectors, labels)
+    odds = log_odds(output_embeddings @ weights.T + biases)  # (V, L)
+    odds[~allowed] = -np.inf
+    tokens_of_label: list[list[int]] = [[] for _ in biases]
+    used_tokens: set[int] = set()
+    for index in np.argsort(-odds, axis=None, kind="stable")[: int(allowed.sum()) * len(biases)].tolist():
+        token, label = divmod(index, len(biases))
+        if token not in used_tokens and len(tokens_of_label[label]) < k:
+            tokens_of_label[label].append(token)
+            used_tokens.add(token)
+    return tuple(map(tuple, tokens_of_label))
+
+
+def log_odds(logits: Floats) -> Floats:
+    """Return (V, L): the log-odds of softmax(`logits`). They have the order of the probabilities, but never tie."""
+    rest = np.stack([logsumexp(np.delete(logits, label, axis=1), axis=1) for label in range(logits.shape[1])], axis=1)
+    odds: Floats = logits - rest
+    return odds
+
+
+def fit_logistic(vectors: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return the weights (L, d) and biases (L,) that minimize the summed log-loss plus half the squared weights."""
+    n_labels, width = int(labels.max()) + 1, vectors.shape[1]
+    is_label = np.eye(n_labels)[labels]  # (N, L)
+
+    def loss(flat: Floats) -> tuple[float, Floats]:
+        weights, biases = flat[: n_labels * width].reshape(n_labels, width), flat[n_labels * width :]
+        logits = vectors @ weights.T + biases  # (N, L)
+        logprobs = logits - logsumexp(logits, axis=1, keepdims=True)
+        excess = np.exp(logprobs) - is_label
+        gradient = np.concatenate([(excess.T @ vectors + weights).ravel(), excess.sum(axis=0)])
+        return -float((logprobs * is_label).sum()) + 0.5 * float((weights**2).sum()), gradient
+
+    flat = minimize(loss, np.zeros(n_labels * (width + 1)), jac=True, method="L-BFGS-B").x
+    return flat[: n_labels * width].reshape(n_labels, width), flat[n_labels * width :]
+
+
+# -- Methods and records -----------------------------------------------------------------------------------------------
 
 
 def classification_records(
@@ -174,42 +329,21 @@ def classification_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield one record per method: majority, manual prompt, AutoPrompt; the latter two also on the control."""
     texts = _encoded(lm, request.manual, request)
-    scores = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
+    scores_by_part = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
     cost = {"is_control": False, "forwards": 0, "seconds": 0.0}
-    yield _record("majority", lm, request, texts, scores) | cost
-    for method_record in (_manual_record, _autoprompt_record):
+    yield _record("majority", lm, request, texts, scores_by_part) | cost
+    for method in ("manual", "autoprompt"):
         for tested_lm in [lm, control] if control else [lm]:
             meter = CostMeter(tested_lm)
-            record = method_record(tested_lm, request, on_progress)
-            yield record | {"is_control": tested_lm is not lm} | meter.columns()
+            record = _prompt_record(method, tested_lm, request, on_progress)
+            yield record | {"is_control": tested_lm is not lm} | meter.read()
 
 
-def _manual_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:
-    texts = _encoded(lm, request.manual, request)
-    template = request.manual.encode(lm)
-    prompt = template.fill((lm.mask_id,) * template.n_triggers)
-    classifier = TextClassifier(lm, prompt, _label_tokens(lm, request.manual, texts, request))
-    return _classifier_record("manual", classifier, request.manual, request, texts)
-
-
-def _autoprompt_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:
-    texts = _encoded(lm, request.template, request)
-    label_tokens = _label_tokens(lm, request.template, texts, request)
-    parts = texts["train"].examples, texts["dev"].examples
-    classifier, learned = learn_classifier(
-        lm, request.template.encode(lm), label_tokens, parts, request.params, on_progress
-    )
-    record = _classifier_record("autoprompt", classifier, request.template, request, texts)
-    words = lm.tokens.texts()
-    return record | {"trigger": [words[token] for token in learned.trigger], "trigger_ids": list(learned.trigger)}
-
-
-def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> dict[str, EncodedTexts]:
+def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> dict[str, EncodedTexts[EncodedText]]:
     """Raises NotClassified if a part, or a label in train, has no text that the LM can encode."""
     number = {label: index for index, label in enumerate(request.texts.labels)}
-    encoded = template.encode(lm)
     texts_by_part = {
-        part: encode_texts(lm, template, encoded, [LabelledText(row.texts, number[row.label]) for row in rows])
+        part: encode_texts(lm, template, ((row.texts, number[row.label]) for row in rows), EncodedText)
         for part, rows in request.texts.parts.items()
     }
     for part, texts in texts_by_part.items():
@@ -224,35 +358,31 @@ def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> 
     return texts_by_part
 
 
-def _label_tokens(
-    lm: MaskedLM, template: TextTemplate, texts: Mapping[str, EncodedTexts], request: ClassifyRequest
-) -> LabelTokens:
+def _prompt_record(method: str, lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:
+    """Return the record of the manual prompt or AutoPrompt."""
+    template = request.template if method == "autoprompt" else request.manual
+    texts, encoded, labels = _encoded(lm, template, request), template.encode(lm), request.texts.labels
+    train, dev = texts["train"].examples, texts["dev"].examples
     if request.label_words:
-        return given_label_tokens(lm, [request.label_words[label] for label in request.texts.labels])
-    return select_label_tokens(lm, template.encode(lm), texts["train"].examples, request.k, request.params.seed)
-
-
-# -- Records -----------------------------------------------------------------------------------------------------------
-
-
-def _classifier_record(
-    method: str,
-    classifier: TextClassifier,
-    template: TextTemplate,
-    request: ClassifyRequest,
-    texts: Mapping[str, EncodedTexts],
-) -> dict[str, Any]:
-    lm, labels = classifier.lm, request.texts.labels
-    scores = {part: classifier.measure(texts[part].examples) for part in PARTS[1:]}
+        label_tokens = given_label_tokens(lm, [request.label_words[label] for label in labels])
+    else:
+        label_tokens = select_label_tokens(lm, encoded, train, request.k, request.params.seed)
     words = lm.tokens.texts()
-    return _record(method, lm, request, texts, scores) | {
+    trigger: dict[str, Any] = {}
+    if method == "autoprompt":
+        classifier, learned = learn_classifier(lm, encoded, label_tokens, (train, dev), request.params, on_progress)
+        trigger = {"trigger": [words[token] for token in learned.trigger], "trigger_ids": list(learned.trigger)}
+    else:
+        classifier = TextClassifier(lm, encoded.fill((lm.mask_id,) * encoded.n_triggers), label_tokens)
+    scores_by_part = {part: classifier.measure(texts[part].examples) for part in PARTS[1:]}
+    return _record(method, lm, request, texts, scores_by_part) | {
         "template": template.text,
         "prompt": template.prompt_text(lm, classifier.prompt),
         "labels": {
-            label: [words[token] for token in tokens]
-            for label, tokens in zip(labels, classifier.label_tokens, strict=True)
+            label: [words[token] for token in tokens] for label, tokens in zip(labels, label_tokens, strict=True)
         },
-        "label_ids": dict(zip(labels, map(list, classifier.label_tokens), strict=True)),
+        "label_ids": dict(zip(labels, map(list, label_tokens), strict=True)),
+        **trigger,
     }
 
 
@@ -260,7 +390,7 @@ def _record(
     method: str,
     lm: MaskedLM,
     request: ClassifyRequest,
-    texts: Mapping[str, EncodedTexts],
+    texts: Mapping[str, EncodedTexts[EncodedText]],
     scores: Mapping[str, ClassScores],
 ) -> dict[str, Any]:
     accuracy = rate(sum(scores["test"].correct), len(scores["test"].correct))

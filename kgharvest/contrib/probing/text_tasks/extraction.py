@@ -1,43 +1,109 @@
-"""Extraction of the objects of facts from sentences with an LM: files, methods, and records."""
+"""Extraction of the objects of facts from true or perturbed sentences with an LM (Shin et al. 2020, section 6)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
 
 from kgharvest import code_version
 from kgharvest.contrib.probing.probes.facts import PARTS, Document, read_facts
 from kgharvest.contrib.probing.probes.measurement import CostMeter
-from kgharvest.contrib.probing.text_tasks.object_methods import (
-    OBJECT_MASK,
-    EncodedContexts,
-    Evidence,
-    EvidencedFact,
-    ExtractionScores,
-    FactsInContext,
-    check_fields,
-    draw_contexts,
-    encode_contexts,
-    learn_triggers,
-    majority_logprobs,
-    perturb,
-    prompt_logprobs,
-    score_answers,
-    with_single_token_object,
-)
-from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
-from kgharvest.engine.language_models.base import EncodedPrompt
+from kgharvest.contrib.probing.text_tasks.text_template import EncodedTexts, TextTemplate, encode_texts
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.probing import reasons_text
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
-from kgharvest.engine.types import EngineError, OnProgress, ignore
+from kgharvest.engine.probing import EncodedFact, Majority, ProbeScores, UsableFacts, reasons_text
+from kgharvest.engine.prompt_learning import autoprompt
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, LearnedTrigger, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood
+from kgharvest.engine.ranking import rows_at_once
+from kgharvest.engine.types import BadPrompt, BadSeed, EngineError, OnProgress, ignore
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 from kgharvest.statistics.rates import macro_average, macro_interval
 
-EvidencedFactsByPart = Mapping[str, Sequence[EvidencedFact]]
+OBJECT_MASK = "[MASK]"  # in T-REx sentences; independent of the LM's mask token
+MOST_WORDS = 50  # per context; longer contexts are truncated
+FIELDS = ("context", "subject")
+
+
+class Evidence(NamedTuple):
+    """A sentence with OBJECT_MASK in place of `surface`, its text for the object."""
+
+    sentence: str
+    surface: str
+
+
+class EvidencedFact(NamedTuple):
+    """A fact and its sentences. surfaces: correct answers in addition to the object and the evidence surfaces."""
+
+    subject: str
+    object: str
+    evidences: tuple[Evidence, ...]
+    surfaces: tuple[str, ...] = ()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Correct answers, the canonical object first."""
+        return tuple(dict.fromkeys([self.object, *(evidence.surface for evidence in self.evidences), *self.surfaces]))
+
+
+class FactInContext(NamedTuple):
+    """A fact in the context of one sentence, with `surface` for the object.
+
+    answers: correct answers in this context. true_answers: correct answers of the original fact, which differ if the
+    context is perturbed.
+    """
+
+    sentence: str
+    surface: str
+    subject: str
+    answers: tuple[str, ...]
+    true_answers: tuple[str, ...]
+
+    @property
+    def context(self) -> str:
+        return self.sentence.replace(OBJECT_MASK, self.surface)
+
+
+def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> tuple[list[FactInContext], dict[str, int]]:
+    """Return each fact with a random sentence that contains the object within its first MOST_WORDS words.
+
+    Also returns the number of facts without such a sentence, by reason.
+    """
+    in_context, n_left_out = [], 0
+    for fact in facts:
+        truncated = [Evidence(" ".join(sentence.split()[:MOST_WORDS]), surface) for sentence, surface in fact.evidences]
+        fitting = [evidence for evidence in truncated if OBJECT_MASK in evidence.sentence]
+        if not fitting:
+            n_left_out += 1
+            continue
+        sentence, surface = rng.choice(fitting)
+        in_context.append(FactInContext(sentence, surface, fact.subject, fact.answers, fact.answers))
+    reason = f"no sentence with the object in its first {MOST_WORDS} words"
+    return in_context, {reason: n_left_out} if n_left_out else {}
+
+
+def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random) -> list[FactInContext]:
+    """Replace the object of each fact by a random different object, in the context and in the answer.
+
+    Raises EngineError if there is no other object.
+    """
+    perturbed = []
+    for fact in facts:
+        other_objects = [name for name in objects if name not in fact.true_answers]
+        if not other_objects:
+            raise EngineError(
+                f"The object {fact.answers[0]!r} is the relation's only one, so no context can be perturbed. "
+                "Add facts with different objects."
+            )
+        replacement = rng.choice(other_objects)
+        perturbed.append(fact._replace(surface=replacement, answers=(replacement,)))
+    return perturbed
 
 
 @dataclass(frozen=True)
@@ -46,7 +112,7 @@ class ExtractedRelation:
 
     name: str
     manual: TextTemplate
-    facts: EvidencedFactsByPart
+    facts: Mapping[str, Sequence[EvidencedFact]]
 
 
 @dataclass(frozen=True)
@@ -114,6 +180,118 @@ def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
     return 'has a "context" without its object; add the spelling in the context to "surfaces"'
 
 
+# -- Encoding ----------------------------------------------------------------------------------------------------------
+
+
+class EncodedContext(NamedTuple):
+    """A tokenized context. parts: by field of the template. answers, true_answers: answers of one token only."""
+
+    parts: tuple[TokenIds, ...]
+    answers: TokenIds
+    true_answers: TokenIds
+
+
+def single_tokens(lm: LanguageModel, words: Sequence[str]) -> TokenIds:
+    """Return the tokens of the words that can be encoded as one token."""
+    tokens = []
+    for word in words:
+        with suppress(BadSeed):
+            tokens.append(lm.encode_entity(word))
+    return tuple(dict.fromkeys(ids[0] for ids in tokens if len(ids) == 1))
+
+
+def check_fields(template: TextTemplate) -> None:
+    """Raise BadPrompt if the template has a field that is not in FIELDS."""
+    if unknown_fields := [name for name in template.fields if name not in FIELDS]:
+        raise BadPrompt(
+            f"The template {template.text!r} has an unknown field {{{unknown_fields[0]}}}. "
+            "Use {context} and {subject}."
+        )
+
+
+def encode_contexts(
+    lm: MaskedLM, template: TextTemplate, facts: Sequence[FactInContext]
+) -> EncodedTexts[EncodedContext]:
+    """Tokenize facts, truncated to fit in `template`, with their single-token answers.
+
+    Raises BadPrompt as `check_fields`.
+    """
+    check_fields(template)
+    texts = (
+        (
+            {"context": fact.context, "subject": fact.subject},
+            single_tokens(lm, fact.answers),
+            single_tokens(lm, fact.true_answers),
+        )
+        for fact in facts
+    )
+    return encode_texts(lm, template, texts, EncodedContext)
+
+
+# -- Learning and scores -----------------------------------------------------------------------------------------------
+
+
+def learn_triggers(
+    lm: MaskedLM,
+    template: TriggerTemplate,
+    parts: tuple[Sequence[EncodedContext], Sequence[EncodedContext]],
+    answers: Sequence[int],
+    params: AutoPromptParams,
+    on_progress: OnProgress = ignore,
+) -> LearnedTrigger:
+    """Learn triggers on train. Return those that maximize the likelihood of the canonical objects of dev.
+
+    parts: train and dev. answers: the tokens of all objects, which are not allowed as triggers. Raises EngineError.
+    """
+    train, dev = ([Example(context.parts, context.answers[:1]) for context in part] for part in parts)
+    task = TriggerTask(Likelihood(), train, dev, autoprompt.allowed_triggers(lm, answers))
+    return autoprompt.search_from_masks(lm, template, task, params, on_progress)
+
+
+@dataclass(frozen=True)
+class ExtractionScores:
+    """Scores of answers. ranking: the rank of the best correct answer.
+
+    is_true: (N,), True if the LM answers with the original fact; in a perturbed context, it answers from memory.
+    """
+
+    ranking: ProbeScores
+    is_true: tuple[bool, ...]
+
+    @property
+    def known_p1(self) -> float:
+        return sum(self.is_true) / len(self.is_true)
+
+
+def score_answers(logprobs: Iterable[torch.Tensor], examples: Sequence[EncodedContext]) -> ExtractionScores:
+    """Return the scores of answers. logprobs: (B, V) for each batch of examples, in order."""
+    ranks, best_logprobs, is_true = [], [], []
+    remaining = iter(examples)
+    for batch in logprobs:
+        for row, example in zip(batch.cpu(), remaining, strict=False):
+            best = row[list(example.answers)].max()
+            ranks.append(1 + int((row > best).sum()))
+            best_logprobs.append(best.item())
+            is_true.append(int(row.argmax()) in example.true_answers)
+    return ExtractionScores(ProbeScores(np.array(ranks), np.array(best_logprobs)), tuple(is_true))
+
+
+def prompt_logprobs(lm: MaskedLM, prompt: EncodedPrompt, examples: Sequence[EncodedContext]) -> Iterator[torch.Tensor]:
+    """Yield (B, V): the log-probabilities of all answers, for each batch of examples in order."""
+    queries = [Likelihood().questions(lm, prompt, Example(example.parts))[0].query for example in examples]
+    vectors = lm.vectors(queries, QUERIES_AT_ONCE, lambda: None)
+    for part in torch.split(vectors, rows_at_once(lm, vectors)):
+        yield torch.log_softmax(lm.logits(part), dim=-1)
+
+
+def majority_logprobs(
+    lm: LanguageModel, train: Sequence[EncodedContext], examples: Sequence[EncodedContext]
+) -> Iterator[torch.Tensor]:
+    """Yield the log-probabilities of the majority baseline: objects by their frequency in `train`."""
+    facts = tuple(EncodedFact((), context.answers[0]) for context in train)
+    return Majority(UsableFacts(facts, {}), lm.vocab_size).scores([()] * len(examples), lambda: None)
+
+
 # -- Methods -----------------------------------------------------------------------------------------------------------
 
 
@@ -131,10 +309,10 @@ def extraction_records(
     ]
     for extraction in extractions:
         with errors_naming(extraction.relation):
-            yield extraction.majority_record()
+            yield extraction.record("majority", lm, on_progress)
             for tested_lm in [lm, control] if control else [lm]:
-                yield extraction.manual_record(tested_lm)
-                yield extraction.autoprompt_record(tested_lm, on_progress)
+                for method in ("manual", "autoprompt"):
+                    yield extraction.record(method, tested_lm, on_progress)
 
 
 @contextmanager
@@ -154,43 +332,34 @@ class RelationExtraction:
 
     def __init__(self, lm: MaskedLM, relation: ExtractedRelation, request: ExtractRequest, is_perturbed: bool) -> None:
         self.relation, self._request, self._is_perturbed, self._lm = relation, request, is_perturbed, lm
+        seed = f"{request.params.seed} {relation.name}"
         with errors_naming(relation):
-            self._in_context = self._draw_contexts()
+            self._draw_contexts(Random(f"{seed} contexts"))
             if is_perturbed:
-                self._perturb()
+                rng = Random(f"{seed} perturbed")
+                objects = list(dict.fromkeys(fact.answers[0] for part in PARTS for fact in self._facts[part]))
+                self._facts = {part: perturb(facts, objects, rng) for part, facts in self._facts.items()}
 
-    def _rng(self, purpose: str) -> Random:
-        return Random(f"{self._request.params.seed} {self.relation.name} {purpose}")
-
-    def _draw_contexts(self) -> dict[str, FactsInContext]:
-        """Return the usable facts in context, by part. Raises NotExtracted if a part has none."""
-        rng, in_context = self._rng("contexts"), {}
+    def _draw_contexts(self, rng: Random) -> None:
+        """Set the usable facts in context and the number of others, by part. Raises NotExtracted if a part has none."""
+        self._facts: dict[str, list[FactInContext]] = {}
+        self._left_out: dict[str, dict[str, int]] = {}
         for part in PARTS:
             facts = self.relation.facts[part]
-            answerable = with_single_token_object(self._lm, facts)
-            drawn = draw_contexts(answerable, rng)
+            answerable = [fact for fact in facts if single_tokens(self._lm, [fact.object])]
+            self._facts[part], left_out = draw_contexts(answerable, rng)
             n_multitoken = len(facts) - len(answerable)
-            left_out = ({"object of several tokens": n_multitoken} if n_multitoken else {}) | dict(drawn.left_out)
-            if not drawn.facts:
+            self._left_out[part] = ({"object of several tokens": n_multitoken} if n_multitoken else {}) | left_out
+            if not self._facts[part]:
                 raise DomainError(
                     "NotExtracted",
                     f"{self.relation.name}: no {part} fact with a usable sentence "
-                    f"({reasons_text(left_out) or 'it is empty'}). Add other facts.",
+                    f"({reasons_text(self._left_out[part]) or 'it is empty'}). Add other facts.",
                 )
-            in_context[part] = replace(drawn, left_out=left_out)
-        return in_context
 
-    def _perturb(self) -> None:
-        rng = self._rng("perturbed")
-        objects = list(dict.fromkeys(fact.answers[0] for part in self._in_context.values() for fact in part.facts))
-        for part, in_context in self._in_context.items():
-            self._in_context[part] = replace(in_context, facts=tuple(perturb(in_context.facts, objects, rng)))
-
-    def _encoded(self, lm: MaskedLM, template: TextTemplate) -> dict[str, EncodedContexts]:
+    def _encoded(self, lm: MaskedLM, template: TextTemplate) -> dict[str, EncodedTexts[EncodedContext]]:
         """Raises NotExtracted if all texts of a part contain special tokens of the LM."""
-        encoded = {
-            part: encode_contexts(lm, template, in_context.facts) for part, in_context in self._in_context.items()
-        }
+        encoded = {part: encode_contexts(lm, template, facts) for part, facts in self._facts.items()}
         for part, contexts in encoded.items():
             if not contexts.examples:
                 raise DomainError(
@@ -199,51 +368,30 @@ class RelationExtraction:
                 )
         return encoded
 
-    def majority_record(self) -> dict[str, Any]:
-        encoded = self._encoded(self._lm, self.relation.manual)
-        test = encoded["test"].examples
-        scores = score_answers(majority_logprobs(self._lm, encoded["train"].examples, test), test)
-        return self._record("majority", self._lm, encoded, scores) | {"forwards": 0, "seconds": 0.0}
-
-    def manual_record(self, lm: MaskedLM) -> dict[str, Any]:
-        meter, template = CostMeter(lm), self.relation.manual
-        prompt = template.encode(lm).fill(())
-        return self._prompt_record("manual", lm, template, prompt, self._encoded(lm, template)) | meter.columns()
-
-    def autoprompt_record(self, lm: MaskedLM, on_progress: OnProgress) -> dict[str, Any]:
-        meter, template = CostMeter(lm), self._request.template
+    def record(self, method: str, lm: MaskedLM, on_progress: OnProgress) -> dict[str, Any]:
+        """Return the record of "majority", "manual", or "autoprompt"."""
+        meter = CostMeter(lm)
+        template = self._request.template if method == "autoprompt" else self.relation.manual
         encoded = self._encoded(lm, template)
-        parts = encoded["train"].examples, encoded["dev"].examples
-        answers = {
-            token
-            for contexts in encoded.values()
-            for context in contexts.examples
-            for token in (*context.answers, *context.true_answers)
-        }
-        learned = learn_triggers(lm, template.encode(lm), parts, sorted(answers), self._request.params, on_progress)
-        words = lm.tokens.texts()
-        return (
-            self._prompt_record("autoprompt", lm, template, learned.prompt, encoded)
-            | {"trigger": [words[token] for token in learned.trigger], "trigger_ids": list(learned.trigger)}
-            | meter.columns()
-        )
-
-    def _prompt_record(
-        self,
-        method: str,
-        lm: MaskedLM,
-        template: TextTemplate,
-        prompt: EncodedPrompt,
-        encoded: Mapping[str, EncodedContexts],
-    ) -> dict[str, Any]:
-        test = encoded["test"].examples
-        scores = score_answers(prompt_logprobs(lm, prompt, test), test)
-        texts = {"template": template.text, "prompt": template.prompt_text(lm, prompt)}
-        return self._record(method, lm, encoded, scores) | texts
-
-    def _record(
-        self, method: str, lm: MaskedLM, encoded: Mapping[str, EncodedContexts], scores: ExtractionScores
-    ) -> dict[str, Any]:
+        train, dev, test = (encoded[part].examples for part in PARTS)
+        texts: dict[str, Any] = {}
+        if method == "majority":
+            logprobs = majority_logprobs(lm, train, test)
+        else:
+            trigger: dict[str, Any] = {}
+            if method == "autoprompt":
+                contexts = [*train, *dev, *test]
+                answers = {token for context in contexts for token in (*context.answers, *context.true_answers)}
+                learned = learn_triggers(
+                    lm, template.encode(lm), (train, dev), sorted(answers), self._request.params, on_progress
+                )
+                prompt, words = learned.prompt, lm.tokens.texts()
+                trigger = {"trigger": [words[token] for token in learned.trigger], "trigger_ids": list(learned.trigger)}
+            else:
+                prompt = template.encode(lm).fill(())
+            logprobs = prompt_logprobs(lm, prompt, test)
+            texts = {"template": template.text, "prompt": template.prompt_text(lm, prompt), **trigger}
+        scores = score_answers(logprobs, test)
         return {
             "relation": self.relation.name,
             "method": method,
@@ -252,7 +400,7 @@ class RelationExtraction:
             "lm": self._lm.name,
             "revision": self._lm.revision,
             **{f"n_{part}": len(encoded[part].examples) for part in PARTS},
-            "left_out": {part: {**self._in_context[part].left_out, **encoded[part].left_out} for part in PARTS},
+            "left_out": {part: self._left_out[part] | encoded[part].left_out for part in PARTS},
             "n_cut": {part: encoded[part].n_cut for part in PARTS},
             "p1": scores.ranking.precision_at(1),
             "p10": scores.ranking.precision_at(10),
@@ -261,12 +409,9 @@ class RelationExtraction:
             "known_p1": scores.known_p1,
             "seed": self._request.params.seed,
             "code_version": code_version(),
+            **texts,
+            **({"forwards": 0, "seconds": 0.0} if method == "majority" else meter.read()),
         }
-
-
-# -- Summary -----------------------------------------------------------------------------------------------------------
-
-AVERAGED = ("p1", "p10", "mrr", "known_p1")
 
 
 def extraction_summary(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -277,10 +422,11 @@ def extraction_summary(records: Iterable[Mapping[str, Any]]) -> list[dict[str, A
     rows = []
     for key, group in groups.items():
         low, high = macro_interval([record["p1"] for record in group])
+        averaged = ("p1", "p10", "mrr", "known_p1")
         rows.append({
             **dict(zip(("is_perturbed", "is_control", "method"), key, strict=True)),
             "n_relations": len(group),
-            **{measure: macro_average(record[measure] for record in group) for measure in AVERAGED},
+            **{measure: macro_average(record[measure] for record in group) for measure in averaged},
             "p1_low": low,
             "p1_high": high,
             **{cost: sum(record[cost] for record in group) for cost in ("forwards", "seconds")},

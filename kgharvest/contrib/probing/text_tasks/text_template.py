@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
+from typing import Any, Generic, TypeVar
 
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTemplate
 from kgharvest.engine.prompts.prompt_set import prompt_text
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.types import BadPrompt
+from kgharvest.engine.types import BadPrompt, BadText
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}|(\[T\])|(\[P\])")
-FIELD = re.compile(r"\{(\w+)\}")
-SPECIAL_TOKENS = "special tokens of the LM in the text"  # the reason to discard a text
-SPACED_TRIGGER = re.compile(r"\s*\[T\]")
+Encoded = TypeVar("Encoded")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TextTemplate:
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
         """Parse a template. Raises BadPrompt unless it has a field and exactly one [P]."""
-        fields = FIELD.findall(text)
+        fields = re.findall(r"\{(\w+)\}", text)
         if not fields:
             raise BadPrompt(
                 f"The template {text!r} has no field for a text. Add the name of a column, for example {{sentence}}."
@@ -47,17 +47,24 @@ class TextTemplate:
         return self.text.count("[T]")
 
     def without_triggers(self) -> TextTemplate:
-        return TextTemplate(SPACED_TRIGGER.sub("", self.text).strip(), self.fields)
+        return TextTemplate(re.sub(r"\s*\[T\]", "", self.text).strip(), self.fields)
 
     def encode(self, lm: MaskedLM) -> TriggerTemplate:
         """Return the tokenized template: slots 0, 1, ... for the fields, the next slot for [P]. Raises BadPrompt."""
         n_slots = len(self.fields) + 1
-        encoded = lm.encode_prompt(self._with_slots_only())
+        trigger_slots = count(n_slots)
+
+        def slot(placeholder: re.Match[str]) -> str:
+            if placeholder[1]:
+                return f"<ENT{self.fields.index(placeholder[1])}>"
+            return f"<ENT{len(self.fields)}>" if placeholder[3] else f"<ENT{next(trigger_slots)}>"
+
+        encoded = lm.encode_prompt(PromptTemplate.parse(PLACEHOLDER.sub(slot, self.text)))
         segments, slots = [encoded.segments[0]], []
-        for slot, segment in zip(encoded.slots, encoded.segments[1:], strict=True):
-            if slot < n_slots:
+        for number, segment in zip(encoded.slots, encoded.segments[1:], strict=True):
+            if number < n_slots:
                 segments.append(segment)
-                slots.append(slot)
+                slots.append(number)
             else:
                 segments[-1] += (TRIGGER, *segment)
         return TriggerTemplate(tuple(segments), tuple(slots))
@@ -67,33 +74,40 @@ class TextTemplate:
         names = [*(f"{{{name}}}" for name in self.fields), "[P]"]
         return re.sub(r"<ENT(\d+)>", lambda slot: names[int(slot[1])], prompt_text(lm, prompt))
 
-    def _with_slots_only(self) -> PromptTemplate:
-        """Return a prompt with slots for the fields, then [P], then the triggers."""
-        slots = iter(range(len(self.fields) + 1, len(self.text)))
 
-        def slot(placeholder: re.Match[str]) -> str:
-            if placeholder[1]:
-                return f"<ENT{self.fields.index(placeholder[1])}>"
-            return f"<ENT{len(self.fields)}>" if placeholder[3] else f"<ENT{next(slots)}>"
+@dataclass(frozen=True)
+class EncodedTexts(Generic[Encoded]):
+    """Tokenized texts. left_out: number of texts that cannot be encoded, by reason. n_cut: truncated texts."""
 
-        return PromptTemplate.parse(PLACEHOLDER.sub(slot, self.text))
+    examples: tuple[Encoded, ...]
+    left_out: dict[str, int]
+    n_cut: int
 
 
-def room_for_texts(lm: MaskedLM, template: TriggerTemplate) -> int:
-    """Return the maximum total number of tokens of the texts in `template`. Raises BadPrompt if there is no room."""
-    room = lm.max_tokens - sum(map(len, template.segments)) - 1  # the mask
-    if room < len(template.slots) - 1:
+def encode_texts(
+    lm: MaskedLM, template: TextTemplate, texts: Iterable[tuple[Any, ...]], kind: Callable[..., Encoded]
+) -> EncodedTexts[Encoded]:
+    """Return `kind(parts, *columns)` for each (text by field, *columns) of `texts`.
+
+    parts: tokens of the template's fields, in order. Texts are truncated to fit in the template. Raises
+    BadPrompt if it leaves no room for them.
+    """
+    encoded = template.encode(lm)
+    room = lm.max_tokens - sum(map(len, encoded.segments)) - 1  # the mask
+    if room < len(template.fields):
         raise BadPrompt(f"The template leaves no room for texts within the {lm.max_tokens} tokens of {lm.name}.")
-    return room
-
-
-def encode_fields(
-    lm: MaskedLM, template: TextTemplate, texts: Mapping[str, str], room: int
-) -> tuple[tuple[TokenIds, ...], bool]:
-    """Return the tokens of the template's fields, in order, and whether they were truncated. Raises BadText."""
-    encoded = tuple(lm.tokens.encode_text(texts[name]) for name in template.fields)
-    parts = cut_to_fit(encoded, room)
-    return parts, parts != encoded
+    examples, n_left_out, n_cut = [], 0, 0
+    for text, *columns in texts:
+        try:
+            whole = tuple(lm.tokens.encode_text(text[name]) for name in template.fields)
+        except BadText:
+            n_left_out += 1
+            continue
+        parts = cut_to_fit(whole, room)
+        n_cut += parts != whole
+        examples.append(kind(parts, *columns))
+    left_out = {"special tokens of the LM in the text": n_left_out} if n_left_out else {}
+    return EncodedTexts(tuple(examples), left_out, n_cut)
 
 
 def cut_to_fit(parts: Sequence[TokenIds], room: int) -> tuple[TokenIds, ...]:

@@ -7,13 +7,14 @@ from pathlib import Path
 from kgharvest.contrib.probing.management.arguments import (
     add_search_arguments,
     autoprompt_records,
+    method_table,
     run_search,
     search_params,
 )
 from kgharvest.contrib.probing.probes.facts import PARTS
 from kgharvest.management.command import DomainCommand, positive
 from kgharvest.tables.formats import terminal_text
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind
 
 COLUMNS = {
     "dev_accuracy": Column("dev accuracy", Kind.SHARE),
@@ -22,8 +23,6 @@ COLUMNS = {
     "accuracy_low": Column("low", Kind.SHARE),
     "accuracy_high": Column("high", Kind.SHARE),
     "log_likelihood": Column("log-likelihood", Kind.NUMBER),
-    "forwards": Column("forward passes", Kind.COUNT),
-    "seconds": Column("seconds", Kind.NUMBER),
 }
 
 
@@ -61,7 +60,7 @@ class Command(DomainCommand):
         from kgharvest.contrib.probing.text_tasks.classification import classification_records
 
         records = run_search("classify", partial(classification_records, request=request_of(options)), options)
-        self.stdout.write(terminal_text(table_of(records)))
+        self.stdout.write(terminal_text(method_table("classification", COLUMNS, records)))
         for record in autoprompt_records(records):
             lines = [f"prompt: {record['prompt']}"]
             lines += [f"{label}: {', '.join(tokens)}" for label, tokens in record["labels"].items()]
@@ -77,19 +76,10 @@ def label_words(text: str) -> tuple[str, list[str]]:
     return name.strip(), words_of_label
 
 
-def label_words_of(arguments: list[tuple[str, list[str]]]) -> dict[str, list[str]]:
-    """Return all words by label; a label can be repeated."""
-    words_by_label: dict[str, list[str]] = {}
-    for label, words in arguments:
-        words_by_label.setdefault(label, []).extend(words)
-    return words_by_label
-
-
 def request_of(options):
     """Raises NoSuchFile, ImportRefused, NotClassified or BadPrompt."""
     from kgharvest.contrib.probing.text_tasks.classification import (
         ClassifyRequest,
-        check_label_words,
         default_template,
         read_text_sets,
     )
@@ -99,19 +89,7 @@ def request_of(options):
     manual = TextTemplate.parse(options["manual"]) if options["manual"] else template.without_triggers()
     columns = dict.fromkeys([*template.fields, *manual.fields])
     texts = read_text_sets({part: options[part] for part in PARTS}, list(columns))
-    words = label_words_of(options["label"])
-    check_label_words(words, texts.labels)
+    words: dict[str, list[str]] = {}
+    for label, words_of_label in options["label"]:
+        words.setdefault(label, []).extend(words_of_label)
     return ClassifyRequest(texts, template, manual, search_params(options), words, options["label_tokens"])
-
-
-def table_of(records) -> Table:
-    rows = [
-        Row(
-            (
-                f"{record['method']}{', random weights' if record['is_control'] else ''}",
-                *(record[key] for key in COLUMNS),
-            )
-        )
-        for record in records
-    ]
-    return Table("classification", "Methods", (Column("method"), *COLUMNS.values()), tuple(rows))

@@ -8,13 +8,15 @@ from kgharvest.contrib.probing.management.arguments import (
     add_search_arguments,
     autoprompt_records,
     chosen_relations,
+    contexts_of,
+    method_table,
     run_search,
     search_params,
 )
 from kgharvest.contrib.probing.probes.facts import documents_in
 from kgharvest.management.command import DomainCommand
 from kgharvest.tables.formats import terminal_text
-from kgharvest.tables.table import Column, Kind, Row, Table
+from kgharvest.tables.table import Column, Kind
 
 TEMPLATE = "{context} {subject} [T] [T] [T] [T] [T] [P] ."  # Shin et al. 2020, Table 3
 COLUMNS = {
@@ -24,8 +26,6 @@ COLUMNS = {
     "p10": Column("P@10", Kind.SHARE),
     "mrr": Column("MRR", Kind.SHARE),
     "known_p1": Column("original P@1", Kind.SHARE),
-    "forwards": Column("forward passes", Kind.COUNT),
-    "seconds": Column("seconds", Kind.NUMBER),
 }
 
 
@@ -49,7 +49,7 @@ class Command(DomainCommand):
         from kgharvest.contrib.probing.text_tasks.extraction import extraction_records, extraction_summary
 
         records = run_search("extract", partial(extraction_records, request=request_of(options)), options)
-        self.stdout.write(terminal_text(table_of(extraction_summary(records))))
+        self.stdout.write(terminal_text(method_table("extraction", COLUMNS, extraction_summary(records))))
         for record in autoprompt_records(records):
             self.stdout.write(f"{record['relation']}{contexts_of(record)}: {record['prompt']}")
 
@@ -66,15 +66,3 @@ def request_of(options):
         search_params(options),
         options["perturbed"],
     )
-
-
-def table_of(summary) -> Table:
-    rows = []
-    for row in summary:
-        name = f"{row['method']}{contexts_of(row)}{', random weights' if row['is_control'] else ''}"
-        rows.append(Row((name, *(row[key] for key in COLUMNS))))
-    return Table("extraction", "Methods", (Column("method"), *COLUMNS.values()), tuple(rows))
-
-
-def contexts_of(row) -> str:
-    return ", perturbed" if row["is_perturbed"] else ""

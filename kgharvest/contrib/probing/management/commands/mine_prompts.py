@@ -11,7 +11,6 @@ from kgharvest.contrib.probing.management.arguments import add_relation_argument
 from kgharvest.contrib.probing.probes.facts import documents_in, read_facts
 from kgharvest.engine.prompts.mining import (
     MinedPrompt,
-    Pair,
     Sentence,
     mine_prompts,
     sentences_of_conllu,
@@ -19,7 +18,6 @@ from kgharvest.engine.prompts.mining import (
 )
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand, positive
-from kgharvest.models import Relation
 from kgharvest.pages.number_format import counted
 
 CONLLU = ".conllu"
@@ -62,21 +60,17 @@ class Command(DomainCommand):
             raise DomainError(
                 "NotWritable", f"Cannot create {output} ({error.strerror}). Specify a different folder."
             ) from None
-        pairs = facts_of(relations, facts)
+        if facts is None:
+            pairs = {relation.name: [tuple(seed) for seed in relation.seed_tuples] for relation in relations}
+        else:  # never the dev and test facts
+            names = [relation.name for relation in relations]
+            by_part = read_facts(documents_in(facts), names)
+            pairs = {name: list(by_part[name]["train"]) for name in names if name in by_part}
         sentences = chain.from_iterable(map(sentences_in, corpus))
         for name, prompts in mine_prompts(sentences, pairs, how, most).items():
             if prompts:
                 write_atomically(output / f"{name}.jsonl", prompt_lines(prompts))
             self.stdout.write(f"{name}: {counted(len(prompts), 'prompt')} from {counted(len(pairs[name]), 'fact')}.")
-
-
-def facts_of(relations: Sequence[Relation], path: Path | None) -> dict[str, list[Pair]]:
-    """Return the facts to mine for: seed tuples, or the training facts of a file, never its dev and test facts."""
-    if path is None:
-        return {relation.name: [tuple(seed) for seed in relation.seed_tuples] for relation in relations}
-    names = [relation.name for relation in relations]
-    facts = read_facts(documents_in(path), names)
-    return {name: list(facts[name]["train"]) for name in names if name in facts}
 
 
 def sentences_in(path: Path) -> Iterator[Sentence]:

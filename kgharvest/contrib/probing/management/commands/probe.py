@@ -45,7 +45,7 @@ from kgharvest.management.command import (
     run_to_the_end,
     warnings_unlogged,
 )
-from kgharvest.models import Job, Project
+from kgharvest.models import Job
 from kgharvest.tables.formats import terminal_text
 
 
@@ -120,7 +120,12 @@ class Command(DomainCommand):
     def handle(self, **options):
         if options["output"]:
             check_writable(options["output"])
-        probe = self.run_probe(request_of(options), project_for(None, options["project"]))
+        probe = create_probe(request_of(options), project=project_for(None, options["project"]))
+        with ProgressBar(str(probe)) as bar, warnings_unlogged():
+            run_to_the_end(probe, bar)
+        probe = Probe.objects.select_related("language_model").get(pk=probe.pk)
+        if probe.status != Job.Status.SUCCEEDED:
+            raise NotProbed(probe.error or f"Job {probe.pk} ({probe}) was {probe.status} by a user.")
         if options["output"]:
             write_atomically(options["output"], record_lines(probe))
         for name, fault in sorted(probe.document["faults"].items()):
@@ -129,22 +134,16 @@ class Command(DomainCommand):
             if (table := build(probe.document)).rows:
                 self.stdout.write(f"{table.caption}\n{terminal_text(table)}\n", ending="")
 
-    def run_probe(self, request: ProbeRequest, project: Project) -> Probe:
-        """Run the job in this process. Raises NotProbed unless it succeeds."""
-        probe = create_probe(request, project=project)
-        with ProgressBar(str(probe)) as bar, warnings_unlogged():
-            run_to_the_end(probe, bar)
-        probe = Probe.objects.select_related("language_model").get(pk=probe.pk)
-        if probe.status != Job.Status.SUCCEEDED:
-            raise NotProbed(probe.error or f"Job {probe.pk} ({probe}) was {probe.status} by a user.")
-        return probe
-
 
 def request_of(options: dict[str, Any]) -> ProbeRequest:
     """Raises NotFound, NotProbed or ImportRefused."""
     facts, prompts, earlier = options["facts"], options["prompts"], options["prompts_of"]
     relations = chosen_relations(options)
     names = [relation.name for relation in relations]
+    word_files = [Path(name) for name in options["common_vocabulary"] if Path(name).is_file()]
+    if len(word_files) > 1:
+        raise NotProbed(f"Two vocabulary files: {word_files[0]} and {word_files[1]}. Merge them into one file.")
+    lms = [name for name in options["common_vocabulary"] if not Path(name).is_file()]
     return ProbeRequest(
         language_model=get_language_model(options["model"], options["revision"]),
         relations=probe_relations(
@@ -162,16 +161,7 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
             prompts_of=earlier,
             device=options["device"],
             dtype=options["dtype"],
-            **common_vocabulary_of(options["common_vocabulary"]),
+            common_with=[str(get_language_model(name)) for name in lms],
+            words=[word for file in word_files for word in read_words(file.name, read_bytes(file))],
         ),
     )
-
-
-def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:
-    """Return LMs and the words of a file from `names`. Raises NotFound, NotProbed or ImportRefused."""
-    files = [Path(name) for name in names if Path(name).is_file()]
-    if len(files) > 1:
-        raise NotProbed(f"Two vocabulary files: {files[0]} and {files[1]}. Merge them into one file.")
-    models = [str(get_language_model(name)) for name in names if not Path(name).is_file()]
-    words = [word for file in files for word in read_words(file.name, read_bytes(file))]
-    return {"common_with": models, "words": words}

@@ -7,17 +7,15 @@ from random import Random
 import pytest
 import torch
 
-from kgharvest.contrib.probing.text_tasks.label_methods import (
+from kgharvest.contrib.probing.text_tasks.classification import (
     EncodedText,
-    LabelledText,
     TextClassifier,
-    encode_texts,
     given_label_tokens,
     learn_classifier,
     majority,
     select_label_tokens,
 )
-from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
+from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate, encode_texts
 from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -35,7 +33,7 @@ def reviews(n, seed):
     """Return `n` reviews, one in three of them negative."""
     rng = Random(seed)
     labels = [int(number % 3 != 0) for number in range(n)]
-    return [LabelledText({"sentence": review(rng, LABELS[label])}, label) for label in labels]
+    return [({"sentence": review(rng, LABELS[label])}, label) for label in labels]
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +42,8 @@ def encoded(reading_lm):
 
 
 @pytest.fixture(scope="module")
-def texts(reading_lm, encoded):
-    return [encode_texts(reading_lm, TEMPLATE, encoded, reviews(60, seed)).examples for seed in range(3)]
+def texts(reading_lm):
+    return [encode_texts(reading_lm, TEMPLATE, reviews(60, seed), EncodedText).examples for seed in range(3)]
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
@@ -91,8 +89,8 @@ def test_a_label_has_the_summed_probability_of_its_tokens(tiny_lm):
 def test_two_texts_are_classified_together(tiny_lm):
     template = TextTemplate.parse("{premise} [P] [T] [T] {hypothesis}")
     encoded = template.encode(tiny_lm)
-    pairs = [LabelledText({"premise": "the dog", "hypothesis": "a cat in rome"}, number % 3) for number in range(6)]
-    examples = encode_texts(tiny_lm, template, encoded, pairs).examples
+    pairs = [({"premise": "the dog", "hypothesis": "a cat in rome"}, number % 3) for number in range(6)]
+    examples = encode_texts(tiny_lm, template, pairs, EncodedText).examples
     label_tokens = select_label_tokens(tiny_lm, encoded, examples, 2, seed=0)
 
     classifier, _ = learn_classifier(tiny_lm, encoded, label_tokens, (examples, examples), PARAMS)
@@ -104,12 +102,12 @@ def test_two_texts_are_classified_together(tiny_lm):
 def test_long_texts_are_cut_and_counted_and_special_tokens_are_left_out(tiny_lm):
     template = TextTemplate.parse("{premise} [P] {hypothesis}")
     texts = [
-        LabelledText({"premise": "the dog " * 50, "hypothesis": "a cat"}, 0),
-        LabelledText({"premise": "the dog", "hypothesis": "a cat"}, 1),
-        LabelledText({"premise": "the [MASK] or <mask>", "hypothesis": "a cat"}, 1),
+        ({"premise": "the dog " * 50, "hypothesis": "a cat"}, 0),
+        ({"premise": "the dog", "hypothesis": "a cat"}, 1),
+        ({"premise": "the [MASK] or <mask>", "hypothesis": "a cat"}, 1),
     ]
 
-    encoded = encode_texts(tiny_lm, template, template.encode(tiny_lm), texts)
+    encoded = encode_texts(tiny_lm, template, texts, EncodedText)
 
     assert (len(encoded.examples), encoded.n_cut) == (2, 1)
     assert encoded.left_out == {"special tokens of the LM in the text": 1}
@@ -120,7 +118,7 @@ def test_long_texts_are_cut_and_counted_and_special_tokens_are_left_out(tiny_lm)
 
 def test_words_unknown_to_the_lm_may_stand_in_a_text(tiny_lm):
     template = TextTemplate.parse("{sentence} [P]")
-    encoded = encode_texts(tiny_lm, template, template.encode(tiny_lm), [LabelledText({"sentence": "the 東京 dog"}, 0)])
+    encoded = encode_texts(tiny_lm, template, [({"sentence": "the 東京 dog"}, 0)], EncodedText)
 
     assert len(encoded.examples) == 1
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from kgharvest.contrib.probing.text_tasks.label_methods import choose_label_tokens, fit_logistic, log_odds
+from kgharvest.contrib.probing.text_tasks.classification import choose_label_tokens, fit_logistic, log_odds
 
 PLANTED = ((3, 17, 29), (5, 11, 31), (2, 23, 37))  # tokens of labels 0, 1, 2
 V, D = 40, 16

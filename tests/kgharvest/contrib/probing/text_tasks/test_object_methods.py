@@ -7,7 +7,7 @@ from random import Random
 import pytest
 import torch
 
-from kgharvest.contrib.probing.text_tasks.object_methods import (
+from kgharvest.contrib.probing.text_tasks.extraction import (
     MOST_WORDS,
     EncodedContext,
     Evidence,
@@ -21,7 +21,6 @@ from kgharvest.contrib.probing.text_tasks.object_methods import (
     prompt_logprobs,
     score_answers,
     single_tokens,
-    with_single_token_object,
 )
 from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
 from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
@@ -47,7 +46,7 @@ def at_home(people):
 
 
 def test_a_context_names_the_object_as_its_sentence_does():
-    drawn = {draw_contexts([ROME], Random(seed)).facts[0] for seed in range(20)}
+    drawn = {draw_contexts([ROME], Random(seed))[0][0] for seed in range(20)}
 
     assert {fact.context for fact in drawn} == {"leo lives in rome .", "the city is his"}
     assert {fact.answers for fact in drawn} == {("rome", "the city", "roma")}
@@ -58,14 +57,14 @@ def test_a_long_context_is_cut_and_one_without_its_object_left_out():
     late = EvidencedFact("leo", "rome", (Evidence(f"{words} in [MASK]", "rome"),))
     early = EvidencedFact("leo", "rome", (Evidence(f"in [MASK] {words}", "rome"), *late.evidences))
 
-    drawn = draw_contexts([late, early, EvidencedFact("leo", "rome", ())], Random(0))
+    drawn, left_out = draw_contexts([late, early, EvidencedFact("leo", "rome", ())], Random(0))
 
-    assert [len(fact.context.split()) for fact in drawn.facts] == [MOST_WORDS]
-    assert drawn.left_out == {"no sentence with the object in its first 50 words": 2}
+    assert [len(fact.context.split()) for fact in drawn] == [MOST_WORDS]
+    assert left_out == {"no sentence with the object in its first 50 words": 2}
 
 
 def test_perturbed_context_contains_the_replacement_as_answer():
-    facts = draw_contexts(at_home(PEOPLE), Random(0)).facts
+    facts = draw_contexts(at_home(PEOPLE), Random(0))[0]
 
     changed = perturb(facts, TOWNS, Random(0))
 
@@ -80,7 +79,7 @@ def test_perturbed_context_contains_the_replacement_as_answer():
 
 
 def test_the_only_object_of_a_relation_cannot_be_perturbed():
-    facts = draw_contexts([ROME], Random(0)).facts
+    facts = draw_contexts([ROME], Random(0))[0]
 
     with pytest.raises(EngineError, match="'rome' is the relation's only one"):
         perturb(facts, ["rome", "roma"], Random(0))
@@ -90,9 +89,6 @@ def test_the_only_object_of_a_relation_cannot_be_perturbed():
 
 
 def test_answers_are_words_of_one_token_the_canonical_one_first(tiny_lm):
-    facts = [EvidencedFact("dog", "fish", ()), EvidencedFact("dog", "fishdog", ()), EvidencedFact("dog", "romecat", ())]
-
-    assert with_single_token_object(tiny_lm, facts) == [facts[0]]
     assert single_tokens(tiny_lm, ["fish", "fishdog", "wood", "fish"]) == (
         *tiny_lm.encode_entity("fish"),
         *tiny_lm.encode_entity("wood"),
@@ -152,7 +148,7 @@ def parts(request, reading_lm):
     """Train, dev and test: several reports of the same people, of some of whom the LM knows the towns."""
     rng = Random(0)
     people = {"train": PEOPLE[:6] * 4, "dev": PEOPLE[6:9] * 4, "test": PEOPLE[9:] * 8}
-    facts = {name: draw_contexts(at_home(some), rng).facts for name, some in people.items()}
+    facts = {name: draw_contexts(at_home(some), rng)[0] for name, some in people.items()}
     if request.param == "perturbed":
         facts = {name: perturb(some, TOWNS, rng) for name, some in facts.items()}
     return {name: encode_contexts(reading_lm, TEMPLATE, some).examples for name, some in facts.items()}
@@ -173,7 +169,7 @@ def test_a_prompt_that_is_found_reads_the_context(reading_lm, parts):
 
 def test_answers_from_memory_differ_from_answers_from_context(reading_lm):
     """Without the context it can only remember; with a perturbed one it reads."""
-    facts = perturb(draw_contexts(at_home(PEOPLE), Random(0)).facts, TOWNS, Random(0))
+    facts = perturb(draw_contexts(at_home(PEOPLE), Random(0))[0], TOWNS, Random(0))
     from_memory = TextTemplate.parse("{subject} is from [P] .")
 
     remembered, read = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate, cut_to_fit, room_for_texts
+from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate, cut_to_fit, encode_texts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
@@ -61,7 +61,7 @@ def test_the_longest_texts_are_cut_first():
 
 
 def test_a_template_that_leaves_no_room_is_refused(tiny_lm):
-    encoded = TextTemplate.parse("{premise}" + " [T]" * tiny_lm.max_tokens + "[P] {hypothesis}").encode(tiny_lm)
+    template = TextTemplate.parse("{premise}" + " [T]" * tiny_lm.max_tokens + "[P] {hypothesis}")
 
     with pytest.raises(BadPrompt, match="leaves no room"):
-        room_for_texts(tiny_lm, encoded)
+        encode_texts(tiny_lm, template, [], tuple)

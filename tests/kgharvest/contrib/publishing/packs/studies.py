@@ -21,7 +21,7 @@ from annotation.rounds.services import open_draft, open_round
 from evaluation.models import Report
 from evaluation.reports.services import create_report
 from kgharvest.accounts.projects import default_project
-from kgharvest.knowledge.curation import hide
+from kgharvest.knowledge.curation import curate
 from kgharvest.models import JobPrompt, Prompt
 from tests.factories import (
     judge,
@@ -125,7 +125,7 @@ def _two_settings(n: int, **spec) -> Round:
             job = make_harvest(tuples, relation=relation, language_model=lm, setting=setting)
             JobPrompt.objects.create(job=job, prompt=prompt, weight=1.0, compatibility=-2.5)
             cells.append({"job": job.pk, "n": n // 2, "cut": f"top:{n - 2}"})
-    hide(job.tuples.get(rank=2).knowledge_tuple, "made up")
+    curate(job.tuples.get(rank=2).knowledge_tuple, "hide", "made up")
     return open_round({"name": "study", "cells": cells, **spec}, None, default_project())
 
 
