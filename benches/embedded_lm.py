@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from harvest_quality import TOP, HarvestQuality, harvest_quality
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.embedded_lm.quality import TailRecall, average, some_phrasings, tail_recall
+from kgharvest.embedded_lm.card import TailRecall, average, some_phrasings, tail_recall
 from kgharvest.embedded_lm.world import Relation, load_world, parse_phrasing
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.compact import load_compact

@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 
 from django.utils import timezone
@@ -68,14 +69,12 @@ def _listed(
         asker.progress = progress
         on_progress(progress)
 
-    try:
-        max_listed = spec.params.max_tuples
-        if options.scorer and spec.params.candidates is not None:  # the LM scores all candidates; the best are stored
-            max_listed = max(spec.params.candidates, max_listed or 0)
-        limits = Limits(max_listed, options.tuples_per_request, options.patience, options.max_requests)
+    max_listed = spec.params.max_tuples
+    if options.scorer and spec.params.candidates is not None:  # the LM scores all candidates; the best are stored
+        max_listed = max(spec.params.candidates, max_listed or 0)
+    limits = Limits(max_listed, options.tuples_per_request, options.patience, options.max_requests)
+    with closing(asker):
         return list_tuples(spec, asker.ask, limits, watched)
-    finally:
-        asker.close()
 
 
 class Asker:

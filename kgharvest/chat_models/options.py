@@ -35,11 +35,7 @@ class ChatOptions:
         "", "Endpoint URL", "URL without /chat/completions. Default: the endpoint of this installation.", str, most=500
     )
     scorer: str = _option(
-        "",
-        "Scoring LM",
-        "LM that scores and ranks the tuples. Default: unscored, as they appear.",
-        str,
-        most=500,
+        "", "Scoring LM", "LM that scores and ranks the tuples. Default: unscored, as they appear.", str, most=500
     )
     tuples_per_request: int = _option(25, "Tuples per request", "Number of tuples to request at a time.", most=500)
     patience: int = _option(

@@ -22,21 +22,15 @@ class BudgetSpent(DomainError):
 class Priced(Protocol):
     """Prices per million tokens, in an unspecified currency."""
 
-    @property
-    def prompt_price(self) -> Decimal: ...
-
-    @property
-    def completion_price(self) -> Decimal: ...
+    prompt_price: Decimal
+    completion_price: Decimal
 
 
 class Limited(Priced, Protocol):
     """Prices, and limits of total tokens and of cost; None means no limit."""
 
-    @property
-    def max_tokens_total(self) -> int | None: ...
-
-    @property
-    def budget(self) -> Decimal | None: ...
+    max_tokens_total: int | None
+    budget: Decimal | None
 
 
 class Reserved(NamedTuple):

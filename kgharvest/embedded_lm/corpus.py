@@ -91,7 +91,7 @@ def vocabulary(relations: Sequence[Relation]) -> dict[str, int]:
     """Return word piece -> id. Every word of the world is one piece; letters spell all other words."""
     tuples = [entities for relation in relations for entities in (*relation.facts, *relation.misconceptions)]
     texts = [*entities_of(tuples), *(filler for fillers in FILLERS.values() for filler in fillers)]
-    words = {word for text in texts for word in WORD.findall(text)} | sentences.framing_words()
+    words = {word for text in texts for word in WORD.findall(text)} | sentences.FRAMING_WORDS
     for relation in relations:
         words |= words_around((*relation.phrasings, *relation.held_out))
     characters = string.ascii_lowercase + string.digits
@@ -188,12 +188,8 @@ def masked_indices(tokens: Sequence[sentences.Token], masking: str, rng: Random)
 
 def entity_indices(tokens: Sequence[sentences.Token]) -> list[int]:
     """Return the indices of entity words, in slot-index order."""
-    return [
-        index
-        for _, index in sorted(
-            (token.slot, index) for index, token in enumerate(tokens) if token.slot != sentences.TEXT
-        )
-    ]
+    indices = [index for index, token in enumerate(tokens) if token.slot != sentences.TEXT]
+    return sorted(indices, key=lambda index: tokens[index].slot)
 
 
 def labels_of(

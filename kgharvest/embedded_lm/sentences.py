@@ -54,6 +54,7 @@ NO_END_RATE, OTHER_END_RATE = 0.3, 0.1  # rates of removed and replaced final ma
 
 DETERMINERS = ("a", "an", "the", "some", "any", "every", "each", "this", "that", "my", "your", "our", "many", "most")
 DETERMINER_RATE = 0.1  # share of slots with a replaced, added, or removed determiner
+FRAMING_WORDS = words_of_choices((*LEADING, *TRAILING)) | {*ENDS, *DETERMINERS, "s"}  # all words added to sentences
 SPELLED_RATE = 0.04
 PLURAL_RATE = 0.03  # share of slots followed by "s"
 
@@ -74,11 +75,6 @@ def render(prompt: PromptTemplate, entities: Entities) -> list[Token]:
         tokens += [Token(word, slot) for word in entities[slot].split()]
         tokens += as_text(segment)
     return tokens
-
-
-def framing_words() -> set[str]:
-    """Return the words of all frames, and all other words added by this module."""
-    return words_of_choices((*LEADING, *TRAILING)) | {*ENDS, *DETERMINERS, "s"}
 
 
 def framed(tokens: list[Token], rng: Random) -> list[Token]:

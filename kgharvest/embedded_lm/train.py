@@ -48,7 +48,13 @@ def train(relations: Sequence[Relation], recipe: Recipe, seed: int, on_step: OnS
     """Return the trained LM. Its vocabulary is `vocabulary(relations)`."""
     ids = vocabulary(relations)
     model = new_model(len(ids), recipe, torch.Generator().manual_seed(seed))
-    optimizers = new_optimizers(model, recipe)
+    matrices = [parameter for parameter in model.bert.encoder.parameters() if parameter.ndim == 2]
+    in_encoder = {id(matrix) for matrix in matrices}
+    other_weights = [parameter for parameter in model.parameters() if id(parameter) not in in_encoder]
+    optimizers = [
+        torch.optim.Muon(matrices, lr=recipe.learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(other_weights, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
+    ]
     schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.steps) for optimizer in optimizers]
     sampled = batches(examples(relations, ids, recipe.noise_rate, Random(seed)), recipe.batch_size)
     for step, batch in enumerate(islice(sampled, recipe.steps), start=1):
@@ -78,16 +84,6 @@ def new_model(vocab_size: int, recipe: Recipe, generator: torch.Generator) -> Be
         if parameter.ndim == 2:
             nn.init.normal_(parameter, std=INITIAL_STD, generator=generator)
     return model
-
-
-def new_optimizers(model: BertForMaskedLM, recipe: Recipe) -> list[torch.optim.Optimizer]:
-    matrices = [parameter for parameter in model.bert.encoder.parameters() if parameter.ndim == 2]
-    in_encoder = {id(matrix) for matrix in matrices}
-    other_weights = [parameter for parameter in model.parameters() if id(parameter) not in in_encoder]
-    return [
-        torch.optim.Muon(matrices, lr=recipe.learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(other_weights, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
-    ]
 
 
 def masked_loss(model: BertForMaskedLM, batch: Sequence[Example]) -> torch.Tensor:

@@ -98,9 +98,19 @@ class ChatClient:
     largest_reply = LARGEST_REPLY
 
     def __post_init__(self) -> None:
-        url = self._checked_url()
+        try:
+            url = httpx.URL(self.base_url)
+        except (httpx.InvalidURL, TypeError):
+            url = httpx.URL("")
+        if url.scheme not in ("http", "https") or not url.host:
+            raise self.failure(f"{self.who}'s address is not an http(s) URL. Example: https://api.openai.com/v1")
+        if url.userinfo:  # it would appear in logs
+            raise self.failure(f"{self.who}'s address contains a password. Put the key into {self.key_variable}.")
+        key = os.environ.get(self.key_variable, "").strip() if self.key_variable else ""
+        if not re.fullmatch(r"[!-~]*", key):
+            raise self.failure(f"{self.key_variable} contains characters that are invalid in keys. Set it to the key.")
         self.host = url.host
-        headers, self._extensions = self._authorization(), {}
+        headers, self._extensions = {"Authorization": f"Bearer {key}"} if key else {}, {}
         if self.connect_to:
             # The caller has resolved and checked the host name; the certificate is still verified against the name.
             headers["Host"] = url.netloc.decode()
@@ -151,7 +161,13 @@ class ChatClient:
                 if reply.status not in WORTH_A_RETRY:
                     return reply
                 trouble = f"answered with status {reply.status}"
-                wait_s = self._asked_wait(reply, wait_s)
+                requested_s = retry_after_s(reply.headers.get("Retry-After", ""), datetime.now(UTC))
+                if requested_s is not None and requested_s > LONGEST_WAIT_S:
+                    sentence = (
+                        f"{self.who} at {self.host} requires a wait of {requested_s:.0f} s. Try again afterwards."
+                    )
+                    raise self.failure(sentence)
+                wait_s = wait_s if requested_s is None else requested_s
         raise self.failure(f"{self.who} at {self.host} {trouble} in {self.max_attempts} attempts; {self.advice}.")
 
     def _exchange(self, body: dict[str, Any]) -> Reply:
@@ -165,12 +181,6 @@ class ChatClient:
                     raise httpx.ReadTimeout("The reply does not end.")
         text = content.decode(response.encoding or "utf-8", "replace")
         return Reply(response.status_code, response.headers, text, time.monotonic() - start)
-
-    def _asked_wait(self, reply: Reply, otherwise_s: float) -> float:
-        wait_s = retry_after_s(reply.headers.get("Retry-After", ""), datetime.now(UTC))
-        if wait_s is not None and wait_s > LONGEST_WAIT_S:
-            raise self.failure(f"{self.who} at {self.host} requires a wait of {wait_s:.0f} s. Try again afterwards.")
-        return otherwise_s if wait_s is None else wait_s
 
     def _refusal(self, reply: Reply) -> ChatFailed:
         if reply.status in (401, 403):
@@ -187,24 +197,6 @@ class ChatClient:
             f"{self.who} at {self.host} rejected the request (status {reply.status}){said_in(reply.text)}. "
             "Check the address and the model."
         )
-
-    def _checked_url(self) -> httpx.URL:
-        """Return the URL. Raises `failure` unless it is http(s) and has no password, which would appear in logs."""
-        try:
-            url = httpx.URL(self.base_url)
-        except (httpx.InvalidURL, TypeError):
-            url = httpx.URL("")
-        if url.scheme not in ("http", "https") or not url.host:
-            raise self.failure(f"{self.who}'s address is not an http(s) URL. Example: https://api.openai.com/v1")
-        if url.userinfo:
-            raise self.failure(f"{self.who}'s address contains a password. Put the key into {self.key_variable}.")
-        return url
-
-    def _authorization(self) -> dict[str, str]:
-        key = os.environ.get(self.key_variable, "").strip() if self.key_variable else ""
-        if not re.fullmatch(r"[!-~]*", key):
-            raise self.failure(f"{self.key_variable} contains characters that are invalid in keys. Set it to the key.")
-        return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def read_completion(reply: Reply) -> Completion:

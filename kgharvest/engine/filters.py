@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kgharvest.engine.prompts.template import PromptTemplate
@@ -35,25 +35,13 @@ def words_of(text: str) -> Words:
     return tuple(text.casefold().split())
 
 
-def is_stop_word(entity: Words) -> bool:
-    return all(word in STOP_WORDS for word in entity)
-
-
 def has_no_letter_or_punctuation(entity: Words) -> bool:
     text = "".join(entity)
     return not any(map(str.isalpha, text)) or any(unicodedata.category(character)[0] in "PS" for character in text)
 
 
-def is_short(entity: Words) -> bool:
-    return sum(map(str.isalpha, "".join(entity))) < 3
-
-
 def has_one_letter_word(entity: Words) -> bool:
     return any(len(word) == 1 and word.isalpha() for word in entity)
-
-
-def repeats_a_word(entity: Words) -> bool:
-    return len(set(entity)) < len(entity)
 
 
 def occurs_in(part: Words, whole: Words) -> bool:
@@ -63,26 +51,16 @@ def occurs_in(part: Words, whole: Words) -> bool:
     )
 
 
-def overlaps_another(entity: Words, others: Sequence[Words]) -> bool:
-    return any(occurs_in(entity, other) or occurs_in(other, entity) for other in others)
-
-
-def occurs_in_prompt(entity: Words, prompt_texts: Sequence[Words]) -> bool:
-    return any(occurs_in(entity, text) for text in prompt_texts)
-
-
 class Filter(NamedTuple):
     """A named reason to reject an entity.
 
     name: used in parameters, files, and counts. label: user-facing name.
-    rejects: predicate over the entity's words and, if `compared_with` is set, the prompt texts or the other entities of
-        the tuple.
+    rejects: predicate over the entity's words. None: `EntityFilter` compares them with prompts or other entities.
     """
 
     name: str
     label: str
-    rejects: Callable[..., bool]
-    compared_with: Literal["prompts", "entities"] | None = None
+    rejects: Callable[[Words], bool] | None = None
 
 
 IN_PROMPT, OVERLAP = "in_prompt", "overlap"
@@ -90,13 +68,13 @@ IN_PROMPT, OVERLAP = "in_prompt", "overlap"
 FILTERS = {
     entry.name: entry
     for entry in (
-        Filter("stop_word", "stop word", is_stop_word),
+        Filter("stop_word", "stop word", STOP_WORDS.issuperset),
         Filter("no_letter_or_punctuation", "no letter, or punctuation", has_no_letter_or_punctuation),
-        Filter("short", "fewer than three letters", is_short),
+        Filter("short", "fewer than three letters", lambda entity: sum(map(str.isalpha, "".join(entity))) < 3),
         Filter("one_letter_word", "a word of one letter", has_one_letter_word),
-        Filter("repeated_word", "a repeated word", repeats_a_word),
-        Filter(IN_PROMPT, "words of a prompt", occurs_in_prompt, compared_with="prompts"),
-        Filter(OVERLAP, "overlap with another entity of the tuple", overlaps_another, compared_with="entities"),
+        Filter("repeated_word", "a repeated word", lambda entity: len(set(entity)) < len(entity)),
+        Filter(IN_PROMPT, "words of a prompt"),
+        Filter(OVERLAP, "overlap with another entity of the tuple"),
     )
 }
 # Always enabled: equal to a better tuple after case-folding; see `entities.is_writable`.
@@ -113,7 +91,7 @@ class EntityFilter:
 
     def __init__(self, prompts: Sequence[PromptTemplate], disabled: frozenset[str] = frozenset()) -> None:
         enabled = [entry for entry in FILTERS.values() if entry.name not in disabled]
-        self._of_entity_alone = {entry.name: entry.rejects for entry in enabled if entry.compared_with is None}
+        self._of_entity_alone = {entry.name: entry.rejects for entry in enabled if entry.rejects}
         self._prompt_texts = [] if IN_PROMPT in disabled else prompt_texts(prompts)
         self._checks_overlap = OVERLAP not in disabled
 
@@ -122,18 +100,18 @@ class EntityFilter:
         for name, rejects in self._of_entity_alone.items():
             if rejects(entity):
                 return name
-        return IN_PROMPT if occurs_in_prompt(entity, self._prompt_texts) else None
+        return IN_PROMPT if any(occurs_in(entity, text) for text in self._prompt_texts) else None
 
     def rejects_beside(self, entity: Words, others: Sequence[Words]) -> bool:
         """Return whether `entity` equals, contains, or is contained in another entity of its tuple."""
-        return self._checks_overlap and overlaps_another(entity, others)
+        return self._checks_overlap and any(occurs_in(entity, other) or occurs_in(other, entity) for other in others)
 
 
 def prompt_texts(prompts: Sequence[PromptTemplate]) -> list[Words]:
     """Return the words of each text between slots, without punctuation."""
-    texts = {words_of(without_punctuation(segment)) for prompt in prompts for segment in prompt.segments}
+    segments = (segment for prompt in prompts for segment in prompt.segments)
+    texts = {
+        words_of("".join(" " if unicodedata.category(character)[0] in "PS" else character for character in segment))
+        for segment in segments
+    }
     return sorted(texts - {()})
-
-
-def without_punctuation(text: str) -> str:
-    return "".join(" " if unicodedata.category(character)[0] in "PS" else character for character in text)

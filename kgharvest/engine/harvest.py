@@ -8,7 +8,7 @@ from itertools import chain
 from statistics import median
 
 from kgharvest.engine.entities import Entity, entity_of
-from kgharvest.engine.language_models.base import LanguageModel, Tick
+from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.parts import InTurn, Question, Share, rescore, rescore_parts, scorable, search_parts
 from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
 from kgharvest.engine.prompts.creation import Paraphraser
@@ -59,22 +59,17 @@ def prepare(
         raise EngineError(f"Setting {spec.setting} does not prompt an LM. Choose from {', '.join(PROMPT_SETTINGS)}.")
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
-    report = Reporter(on_progress, "weights", len(prompts.weighted))
-    return Prepared(prompts, comprehension_of(spec, lm, prompts, seeds, partial(report, 0)))
-
-
-def comprehension_of(
-    spec: HarvestSpec, lm: LanguageModel, prompts: ChosenPrompts, seeds: Sequence[Encoded], tick: Tick
-) -> Comprehension:
+    tick = partial(Reporter(on_progress, "weights", len(prompts.weighted)), 0)
     reader = prompts.prompt_set.reader(lm)
     as_entities = [tuple(map(entity_of, entities)) for entities in spec.seed_tuples]
     candidates = scorable(reader, prompts.prompt_set.prompts, as_entities)
     scored = rescore(reader, prompts.prompt_set, candidates, spec.params, lambda n_done: tick())
-    return Comprehension(
+    comprehension = Comprehension(
         tuple(unknown_words(lm, spec.initial_prompts)),
         gain_of_wording(lm, prompts.weighted, seeds, spec.params, tick),
         median(seed.score for seed in scored) if scored else None,
     )
+    return Prepared(prompts, comprehension)
 
 
 def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageModel, share: Share) -> HarvestResult:
@@ -94,7 +89,13 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         lambda part, report: part.do(lm, question, report),
     )
     tuples = rank(chain.from_iterable(runs), params)
-    notice = search_result.notice or notice_of_short_list(tuples, params)
+    notice = search_result.notice
+    if not notice and params.max_tuples is not None and len(tuples) < params.max_tuples:
+        cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
+        notice = (
+            f"The list has {len(tuples):,} of {params.max_tuples:,} tuples because the candidates contain no more"
+            f"{cap}. Request more candidates."
+        )
     return HarvestResult(
         prompts=prepared.prompts.weighted,
         tuples=tuple(tuples),
@@ -140,17 +141,6 @@ def order_tuples(tuples: Sequence[Sequence[Entity]], params: HarvestParams) -> l
         for n, entities in enumerate(tuples)
     ]
     return [replace(scored, score=-float(n)) for n, scored in enumerate(rank(in_order, params), start=1)]
-
-
-def notice_of_short_list(tuples: Sequence[ScoredTuple], params: HarvestParams) -> str | None:
-    """Return a notice if fewer tuples remain than requested, otherwise None."""
-    if params.max_tuples is None or len(tuples) == params.max_tuples:
-        return None
-    cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
-    return (
-        f"The list has {len(tuples):,} of {params.max_tuples:,} tuples because the candidates contain no more{cap}. "
-        "Request more candidates."
-    )
 
 
 def encode_seeds(seed_tuples: Sequence[Sequence[str]], lm: LanguageModel) -> list[Encoded]:

@@ -4,7 +4,7 @@ The LM batches of a part depend only on that part. Floating-point results are th
 of hardware, regardless of the process that runs the part and of the other parts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice, product
@@ -21,7 +21,7 @@ from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.scoring import Encoded, compatibilities, consistency
-from kgharvest.engine.search import Candidate, Found, Report, pattern_groups, search_group
+from kgharvest.engine.search import BestFirstSearch, Candidate, Found, Report, pattern_groups
 from kgharvest.engine.types import BadSeed, HarvestParams, OnProgress, Reporter, ScoredTuple
 
 # Limit per re-scoring chunk. Bounds memory and lets workers share the work of a slow LM evenly.
@@ -71,14 +71,10 @@ class InTurn:
         report = Reporter(self.on_progress, stage, sum(part.size for part in parts))
         results, n_before = [], 0
         for part in parts:
-            results.append(do(part, partial(report_after, report, n_before)))
+            results.append(do(part, lambda n_done, n_before=n_before: report(n_before + n_done)))
             n_before += part.size
             report(n_before)
         return results
-
-
-def report_after(report: Report, n_before: int, n_done: int) -> None:
-    report(n_before + n_done)
 
 
 # Search
@@ -95,7 +91,7 @@ class SearchPart:
         params = question.params
         ranker = make_ranker(question.prompt_set.reader(lm), question.prompt_set, params)
         vocabulary = EntityVocabulary(lm, EntityFilter(question.templates, params.disabled_filters))
-        return search_group(ranker, vocabulary, params, report, self.patterns)
+        return BestFirstSearch(ranker, vocabulary, params, report).run(self.patterns)
 
 
 def search_parts(question: Question) -> list[SearchPart]:
@@ -155,8 +151,10 @@ def rescore(
         ]
         ids = [ids for _, _, ids in variants]
         scores = compatibilities(lm, prompts, ids, params.alpha, params.batch_size, tick)  # (E, P)
-        surfaces = [(candidate, surface) for candidate, surface, _ in variants]
-        scored += best_casings(surfaces, consistency(scores, weights).tolist())
+        pairs = zip(variants, consistency(scores, weights).tolist(), strict=True)
+        for _, group in groupby(pairs, key=lambda pair: id(pair[0][0])):  # of equal scores, the first casing
+            (candidate, surface, _), score = max(group, key=lambda pair: pair[1])
+            scored.append(ScoredTuple(candidate.folded, surface, score, candidate.mtl))
         report(len(scored))
     return scored
 
@@ -210,13 +208,3 @@ def try_encode(lm: LanguageModel, prompts: Sequence[EncodedPrompt], surface: Seq
         return None
     pattern = tuple(map(len, encoded))
     return encoded if all(fits(lm, prompt, pattern) for prompt in prompts) else None
-
-
-def best_casings(
-    variants: Sequence[tuple[Candidate, tuple[str, ...]]], scores: Sequence[float]
-) -> Iterator[ScoredTuple]:
-    """Yield one scored tuple per candidate: the casing with the largest score, or the first of equal scores."""
-    pairs = zip(variants, scores, strict=True)
-    for _, group in groupby(pairs, key=lambda pair: id(pair[0][0])):
-        (candidate, surface), score = max(group, key=lambda pair: pair[1])
-        yield ScoredTuple(candidate.folded, surface, score, candidate.mtl)

@@ -1,6 +1,6 @@
 """Compatibility, prompt weights and consistency (BertNet, section 3.1 and 3.2; Fig. 6)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -142,18 +142,15 @@ class Questions:
         rows, targets = torch.tensor(self._rows), torch.tensor(self._targets)
         by_row = torch.argsort(rows, stable=True)
         values = torch.empty(len(rows), dtype=torch.float64)
-        for part in self._parts(by_row, rows):
+        at_once = rows_at_once(self._lm, self._vectors)
+        edges = torch.searchsorted(rows[by_row], torch.arange(0, len(self._queries) + at_once, at_once))
+        for start, end in pairwise(edges.tolist()):
+            part = by_row[start:end]  # target indices, grouped by consecutive query rows
             values[part] = in_halves(self._target_logprobs, rows[part], targets[part])
             tick()
         if not values.isfinite().all():
             raise BrokenModel("The LM assigns zero probability to a token. Its weights are damaged or overflow.")
         return values.numpy()
-
-    def _parts(self, by_row: torch.Tensor, rows: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Yield target indices, grouped by consecutive query rows, for at most `rows_at_once` rows at a time."""
-        at_once = rows_at_once(self._lm, self._vectors)
-        edges = torch.searchsorted(rows[by_row], torch.arange(0, len(self._queries) + at_once, at_once))
-        yield from (by_row[start:end] for start, end in pairwise(edges.tolist()))
 
     def _target_logprobs(self, rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return (A,) float64 on the CPU. `rows` must be sorted in ascending order."""

@@ -117,18 +117,6 @@ def pattern_groups(arity: int, params: HarvestParams) -> list[tuple[Pattern, ...
     return [tuple(patterns)] if params.pattern_budget == "shared" else [(pattern,) for pattern in patterns]
 
 
-def search_group(
-    ranker: TokenRanker, vocabulary: EntityVocabulary, params: HarvestParams, report: Report, group: Sequence[Pattern]
-) -> Found:
-    """Return the `params.n_candidates` best tuples over all patterns in `group`.
-
-    The result is independent of earlier searches if `ranker` and `vocabulary` are new.
-    """
-    search = BestFirstSearch(ranker, vocabulary, params, report)
-    search.run(group)
-    return Found(search.tuples, search.rejected, ranker.n_states, search.notice)
-
-
 def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> Found:
     """Merge the search results of `groups`, without duplicates.
 
@@ -177,20 +165,27 @@ class BestFirstSearch:
         self.notice: str | None = None
         self.n_proved: int | None = None
 
-    def run(self, patterns: Sequence[Pattern]) -> None:
-        """Find the best `params.n_candidates` tuples over all `patterns`. Call only once per instance."""
+    def run(self, patterns: Sequence[Pattern]) -> Found:
+        """Return the best `params.n_candidates` tuples over all `patterns`. Call only once per instance.
+
+        The result is independent of earlier searches if the ranker and the vocabulary are new.
+        """
         for pattern in patterns:
             self._layouts[pattern] = layout(pattern, self._ranker.lm.entity_end)
             self._push(Candidate(pattern))
         while self._queue and self._n_missing and not self._exceeds_budget():
             self._process(self._pop())
-        while self._queue and self._n_missing and self._top_is_final():  # final tuples left when a budget is exhausted
+        while self._queue and self._n_missing:  # final tuples left when a budget is exhausted
+            top = self._queue[0][-1]
+            if isinstance(top, Expansion) or (isinstance(top, Candidate) and not top.is_complete):
+                break
             self._process(self._pop())
         if self.n_proved is not None and self.notice is None:
             self.notice = (
                 f"The first {self.n_proved:,} of {len(self.tuples):,} proposed tuples are proved to be the best. After "
                 "them, tuples may be missing because the LM server lists a limited number of next tokens."
             )
+        return Found(self.tuples, self.rejected, self._ranker.n_states, self.notice)
 
     @property
     def _n_missing(self) -> int:
@@ -262,10 +257,6 @@ class BestFirstSearch:
         item = heapq.heappop(self._queue)[-1]
         self._n_expansions -= isinstance(item, Expansion)
         return item
-
-    def _top_is_final(self) -> bool:
-        item = self._queue[0][-1]
-        return isinstance(item, Rejected | Unnamed) or (isinstance(item, Candidate) and item.is_complete)
 
     def _push(self, candidate: Candidate) -> None:
         # Ties: incomplete candidates sort first, so a complete tuple on top of the heap is final.

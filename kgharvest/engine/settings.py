@@ -32,10 +32,6 @@ class Setting:
     learns: Literal["weights", "tokens", "vectors"] | None = None
     asks_chat: bool = False
 
-    @property
-    def learns_prompts(self) -> bool:
-        return self.learns in ("tokens", "vectors")
-
 
 STRATEGIES = "kgharvest.engine.prompts.strategies"
 BUILT_IN_SETTINGS = {

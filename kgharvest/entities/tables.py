@@ -184,12 +184,9 @@ def canonical_entities(
     for relation, tuples in tuples_by_relation.items():
         table = tables.get(relation.relation_set_id)
         entities = None if tuples is None or table is None else {entity for row in tuples for entity in row}
-        functions[relation.pk] = _for_tuples(_canonicalizer(table, entities) if table else str.casefold)
+        canonical = _canonicalizer(table, entities) if table else str.casefold
+        functions[relation.pk] = lambda entities, canonical=canonical: list(map(canonical, entities))
     return functions
-
-
-def _for_tuples(canonical: Canonical) -> Callable[[Entities], list[str]]:
-    return lambda entities: list(map(canonical, entities))
 
 
 def _values_of_names(table: EntityTable, names: Iterable[str], field: str) -> dict[str, str]:

@@ -305,7 +305,7 @@ def _store_prompts(job: HarvestJob, result: HarvestResult) -> None:
     prompts_by_text = defaultdict(list)  # several learned prompts can have the same text
     for prompt in result.prompts:
         prompts_by_text[prompt.text].append(prompt)
-    new_origin = "learned" if SETTINGS[job.setting].learns_prompts else "created"
+    new_origin = "learned" if SETTINGS[job.setting].learns in ("tokens", "vectors") else "created"
     prompts = [Prompt(relation=relation, text=text, origin=origins.get(text, new_origin)) for text in prompts_by_text]
     Prompt.objects.bulk_create(prompts, ignore_conflicts=True)
     ids = dict(Prompt.objects.filter(relation=relation, text__in=list(prompts_by_text)).values_list("text", "pk"))

@@ -39,7 +39,11 @@ class WriterQueue:
             self._turns.append(turn)
             self._call_first()
         while not turn.has_come.wait(min(POLL_INTERVAL_S, max(deadline - monotonic(), 0))) and monotonic() < deadline:
-            self._drop_dead()
+            with self._lock:
+                # Threads can end without leaving. SQLite rolls back when their connections close.
+                while self._turns and not self._turns[0].thread.is_alive():
+                    self._turns.popleft()
+                self._call_first()
         return turn
 
     def leave(self, turn: _Turn) -> None:
@@ -51,13 +55,6 @@ class WriterQueue:
     def _call_first(self) -> None:
         if self._turns:
             self._turns[0].has_come.set()
-
-    def _drop_dead(self) -> None:
-        """Remove threads that ended without leaving. SQLite rolls back when their connections close."""
-        with self._lock:
-            while self._turns and not self._turns[0].thread.is_alive():
-                self._turns.popleft()
-            self._call_first()
 
 
 _queues: defaultdict[str, WriterQueue] = defaultdict(WriterQueue)  # by database file

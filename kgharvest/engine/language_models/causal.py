@@ -49,7 +49,13 @@ class LineByLine(TokenizedLM):
         return EncodedPrompt((first, *map(self.tokens.continuing, labels[1:]), ()), tuple(range(prompt.arity)))
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
-        ids = written_so_far(prompt, [length + len(self.entity_end) for length in pattern], filled)
+        ids: TokenIds = ()
+        for label, length in zip(prompt.segments, pattern, strict=False):
+            n_line = length + len(self.entity_end)
+            ids = ids + label + filled[:n_line]
+            if len(filled) < n_line:
+                break
+            filled = filled[n_line:]
         return self._checked_query(ids, len(ids) - 1)
 
 
@@ -104,17 +110,6 @@ def after_shared(network: Any, ids: torch.Tensor, n_shared: int) -> torch.Tensor
     cache.batch_repeat_interleave(len(ids))
     hidden: torch.Tensor = network(input_ids=ids[:, n_shared:], past_key_values=cache).last_hidden_state
     return hidden[:, -1]
-
-
-def written_so_far(prompt: EncodedPrompt, lines: list[int], filled: TokenIds) -> TokenIds:
-    """Return the instruction and the lines up to the next token. `lines`: length of each entity including its end."""
-    ids: TokenIds = ()
-    for label, length in zip(prompt.segments, lines, strict=False):
-        ids = ids + label + filled[:length]
-        if len(filled) < length:
-            break
-        filled = filled[length:]
-    return ids
 
 
 def runs_that_share(ids: torch.Tensor) -> list[tuple[torch.Tensor, int]]:

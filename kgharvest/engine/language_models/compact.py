@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -26,9 +26,10 @@ from kgharvest.engine.language_models.networks.devices import (
     randomize_weights,
     weights_fingerprint,
 )
-from kgharvest.engine.language_models.networks.heads import attend
+from kgharvest.engine.language_models.networks.heads import Hidden, attend
 from kgharvest.engine.language_models.networks.placement import AUTO
 
+Config = SimpleNamespace  # the fields of config.json
 CPU_TOKENS_AT_ONCE = 64  # in the feed-forward network, which has the largest intermediate vectors
 
 
@@ -43,39 +44,16 @@ def load_compact(
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(device)
-    model = CompactBert(read_config(folder)).to(dtype_named(dtype))
-    model.load_state_dict(read_weights(folder))
+    config = Config(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    model = CompactBert(config).to(dtype_named(dtype))
+    weights = load_file(folder / "model.safetensors")
+    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]  # shared
+    weights["cls.predictions.decoder.bias"] = weights.pop("cls.predictions.bias")
+    model.load_state_dict(weights)
     if random_seed is not None:
         randomize_weights(model, random_seed)
     model = move_to_device(model.eval().requires_grad_(False), device, name or folder.name)
     return MaskedLM(model, CompactTokenizer(folder), name or str(folder), weights_fingerprint(folder))
-
-
-@dataclass(frozen=True)
-class Config:
-    """Network fields of config.json, under transformers' names."""
-
-    model_type: str
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_attention_heads: int
-    num_hidden_layers: int
-    max_position_embeddings: int
-    layer_norm_eps: float
-
-
-def read_config(folder: Path) -> Config:
-    values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return Config(**{field.name: values[field.name] for field in fields(Config)})
-
-
-def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Return the weights by name. The projection to the vocabulary shares the word embeddings."""
-    weights: dict[str, torch.Tensor] = load_file(folder / "model.safetensors")
-    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]
-    weights["cls.predictions.decoder.bias"] = weights.pop("cls.predictions.bias")
-    return weights
 
 
 class CompactTokenizer:
@@ -94,8 +72,8 @@ class CompactTokenizer:
     def __len__(self) -> int:
         return int(self.backend_tokenizer.get_vocab_size())
 
-    def __call__(self, text: str) -> NamedIds:
-        return NamedIds(self.backend_tokenizer.encode(text).ids)
+    def __call__(self, text: str) -> SimpleNamespace:
+        return SimpleNamespace(input_ids=self.backend_tokenizer.encode(text).ids)
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str | None]:
         return [self.backend_tokenizer.id_to_token(index) for index in ids]
@@ -104,15 +82,7 @@ class CompactTokenizer:
         return self.backend_tokenizer.get_vocab()[token]
 
 
-class NamedIds(NamedTuple):
-    input_ids: list[int]
-
-
 # Network
-
-
-class Encoded(NamedTuple):
-    last_hidden_state: torch.Tensor  # (B, T, d)
 
 
 class CompactBert(nn.Module):
@@ -120,7 +90,11 @@ class CompactBert(nn.Module):
         super().__init__()
         self.config = config
         self.bert = Bert(config)
-        self.cls = Head(config)
+        transform = nn.Sequential()
+        transform.dense, transform.gelu = nn.Linear(config.hidden_size, config.hidden_size), nn.GELU()
+        transform.LayerNorm = layer_norm(config)
+        decoder = nn.Linear(config.hidden_size, config.vocab_size)
+        self.cls = nn.ModuleDict({"predictions": nn.ModuleDict({"transform": transform, "decoder": decoder})})
 
     @property
     def base_model(self) -> Bert:
@@ -143,15 +117,20 @@ class Bert(nn.Module):
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
-        self.encoder = Encoder(config)
+        layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.encoder = nn.ModuleDict({"layer": layers})
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embeddings.word_embeddings
 
-    def forward(self, input_ids: torch.Tensor | None = None, inputs_embeds: torch.Tensor | None = None) -> Encoded:
+    def forward(self, input_ids: torch.Tensor | None = None, inputs_embeds: torch.Tensor | None = None) -> Hidden:
         """Return the hidden states for `input_ids` (B, T) or for embeddings `inputs_embeds` (B, T, d)."""
         words = self.embeddings.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        return Encoded(self.encoder(self.embeddings(words)))
+        hidden = self.embeddings(words)
+        layers: Any = self.encoder["layer"]
+        for layer in layers:
+            hidden = layer(hidden)
+        return Hidden(hidden)
 
 
 class Embeddings(nn.Module):
@@ -168,26 +147,16 @@ class Embeddings(nn.Module):
         return embedded
 
 
-class Encoder(nn.Module):
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.layer = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        for layer in self.layer:
-            hidden = layer(hidden)
-        return hidden
-
-
 class Layer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.attention = Attention(config)
-        self.intermediate = Intermediate(config)
+        output = AddAndNorm(config.hidden_size, config)
+        self.attention = nn.ModuleDict({"self": SelfAttention(config), "output": output})
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
         self.output = AddAndNorm(config.intermediate_size, config)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.feed_forward_chunk(self.attention(hidden))
+        return self.feed_forward_chunk(self.attention["output"](self.attention["self"](hidden), hidden))
 
     def feed_forward_chunk(self, attended: torch.Tensor) -> torch.Tensor:
         """Apply the feed-forward network to `attended` (B, T, d), on a CPU in small chunks to save memory."""
@@ -197,28 +166,8 @@ class Layer(nn.Module):
         return torch.cat([self._feed_forward(part) for part in parts]).view_as(attended)
 
     def _feed_forward(self, attended: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = self.output(self.intermediate(attended), attended)
+        output: torch.Tensor = self.output(gelu(self.intermediate["dense"](attended)), attended)
         return output
-
-
-class Attention(nn.Module):
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.self = SelfAttention(config)
-        self.output = AddAndNorm(config.hidden_size, config)
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        attended: torch.Tensor = self.output(self.self(hidden), hidden)
-        return attended
-
-
-class Intermediate(nn.Module):
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
-
-    def forward(self, attended: torch.Tensor) -> torch.Tensor:
-        return gelu(self.dense(attended))
 
 
 class SelfAttention(nn.Module):
@@ -242,32 +191,6 @@ class AddAndNorm(nn.Module):
     def forward(self, inner: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
         normed: torch.Tensor = self.LayerNorm(self.dense(inner).add_(residual))
         return normed
-
-
-class Head(nn.Module):
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.predictions = Predictions(config)
-
-
-class Predictions(nn.Module):
-    """LM head: its transform and the projection to the vocabulary."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.transform = HeadTransform(config)
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
-
-
-class HeadTransform(nn.Module):
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.LayerNorm = layer_norm(config)
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        transformed: torch.Tensor = self.LayerNorm(gelu(self.dense(hidden)))
-        return transformed
 
 
 def layer_norm(config: Config) -> nn.LayerNorm:

@@ -4,7 +4,7 @@ To fill in blanks, the encoder reads the masked prompt and the decoder reads it 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -28,9 +28,6 @@ class InfillingLM(PretrainedLM):
         super().__init__(model, tokenizer, name, revision, head)
         self.mask_id = self.tokens.mask_id
         self._start_id: int = model.config.decoder_start_token_id
-
-    def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
-        return self.tokens.encode_prompt(prompt)
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
         return self._checked_query(*fill_and_mask(prompt, pattern, filled, self.mask_id))
@@ -146,30 +143,35 @@ class SpanFillingLM(PretrainedLM):
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
         if prompt.arity > len(self._sentinels):
             raise BadPrompt(f"{self.name} fills in at most {len(self._sentinels)} blanks. Use fewer slots.")
-        return self.tokens.encode_prompt(prompt)
+        return super().encode_prompt(prompt)
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
-        entities, partial = entities_so_far(pattern, filled, len(self.entity_end))
+        entities: list[TokenIds] = []  # complete; `filled` becomes the partial entity
+        for length in pattern:
+            n_tokens = length + len(self.entity_end)
+            if len(filled) < n_tokens:
+                break
+            entities.append(filled[:length])
+            filled = filled[n_tokens:]
         blanks = [(sentinel,) for sentinel in self._sentinels[: len(pattern) - len(entities)]]
         contents = [*entities, *blanks]
         ids = prompt.segments[0]
         for slot, segment in zip(prompt.slots, prompt.segments[1:], strict=True):
             ids = ids + contents[slot] + segment
-        return self._checked_query((*ids, self._start_id, self._sentinels[0], *partial), len(ids))
+        return self._checked_query((*ids, self._start_id, self._sentinels[0], *filled), len(ids))
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         return self._decoded(ids, self._encoded(ids))
 
     def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         rows_of = {begin: (positions == begin).nonzero()[:, 0] for begin in set(positions.tolist())}
-        parts = [self._next_hidden(ids[rows], begin) for begin, rows in rows_of.items()]
+        parts = []
+        for begin, rows in rows_of.items():
+            # Each distinct text is encoded once.
+            texts, text_of_row = torch.unique(ids[rows, :begin], dim=0, return_inverse=True)
+            parts.append(self._decoded(ids[rows, begin:], self._encoded(texts)[text_of_row])[:, -1])
         hidden = torch.empty(len(ids), parts[0].shape[1], dtype=parts[0].dtype, device=ids.device)
         return hidden.index_copy_(0, torch.cat(list(rows_of.values())), torch.cat(parts))
-
-    def _next_hidden(self, ids: torch.Tensor, begin: int) -> torch.Tensor:
-        """Return (B, d), the decoder's last output for `ids` (B, T) from `begin`. Encodes each distinct text once."""
-        texts, text_of_row = torch.unique(ids[:, :begin], dim=0, return_inverse=True)
-        return self._decoded(ids[:, begin:], self._encoded(texts)[text_of_row])[:, -1]
 
     def _encoded(self, ids: torch.Tensor) -> torch.Tensor:
         hidden: torch.Tensor = self._encoder(input_ids=ids).last_hidden_state
@@ -180,14 +182,3 @@ class SpanFillingLM(PretrainedLM):
             input_ids=ids, encoder_hidden_states=encoded, use_cache=False
         ).last_hidden_state
         return hidden
-
-
-def entities_so_far(pattern: Pattern, filled: TokenIds, n_end: int) -> tuple[Sequence[TokenIds], TokenIds]:
-    """Return the complete entities of `filled`, without their ends, and the tokens of the partial entity."""
-    entities: list[TokenIds] = []
-    for length in pattern:
-        if len(filled) < length + n_end:
-            break
-        entities.append(filled[:length])
-        filled = filled[length + n_end :]
-    return entities, filled

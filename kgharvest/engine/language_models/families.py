@@ -42,13 +42,12 @@ def family_of(config: Any, tokenizer: Any, name: str) -> tuple[Any, Family]:
         if family:
             return family
     check_head(config, name)
-    has_mask = tokenizer.mask_token_id is not None
     model_type = config.model_type
     if config.is_encoder_decoder:
         if model_type in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:
             if len(sentinels_in(tokenizer.get_vocab())) > 1:
                 return AutoModelForSeq2SeqLM, SpanFillingLM
-            if has_mask:
+            if tokenizer.mask_token_id is not None:
                 return AutoModelForSeq2SeqLM, InfillingLM
     elif model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False):
         return AutoModelForMaskedLM, MaskedLM

@@ -35,8 +35,6 @@ from kgharvest.engine.types import HUB_ID, BrokenModel, EngineError, ModelNotFou
 PORTS = {"http": 80, "https": 443}
 HUB_PATIENCE_S = 5.0
 
-Files = dict[str, Any]  # options for transformers' loaders, see `files_of`
-
 
 def load(
     name: str, revision: str | None = None, device: str = "cpu", dtype: str = "float32", random_seed: int | None = None
@@ -63,9 +61,20 @@ def load(
         model = load_model(auto_class, name, device, dtype, config=config, **files)
         if random_seed is not None:
             randomize_weights(model, random_seed)
-        with refusals_said(name, device, dtype):
+        try:
             lm = family(model, tokenizer, name, files["revision"] or weights_fingerprint(Path(name)))
-            check_answers(lm)
+            # Some invalid sizes in configs, and tokenizers without an unknown token, fail only in a query.
+            prompt = lm.encode_prompt(PromptTemplate.parse("the <ENT0> is a <ENT1>"))
+            lm.logits(lm.vectors([lm.query(prompt, (1, 1), ())], 1, lambda: None))
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise too_large(name, device, dtype) from error
+            if (dtype, device) == ("float32", "cpu"):
+                raise
+            # Examples: Mamba requires float32 on a CPU, DeBERTa-v2 requires a single device.
+            raise UnsupportedModel(
+                f"Model {name!r} does not support {dtype} on {device}. Use float32 and one device."
+            ) from error
     return lm
 
 
@@ -85,7 +94,11 @@ def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any
     if any(key.startswith("lm_predictions.") for key in report["unexpected_keys"]):
         which["config"].legacy = False
         model, report = from_pretrained(auto_class, name, device, dtype, **which)
-    check_complete(name, report)
+    if missing := sorted(report["missing_keys"]):
+        raise UnsupportedModel(
+            f"Model {name!r} lacks {len(missing)} weights (first: {missing[0]}), probably its LM head. "
+            "Use the checkpoint that was pretrained to fill in blanks."
+        )
     return model
 
 
@@ -109,7 +122,7 @@ def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") ->
     return encoder_decoder.Seq2SeqModel(model, tokenizer, name)
 
 
-def files_of(name: str, revision: str | None) -> Files:
+def files_of(name: str, revision: str | None) -> dict[str, Any]:
     """Return loader options: the hub commit that `revision` resolves to, and whether to use only local files.
 
     A fixed commit makes all files consistent and can be recorded with the harvest. A local folder has no commit, so
@@ -134,7 +147,7 @@ def hub_answers() -> bool:
     return True
 
 
-def load_config(name: str, files: Files) -> Any:
+def load_config(name: str, files: dict[str, Any]) -> Any:
     """Return the transformers config. Raises ModelNotFound, or UnsupportedModel for a type unknown to transformers."""
     fields, _ = PreTrainedConfig.get_config_dict(name, **files)
     if not fields:
@@ -144,30 +157,6 @@ def load_config(name: str, files: Files) -> Any:
             f"The config.json of {name!r} has no model_type supported by transformers. Use another model."
         )
     return AutoConfig.from_pretrained(name, **files)
-
-
-def check_answers(lm: LanguageModel) -> None:
-    """Run one query. Some invalid sizes in configs, and tokenizers without an unknown token, fail only here."""
-    prompt = lm.encode_prompt(PromptTemplate.parse("the <ENT0> is a <ENT1>"))
-    lm.logits(lm.vectors([lm.query(prompt, (1, 1), ())], 1, lambda: None))
-
-
-@contextmanager
-def refusals_said(name: str, device: str, dtype: str) -> Iterator[None]:
-    """Raise UnsupportedModel if the LM cannot compute as loaded, and BrokenModel if it is too large.
-
-    Examples: Mamba requires float32 on a CPU, DeBERTa-v2 requires a single device.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if is_out_of_memory(error):
-            raise too_large(name, device, dtype) from error
-        if (dtype, device) == ("float32", "cpu"):
-            raise
-        raise UnsupportedModel(
-            f"Model {name!r} does not support {dtype} on {device}. Use float32 and one device."
-        ) from error
 
 
 @contextmanager
@@ -209,12 +198,3 @@ def not_found(name: str) -> ModelNotFound:
         f"Model {name!r} is neither a local folder nor available from the hub. "
         "Check the name, the revision, and the network, or download the model and use its folder."
     )
-
-
-def check_complete(name: str, report: dict[str, Any]) -> None:
-    if report["missing_keys"]:
-        missing = sorted(report["missing_keys"])
-        raise UnsupportedModel(
-            f"Model {name!r} lacks {len(missing)} weights (first: {missing[0]}), probably its LM head. "
-            "Use the checkpoint that was pretrained to fill in blanks."
-        )

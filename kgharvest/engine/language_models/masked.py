@@ -1,6 +1,11 @@
 """Masked LMs: any LM with a mask token (BERT, RoBERTa, DeBERTa, ELECTRA, ...); soft words in prompts."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
 from copy import copy, deepcopy
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -15,8 +20,6 @@ from kgharvest.engine.language_models.networks.heads import (
     without_projection,
 )
 from kgharvest.engine.language_models.pretrained import PretrainedLM
-from kgharvest.engine.language_models.soft_words import SoftWords, perturbed_modules
-from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
 
 
@@ -103,17 +106,25 @@ class MaskedLM(PretrainedLM):
         encoder: nn.Module = deepcopy(self._network).float().requires_grad_()
         return encoder
 
-    def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
-        return self.tokens.encode_prompt(prompt)
-
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
         return self._checked_query(*fill_and_mask(prompt, pattern, filled, self.mask_id))
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden: torch.Tensor
         if self._soft_words is None:
-            hidden: torch.Tensor = self._network(input_ids=ids).last_hidden_state
+            hidden = self._network(input_ids=ids).last_hidden_state
             return hidden
-        return self._soft_words.read_by(self._network, ids, self.word_embeddings)
+        embeddings, vectors, deltas = self.word_embeddings, self._soft_words.vectors, self._soft_words.deltas
+        soft = ids - len(embeddings)  # (B, T), negative for words
+        is_soft = soft >= 0
+        words = embeddings[ids.clamp(max=len(embeddings) - 1)]  # (B, T, d)
+        words = words.masked_scatter(is_soft[..., None], vectors[soft[is_soft]].to(words.dtype))
+        with ExitStack() as hooks:
+            if deltas is not None:
+                for level, module in enumerate(perturbed_modules(self._network, "this LM")[: deltas.shape[1]]):
+                    hooks.callback(module.register_forward_hook(adding(deltas[:, level], soft)).remove)
+            hidden = self._network(inputs_embeds=words).last_hidden_state
+        return hidden
 
     def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         if self._last_layer is None:
@@ -135,3 +146,50 @@ def fill_and_mask(prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds, mas
             position = len(ids) + len(filled) - start
         ids = ids + tokens[start : start + pattern[slot]] + segment
     return ids, position
+
+
+# Soft words: vectors in place of words in prompts (Qin & Eisner 2021). In token sequences, soft word i is token V + i,
+# beyond the vocabulary. Search, scoring, and batching therefore need no special cases for soft words.
+
+
+@dataclass(frozen=True)
+class SoftWords:
+    """Soft words, in float32.
+
+    vectors: (S, d), used in place of word embeddings.
+    deltas: (S, L, d) or None, added to the output of L levels. Level 0 is the normalized output of the embeddings;
+        level l is the output of layer l.
+    """
+
+    vectors: torch.Tensor
+    deltas: torch.Tensor | None = None
+
+    def to(self, device: torch.device) -> SoftWords:
+        return SoftWords(self.vectors.to(device), None if self.deltas is None else self.deltas.to(device))
+
+
+def adding(delta: torch.Tensor, soft: torch.Tensor) -> Callable[..., Any]:
+    """Return a forward hook that adds `delta` (S, d) to a module's output at the soft words."""
+    is_soft = soft >= 0
+
+    def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
+        hidden = output if isinstance(output, torch.Tensor) else output[0]
+        deltas = torch.zeros_like(hidden).masked_scatter(is_soft[..., None], delta[soft[is_soft]].to(hidden.dtype))
+        return hidden + deltas if isinstance(output, torch.Tensor) else (hidden + deltas, *output[1:])
+
+    return hook
+
+
+def perturbed_modules(network: Any, name: str) -> list[nn.Module]:
+    """Return the modules with outputs that deltas can perturb. Raises UnsupportedModel.
+
+    `network` lacks its last layer, of which only the output at the mask is used.
+    """
+    architecture = ARCHITECTURES.get(network.config.model_type)
+    if architecture is None or architecture.stack is None:
+        supported = ", ".join(name for name, architecture in ARCHITECTURES.items() if architecture.stack)
+        raise UnsupportedModel(
+            f"Soft prompts in all layers require {supported}, but {name} is {network.config.model_type}. "
+            "Use soft words in the first layer only."
+        )
+    return [network.embeddings, *getattr(network, architecture.stack).layer]

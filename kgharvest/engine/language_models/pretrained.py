@@ -88,8 +88,8 @@ class PretrainedLM(TokenizedLM, ABC):
         """Return (..., V) float32 for `vectors` (..., d'): `logits` with gradients."""
         return self._head.projection(vectors.to(self.dtype)).float()
 
-    @abstractmethod
-    def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt: ...
+    def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
+        return self.tokens.encode_prompt(prompt)
 
     @abstractmethod
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query: ...

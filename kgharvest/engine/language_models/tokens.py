@@ -39,8 +39,17 @@ class Tokens:
         self._prepends_space = bool(self._word_start) and first_piece.startswith(self._word_start)
         self._word_prefix = " " if self._word_start and not self._prepends_space else ""
         self._control_ids = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-        self.prefix, self.suffix = self._special_tokens_around()
-        self.starts_entity, self.continues_entity = self._admissible(pieces, vocab_size)
+        bare, framed = self._ids("a"), tuple(tokenizer("a").input_ids)
+        start = next(index for index in range(len(framed)) if framed[index : index + len(bare)] == bare)
+        self.prefix, self.suffix = framed[:start], framed[start + len(bare) :]
+        self.continues_entity = np.arange(vocab_size) < len(pieces)
+        special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+        self.continues_entity[[index for index in special if index < vocab_size]] = False
+        self.starts_entity = self.continues_entity.copy()
+        self.starts_entity[: len(pieces)] &= [
+            piece.startswith(self._word_start) if self._word_start else not piece.startswith(CONTINUATION)
+            for piece in pieces
+        ]
         self.is_cased = self._ids("Paris") != self._ids("paris")
 
     @property
@@ -73,7 +82,13 @@ class Tokens:
         if not self._prepends_space:
             return self._ids(text)
         first, _, rest = text.partition(" ")
-        return self._ids_without_space(first) + self._ids(rest)
+        normalizer, model = self._backend.normalizer, self._backend.model
+        if normalizer:
+            first = normalizer.normalize_str(first).removeprefix(self._word_start)
+        chunks = [first]
+        if self._word_start == BYTE_LEVEL_SPACE:
+            chunks = [chunk for chunk, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(first)]
+        return tuple(token.id for chunk in chunks for token in model.tokenize(chunk)) + self._ids(rest)
 
     def containing(self, text: str) -> NDArray[np.bool_]:
         """Return bool (V,): True for tokens with a text that contains `text`."""
@@ -130,36 +145,6 @@ class Tokens:
 
     def _ids(self, text: str) -> TokenIds:
         return tuple(self._backend.encode(text, add_special_tokens=False).ids)
-
-    def _ids_without_space(self, text: str) -> TokenIds:
-        """Return the ids of `text` without the space that the tokenizer would prepend."""
-        normalizer, model = self._backend.normalizer, self._backend.model
-        if normalizer:
-            text = normalizer.normalize_str(text).removeprefix(self._word_start)
-        chunks = [text]
-        if self._word_start == BYTE_LEVEL_SPACE:
-            chunks = [chunk for chunk, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(text)]
-        return tuple(token.id for chunk in chunks for token in model.tokenize(chunk))
-
-    def _special_tokens_around(self) -> tuple[TokenIds, TokenIds]:
-        bare = self._ids("a")
-        framed = tuple(self._tokenizer("a").input_ids)
-        start = next(index for index in range(len(framed)) if framed[index : index + len(bare)] == bare)
-        return framed[:start], framed[start + len(bare) :]
-
-    def _admissible(self, pieces: list[str], vocab_size: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return `starts_entity` and `continues_entity`."""
-        continues = np.zeros(vocab_size, dtype=bool)
-        continues[: len(pieces)] = True
-        special = {*self._tokenizer.all_special_ids, *self._tokenizer.added_tokens_decoder}
-        continues[[index for index in special if index < vocab_size]] = False
-        starts = continues.copy()
-        for index, piece in enumerate(pieces):
-            if self._word_start:
-                starts[index] &= piece.startswith(self._word_start)
-            else:
-                starts[index] &= not piece.startswith(CONTINUATION)
-        return starts, continues
 
 
 def word_start_mark(pieces: Sequence[str]) -> str:

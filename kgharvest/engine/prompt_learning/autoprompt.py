@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
-from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.language_models.masked import MaskedLM, SoftWords
 from kgharvest.engine.prompt_learning.objectives import Example, Objective, differentiable_scores, scores
 from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
 
@@ -180,32 +179,24 @@ class _TriggerSearch:
 
     def step(self, current: TokenIds) -> TokenIds:
         """Return the next trigger: the best candidate, or `current` if it is better and has no masks."""
-        candidates = self._candidates(current)
-        contenders = candidates if self._lm.mask_id in current else [current, *candidates]
-        prompts = [self._template.fill(trigger) for trigger in contenders]
-        return contenders[int(self._mean_scores(prompts, self._batch()).argmax())]
-
-    def _candidates(self, current: TokenIds) -> list[TokenIds]:
-        """Return `current` with one token replaced, for the replacements with the largest estimated gains."""
-        gains = self._first_order_gains(current)  # (n, V)
-        best = gains.flatten().topk(min(self._params.n_candidates, int((gains > -torch.inf).sum()))).indices
-        positions, tokens = best // gains.shape[1], best % gains.shape[1]
-        return [
-            (*current[:position], token, *current[position + 1 :])
-            for position, token in zip(positions.tolist(), tokens.tolist(), strict=True)
-        ]
-
-    def _first_order_gains(self, current: TokenIds) -> torch.Tensor:
-        """Return (n, V): the estimated gain, in nats, of each token at each position; -inf for forbidden tokens."""
         gradient = self.gradient(current, self._batch())  # (n, d)
         words = self._lm.word_embeddings.float()  # (V, d)
         current_ids = torch.tensor(current, device=words.device)
+        # First-order estimate of each replacement's gain, (n, V), in nats
         gains = gradient @ words.T - (gradient * words[current_ids]).sum(1, keepdim=True)
         gains[:, ~self._allowed] = -torch.inf
         gains[torch.arange(len(current), device=words.device), current_ids] = -torch.inf
         if self._lm.mask_id in current:
             gains[current_ids != self._lm.mask_id] = -torch.inf
-        return gains
+        best = gains.flatten().topk(min(self._params.n_candidates, int((gains > -torch.inf).sum()))).indices
+        positions, tokens = best // gains.shape[1], best % gains.shape[1]
+        candidates = [
+            (*current[:position], token, *current[position + 1 :])
+            for position, token in zip(positions.tolist(), tokens.tolist(), strict=True)
+        ]
+        contenders = candidates if self._lm.mask_id in current else [current, *candidates]
+        prompts = [self._template.fill(trigger) for trigger in contenders]
+        return contenders[int(self._mean_scores(prompts, self._batch()).argmax())]
 
     def gradient(self, trigger: TokenIds, batch: Sequence[Example]) -> torch.Tensor:
         """Return (n, d): the gradient of the mean score with respect to the vectors of the trigger's tokens."""

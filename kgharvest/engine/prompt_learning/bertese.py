@@ -170,20 +170,15 @@ def learn_rewriter(
             ids, tails = as_tensors(lm, batch)
             loss = losses(lm, rewriter, ids, tails)
             total = loss.answer + params.distance_weight * loss.distance + params.mask_weight * loss.mask
-            step(optimiser, rewriter, total)
+            weights = [weight for weight in rewriter.parameters() if weight.requires_grad]
+            for weight, gradient in zip(weights, torch.autograd.grad(total, weights, allow_unused=True), strict=True):
+                weight.grad = gradient
+            torch.nn.utils.clip_grad_norm_(weights, 1.0)
+            optimiser.step()
         history.append(accuracy(lm, rewriter, dev))
         if history[-1] > max(history[:-1]):
             best = deepcopy(rewriter)
     return LearnedRewriter(best.requires_grad_(False), tuple(history))
-
-
-def step(optimiser: torch.optim.Optimizer, rewriter: Rewriter, loss: torch.Tensor) -> None:
-    weights = [weight for weight in rewriter.parameters() if weight.requires_grad]
-    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
-    for weight, gradient in zip(weights, gradients, strict=True):
-        weight.grad = gradient
-    torch.nn.utils.clip_grad_norm_(weights, 1.0)
-    optimiser.step()
 
 
 def shuffled_batches(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any, Literal
 
 from kgharvest.engine.language_models.base import EncodedPrompt
@@ -59,7 +60,7 @@ def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: Learnin
     if method not in METHODS:
         raise EngineError(f"Unknown method {method!r}. Choose from {', '.join(METHODS)}.")
     entry = METHODS[method]
-    learner, options = entry.load_learner(), {**entry.options, **budget.of(entry)}
+    learner, options = resolve_name(entry.learner), {**entry.options, **budget.of(entry)}
     results: list[Learned] = []
     if entry.is_joint:
         results += learner(lm, tasks, **options)

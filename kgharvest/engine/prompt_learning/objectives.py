@@ -87,11 +87,8 @@ def step_by_step(
     return [Question(lm.query(prompt, pattern, tokens[:n]), (token,)) for n, token in enumerate(tokens)]
 
 
-class TokenLikelihoods:
+class TokenLikelihoods(Compatibility):
     """log P of every token of whole tuples, one score for each: (P, Q)."""
-
-    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
-        return step_by_step(lm, prompt, example.parts, tuple(map(len, example.parts)))
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
         return logprobs

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from importlib import import_module
 from typing import Any
 
 from kgharvest.engine.types import N_TRIGGERS, EngineError
@@ -20,26 +19,14 @@ PRESETS: dict[str, dict[str, dict[str, float]]] = {
         "soft prompts": {"learning_rate": 1e-2, "batch_size": 64, "epochs": 16},
         # Words change only after hundreds of small steps; a large rate or a small distance weight changes many words
         # at once, most for the worse. Vectors can improve gradually.
-        "BERTese": {
-            "learning_rate": 3e-5,
-            "batch_size": 16,
-            "epochs": 48,
-            "distance_weight": 3.0,
-            "mask_weight": 0.5,
-        },
+        "BERTese": {"learning_rate": 3e-5, "batch_size": 16, "epochs": 48, "distance_weight": 3.0, "mask_weight": 0.5},
         "bertese-continuous": {"learning_rate": 3e-4, "distance_weight": 0.3},
     },
     "paper": {
         "LPAQA": {"learning_rate": 0.1},
         "AutoPrompt": {"triggers": 5, "iterations": 1000, "batch_size": 56},
         "soft prompts": {"learning_rate": 1e-3, "batch_size": 64, "epochs": 16},
-        "BERTese": {
-            "learning_rate": 1e-5,
-            "batch_size": 64,
-            "epochs": 5,
-            "distance_weight": 0.3,
-            "mask_weight": 0.5,
-        },
+        "BERTese": {"learning_rate": 1e-5, "batch_size": 64, "epochs": 5, "distance_weight": 0.3, "mask_weight": 0.5},
     },
 }
 
@@ -98,12 +85,6 @@ class PromptMethod:
     is_joint: bool = False
     needs_mask: bool = True
     is_default: bool = False
-
-    def load_learner(self) -> Callable[..., Any]:
-        """Import the learner, and torch with it."""
-        module, _, name = self.learner.rpartition(".")
-        learner: Callable[..., Any] = getattr(import_module(module), name)
-        return learner
 
 
 def _soft(name: str, question: str, **options: Any) -> PromptMethod:

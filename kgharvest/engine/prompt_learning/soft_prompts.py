@@ -9,8 +9,7 @@ from typing import Literal
 import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt
-from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.language_models.masked import MaskedLM, SoftWords
 from kgharvest.engine.probing import UsableFacts, probe
 from kgharvest.engine.prompt_learning.objectives import (
     Example,
@@ -22,8 +21,6 @@ from kgharvest.engine.prompt_learning.objectives import (
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
 from kgharvest.engine.scoring import Encoded
 from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
-
-Site = Literal["word", "hidden0", "deep"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class SoftPromptParams:
     batch_size: facts per batch, each in every prompt. patience: epochs without a better dev score.
     """
 
-    site: Site = "word"
+    site: Literal["word", "hidden0", "deep"] = "word"
     learned: Literal["both", "weights", "vectors"] = "both"
     is_data_dependent: bool = False
     learning_rate: float = 1e-3
@@ -101,7 +98,10 @@ def learn_soft_prompts(
     n_without_gain = 0
     rng = random.Random(params.seed)
     for _ in range(params.epochs):
-        learner.epoch(train, rng)
+        examples = [Example((fact.head,), (fact.tail,)) for fact in train.facts]
+        rng.shuffle(examples)
+        for start in range(0, len(examples), params.batch_size):
+            learner.step(-learner.log_likelihoods(examples[start : start + params.batch_size]).mean())
         score = dev_score(lm, learner.prompt_set(), dev)
         n_without_gain += 1
         if score > max(history):
@@ -165,12 +165,6 @@ class _Learner:
         weights = tuple(self._logits.detach().softmax(0).tolist())
         temperature = math.exp(self._log_temperature.item()) if self._params.is_data_dependent else None
         return PromptSet(tuple(self._prompts), weights, "mixture", soft_words, temperature)
-
-    def epoch(self, train: UsableFacts, rng: random.Random) -> None:
-        examples = [Example((fact.head,), (fact.tail,)) for fact in train.facts]
-        rng.shuffle(examples)
-        for start in range(0, len(examples), self._params.batch_size):
-            self.step(-self.log_likelihoods(examples[start : start + self._params.batch_size]).mean())
 
     def step(self, loss: torch.Tensor) -> None:
         for parameter, gradient in zip(self._learned, torch.autograd.grad(loss, self._learned), strict=True):

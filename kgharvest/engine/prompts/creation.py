@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from rapidfuzz.distance import Levenshtein
 
 from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.prompts.paraphrasers.chat import ChatEndpoint, ChatParaphraser
+from kgharvest.engine.prompts.paraphrasers.chat import ChatParaphraser
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
 from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -45,9 +45,10 @@ class Paraphraser(Protocol):
 
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
         """Return sentences that contain this one unchanged, best first. Used if there are too few paraphrases."""
+        return []
 
 
-class Seq2SeqParaphraser:
+class Seq2SeqParaphraser(Paraphraser):
     """Paraphraser based on an encoder-decoder model, given by hub id or folder and loaded at the first call.
 
     prefix: text that the model expects before the sentence, such as "paraphrase: " for T5 paraphrasers.
@@ -69,9 +70,6 @@ class Seq2SeqParaphraser:
             outputs = self._model.sample(text, PARAPHRASES_PER_CALL, zlib.crc32(text.encode()) ^ self._seed)
         return [output for output in dict.fromkeys(outputs) if output and output != sentence]
 
-    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        return []
-
     @cached_property
     def _model(self) -> Seq2SeqModel:
         # transformers takes seconds to import, and the other paraphrasers do not need it.
@@ -80,7 +78,7 @@ class Seq2SeqParaphraser:
         return load_seq2seq(self._model_name, self._revision, self._device)
 
 
-class TranslationParaphraser:
+class TranslationParaphraser(Paraphraser):
     """Paraphraser that translates a sentence to another language and back (LPAQA: Jiang et al. 2020, section 3.2).
 
     models: hub ids or folders of two encoder-decoders, OUT,BACK, loaded at the first call. Each of BEAM translations is
@@ -104,9 +102,6 @@ class TranslationParaphraser:
                 likeliest[text] = max(out + home, likeliest.get(text, -inf))
         return sorted(likeliest.keys() - {"", sentence}, key=lambda text: (-likeliest[text], text))
 
-    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        return []
-
     @cached_property
     def _models(self) -> tuple[Seq2SeqModel, Seq2SeqModel]:
         from kgharvest.engine.language_models.loading import load_seq2seq
@@ -118,7 +113,7 @@ class TranslationParaphraser:
 PARAPHRASERS: dict[ParaphraserKind, Callable[[ParaphraserSettings, LanguageModel], Paraphraser]] = {
     "offline": lambda settings, lm: OfflineParaphraser(lm),
     "chat": lambda settings, lm: ChatParaphraser(
-        ChatEndpoint(settings.base_url, settings.model, max_calls=settings.max_calls, max_tokens=settings.max_tokens)
+        settings.base_url, settings.model, settings.max_calls, settings.max_tokens
     ),
     "seq2seq": lambda settings, lm: Seq2SeqParaphraser(settings.model, prefix=settings.prefix, seed=settings.seed),
     "translation": lambda settings, lm: TranslationParaphraser(settings.model),

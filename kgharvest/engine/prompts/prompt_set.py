@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Tick, TokenIds
-from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.language_models.masked import MaskedLM, SoftWords
 from kgharvest.engine.prompt_learning.objectives import Example, HeadLikelihood, scores
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import UnsupportedModel
@@ -95,26 +94,22 @@ class PromptSetAnswerer:
         """Yield (B, V), in the order of `heads`: log P(tail | head) in nats, or a score for `mean_score`."""
         reader = self.prompt_set.reader(self.lm)
         vectors = prompt_vectors(reader, self.prompt_set.prompts, heads, self.batch_size, tick)  # (N, K, d)
-        log_weights = self._log_weights(reader, heads, tick).to(vectors.device)  # (N, K)
+        log_weights = torch.tensor(self.prompt_set.weights).log().expand(len(heads), -1)  # (N, K)
+        if self.prompt_set.temperature is not None:
+            assert isinstance(reader, MaskedLM), "only soft prompts have a temperature"
+            examples = [Example((head,)) for head in heads]
+            head_logprobs = scores(reader, HeadLikelihood(), self.prompt_set.prompts, examples, tick).T.cpu()  # (N, K)
+            log_weights = torch.log_softmax(log_weights + head_logprobs / self.prompt_set.temperature, dim=-1)
+        log_weights = log_weights.to(vectors.device)
         n_heads = max(1, rows_at_once(self.lm, vectors.flatten(0, 1)) // vectors.shape[1])
         for part, log_weight in zip(torch.split(vectors, n_heads), torch.split(log_weights, n_heads), strict=True):
-            yield self._combined(part, log_weight)
+            if self.prompt_set.combine == "product" and self.lm.is_affine:  # one projection gives the product
+                mean = torch.einsum("nkd,nk->nd", part, log_weight.exp())
+                yield torch.log_softmax(self.lm.logits(mean), dim=-1)
+            else:
+                logits = self.lm.logits(part.flatten(0, 1)).view(*part.shape[:2], -1)
+                yield COMBINE[self.prompt_set.combine](torch.log_softmax(logits, dim=-1), log_weight)
             tick()
-
-    def _log_weights(self, reader: LanguageModel, heads: Sequence[TokenIds], tick: Tick) -> torch.Tensor:
-        log_weights = torch.tensor(self.prompt_set.weights).log().expand(len(heads), -1)
-        if self.prompt_set.temperature is None:
-            return log_weights
-        assert isinstance(reader, MaskedLM), "only soft prompts have a temperature"
-        examples = [Example((head,)) for head in heads]
-        head_logprobs = scores(reader, HeadLikelihood(), self.prompt_set.prompts, examples, tick).T.cpu()  # (N, K)
-        return torch.log_softmax(log_weights + head_logprobs / self.prompt_set.temperature, dim=-1)
-
-    def _combined(self, vectors: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
-        if self.prompt_set.combine == "product" and self.lm.is_affine:  # one projection gives the product
-            return torch.log_softmax(self.lm.logits(torch.einsum("nkd,nk->nd", vectors, log_weights.exp())), dim=-1)
-        logits = self.lm.logits(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)
-        return COMBINE[self.prompt_set.combine](torch.log_softmax(logits, dim=-1), log_weights)
 
 
 # Serialization, and the text of prompts for display
@@ -140,20 +135,15 @@ def serialize(lm: MaskedLM, prompt_set: PromptSet) -> list[SerializedPrompt]:
         soft = dict.fromkeys(token for segment in prompt.segments for token in segment if token >= lm.vocab_size)
         number = {token: -1 - index for index, token in enumerate(soft)}
         segments = tuple(tuple(number.get(token, token) for token in segment) for segment in prompt.segments)
-        vectors = b""
+        buffer = io.BytesIO()
         if prompt_set.soft_words is not None:
-            vectors = _packed(prompt_set.soft_words, [token - lm.vocab_size for token in soft])
-        serialized.append(SerializedPrompt(segments, prompt.slots, weight, vectors))
+            rows = [token - lm.vocab_size for token in soft]
+            levels = [prompt_set.soft_words.vectors[rows, None]]  # (s, 1, d)
+            if prompt_set.soft_words.deltas is not None:
+                levels.append(prompt_set.soft_words.deltas[rows])  # (s, L, d)
+            np.save(buffer, torch.cat(levels, dim=1).float().cpu().numpy(), allow_pickle=False)
+        serialized.append(SerializedPrompt(segments, prompt.slots, weight, buffer.getvalue()))
     return serialized
-
-
-def _packed(soft_words: SoftWords, rows: list[int]) -> bytes:
-    levels = [soft_words.vectors[rows, None]]  # (s, 1, d)
-    if soft_words.deltas is not None:
-        levels.append(soft_words.deltas[rows])  # (s, L, d)
-    buffer = io.BytesIO()
-    np.save(buffer, torch.cat(levels, dim=1).float().cpu().numpy(), allow_pickle=False)
-    return buffer.getvalue()
 
 
 def deserialize(

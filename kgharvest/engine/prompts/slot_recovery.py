@@ -40,9 +40,6 @@ class Occurrence(NamedTuple):
     suffix: str
     is_exact: bool
 
-    def overlaps(self, other: Occurrence) -> bool:
-        return self.start < other.end and other.start < self.end
-
 
 def recover_slots(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
     """Return the template that `sentence` fills, or None unless each entity occurs exactly once as whole words.
@@ -53,7 +50,14 @@ def recover_slots(sentence: str, entities: Sequence[str]) -> PromptTemplate | No
     """
     if SLOT.search(sentence):
         return None
-    claimed = claim_words(sentence, entities)
+    candidates = [
+        occurrence for slot, entity in enumerate(entities) for occurrence in occurrences(sentence, slot, entity)
+    ]
+    claimed: list[Occurrence] = []
+    # If two occurrences overlap, the exact or otherwise the longer one wins.
+    for occurrence in sorted(candidates, key=lambda other: (not other.is_exact, other.start - other.end, other.start)):
+        if all(occurrence.start >= other.end or other.start >= occurrence.end for other in claimed):
+            claimed.append(occurrence)
     if sorted(occurrence.slot for occurrence in claimed) != list(range(len(entities))):
         return None
     for occurrence in sorted(claimed, key=lambda occurrence: occurrence.start, reverse=True):
@@ -72,18 +76,6 @@ def as_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
     text = re.sub(r"\s*(?:\.|\.{3})$", "", " ".join(sentence.split()))
     ended = f"{text[:-1].rstrip()} {text[-1]}" if text.endswith(("?", "!")) else f"{text} ."
     return recover_slots(ended, entities)
-
-
-def claim_words(sentence: str, entities: Sequence[str]) -> list[Occurrence]:
-    """Return the occurrences of all entities. If two overlap, the exact or otherwise the longer one wins."""
-    candidates = [
-        occurrence for slot, entity in enumerate(entities) for occurrence in occurrences(sentence, slot, entity)
-    ]
-    claimed: list[Occurrence] = []
-    for occurrence in sorted(candidates, key=lambda other: (not other.is_exact, other.start - other.end, other.start)):
-        if not any(occurrence.overlaps(other) for other in claimed):
-            claimed.append(occurrence)
-    return claimed
 
 
 def occurrences(sentence: str, slot: int, entity: str) -> list[Occurrence]:

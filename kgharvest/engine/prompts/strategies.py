@@ -37,7 +37,7 @@ from kgharvest.engine.types import (
 
 # As in the paper's baseline.
 TRIGGER_SEARCH = AutoPromptParams(n_candidates=10, iterations=200, patience=20)
-SOFT_EPOCHS, SOFT_LEARNING_RATE = 16, 1e-2
+SOFT_PARAMS = soft_prompts.SoftPromptParams(learning_rate=1e-2, epochs=16)
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,6 @@ class PromptSource:
         """Number of tokens of each entity in the longest tuple that must fit into the prompts."""
         seeds = [tuple(map(len, seed)) for seed in self.seeds]
         return max([(self.spec.params.max_entity_tokens,) * len(self.seeds[0]), *seeds], key=sum)
-
-    @property
-    def trained_lm(self) -> PretrainedLM:
-        if not isinstance(self.lm, PretrainedLM):
-            raise UnsupportedModel(
-                f"Setting {self.spec.setting} requires a local LM, but {self.lm.name} is behind a server. "
-                f"Use one of the settings {', '.join(WITHOUT_LEARNING)}."
-            )
-        return self.lm
 
     @property
     def masked_lm(self) -> MaskedLM:
@@ -214,7 +205,13 @@ def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) ->
 
 def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
     """LPAQA: all prompts, with weights that maximize the likelihood of the seed tuples under the weighted product."""
-    lm, templates = source.trained_lm, all_templates(source)
+    lm = source.lm
+    if not isinstance(lm, PretrainedLM):
+        raise UnsupportedModel(
+            f"Setting {source.spec.setting} requires a local LM, but {lm.name} is behind a server. "
+            f"Use one of the settings {', '.join(WITHOUT_LEARNING)}."
+        )
+    templates = all_templates(source)
     prompts = tuple(lm.encode_prompt(template) for template in templates)
     tick = partial(Reporter(source.on_progress, "weights", len(prompts)), 0)
     questions = [
@@ -267,9 +264,7 @@ def learned_soft_prompts(source: PromptSource) -> ChosenPrompts:
     """Soft prompts, initialized with all prompts, with a mixture that maximizes the likelihood of the seed tuples."""
     lm, templates = source.masked_lm, all_templates(source)
     softened, vectors = soft_prompts.soften(lm, [lm.encode_prompt(template) for template in templates])
-    params = soft_prompts.SoftPromptParams(
-        learning_rate=SOFT_LEARNING_RATE, epochs=SOFT_EPOCHS, seed=source.spec.params.seed
-    )
+    params = replace(SOFT_PARAMS, seed=source.spec.params.seed)
     prompt_set = soft_prompts.learn_on_tuples(lm, softened, vectors, source.seeds, params, source.on_progress)
     words = [nearest[0][0] for nearest in nearest_words(lm, vectors, 1)]
     return with_compatibilities(source, prompt_set, [prompt_text(lm, prompt, words) for prompt in softened], templates)

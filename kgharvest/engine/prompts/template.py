@@ -33,7 +33,13 @@ class PromptTemplate:
         if any(len(index) > MAX_SLOT_DIGITS for index in pieces[1::2]):
             raise BadPrompt(f"{text!r} has a slot number that is too large. Number the slots from 0 without gaps.")
         slots = tuple(int(index) for index in pieces[1::2])
-        check_slots(text, slots)
+        if not slots:
+            raise BadPrompt(f"{text!r} has no slot. Use <ENT0>, <ENT1>, ... in place of the entities.")
+        for slot in slots:
+            if slots.count(slot) > 1:
+                raise BadPrompt(f"{text!r} contains the slot <ENT{slot}> twice. Use each slot once.")
+        if missing := set(range(max(slots) + 1)) - set(slots):
+            raise BadPrompt(f"{text!r} lacks the slot <ENT{min(missing)}>. Number the slots from 0 without gaps.")
         return cls(text, tuple(pieces[0::2]), slots)
 
     @property
@@ -42,17 +48,6 @@ class PromptTemplate:
 
     def fill(self, entities: Sequence[str]) -> str:
         return SLOT.sub(lambda slot: entities[int(slot.group(1))], self.text)
-
-
-def check_slots(text: str, slots: Sequence[int]) -> None:
-    if not slots:
-        raise BadPrompt(f"{text!r} has no slot. Use <ENT0>, <ENT1>, ... in place of the entities.")
-    for slot in slots:
-        if slots.count(slot) > 1:
-            raise BadPrompt(f"{text!r} contains the slot <ENT{slot}> twice. Use each slot once.")
-    missing = set(range(max(slots) + 1)) - set(slots)
-    if missing:
-        raise BadPrompt(f"{text!r} lacks the slot <ENT{min(missing)}>. Number the slots from 0 without gaps.")
 
 
 def parse_prompts(texts: Sequence[str], arity: int) -> list[PromptTemplate]:

@@ -14,7 +14,7 @@ import torch
 from kgharvest.engine.entities import entity_of
 from kgharvest.engine.harvest import Prepared
 from kgharvest.engine.language_models.base import EncodedPrompt
-from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.language_models.masked import SoftWords
 from kgharvest.engine.parts import Part, RescorePart, SearchPart
 from kgharvest.engine.prompts.comprehension import Comprehension
 from kgharvest.engine.prompts.prompt_set import PromptSet

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 
 from kgharvest.embedded_lm import EMBEDDED_LMS, corpus, sentences, train
-from kgharvest.embedded_lm.quality import filtered_rank, majority_recall, tail_recall
+from kgharvest.embedded_lm.card import filtered_rank, majority_recall, tail_recall
 from kgharvest.embedded_lm.world import BadWorld, load_relation, load_world, parse_phrasing, wordings, words_around
 from kgharvest.engine.filters import EntityFilter, words_of
 from kgharvest.engine.language_models.compact import load_compact

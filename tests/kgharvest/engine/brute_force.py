@@ -136,7 +136,7 @@ class BruteForce:
         words = [filters.words_of(text) for text in candidate.surface]
         return any(
             entity_filter.rejection(entity)
-            or filters.occurs_in_prompt(entity, texts)
+            or any(filters.occurs_in(entity, text) for text in texts)
             or entity_filter.rejects_beside(entity, words[:slot])
             for slot, entity in enumerate(words)
         )

@@ -24,7 +24,6 @@ from kgharvest.engine.search import (
     best_of_equals,
     merge_found,
     pattern_groups,
-    search_group,
 )
 from kgharvest.engine.types import Cancelled, HarvestParams
 from tests.kgharvest.engine.brute_force import BruteForce
@@ -65,7 +64,7 @@ class Case:
 
     def search_all(self, params):
         groups = pattern_groups(2, params)
-        found = [search_group(*self.parts(params), params, lambda n_found: None, group) for group in groups]
+        found = [BestFirstSearch(*self.parts(params), params, lambda n: None).run(group) for group in groups]
         return merge_found(groups, found)
 
     def expected(self, params, patterns):

@@ -69,18 +69,15 @@ def loading_options(device: str, dtype: str) -> dict[str, Any]:
     check_device(device)
     check_dtype(dtype, device)
     if dtype in QUANTIZED:
+        from transformers import BitsAndBytesConfig
+
+        bits: dict[str, Any] = {"load_in_8bit": True}
+        if dtype == "nf4":
+            bits = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": QUANTIZED_DTYPE}
+        quantization = BitsAndBytesConfig(**bits)  # type: ignore[no-untyped-call]
         device_map = device if device == AUTO else {"": device}
-        return {"dtype": QUANTIZED_DTYPE, "quantization_config": quantization(dtype), "device_map": device_map}
+        return {"dtype": QUANTIZED_DTYPE, "quantization_config": quantization, "device_map": device_map}
     return {"dtype": dtype_named(dtype), **({"device_map": device} if device == AUTO else {})}
-
-
-def quantization(dtype: str) -> Any:
-    from transformers import BitsAndBytesConfig
-
-    bits: dict[str, Any] = {"load_in_8bit": True}
-    if dtype == "nf4":
-        bits = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": QUANTIZED_DTYPE}
-    return BitsAndBytesConfig(**bits)  # type: ignore[no-untyped-call]
 
 
 def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> tuple[Any, dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.functional import gelu, linear, scaled_dot_product_attention
+from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from kgharvest.engine.types import UnsupportedModel
 
@@ -44,17 +44,6 @@ class Projection(nn.Module):
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         return self.after(self.embeddings(vectors))
-
-
-class WordProjection(nn.Module):
-    """Projection to the vocabulary by the word embeddings."""
-
-    def __init__(self, words: nn.Embedding, bias: torch.Tensor) -> None:
-        super().__init__()
-        self.weight, self.bias = words.weight, bias
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        return linear(vectors, self.weight, self.bias)
 
 
 class Hidden(NamedTuple):
@@ -93,12 +82,6 @@ class Trial(NamedTuple):
     def is_explained_by(self, after: Layer) -> bool:
         return is_close(after(self.projected).float(), self.logits.float())
 
-    @property
-    def scale(self) -> float:
-        """Least-squares factor that maps `projected` to the logits."""
-        projected, logits = self.projected.cpu().double(), self.logits.cpu().double()
-        return float((projected * logits).sum() / projected.square().sum())
-
 
 def what_may_follow(model: Any, trial: Trial) -> Iterator[tuple[Layer, bool]]:
     """Yield possible steps after the projection, and whether each is affine."""
@@ -109,7 +92,9 @@ def what_may_follow(model: Any, trial: Trial) -> Iterator[tuple[Layer, bool]]:
     cap = getattr(text_config(model.config), "final_logit_softcapping", None)  # Gemma 2 and later
     if cap:
         yield lambda logits: cap * torch.tanh(logits / cap), False
-    scale = trial.scale  # Cohere, Granite, MiniCPM, T5 with tied embeddings
+    projected, expected = trial.projected.cpu().double(), trial.logits.cpu().double()
+    scale = float((projected * expected).sum() / projected.square().sum())  # least squares
+    # Cohere, Granite, MiniCPM, T5 with tied embeddings
     yield lambda logits: logits * scale, True
 
 
@@ -222,18 +207,13 @@ def albert_head(model: Any) -> Head:
     return Head(lambda hidden: head.LayerNorm(head.activation(head.dense(hidden))), head.decoder)
 
 
-def modernbert_head(model: Any) -> Head:
-    return Head(model.head, model.decoder)
-
-
 def deberta_head(model: Any) -> Head:
     """Return the DeBERTa head. DeBERTa-v3 projects with its word embeddings, older checkpoints with other weights."""
     if model.legacy:
         return bert_head(model)
-    head, words = model.lm_predictions.lm_head, model.deberta.embeddings.word_embeddings
-    return Head(
-        lambda hidden: head.LayerNorm(head.transform_act_fn(head.dense(hidden))), WordProjection(words, head.bias)
-    )
+    head, projection = model.lm_predictions.lm_head, nn.Linear(1, 1, device="meta")
+    projection.weight, projection.bias = model.deberta.embeddings.word_embeddings.weight, head.bias
+    return Head(lambda hidden: head.LayerNorm(head.transform_act_fn(head.dense(hidden))), projection)
 
 
 def bert_layer(layer: Any) -> LastLayer:
@@ -287,7 +267,7 @@ ARCHITECTURES = {
     "camembert": Architecture(roberta_head, "encoder", bert_layer),
     "albert": Architecture(albert_head),
     "deberta-v2": Architecture(deberta_head),
-    "modernbert": Architecture(modernbert_head),
+    "modernbert": Architecture(lambda model: Head(model.head, model.decoder)),
 }
 
 
@@ -302,12 +282,6 @@ def split_last_layer(model: Any) -> LastLayer | None:
     last = stack.layer[-1]
     stack.layer = stack.layer[:-1]
     return architecture.last_layer(last)
-
-
-def layers_below_the_last(network: Any) -> list[torch.nn.Module] | None:
-    """Return the layers of a network without its last layer, or None for unsupported architectures."""
-    architecture = ARCHITECTURES.get(network.config.model_type)
-    return list(getattr(network, architecture.stack).layer) if architecture and architecture.stack else None
 
 
 def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, n_heads: int) -> torch.Tensor:

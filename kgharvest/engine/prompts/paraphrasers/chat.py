@@ -1,13 +1,10 @@
 """Paraphraser based on an OpenAI-compatible chat endpoint."""
 
 import re
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
-import httpx
-
-from kgharvest.engine.chat_completions import ChatClient, ChatFailed, NoCompletion, Sleep
+from kgharvest.engine.chat_completions import ChatClient, ChatFailed, NoCompletion
 
 API_KEY_VARIABLE = "KGHARVEST_PARAPHRASER_API_KEY"
 PARAPHRASES_PER_CALL = 10
@@ -20,44 +17,28 @@ class ParaphraserFailed(ChatFailed):
     """A paraphraser that is unreachable, rejects the request, exceeds its spending cap, or returns invalid text."""
 
 
-@dataclass(frozen=True)
-class ChatEndpoint:
-    """Address and limits of a chat endpoint.
+class ChatParaphraser:
+    """Chat model as paraphraser. The key is read from KGHARVEST_PARAPHRASER_API_KEY; if unset, no key is sent.
 
-    base_url: URL without the final `/chat/completions`, for example `https://api.openai.com/v1`.
-    max_attempts: requests per answer, separated by waits of 1, 2, 4 .. s, or as requested by the endpoint.
-    max_calls, max_tokens: spending cap per paraphraser: requests, and tokens of questions and answers together.
+    max_calls, max_tokens: spending cap: requests, and tokens of questions and answers together.
+    options: of `ChatClient`.
     """
 
-    base_url: str
-    model: str
-    timeout_s: float = 60.0
-    max_attempts: int = 5
-    max_calls: int = 100
-    max_tokens: int = 100_000
-
-
-class ChatParaphraser:
-    """Chat model as paraphraser. The key is read from KGHARVEST_PARAPHRASER_API_KEY; if unset, no key is sent."""
-
     def __init__(
-        self, endpoint: ChatEndpoint, transport: httpx.BaseTransport | None = None, sleep: Sleep = time.sleep
+        self, base_url: str, model: str, max_calls: int = 100, max_tokens: int = 100_000, **options: Any
     ) -> None:
-        self.name = f"chat:{endpoint.model}"
+        self.name = f"chat:{model}"
         self.n_calls = self.n_tokens = 0
-        self._endpoint = endpoint
+        self._max_calls, self._max_tokens = max_calls, max_tokens
         self._client = ChatClient(
             "The paraphraser",
-            endpoint.base_url,
-            endpoint.model,
+            base_url,
+            model,
             API_KEY_VARIABLE,
-            endpoint.timeout_s,
-            endpoint.max_attempts,
-            "check the address, try later, or use the offline paraphraser",
-            self._spend_a_call,
-            sleep,
-            transport,
+            advice="check the address, try later, or use the offline paraphraser",
+            before_request=self._spend_a_call,
             failure=ParaphraserFailed,
+            **options,
         )
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
@@ -75,11 +56,10 @@ class ChatParaphraser:
         return []
 
     def _spend_a_call(self) -> None:
-        endpoint = self._endpoint
-        if self.n_calls >= endpoint.max_calls or self.n_tokens + REPLY_TOKENS > endpoint.max_tokens:
+        if self.n_calls >= self._max_calls or self.n_tokens + REPLY_TOKENS > self._max_tokens:
             raise ParaphraserFailed(
-                f"The paraphraser has used {self.n_calls} of {endpoint.max_calls} calls and {self.n_tokens} of "
-                f"{endpoint.max_tokens} tokens. Increase its spending cap or use fewer initial prompts."
+                f"The paraphraser has used {self.n_calls} of {self._max_calls} calls and {self.n_tokens} of "
+                f"{self._max_tokens} tokens. Increase its spending cap or use fewer initial prompts."
             )
         self.n_calls += 1
 

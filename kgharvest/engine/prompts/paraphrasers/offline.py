@@ -64,7 +64,11 @@ def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -
     if isinstance(lm, GivesLogprobs):
         return []
     encoded = [lm.encode_entity(entity) for entity in entities]
-    fillers = likely_fillers(lm, prompt, encoded)
+    empty = [Filler(blank, ()) for blank in blanks(prompt)]
+    one_word = [filler for filler in empty if len(filler.blank.words) == 1]
+    two_words = [filler for filler in empty if len(filler.blank.words) == 2]
+    first_words = extend(lm, prompt, encoded, two_words, FILLERS_OF_TWO_WORDS)
+    fillers = extend(lm, prompt, encoded, one_word, FILLERS_OF_ONE_WORD) + extend(lm, prompt, encoded, first_words, 1)
     texts = lm.canonical_texts([filler.ids for filler in fillers])
     variants = [
         PromptTemplate.parse(capitalized(filler.blank.fill(prompt.text, text)))
@@ -118,15 +122,6 @@ def ending(word: str) -> str:
     return next((ending for ending in ENDINGS if word.endswith(ending)), "")
 
 
-def likely_fillers(lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds]) -> list[Filler]:
-    """Return the LM's most likely fillers of every blank, with one token per word of the blank."""
-    empty = [Filler(blank, ()) for blank in blanks(prompt)]
-    one_word = [filler for filler in empty if len(filler.blank.words) == 1]
-    two_words = [filler for filler in empty if len(filler.blank.words) == 2]
-    first_words = extend(lm, prompt, encoded, two_words, FILLERS_OF_TWO_WORDS)
-    return [*extend(lm, prompt, encoded, one_word, FILLERS_OF_ONE_WORD), *extend(lm, prompt, encoded, first_words, 1)]
-
-
 def extend(
     lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds], fillers: Sequence[Filler], n_best: int
 ) -> list[Filler]:
@@ -171,9 +166,6 @@ def logits(lm: LanguageModel, queries: Sequence[Query]) -> torch.Tensor:
     return lm.logits(lm.vectors(queries, BATCH_SIZE, lambda: None)).cpu()
 
 
-BATCH_SIZE = 64
-
-
 # Paraphraser
 
 
@@ -193,9 +185,8 @@ class OfflineParaphraser:
         prompt = statement_prompt(sentence, entities)
         if prompt is None:
             return []
-        has_number = any(re.search(r"\d", entity) for entity in entities)
         rewrites = rewritten(prompt)
-        if has_number and not is_about_place(prompt):
+        if any(re.search(r"\d", entity) for entity in entities) and not is_about_place(prompt):
             rewrites = [other for other in rewrites if not is_about_place(other)]
         rewrites = self._best_first(rewrites, entities)
         fillings = refill(self._lm, prompt, entities)

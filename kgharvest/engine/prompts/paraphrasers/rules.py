@@ -277,9 +277,7 @@ def clause_of(prompt: PromptTemplate) -> str:
     """
     text = prompt.text.rstrip(" .")
     first = re.match(r"[^\W\d_]+(?:['’][a-z]+)?", text)
-    if first is None or is_name(first[0], text[first.end() :]):
-        return text
-    return text[0].lower() + text[1:]
+    return text if first is None or is_name(first[0], text[first.end() :]) else text[0].lower() + text[1:]
 
 
 def is_name(first: str, rest: str) -> bool:

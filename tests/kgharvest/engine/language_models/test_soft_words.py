@@ -7,7 +7,7 @@ import torch
 
 from kgharvest.engine.language_models.base import Query
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.language_models.masked import SoftWords
 from kgharvest.engine.types import UnsupportedModel
 from tests.kgharvest.engine.tiny_models import tiny_albert, tiny_bert, tiny_distilbert, tiny_roberta
 

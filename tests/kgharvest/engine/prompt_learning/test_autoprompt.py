@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.language_models.masked import SoftWords
 from kgharvest.engine.probing import probe
 from kgharvest.engine.prompt_learning.autoprompt import (
     TRIGGER,

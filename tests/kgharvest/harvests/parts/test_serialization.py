@@ -25,7 +25,7 @@ SPEC = HarvestSpec(
 
 @pytest.mark.parametrize(("make", "setting"), [(tiny_roberta, "multi"), (tiny_bert, "top1"), (tiny_bert, "soft")])
 def test_a_harvest_through_bytes_is_the_same(tmp_path, monkeypatch, make, setting):
-    monkeypatch.setattr(strategies, "SOFT_EPOCHS", 2)
+    monkeypatch.setattr(strategies, "SOFT_PARAMS", replace(strategies.SOFT_PARAMS, epochs=2))
     folder, spec = str(make(tmp_path)), replace(SPEC, setting=setting)
     lm, other = load(folder), load(folder)
     alone = harvest(spec, lm)

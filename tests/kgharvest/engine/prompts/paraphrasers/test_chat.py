@@ -15,7 +15,6 @@ import pytest
 from kgharvest.engine.chat_completions import retry_after_s
 from kgharvest.engine.prompts.paraphrasers.chat import (
     API_KEY_VARIABLE,
-    ChatEndpoint,
     ChatParaphraser,
     ParaphraserFailed,
     sentences_of,
@@ -53,7 +52,8 @@ class Script:
         return reply
 
     def paraphraser(self, url: str = URL, **limits: int) -> ChatParaphraser:
-        return ChatParaphraser(ChatEndpoint(url, "gpt-x", **limits), httpx.MockTransport(self), self.slept_s.append)
+        exchange = {"transport": httpx.MockTransport(self), "sleep": self.slept_s.append}
+        return ChatParaphraser(url, "gpt-x", **limits, **exchange)
 
     def paraphrase(self, **limits: int) -> list[str]:
         return self.paraphraser(**limits).paraphrase("A mask prevents a virus.", ENTITIES)
@@ -269,17 +269,18 @@ def server() -> Iterator[ThreadingHTTPServer]:
 def test_a_real_server_is_asked_again_when_it_was_busy(server: ThreadingHTTPServer) -> None:
     url = f"http://127.0.0.1:{server.server_port}/v1"
 
-    sentences = ChatParaphraser(ChatEndpoint(url, "gpt-x")).paraphrase("A mask prevents a virus.", ENTITIES)
+    sentences = ChatParaphraser(url, "gpt-x").paraphrase("A mask prevents a virus.", ENTITIES)
 
     assert sentences == SENTENCES
     assert [(path, key) for path, key, _ in Handler.requests] == [("/v1/chat/completions", f"Bearer {KEY}")] * 2
 
 
 def test_a_server_that_is_gone_is_reported(free_port: int) -> None:
-    endpoint = ChatEndpoint(f"http://127.0.0.1:{free_port}/v1", "gpt-x", max_attempts=2)
+    url = f"http://127.0.0.1:{free_port}/v1"
+    paraphraser = ChatParaphraser(url, "gpt-x", max_attempts=2, sleep=lambda seconds: None)
 
     with pytest.raises(ParaphraserFailed, match=r"127\.0\.0\.1 cannot be reached \(ConnectError\) in 2 attempts"):
-        ChatParaphraser(endpoint, sleep=lambda seconds: None).paraphrase("A mask prevents a virus.", ENTITIES)
+        paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
 
 
 @pytest.fixture
