@@ -286,7 +286,7 @@ def queue_harvests(n: int, how: dict[str, int] | None = None) -> None:
 
 def exported() -> dict[str, str]:
     """Return the file of each harvest of the database."""
-    from kgharvest.harvests.tuple_export import export_tuples
+    from kgharvest.harvests.tuple_files import export_tuples
     from kgharvest.models import HarvestJob
 
     jobs = HarvestJob.objects.with_cell().filter(launch__isnull=False)

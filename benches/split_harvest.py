@@ -56,7 +56,7 @@ def running_workers(n: int):
             for name in names
         ]
         try:
-            while workers.n_alive(timezone.now()) < n:
+            while workers.alive(timezone.now()).count() < n:
                 time.sleep(POLL_S)
             yield processes
         finally:

@@ -42,12 +42,7 @@ MAY: Mapping[Action, frozenset[Role]] = {
     Action.WORK: frozenset({Role.OWNER, Role.RESEARCHER}),
     Action.MANAGE: frozenset({Role.OWNER}),
 }
-VERBS = {
-    Action.VIEW: "view",
-    Action.ADJUDICATE: "adjudicate in",
-    Action.WORK: "work in",
-    Action.MANAGE: "manage",
-}
+VERBS = {Action.VIEW: "view", Action.ADJUDICATE: "adjudicate in", Action.WORK: "work in", Action.MANAGE: "manage"}
 
 
 class NotAllowed(DomainError, PermissionDenied):
@@ -85,12 +80,11 @@ def check_may(user: User, action: Action, project: Project | None) -> None:
         return
     if project is None:
         raise NotAllowed("Only a superuser may change objects of the whole installation.")
-    roles = " or ".join(_roles(action))
-    raise NotAllowed(f"You may not {VERBS[action]} the project {project}. Ask its owner for the role {roles}.")
+    raise NotAllowed(f"You may not {VERBS[action]} the project {project}. Ask its owner for the role {_roles(action)}.")
 
 
-def _roles(action: Action) -> list[str]:
-    return [role.value for role in Role if role in MAY[action]]
+def _roles(action: Action) -> str:
+    return " or ".join(role.value for role in Role if role in MAY[action])
 
 
 def allowed_actions(user: User, project: Project | None) -> dict[str, bool]:
@@ -157,8 +151,7 @@ def may_anywhere(user: User, action: Action) -> bool:
 def check_may_anywhere(user: User, action: Action) -> None:
     """Raise NotAllowed unless `user` may do `action` in any project."""
     if not may_anywhere(user, action):
-        roles = " or ".join(_roles(action))
-        raise NotAllowed(f"Your role does not permit this. Ask a project owner for the role {roles}.")
+        raise NotAllowed(f"Your role does not permit this. Ask a project owner for the role {_roles(action)}.")
 
 
 def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

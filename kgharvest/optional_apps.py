@@ -39,17 +39,11 @@ class OptionalApp(AppConfig):
     def ready(self) -> None:
         for region, functions in self.panels.items():
             settings.PANELS.setdefault(region, []).extend(functions)
-        settings.HOOKS.update(self.hooks)
-        settings.OUTBOXES.update(self.outboxes)
-        settings.JOB_RUNNERS.update(self.outboxes | self.job_runners)
-        settings.LM_JOBS.extend(self.lm_jobs)
-        settings.URGENT_JOBS.extend([*self.outboxes, *self.urgent_jobs])
-        settings.PERIODIC_TASKS.extend(self.periodic_tasks)
-        settings.AUDITED.update(self.audited)
-        settings.METRICS.extend(self.metrics)
-        settings.REPORT_SECTIONS.extend(self.report_sections)
-        settings.DRAFT_DELETED.extend(self.draft_deleted)
-        settings.EVENT_TYPES.extend(self.event_types)
+        settings.JOB_RUNNERS.update(self.outboxes)
+        settings.URGENT_JOBS.extend(self.outboxes)
+        for name in OptionalApp.__annotations__.keys() - {"url_configuration", "panels"}:
+            registry, added = getattr(settings, name.upper()), getattr(self, name)
+            (registry.update if isinstance(registry, dict) else registry.extend)(added)
 
 
 def optional_apps() -> Iterator[OptionalApp]:

@@ -126,7 +126,6 @@ EVENT_TYPES: list[str] = []
 # Metrics for each scrape: functions of the time that return operations.metrics.Readings
 METRICS = [
     "kgharvest.operations.metrics.job_metrics",
-    "kgharvest.operations.metrics.webhook_metrics",
     "annotation.panels.judgment_metrics",
 ]
 

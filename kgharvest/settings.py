@@ -15,23 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from kombu import Exchange, Queue
 
 from kgharvest import VERSION
-from kgharvest.environment import (
-    base_url,
-    broker_tls,
-    data_folder_needed,
-    database,
-    file_storage,
-    flag,
-    generated_secret_key,
-    hsts,
-    limit,
-    lm_servers,
-    mail,
-    networks,
-    openid,
-    sqlite,
-    words,
-)
+from kgharvest import environment as env
 from kgharvest.jobs.queues import HARVEST, QUEUES
 from kgharvest.operations.logs import without_addresses
 from kgharvest.registries import *  # noqa: F403 - all registries are settings
@@ -40,7 +24,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
 
 
-with data_folder_needed():
+with env.data_folder_needed():
     # Private to this user: the SQLite file contains email addresses, sessions, and password hashes.
     DATA_DIR.mkdir(0o700, parents=True, exist_ok=True)
 
@@ -48,8 +32,8 @@ with data_folder_needed():
 MODEL_ROOTS = [Path(root) for root in os.environ.get("KGHARVEST_MODEL_ROOTS", "").split(os.pathsep) if root]
 MODEL_ROOTS = MODEL_ROOTS or [DATA_DIR / "models"]
 
-PUBLIC = base_url(os.environ.get("KGHARVEST_BASE_URL", ""))  # public URL of this server, if set
-DEBUG = flag("DEBUG")
+PUBLIC = env.base_url(os.environ.get("KGHARVEST_BASE_URL", ""))  # public URL of this server, if set
+DEBUG = env.flag("DEBUG")
 EMBEDDED = PUBLIC.scheme != "https" and not any(
     os.environ.get(name) for name in ("DATABASE_URL", "BROKER_URL", "SECRET_KEY", "ALLOWED_HOSTS")
 )
@@ -58,7 +42,7 @@ if PRODUCTION and PUBLIC.scheme == "http":
     raise ImproperlyConfigured("KGHARVEST_BASE_URL is not an https URL. Production requires TLS.")
 
 SECRET_KEY = os.environ.get("SECRET_KEY", "")
-ALLOWED_HOSTS = words("ALLOWED_HOSTS")
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS")
 PUBLIC_HOSTS = [f"[{PUBLIC.hostname}]" if ":" in PUBLIC.hostname else PUBLIC.hostname] if PUBLIC.hostname else []
 if PRODUCTION:
     ALLOWED_HOSTS = ALLOWED_HOSTS or PUBLIC_HOSTS
@@ -67,13 +51,13 @@ if PRODUCTION and not SECRET_KEY:
 if PRODUCTION and not ALLOWED_HOSTS:
     raise ImproperlyConfigured("ALLOWED_HOSTS is not set. In production, set it to the hostnames of this server.")
 if not SECRET_KEY:
-    with data_folder_needed():
-        SECRET_KEY = generated_secret_key(DATA_DIR / "secret_key")
+    with env.data_folder_needed():
+        SECRET_KEY = env.generated_secret_key(DATA_DIR / "secret_key")
 ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]", *PUBLIC_HOSTS]
 
 # Optional apps to install (kgharvest.optional_apps); KGHARVEST_CONTRIB=none for the core only.
 # A name with a dot is the module of an app in another package.
-CONTRIB_APPS = words("KGHARVEST_CONTRIB") or ["knowledge_graphs", "probing", "publishing", "recruiting"]
+CONTRIB_APPS = env.words("KGHARVEST_CONTRIB") or ["knowledge_graphs", "probing", "publishing", "recruiting"]
 INSTALLED_APPS = [
     "kgharvest",
     "annotation",
@@ -108,7 +92,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "kgharvest.accounts.sign_in.sessions.require_second_factor",
+    "kgharvest.accounts.sign_in.second_factor.require_second_factor",
     "kgharvest.http.store_nothing",
 ]
 
@@ -132,7 +116,7 @@ TEMPLATES = [
 ]
 
 DATABASE_URL = os.environ.get("DATABASE_URL", "")
-DATABASES = {"default": database(DATABASE_URL) if DATABASE_URL else sqlite(DATA_DIR / "kgharvest.sqlite3")}
+DATABASES = {"default": env.database(DATABASE_URL) if DATABASE_URL else env.sqlite(DATA_DIR / "kgharvest.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LANGUAGE_CODE = "en"
@@ -145,7 +129,7 @@ STATIC_ROOT = BASE_DIR / "staticfiles" if PRODUCTION else None
 WHITENOISE_USE_FINDERS = not PRODUCTION
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "files": file_storage("KGHARVEST_FILES", DATA_DIR),  # shared by web servers and workers (operations.files)
+    "files": env.file_storage("KGHARVEST_FILES", DATA_DIR),  # shared by web servers and workers (operations.files)
     "staticfiles": {
         "BACKEND": "kgharvest.http.HashedStaticFiles"
         if PRODUCTION
@@ -169,27 +153,27 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 # Rate limits: (attempts, seconds) (kgharvest.accounts.throttle)
 LIMITS = {
-    "wrong_links": limit("KGHARVEST_WRONG_LINKS", 30, 900),  # or codes; per address, which a whole class may share
-    "forged_events": limit("KGHARVEST_FORGED_EVENTS", 60, 60),  # platform events with an invalid signature, per address
-    "guests": limit("KGHARVEST_GUESTS", 30, 600),  # joining one round by name, per address
-    "panel_entries": limit("KGHARVEST_PANEL_ENTRIES", 60, 600),  # new participants of one panel, per address
-    "wrong_passwords": limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # per address; afterwards few attempts per name
-    "wrong_passwords_of_name": limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # per name and address
-    "wrong_passwords_everywhere": limit("KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600),  # per name
-    "wrong_passwords_of_device": limit(
-        "KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900
-    ),  # per browser that has logged in before
-    "old_passwords": limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # per account, for password confirmation
-    "second_factors": limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # codes per account
-    "share_passwords": limit("KGHARVEST_SHARE_PASSWORDS", 10, 900),  # per report link and address
-    "share_passwords_everywhere": limit("KGHARVEST_SHARE_PASSWORDS_EVERYWHERE", 100, 3600),  # per report link
-    "reset_requests": limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # per address
-    "reset_mails": limit("KGHARVEST_RESET_MAILS", 3, 3600),  # per email address
+    "wrong_links": env.limit("KGHARVEST_WRONG_LINKS", 30, 900),  # or codes; per address, which a whole class may share
+    "forged_events": env.limit(
+        "KGHARVEST_FORGED_EVENTS", 60, 60
+    ),  # platform events with an invalid signature, per address
+    "guests": env.limit("KGHARVEST_GUESTS", 30, 600),  # joining one round by name, per address
+    "panel_entries": env.limit("KGHARVEST_PANEL_ENTRIES", 60, 600),  # new participants of one panel, per address
+    "wrong_passwords": env.limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # per address; afterwards few attempts per name
+    "wrong_passwords_of_name": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # per name and address
+    "wrong_passwords_everywhere": env.limit("KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600),  # per name
+    "wrong_passwords_of_device": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900),  # per browser with a login
+    "old_passwords": env.limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # per account, for password confirmation
+    "second_factors": env.limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # codes per account
+    "share_passwords": env.limit("KGHARVEST_SHARE_PASSWORDS", 10, 900),  # per report link and address
+    "share_passwords_everywhere": env.limit("KGHARVEST_SHARE_PASSWORDS_EVERYWHERE", 100, 3600),  # per report link
+    "reset_requests": env.limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # per address
+    "reset_mails": env.limit("KGHARVEST_RESET_MAILS", 3, 3600),  # per email address
 }
 # API rate limits: (requests, seconds) (kgharvest.api.authentication)
 API_LIMITS = {
-    "token": limit("KGHARVEST_API_REQUESTS", 1200, 60),  # per token
-    "anonymous": limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # per address without a valid token
+    "token": env.limit("KGHARVEST_API_REQUESTS", 1200, 60),  # per token
+    "anonymous": env.limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # per address without a valid token
 }
 CACHES = {  # per process: its share of these limits
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
@@ -197,7 +181,7 @@ CACHES = {  # per process: its share of these limits
 PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # trusted proxies before this server
 
 # Login: docs/sign-in.md
-OPENID = openid()
+OPENID = env.openid()
 LOCAL_LOGIN = os.environ.get("KGHARVEST_LOCAL_LOGIN", "1") != "0"  # password login
 if not LOCAL_LOGIN and not OPENID:
     raise ImproperlyConfigured(
@@ -214,7 +198,7 @@ CONTACT = os.environ.get("KGHARVEST_CONTACT", "")  # for example "Ada, room 7, a
 # Email
 EMAIL_URL = os.environ.get("EMAIL_URL", "")
 if EMAIL_URL:
-    globals().update(mail(EMAIL_URL))
+    globals().update(env.mail(EMAIL_URL))
 DEFAULT_FROM_EMAIL = os.environ.get("KGHARVEST_MAIL_FROM") or f"kgharvest@{(PUBLIC_HOSTS or ['localhost'])[0]}"
 
 # Browsers
@@ -241,7 +225,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_SSL_REDIRECT = PRODUCTION
 # Off by default, as browsers remember it for its lifetime, optionally for all subdomains and ports.
-SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = hsts("KGHARVEST_HSTS")
+SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = env.hsts("KGHARVEST_HSTS")
 SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W021"]  # HSTS, subdomains, preload
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
 PORT = os.environ.get("PORT") or "8000"
@@ -284,10 +268,10 @@ SPECTACULAR_SETTINGS = {
 }
 
 # Private networks that webhooks may access, also by plain http
-WEBHOOK_NETWORKS = networks("KGHARVEST_WEBHOOK_NETWORKS")
+WEBHOOK_NETWORKS = env.networks("KGHARVEST_WEBHOOK_NETWORKS")
 
 # URLs of log-probability servers, with the variable that contains each key
-LM_SERVERS = lm_servers("KGHARVEST_LM_SERVERS")
+LM_SERVERS = env.lm_servers("KGHARVEST_LM_SERVERS")
 
 # Default URL of chat models for launches; its responses are trusted (docs/harvesting.md)
 CHAT_BASE_URL = os.environ.get("KGHARVEST_CHAT_BASE_URL", "").strip()
@@ -309,7 +293,7 @@ JOB_LOOK_EVERY_S = 5  # between two heartbeats of a worker, which also poll the 
 HARVEST_SHARED_AFTER_S = 2
 
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
-CELERY_BROKER_USE_SSL = broker_tls(CELERY_BROKER_URL)
+CELERY_BROKER_USE_SSL = env.broker_tls(CELERY_BROKER_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # wait for the broker without limit
 CELERY_TASK_DEFAULT_QUEUE = HARVEST
@@ -323,7 +307,7 @@ CELERY_WORKER_CONCURRENCY = 1
 QUEUE_ARGUMENTS = None
 if CELERY_BROKER_URL.startswith("filesystem:"):
     BROKER_DIR = DATA_DIR / "broker"
-    with data_folder_needed():
+    with env.data_folder_needed():
         for folder in ("messages", "control"):
             (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
     CELERY_BROKER_TRANSPORT_OPTIONS = {

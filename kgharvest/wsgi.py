@@ -25,9 +25,12 @@ def refuse_unreadable(application: Application) -> Application:
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         status, reason = "400 Bad Request", why_unreadable(environ)
         if not reason:
-            status, reason = "413 Content Too Large", why_too_large(environ)
-        if not reason:
-            return application(environ, start_response)
+            has_files = environ.get("CONTENT_TYPE", "").lower().startswith("multipart/")
+            largest = settings.LARGEST_UPLOAD if has_files else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+            if int(environ.get("CONTENT_LENGTH") or 0) <= largest:
+                return application(environ, start_response)
+            status = "413 Content Too Large"
+            reason = f"The request is larger than {largest >> 20} MB. Send less data at a time."
         media_type, body = "text/plain", reason.encode()
         if environ.get("PATH_INFO", "").startswith("/api/"):
             error = {"error": {"code": "Unreadable", "message": reason}}
@@ -51,15 +54,6 @@ def why_unreadable(environ: dict[str, Any]) -> str:
     length = environ.get("CONTENT_LENGTH") or "0"
     if not (length.isascii() and length.isdigit()):
         return "Invalid Content-Length header. Send the length of the body in bytes."
-    return ""
-
-
-def why_too_large(environ: dict[str, Any]) -> str:
-    """Return a sentence if the body is too large, or an empty string. Reads only the headers."""
-    has_files = environ.get("CONTENT_TYPE", "").lower().startswith("multipart/")
-    largest = settings.LARGEST_UPLOAD if has_files else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    if int(environ.get("CONTENT_LENGTH") or 0) > largest:
-        return f"The request is larger than {largest >> 20} MB. Send less data at a time."
     return ""
 
 

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.utils.functional import cached_property
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view
@@ -12,8 +11,9 @@ from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.access import Action, check_may
+from kgharvest.access import Action
 from kgharvest.accounts import projects
+from kgharvest.accounts.project_views import find_visible
 from kgharvest.accounts.tokens import LONGEST_DAYS, Scope, create_token, revoke_token
 from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.input import ProjectField, StrictSerializer
@@ -66,9 +66,7 @@ class ProjectPartViewSet(ApiViewSet):
     @cached_property
     def project(self) -> Project:
         """The project in the URL. Raises Http404, or NotAllowed if the caller may not do `access` in it."""
-        project = get_object_or_404(Project.objects.visible_to(self.request.user), slug=self.kwargs["slug"])
-        check_may(self.request.user, self.access or Action.VIEW, project)
-        return project
+        return find_visible(self.request, self.kwargs["slug"], self.access or Action.VIEW)
 
     def get_object(self) -> Any:
         return self.named()

@@ -1,7 +1,6 @@
-"""Forms for projects, members, invitations and new accounts, and the project field of other forms."""
+"""Forms for projects, members, and invitations, and the project field of other forms."""
 
 from django import forms
-from django.contrib.auth.forms import UserCreationForm
 from django.http import HttpRequest
 
 from kgharvest.access import MAY, Action
@@ -67,7 +66,3 @@ class InviteForm(forms.Form):
         initial=7,
         help_text=f"Days, at most {MOST_DAYS}.",
     )
-
-
-class SignUpForm(UserCreationForm):
-    """Account of an invited person; `AUTH_PASSWORD_VALIDATORS` apply."""

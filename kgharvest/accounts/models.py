@@ -23,20 +23,17 @@ class Role(models.TextChoices):
 
 
 class ProjectQuerySet(models.QuerySet):
-    def visible_to(self, user):
+    def visible_to(self, user, **condition):
         """Return the user's projects; all of them for a superuser and for None, the operator running a command."""
-        return self._of_member(user)
-
-    def with_role(self, user, roles):
-        """Return the projects in which the user has one of `roles`; all of them for a superuser and for None."""
-        return self._of_member(user, members__role__in=roles)
-
-    def _of_member(self, user, **condition):
         bound_to = getattr(user, "bound_to", None)  # project of the request's token (accounts.tokens)
         projects = self if bound_to is None else self.filter(pk=bound_to)
         if user is None or user.is_superuser:
             return projects
         return self.none() if user.is_anonymous else projects.filter(members__user=user, **condition)
+
+    def with_role(self, user, roles):
+        """Return the projects in which the user has one of `roles`; all of them for a superuser and for None."""
+        return self.visible_to(user, members__role__in=roles)
 
 
 class Project(models.Model):

@@ -6,7 +6,9 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.forms import UserCreationForm
 from django.contrib.auth.views import redirect_to_login
+from django.db import transaction
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -18,10 +20,9 @@ from django.views.decorators.http import require_POST
 
 from kgharvest.access import Action, allowed_actions, check_may, researcher_required, worker_required
 from kgharvest.accounts import projects
-from kgharvest.accounts.forms import InviteForm, ProjectNameForm, RoleForm, SignUpForm
-from kgharvest.accounts.sign_in.password_attempts import remember_device
-from kgharvest.accounts.sign_in.sessions import log_in_with_password
-from kgharvest.accounts.throttle import count_wrong_link
+from kgharvest.accounts.forms import InviteForm, ProjectNameForm, RoleForm
+from kgharvest.accounts.sign_in.second_factor import log_in_with_password
+from kgharvest.accounts.throttle import count_wrong_link, remember_device
 from kgharvest.errors import NotFound
 from kgharvest.models import Project, ProjectInvite, Role
 from kgharvest.pages.lists import ListPage
@@ -179,14 +180,16 @@ def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
     needs_account = request.user.is_anonymous
     if needs_account and not settings.LOCAL_LOGIN:
         return redirect_to_login(request.get_full_path())  # at the OpenID provider, then back to this link
-    form = SignUpForm(request.POST or None) if needs_account else None
+    form = UserCreationForm(request.POST or None) if needs_account else None
     if request.method == "POST" and (form is None or form.is_valid()):
         try:
             response = redirect(invite.project)
             if form is None:
                 projects.accept_invite(invite, request.user, timezone.now())
             else:
-                user = projects.sign_up(invite, form, timezone.now())
+                with transaction.atomic():  # no account without a usable invitation
+                    user = form.save()
+                    projects.accept_invite(invite, user, timezone.now())
                 log_in_with_password(request, user, invite.project.get_absolute_url(), timezone.now())
                 remember_device(request, response, user)
             return response

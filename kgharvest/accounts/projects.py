@@ -1,6 +1,5 @@
 """Services for projects, members, and invitations."""
 
-import hashlib
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +7,10 @@ from datetime import datetime
 
 from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
-from django.forms import ModelForm
 from django.utils.text import slugify
 
 from kgharvest.access import MAY, Action, NotAllowed, bound_to, check_may, check_may_anywhere
+from kgharvest.audit.tables import sha256
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.events.recording import actor_code, record
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
@@ -84,7 +83,8 @@ def create_project(name: str, by=None) -> Project:
         check_may_anywhere(by, Action.WORK)
         if bound_to(by) is not None:
             raise NotAllowed("This token is bound to one project. Use an unbound token to create another project.")
-    name = _checked(name)
+    name = name.strip()
+    check_name(name, LONGEST_NAME, "project")
     stem = slugify(name)[:90] or "project"
     existing_slugs = set(Project.objects.filter(slug__startswith=stem).values_list("slug", flat=True)) | {"new"}
     slugs = (stem, *(f"{stem}-{n}" for n in range(2, len(existing_slugs) + 3)))
@@ -100,7 +100,8 @@ def create_project(name: str, by=None) -> Project:
 def rename_project(project: Project, name: str, by=None) -> None:
     """Rename a project; its URLs do not change. Raises NotAllowed, BadName, NameTaken."""
     check_may(by, Action.MANAGE, project)
-    name = _checked(name)
+    name = name.strip()
+    check_name(name, LONGEST_NAME, "project")
     with _unique_name(name):
         Project.objects.filter(pk=project.pk).update(name=name)
     project.name = name
@@ -113,12 +114,6 @@ def _unique_name(name: str) -> Iterator[None]:
             yield
     except IntegrityError:
         raise DomainError("NameTaken", f"A project named {name!r:.60} already exists. Choose another name.") from None
-
-
-def _checked(name: str) -> str:
-    name = name.strip()
-    check_name(name, LONGEST_NAME, "project")
-    return name
 
 
 # Members
@@ -181,7 +176,7 @@ def create_invite(project: Project, role: str, expires_at: datetime, by=None) ->
     """Return an invitation for one person and the secret of its link, which is not stored. Raises NotAllowed."""
     check_may(by, Action.MANAGE, project)
     secret = secrets.token_urlsafe(24)
-    invite = project.invites.create(role=Role(role), token_hash=_hash(secret), expires_at=expires_at, created_by=by)
+    invite = project.invites.create(role=Role(role), token_hash=sha256(secret), expires_at=expires_at, created_by=by)
     record("invite.made", invite, by, project.pk, project=project.slug, role=invite.role)
     return invite, secret
 
@@ -196,7 +191,7 @@ def revoke_invite(invite: ProjectInvite, now: datetime, by=None) -> None:
 
 def find_invite(secret: str) -> ProjectInvite:
     """Return the invitation of a link. Raises NotFound."""
-    invite = ProjectInvite.objects.select_related("project", "created_by").filter(token_hash=_hash(secret)).first()
+    invite = ProjectInvite.objects.select_related("project", "created_by").filter(token_hash=sha256(secret)).first()
     if invite is None:
         raise NotFound("No invitation has this link. Check that you copied the complete link.")
     return invite
@@ -244,15 +239,3 @@ def is_without_owner() -> bool:
     """Return whether no active superuser and no project owner exists."""
     superusers = get_user_model().objects.filter(is_superuser=True, is_active=True)
     return not superusers.exists() and not ProjectMember.objects.filter(role=Role.OWNER).exists()
-
-
-@transaction.atomic
-def sign_up(invite: ProjectInvite, form: ModelForm, now: datetime):
-    """Create an account from a valid form and accept the invitation. Raises InviteNotUsable."""
-    user = form.save()
-    accept_invite(invite, user, now)
-    return user
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

@@ -4,7 +4,6 @@ A secret is `kgh_` and 43 random characters. Only its SHA-256 is stored: random 
 can be looked up in an index.
 """
 
-import hashlib
 import secrets
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Q
 
+from kgharvest.audit.tables import sha256
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.models import ApiToken, Project
@@ -56,7 +56,7 @@ def create_token(
         user=user,
         name=name,
         prefix=secret[: ApiToken._meta.get_field("prefix").max_length],
-        digest=digest_of(secret),
+        digest=sha256(secret),
         scope=scope,
         project=project,
         expires_at=now + timedelta(days=days),
@@ -65,16 +65,12 @@ def create_token(
     return NewToken(token, secret)
 
 
-def digest_of(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
 def find_token(secret: str, now: datetime) -> ApiToken | None:
     """Return the valid token with this secret, or None; update `last_used_at`.
 
     `token.user.bound_to` is the id of the token's project, which `kgharvest.access` checks.
     """
-    token = ApiToken.objects.valid(now).select_related("user").filter(digest=digest_of(secret)).first()
+    token = ApiToken.objects.valid(now).select_related("user").filter(digest=sha256(secret)).first()
     if token:
         token.user.bound_to = token.project_id
         if token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY:

@@ -1,7 +1,10 @@
 """Rate-limited pages for login, logout, passwords, and API tokens."""
 
 import logging
+from collections.abc import Callable
+from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 from django import forms
 from django.conf import settings
@@ -9,27 +12,33 @@ from django.contrib import messages
 from django.contrib.auth import views as auth
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse, reverse_lazy
+from django.urls import get_script_prefix, reverse, reverse_lazy, set_script_prefix
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import client_ip
-from kgharvest.accounts.sign_in import openid_connect, password_reset, sessions
-from kgharvest.accounts.sign_in.password_attempts import (
+from kgharvest.accounts.sign_in import openid_connect, second_factor
+from kgharvest.accounts.throttle import (
     LoginForm,
+    TooManyAttempts,
+    count_attempt,
     count_right_password,
-    count_wrong_password,
+    is_exhausted,
+    network_of,
     remember_device,
 )
-from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted, network_of
 from kgharvest.accounts.tokens import LONGEST_DAYS, NewToken, Scope, create_token, revoke_token
+from kgharvest.audit.tables import sha256
 from kgharvest.bulk.pagination import page_of
 from kgharvest.models import Project
 from kgharvest.pages.refusals import refusal_in_form
 
 logger = logging.getLogger(__name__)
+
+FAILED_LOGIN = "failed login from %s"  # read by fail2ban
 
 
 def too_many(request: HttpRequest) -> HttpResponse:
@@ -58,35 +67,32 @@ class Login(auth.LoginView):
         try:
             return super().post(request, *args, **kwargs)
         except TooManyAttempts:
-            _log_failure(request)
+            logger.warning(FAILED_LOGIN, client_ip(request))
             return too_many(request)
 
     def form_valid(self, form) -> HttpResponse:
         # get_success_url allows no redirect to another site.
         address, user = self.get_success_url(), form.get_user()
         count_right_password(self.request, user)
-        if sessions.log_in_with_password(self.request, user, address, timezone.now()):
+        if second_factor.log_in_with_password(self.request, user, address, timezone.now()):
             return redirect("second_factor")
         response = redirect(address)
         remember_device(self.request, response, user)
         return response
 
     def form_invalid(self, form) -> HttpResponse:
-        if form.non_field_errors():  # not for empty fields
-            count_wrong_password(self.request, timezone.now())
-        _log_failure(self.request)
+        network = network_of(self.request)
+        if network and form.non_field_errors():  # a wrong password or unknown name, but no empty field
+            count_attempt("wrong_passwords", network, timezone.now())
+        logger.warning(FAILED_LOGIN, client_ip(self.request))
         return super().form_invalid(form)
-
-
-def _log_failure(request: HttpRequest) -> None:
-    logger.warning("failed login from %s", client_ip(request))
 
 
 class Logout(auth.LogoutView):
     """Log out; show a link that ends the session at the OpenID provider, if any."""
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        id_token = request.session.get(sessions.ID_TOKEN)
+        id_token = request.session.get(second_factor.ID_TOKEN)
         response = super().post(request, *args, **kwargs)
         if not id_token or not settings.OPENID:
             return response
@@ -110,7 +116,10 @@ class PasswordChange(auth.PasswordChangeView):
 
 
 class PasswordReset(auth.PasswordResetView):
-    """Password reset by email. Response and timing are the same for all email addresses."""
+    """Password reset by email. Neither the response nor its timing reveals whether an account exists.
+
+    The email is sent in a new thread, which takes longer if an account exists.
+    """
 
     success_url = reverse_lazy("password_reset_done")
 
@@ -125,9 +134,29 @@ class PasswordReset(auth.PasswordResetView):
         return super().post(request, *args, **kwargs)
 
     def form_valid(self, form) -> HttpResponse:
+        prefix, origin = get_script_prefix(), urlsplit(settings.ORIGIN)
+
+        def send() -> None:
+            set_script_prefix(prefix)  # thread-local
+            try:
+                most, _ = settings.LIMITS["reset_mails"]
+                who = sha256(form.cleaned_data["email"].strip().casefold())  # email addresses are not stored
+                if count_attempt("reset_mails", who, timezone.now()) <= most:
+                    form.save(
+                        domain_override=origin.netloc,
+                        use_https=origin.scheme == "https",
+                        email_template_name="registration/password_reset_email.txt",
+                    )
+            finally:
+                connection.close()
+
         if settings.EMAIL_URL:
-            password_reset.send_link(form.cleaned_data["email"])
+            in_background(send)
         return redirect(self.success_url)
+
+
+def in_background(call: Callable[[], None]) -> None:
+    Thread(target=call, name="password-reset").start()
 
 
 class PasswordResetConfirm(auth.PasswordResetConfirmView):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
@@ -62,11 +63,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> DomainError:
-    return DomainError("NoSuchFile", f"{path} cannot be read ({error.strerror}). Check the path.")
+        raise DomainError("NoSuchFile", f"{path} cannot be read ({error.strerror}). Check the path.") from error
 
 
 def decode_utf8(content: bytes, source: str) -> str:
@@ -121,10 +118,8 @@ def read_chunks(path: Path) -> Iterator[str]:
 
 def _read_in_parts(path: Path, parts: Callable[[TextIO], Iterator[str]]) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from parts(file)
-    except OSError as error:
-        raise _unreadable(path, error) from error
+        with opened(path) as file:
+            yield from parts(TextIOWrapper(file, encoding="utf-8-sig", newline=""))
     except UnicodeDecodeError as error:
         with path.open("rb") as file:
             lines = enumerate(file, start=1)

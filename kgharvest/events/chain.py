@@ -105,20 +105,13 @@ def lock_head() -> AuditHead:
         AuditHead.objects.filter(pk=last.pk).update(number=latest.number, hash=latest.hash)
         last.refresh_from_db()
     elif is_new:
-        _begin()
+        # The first entry records all existing rows except judgments, which have a column for their sealed state.
+        tables = {name: table for name, table in audited_tables().items() if not table.is_sealed_later}
+        hashes = {name: table.row_hashes(table.ids()) for name, table in tables.items()}
+        lines = [line for name, row_hashes in hashes.items() for line in table_lines(name, row_hashes)]
+        append("trail.begun", ("audithead", AuditHead.THE_ONE), None, lines, {"n_rows": len(lines)})
         last.refresh_from_db()
     return last
-
-
-def _begin() -> None:
-    """Record all existing rows except judgments, which have a column for their sealed state, in the first entry."""
-    lines = [
-        line
-        for name, table in audited_tables().items()
-        if not table.is_sealed_later
-        for line in table_lines(name, table.row_hashes(table.ids()))
-    ]
-    append("trail.begun", ("audithead", AuditHead.THE_ONE), None, lines, {"n_rows": len(lines)})
 
 
 def entry_hash(entry: Event) -> str:

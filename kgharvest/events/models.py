@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -29,10 +28,6 @@ class Actor(models.Model):
 
     def __str__(self) -> str:
         return self.code
-
-
-def new_actor_code() -> str:
-    return f"p-{secrets.token_hex(5)}"
 
 
 class EventQuerySet(models.QuerySet):

@@ -4,7 +4,8 @@ The round history, the audit log, webhooks and reports read the events. The seal
 (kgharvest.events.chain), so recording does not wait for a lock.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -13,7 +14,7 @@ from django.db.models import Model
 from django.utils import timezone
 
 from kgharvest.audit.tables import canonical_json, lines_of
-from kgharvest.events.models import Actor, Event, new_actor_code
+from kgharvest.events.models import Actor, Event
 from kgharvest.events.types import event_types
 from kgharvest.webhooks.models import Delivery, Webhook
 
@@ -64,8 +65,13 @@ def record(
         texts=texts,
     )
     if event_type.topic and project_id is not None:
-        page = subject if hasattr(subject, "get_absolute_url") else round
-        _enqueue_deliveries(event, event_type.topic, lambda: path or page.get_absolute_url())
+        enabled = Webhook.objects.enabled().filter(project_id=project_id)
+        if webhooks := [webhook for webhook in enabled if event_type.topic in webhook.events]:
+            page = subject if hasattr(subject, "get_absolute_url") else round
+            known_facts = {**event.known_facts, "url": f"{settings.ORIGIN}{path or page.get_absolute_url()}"}
+            Delivery.objects.bulk_create(
+                Delivery.about(webhook, event_type.topic, known_facts, event.at) for webhook in webhooks
+            )
     return event
 
 
@@ -73,12 +79,4 @@ def actor_code(user: Any) -> str:
     """Return the code of an account in events; empty for None (a worker or the operator)."""
     if user is None:
         return ""
-    return Actor.objects.get_or_create(user=user, defaults={"code": new_actor_code()})[0].code
-
-
-def _enqueue_deliveries(event: Event, topic: str, path: Callable[[], str]) -> None:
-    """Create a delivery for each enabled webhook of the project with this topic. One query without webhooks."""
-    webhooks = [hook for hook in Webhook.objects.enabled().filter(project_id=event.project_id) if topic in hook.events]
-    if webhooks:
-        facts = {**event.known_facts, "url": f"{settings.ORIGIN}{path()}"}
-        Delivery.objects.bulk_create([Delivery.about(webhook, topic, facts, event.at) for webhook in webhooks])
+    return Actor.objects.get_or_create(user=user, defaults={"code": f"p-{secrets.token_hex(5)}"})[0].code

@@ -41,8 +41,7 @@ from kgharvest.harvests import launches
 from kgharvest.harvests.cuts import Cut, kept_size, parse_cut
 from kgharvest.harvests.language_models import LM_NAMES_HELP, name_language_model
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
-from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples, exported
-from kgharvest.harvests.tuple_import import Cell, prepared_import
+from kgharvest.harvests.tuple_files import FILE_FORMATS, Cell, export_tuples, exported, prepared_import
 from kgharvest.jobs.api import JOB
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.knowledge.tuple_files import IMPORT_FORMATS
@@ -423,7 +422,7 @@ class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
     @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
     def create(self, request: Request) -> Response:
         """Workers run the harvests. Cells that were harvested with the same parameters are skipped."""
-        launch = launches.start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
+        launch, _ = launches.start_launch(plan_of(self.sent(LaunchInput), request.user), request.user)
         return self.accepted(launch, self.address(launch))
 
     @operation(

@@ -179,29 +179,18 @@ def score_curve(job: HarvestJob, n_points: int = CURVE_POINTS) -> list[tuple[int
     return list(job.tuples.filter(rank__in=ranks).order_by("rank").values_list("rank", "score"))
 
 
-@dataclass(frozen=True)
-class CurvePicture:
-    """Score curve. points: SVG polyline within WIDTH x HEIGHT. kept_to: x of the cut, None without a cut."""
+class CurvePicture(NamedTuple):
+    """Score curve. points: SVG polyline within WIDTH x HEIGHT. kept_to: x of the cut, None without a cut.
+
+    first, last: (rank, score). table: about a dozen points, the last one included.
+    """
 
     points: str
     kept_to: float | None
-    rows: list[tuple[int, float]]
+    first: tuple[int, float]
+    last: tuple[int, float]
+    table: list[tuple[int, float]]
     width: int = WIDTH
-    height: int = HEIGHT
-
-    @property
-    def first(self) -> tuple[int, float]:
-        return self.rows[0]
-
-    @property
-    def last(self) -> tuple[int, float]:
-        return self.rows[-1]
-
-    @property
-    def table(self) -> list[tuple[int, float]]:
-        """About a dozen points, the last one included."""
-        step = max(1, len(self.rows) // 12)
-        return [*self.rows[:-1:step], self.last]
 
 
 def draw_curve(rows: Sequence[tuple[int, float]], cut_size: int | None = None) -> CurvePicture | None:
@@ -215,4 +204,5 @@ def draw_curve(rows: Sequence[tuple[int, float]], cut_size: int | None = None) -
         return round(WIDTH * (rank - first) / (last - first), 1)
 
     points = " ".join(f"{x(rank)},{round(HEIGHT * (highest - score) / spread, 1)}" for rank, score in rows)
-    return CurvePicture(points, x(cut_size) if cut_size else None, list(rows))
+    table = [*rows[: -1 : max(1, len(rows) // 12)], rows[-1]]
+    return CurvePicture(points, x(cut_size) if cut_size else None, rows[0], rows[-1], table)

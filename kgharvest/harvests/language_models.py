@@ -199,7 +199,12 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
     if name in _loaded:
         _loaded[name] = _loaded.pop(name)
     else:
-        _make_room(device)
+        # An LM that may use all devices must be alone in memory.
+        n_kept = 0 if AUTO in {device, *(loaded_on for _, loaded_on in _loaded.values())} else MAX_LOADED - 1
+        if len(_loaded) > n_kept:
+            for unloaded in list(_loaded)[: len(_loaded) - n_kept]:
+                del _loaded[unloaded]
+            gc.collect()  # the modules form reference cycles
         lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
         _loaded[name] = lm, device
     return _loaded[name][0]
@@ -213,15 +218,6 @@ def in_words(name: str, device: str, dtype: str) -> str:
 def in_memory() -> tuple[str, ...]:
     """Return the keys (`in_words`) of the LMs in this process's memory, the most recently used last."""
     return tuple(_loaded)
-
-
-def _make_room(device: str) -> None:
-    """Unload LMs before loading one for `device`. An LM that may use all devices must be alone in memory."""
-    n_kept = 0 if AUTO in {device, *(loaded_on for _, loaded_on in _loaded.values())} else MAX_LOADED - 1
-    if len(_loaded) > n_kept:
-        for name in list(_loaded)[: len(_loaded) - n_kept]:
-            del _loaded[name]
-        gc.collect()  # the modules form reference cycles
 
 
 @cache

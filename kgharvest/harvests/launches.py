@@ -215,18 +215,12 @@ def _median_seconds(pace_key: PaceKey) -> float | None:
     return median(durations) if durations else None
 
 
-class Started(NamedTuple):
-    """A launch and the plan as executed."""
-
-    launch: Launch
-    plan: Plan
-
-
 @transaction.atomic
-def start_launch(plan: Plan, by=None) -> Started:
-    """Queue all harvests of the plan, or none. Raises NothingToLaunch, RelationNotReady, BadPrompt or NotAllowed.
+def start_launch(plan: Plan, by=None) -> tuple[Launch, Plan]:
+    """Queue all harvests of the plan, or none; return the launch and the plan as executed.
 
-    Cells launched by another request since planning are skipped.
+    Cells launched by another request since planning are skipped. Raises NothingToLaunch, RelationNotReady, BadPrompt or
+    NotAllowed.
     """
     check_may(by, Action.WORK, plan.project)
     # Lock the LMs: concurrent launches that insert the same cells in different orders would deadlock.
@@ -247,7 +241,7 @@ def start_launch(plan: Plan, by=None) -> Started:
             "with the same parameters. To repeat finished harvests, select Repeat finished harvests or add --again.",
         )
     ledger.enqueue(*jobs)
-    return Started(launch, replace(plan, requests=queued, skipped=skipped))
+    return launch, replace(plan, requests=queued, skipped=skipped)
 
 
 @dataclass(frozen=True)
@@ -290,18 +284,13 @@ class LaunchProgress:
 def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
     n_jobs = dict(launch.jobs.order_by().values_list("status").annotate(Count("pk")))
     counts = {status.value: n_jobs.get(status, 0) for status in Job.Status}
-    n_unfinished = counts[Job.Status.QUEUED] + counts[Job.Status.RUNNING]
-    if not n_unfinished:
+    if not counts[Job.Status.QUEUED] + counts[Job.Status.RUNNING]:
         return LaunchProgress(counts, None, None)
     latest = launch.jobs.succeeded().filter(started_at__isnull=False).order_by("-finished_at")
     starts = list(latest.values_list("started_at", flat=True)[:JOBS_FOR_PACE])
     elapsed_s = (now - min(starts)).total_seconds() if starts else 0
     per_minute = 60 * len(starts) / elapsed_s if elapsed_s > 0 else None
-    return LaunchProgress(counts, per_minute, _seconds_left(launch, per_minute, now))
-
-
-def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> float | None:
-    """Estimate the remaining time: by the current pace if all harvests are alike, otherwise from past harvests."""
+    # Remaining time: by the current pace if all harvests are alike, otherwise from past harvests.
     kinds = ("language_model", "lm", "setting", "relation__arity")
     unfinished = launch.jobs.unfinished().values_list(*kinds, *SIZE_COLUMNS)
     n_left = Counter(
@@ -310,9 +299,9 @@ def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> fl
     )
     at_pace = n_left.total() / per_minute * 60 if per_minute else None
     if at_pace is not None and launch.jobs.order_by().values(*kinds).distinct().count() == 1:
-        return at_pace
+        return LaunchProgress(counts, per_minute, at_pace)
     estimate = _estimate(n_left, workers.n_processes(now))
-    return estimate.seconds if estimate.is_complete else at_pace
+    return LaunchProgress(counts, per_minute, estimate.seconds if estimate.is_complete else at_pace)
 
 
 def cancel_launch(launch: Launch, by=None) -> int:

@@ -24,7 +24,7 @@ from kgharvest.harvests.api import HarvestFilters
 from kgharvest.harvests.forms import LaunchForm
 from kgharvest.harvests.language_models import LOADING
 from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
-from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples
+from kgharvest.harvests.tuple_files import FILE_FORMATS, export_tuples
 from kgharvest.jobs import workers
 from kgharvest.knowledge.search import verdicts_visible_to
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
@@ -163,7 +163,7 @@ def launch_new(request: HttpRequest) -> HttpResponse:
             project = chosen_project(form, request)
             plan = plan_launch(form.requests(), timezone.now(), form.cleaned_data["again"], request.user, project)
             if "preview" not in request.POST:
-                launch = start_launch(plan, request.user).launch
+                launch, _ = start_launch(plan, request.user)
                 jobs = launch.jobs.all()[:2]
                 return redirect(jobs[0] if len(jobs) == 1 else launch)
     context = {"form": form, "plan": plan, "sets": form.choices_by_set()}
@@ -174,8 +174,7 @@ class LaunchList(ListPage):
     template_name = "kgharvest/harvests/launch_list.html"
 
     def rows(self):
-        launches = Launch.objects.visible_to(self.request.user).with_counts()
-        return launches.select_related("created_by", "project")
+        return Launch.objects.visible_to(self.request.user).with_counts().select_related("created_by", "project")
 
 
 @researcher_required
@@ -231,6 +230,5 @@ def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch, Any],
     """Cancel or retry harvests of a launch; `change` is the service function. done: end of the message."""
     launch = visible_or_404(request.user, Launch.objects.select_related("project"), Action.WORK, pk=pk)
     with refusal_as_message(request):
-        n = change(launch, request.user)
-        messages.success(request, f"{counted(n, 'harvest')} {done}.")
+        messages.success(request, f"{counted(change(launch, request.user), 'harvest')} {done}.")
     return redirect(launch)

@@ -153,7 +153,7 @@ def claim(job_id: int, now: datetime, under: UUID | None = None) -> UUID | None:
         status=Job.Status.RUNNING,
         owner_token=token,
         worker=Subquery(worker.values("pk")),
-        lease_expires_at=_lease_end(now),
+        lease_expires_at=now + timedelta(seconds=settings.JOB_LEASE_S),
         attempts=F("attempts") + 1,
         started_at=now,
         stage="starting",
@@ -162,10 +162,6 @@ def claim(job_id: int, now: datetime, under: UUID | None = None) -> UUID | None:
         error="",
     )
     return token if claimed else None
-
-
-def _lease_end(now: datetime) -> datetime:
-    return now + timedelta(seconds=settings.JOB_LEASE_S)
 
 
 class Heartbeat:
@@ -195,7 +191,7 @@ class Heartbeat:
 
     def renew(self, **report: Any) -> None:
         """Raises Cancelled, like a report."""
-        lease_end = _lease_end(shared_now())
+        lease_end = shared_now() + timedelta(seconds=settings.JOB_LEASE_S)
         if not Job.objects.owned(self._job_id, self.token).update(lease_expires_at=lease_end, **report):
             raise Cancelled(f"Job {self._job_id} was cancelled or taken over.")
 

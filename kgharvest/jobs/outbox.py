@@ -100,14 +100,14 @@ class Outbox:
                 self.send(rows)
             n_tried += len(rows)
             heartbeat(Progress(self.stage, n_tried, None))
-        return self._end_job
 
-    def _end_job(self) -> None:
-        """Clean up, in the transaction that ends the job."""
-        self.clean_up(timezone.now())
-        ledger.delete_ended(self.job_kind)
-        # A row stored since the last claim enqueued no job, because this one was unfinished.
-        transaction.on_commit(lambda: self.enqueue_if_due(timezone.now()))
+        def end_job() -> None:
+            self.clean_up(timezone.now())
+            ledger.delete_ended(self.job_kind)
+            # A row stored since the last claim enqueued no job, because this one was unfinished.
+            transaction.on_commit(lambda: self.enqueue_if_due(timezone.now()))
+
+        return end_job
 
     def claim(self, now: datetime) -> list:
         """Claim up to `rows_at_once` due rows for this process and return them; empty if none is due."""

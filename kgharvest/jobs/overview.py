@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import Count, Min, Q
 from django.db.models.functions import Coalesce
 
 from kgharvest.access import User
@@ -44,14 +44,6 @@ class WorkerRow:
     jobs: Sequence[ShownJob]
     throughput: Throughput
     silent_s: float
-
-    @property
-    def can_be_drained(self) -> bool:
-        return self.state in (WORKING, IDLE)
-
-    @property
-    def can_be_undrained(self) -> bool:
-        return self.state == DRAINING
 
 
 class ShownJob(NamedTuple):
@@ -91,21 +83,11 @@ def state_of(worker: Worker, is_busy: bool, now: datetime) -> str:
     return WORKING if is_busy else IDLE
 
 
-def n_by_state(now: datetime) -> dict[str, int]:
-    """Return the number of workers of the last day by state."""
-    busy = set(Job.objects.running(now).order_by().values_list("worker", flat=True).distinct())
-    states = Counter(state_of(worker, worker.pk in busy, now) for worker in _seen_lately(now))
-    return {state: states[state] for state in STATES}
-
-
-def _seen_lately(now: datetime) -> QuerySet:
-    return Worker.objects.filter(seen_at__gte=now - SHOWN_FOR).order_by("name")
-
-
 def worker_rows(user: User, now: datetime, selected: Sequence[Worker] | None = None) -> list[WorkerRow]:
     """Return the status of the selected workers, in order; by default of those of the last day, live workers first."""
     if selected is None:
-        selected = sorted(_seen_lately(now), key=lambda worker: not workers.is_alive(worker, now))
+        seen_lately = Worker.objects.filter(seen_at__gte=now - SHOWN_FOR).order_by("name")
+        selected = sorted(seen_lately, key=lambda worker: not workers.is_alive(worker, now))
     jobs = _running_jobs(selected, user, now)
     throughput = throughput_of(selected, now)
     return [

@@ -203,18 +203,9 @@ def alive(now: datetime) -> QuerySet:
     return Worker.objects.filter(seen_at__gte=now - timedelta(seconds=TIMEOUT_S), left_at=None)
 
 
-def n_alive(now: datetime) -> int:
-    return alive(now).count()
-
-
 def taking(now: datetime) -> QuerySet:
     """Return the live workers that are not draining."""
     return alive(now).filter(is_draining=False)
-
-
-def taken_queues(now: datetime) -> set[str]:
-    """Return the queues that live workers process."""
-    return {queue for queues in taking(now).values_list("queues", flat=True) for queue in queues}
 
 
 def idle_processes(now: datetime) -> dict[str, int]:
@@ -253,7 +244,7 @@ def lacking_for(job: Job, now: datetime) -> str:
 def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
     """Return advice if a queue has no worker, otherwise "". queues: default all queues with queued jobs."""
     queues = queues_waited_in(Job.objects.whole()) if queues is None else queues
-    served_queues = taken_queues(now) if queues else set()
+    served_queues = set().union(*taking(now).values_list("queues", flat=True)) if queues else set()
     missing = set(queues) - served_queues
     if not missing:
         return ""

@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -97,17 +97,8 @@ def add_project_argument(parser: CommandParser) -> None:
     parser.add_argument("--project", metavar="SLUG", help="project of new data; required if there are several projects")
 
 
-def positive(text: str) -> int:
-    """Argument type: integer of at least 1."""
-    return _integer(text, 1)
-
-
-def natural(text: str) -> int:
-    """Argument type: integer of at least 0."""
-    return _integer(text, 0)
-
-
 def _integer(text: str, minimum: int) -> int:
+    """Argument type: integer of at least `minimum`."""
     try:
         number = int(text)
     except ValueError:
@@ -115,6 +106,10 @@ def _integer(text: str, minimum: int) -> int:
     if not minimum <= number <= LARGEST:
         raise ArgumentTypeError(f"{text!r:.40} is not an integer from {minimum} to {LARGEST:,}")
     return number
+
+
+positive = partial(_integer, minimum=1)
+natural = partial(_integer, minimum=0)
 
 
 def add_placement_arguments(parser: CommandParser) -> None:
@@ -135,24 +130,19 @@ def has_pending_migrations() -> bool:
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
-@contextmanager
-def warnings_unlogged() -> Iterator[None]:
-    """Suppress logged warnings about failed jobs, because the command prints the reason."""
+def run_to_the_end(job: Job) -> None:
+    """Run the job with a progress bar. Its failure is not logged, because the command prints the reason."""
     logger = logging.getLogger("kgharvest")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def run_to_the_end(job: Job, bar: ProgressBar) -> None:
-    try:
-        ledger.run_job(job.pk, bar)
+        with ProgressBar(str(job)) as bar:
+            ledger.run_job(job.pk, bar)
     except KeyboardInterrupt:
         ledger.cancel(job)
         raise
+    finally:
+        logger.setLevel(level)
 
 
 class ProgressBar:

@@ -9,16 +9,18 @@ import json
 import os
 import re
 import shutil
+import sqlite3
+import subprocess
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
@@ -26,7 +28,6 @@ from kgharvest import VERSION
 from kgharvest.environment import restoring_key
 from kgharvest.errors import DomainError
 from kgharvest.events.chain import seal_all
-from kgharvest.operations import database_copies
 from kgharvest.optional_apps import uninstalled_apps
 
 FORMAT = 1
@@ -61,12 +62,12 @@ def back_up(path: Path) -> Manifest:
 
     The backup includes everything acknowledged before the call. Raises BackupRefused if the file exists.
     """
-    exists = DomainError("BackupRefused", f"The file {path} already exists. Use a new file name.")
+    exists = _refused(f"The file {path} already exists. Use a new file name.")
     if path.exists():
         raise exists
     seal_all()
     with _private_folder(path.parent) as folder:
-        rows = database_copies.copy_to(folder / DATABASE)
+        rows = copy_to(folder / DATABASE)
         files = {DATABASE: folder / DATABASE}
         if (key := settings.DATA_DIR / "secret_key").exists():
             files[SECRET_KEY] = key
@@ -101,10 +102,9 @@ def restore(path: Path, replace: bool = False) -> Manifest:
     try:
         with zipfile.ZipFile(path) as archive, _private_folder(settings.DATA_DIR) as folder:
             manifest = _read_manifest(archive, path)
-            if not replace and not database_copies.is_empty():
-                raise DomainError(
-                    "BackupRefused",
-                    "This installation is not empty, and all its data would be lost. Back it up, then add --replace.",
+            if not replace and not is_empty():
+                raise _refused(
+                    "This installation is not empty, and all its data would be lost. Back it up, then add --replace."
                 )
             for name, sha256 in manifest.files.items():
                 with archive.open(name) as source, (folder / name).open("xb") as file:
@@ -112,7 +112,7 @@ def restore(path: Path, replace: bool = False) -> Manifest:
                 if _sha256(folder / name) != sha256:
                     raise _damaged(path, f"wrong checksum of {name}")
             with _restored_key(folder / SECRET_KEY if SECRET_KEY in manifest.files else None):
-                database_copies.restore_from(folder / DATABASE, manifest.rows)
+                restore_from(folder / DATABASE, manifest.rows)
     except (zipfile.BadZipFile, EOFError, zlib.error, AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(path, str(error) or type(error).__name__) from error
     return manifest
@@ -147,9 +147,8 @@ def _read_manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
     """Raises BackupRefused if the backup is damaged or does not fit this installation."""
     content = json.loads(archive.read(MANIFEST))
     if content["format"] != FORMAT:
-        raise DomainError(
-            "BackupRefused",
-            f"{path} was written by a newer kgharvest ({content.get('version')}). Update this installation first.",
+        raise _refused(
+            f"{path} was written by a newer kgharvest ({content.get('version')}). Update this installation first."
         )
     if not {DATABASE} <= set(content["files"]) <= {DATABASE, SECRET_KEY}:
         raise _damaged(path, "unexpected files")
@@ -163,24 +162,24 @@ def _read_manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
         if (app, name) not in disk_migrations and app not in manifest.uninstalled_apps
     ]
     if newer:
-        raise DomainError(
-            "BackupRefused",
+        raise _refused(
             f"{path} was written by a newer kgharvest ({manifest.version}, with {newer[-1]}). Update this installation "
-            "first.",
+            "first."
         )
     if manifest.database != connection.vendor:
-        raise DomainError(
-            "BackupRefused",
+        raise _refused(
             f"{path} was backed up from {manifest.database}, but this installation uses {connection.vendor}. Set "
-            "DATABASE_URL to a database of the same kind.",
+            "DATABASE_URL to a database of the same kind."
         )
     return manifest
 
 
 def _damaged(path: Path, reason: str) -> DomainError:
-    return DomainError(
-        "BackupRefused", f"{path} is damaged or not a backup ({reason}). Nothing was changed. Use another backup."
-    )
+    return _refused(f"{path} is damaged or not a backup ({reason}). Nothing was changed. Use another backup.")
+
+
+def _refused(message: str) -> DomainError:
+    return DomainError("BackupRefused", message)
 
 
 @contextmanager
@@ -199,3 +198,133 @@ def _flush(file: Path) -> None:
     """Write the file from the operating system's cache to disk."""
     with file.open("rb") as content:
         os.fsync(content.fileno())
+
+
+# Consistent copies of a whole database during concurrent writes, and atomic restores: SQLite's backup interface, and
+# PostgreSQL's `pg_dump` and `psql`
+
+BUSY_S = 30  # maximum time that a restore waits for locks
+# Tables that are filled during setup, or whose contents are expendable.
+EXPENDABLE = {
+    "auth_permission", "django_content_type", "django_migrations", "django_session", "kgharvest_attempts",
+    "kgharvest_sensitiveword", "kgharvest_worker",
+}  # fmt: skip
+
+DROP_ALL = """
+SET lock_timeout = '{busy_s}s';
+DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace
+        AND c.relkind IN ('r', 'p') AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
+    LOOP EXECUTE 'DROP TABLE IF EXISTS ' || name || ' CASCADE'; END LOOP;
+    FOR name IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace
+        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
+    LOOP EXECUTE 'DROP ROUTINE IF EXISTS ' || name || ' CASCADE'; END LOOP;
+END $$;
+"""
+CHECK_ROWS = """
+DO $$ BEGIN
+    IF (SELECT count(*) FROM public."{table}") <> {n} THEN RAISE 'table {table} must have {n} rows'; END IF;
+END $$;
+"""
+
+
+def copy_to(path: Path) -> dict[str, int]:
+    """Write a snapshot of the database to `path`; return the number of rows of each table."""
+    if connection.vendor == "postgresql":
+        # `pg_dump` uses the snapshot of the transaction that counts the rows.
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            cursor.execute("SELECT pg_export_snapshot()")
+            [snapshot] = cursor.fetchone()
+            options = ["--format=plain", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}"]
+            _run("pg_dump", *options)
+            return _count_rows(cursor, connection.introspection.table_names(cursor))
+    # Reads all pages in one transaction. WAL mode allows concurrent writes.
+    with _opened(connection.settings_dict["NAME"]) as database, _opened(path) as copy:
+        database.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")  # a single file without a WAL file
+        return _count_sqlite_rows(copy)
+
+
+def restore_from(path: Path, rows: dict[str, int]) -> None:
+    """Replace the database by the copy at `path`, in one transaction.
+
+    rows: expected number of rows by table. Raises CopyFailed and then leaves the database unchanged.
+    """
+    if connection.vendor == "sqlite":
+        _restore_sqlite(path, rows)
+        return
+    before, after = path.with_suffix(".before"), path.with_suffix(".after")
+    before.write_text(DROP_ALL.format(busy_s=BUSY_S))
+    after.write_text("".join(CHECK_ROWS.format(table=table, n=n) for table, n in rows.items()))
+    connection.close()
+    files = [f"--file={file}" for file in (before, path, after)]
+    _run("psql", "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", *files)
+
+
+def is_empty() -> bool:
+    """Return whether replacing the database would lose no data."""
+    tables = set(connection.introspection.table_names()) - EXPENDABLE
+    with connection.cursor() as cursor:
+        for table in tables:
+            cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {connection.ops.quote_name(table)})")  # noqa: S608
+            if cursor.fetchone()[0]:
+                return False
+    return True
+
+
+def _count_rows(cursor, tables: list[str]) -> dict[str, int]:
+    counts = {}
+    for table in sorted(tables):
+        cursor.execute(f'SELECT count(*) FROM "{table}"')  # noqa: S608 - names of tables
+        counts[table] = cursor.fetchone()[0]
+    return counts
+
+
+def _count_sqlite_rows(database: sqlite3.Connection) -> dict[str, int]:
+    tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return _count_rows(database.cursor(), [name for (name,) in tables])
+
+
+def _opened(path: Path | str) -> closing[sqlite3.Connection]:
+    return closing(sqlite3.connect(path, timeout=BUSY_S))
+
+
+def _restore_sqlite(path: Path, rows: dict[str, int]) -> None:
+    with _opened(path) as copy:
+        [(verdict,)] = copy.execute("PRAGMA quick_check(1)").fetchall()
+        if verdict != "ok" or _count_sqlite_rows(copy) != rows:
+            raise _failed(f"The database in the backup is damaged ({verdict}). Use another backup.")
+        connection.close()
+        with _opened(connection.settings_dict["NAME"]) as database:
+            try:
+                copy.backup(database)
+            except sqlite3.OperationalError as error:
+                advice = "Stop the web server and the workers, then restore again."
+                raise _failed(f"The database is in use ({error}). {advice}") from error
+            database.execute("PRAGMA journal_mode = WAL")
+
+
+def _failed(message: str) -> DomainError:
+    return DomainError("CopyFailed", message)
+
+
+def _run(program: str, *options: str) -> None:
+    """Run a PostgreSQL client program on the database. Raises CopyFailed."""
+    if not shutil.which(program):
+        raise _failed(f"{program} is not installed. Install PostgreSQL's client (postgresql-client on Debian).")
+    database = connection.settings_dict
+    address = {"--host": database["HOST"], "--port": database["PORT"], "--username": database["USER"]}
+    command = [program, *(f"{option}={value}" for option, value in address.items() if value)]
+    ssl = {f"PG{name.upper()}": str(value) for name, value in database["OPTIONS"].items() if name.startswith("ssl")}
+    completed = subprocess.run(  # noqa: S603
+        [*command, "--no-password", f"--dbname={database['NAME']}", *options],
+        env=os.environ | ssl | {"PGPASSWORD": database["PASSWORD"]},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if completed.returncode:
+        errors = (line.strip() for line in completed.stderr.splitlines() if "ERROR" in line or "error" in line)
+        reason = next(errors, "no error message")
+        raise _failed(f"{program} failed. The database is unchanged. Error: {reason}")

@@ -26,11 +26,11 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Field, JSONField, Model
 
+from kgharvest import environment
 from kgharvest.audit.tables import canonical_json
 from kgharvest.bulk.insert import fill_table
 from kgharvest.errors import DomainError
 from kgharvest.optional_apps import uninstalled_apps
-from kgharvest.settings import database as configured
 
 SOURCE, DESTINATION = "source", "destination"  # connection aliases
 MIGRATIONS = "django_migrations"
@@ -66,11 +66,16 @@ def copy_database(
         _refuse_other_tables(destination)
         models = _models_in_order()
         advice = "Nothing was copied. Correct the source, or use a destination of the same kind"
+        if source.vendor == "sqlite":
+            source.transaction_mode = "DEFERRED"
         with (
-            _snapshot(source),
+            transaction.atomic(using=source.alias),
             _database_errors("Cannot copy a row", advice),
             transaction.atomic(using=destination.alias),
         ):
+            if source.vendor == "postgresql":  # one snapshot during concurrent writes
+                with source.cursor() as cursor:
+                    cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             _empty(destination, models)
             copied = [_copy(model, source, destination, on_table) for model in models]
             with destination.cursor() as cursor:  # numbers of new rows start after the copied rows
@@ -111,7 +116,7 @@ def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
 def _options(alias: str, url: str) -> dict[str, Any]:
     """Return Django's database options for `url`. Raises TransferRefused."""
     try:
-        return configured(url)
+        return environment.database(url)
     except ImproperlyConfigured as error:
         raise _refused(str(error).replace("DATABASE_URL", f"The address of the {alias}")) from None
 
@@ -211,18 +216,6 @@ def _models_in_order() -> list[type[Model]]:
     return ordered
 
 
-@contextmanager
-def _snapshot(source: BaseDatabaseWrapper) -> Iterator[None]:
-    """Read a consistent snapshot during concurrent writes."""
-    if source.vendor == "sqlite":
-        source.transaction_mode = "DEFERRED"
-    with transaction.atomic(using=source.alias):
-        with source.cursor() as cursor:
-            if source.vendor == "postgresql":
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        yield
-
-
 def _empty(destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> None:
     """Delete the rows created by migrations. Raises TransferRefused if there are other rows."""
     with destination.cursor() as cursor:
@@ -274,7 +267,15 @@ def _copy(
     checksum = _Checksum(fields)
     columns = ", ".join(_quoted(destination, field.column) for field in fields)
     table = f"{_quoted(destination, model._meta.db_table)} ({columns})"
-    fill_table(destination, table, _prepared(fields, checksum.of(_rows(model, source)), destination))
+
+    def prepared(field: Field, value: Any) -> Any:
+        if not isinstance(field, JSONField):
+            return field.get_db_prep_save(value, destination)
+        # PostgreSQL normalizes JSON. SQLite stores the text, which must have Django's format.
+        return value if value is None or destination.vendor == "postgresql" else json.dumps(json.loads(value))
+
+    rows = checksum.of(_rows(model, source))
+    fill_table(destination, table, ([prepared(*pair) for pair in zip(fields, row, strict=True)] for row in rows))
     copied = checksum.table(model)
     on_table(copied)
     return copied
@@ -284,40 +285,20 @@ def _rows(model: type[Model], database: BaseDatabaseWrapper) -> Iterator[Row]:
     """Yield the rows as Python values, in batches; JSON as text, to distinguish JSON null from SQL NULL."""
     fields = model._meta.local_concrete_fields
     columns = ", ".join(_quoted(database, field.column) for field in fields)
-    converters = [(index, convert) for index, field in enumerate(fields) if (convert := _converter(field, database))]
+    converters = []
+    for index, field in enumerate(fields):
+        if not isinstance(field, JSONField):
+            column = field.get_col(model._meta.db_table)
+            functions = (*database.ops.get_db_converters(column), *field.get_db_converters(database))
+            converters += [(index, column, convert) for convert in functions]
     with database.chunked_cursor() as cursor:
         cursor.execute(f"SELECT {columns} FROM {_quoted(database, model._meta.db_table)}")  # noqa: S608 - table names
         while rows := cursor.fetchmany(2000):
             for row in rows:
                 values = list(row)
-                for index, convert in converters:
-                    values[index] = convert(values[index])
+                for index, column, convert in converters:
+                    values[index] = convert(values[index], column, database)
                 yield values
-
-
-def _converter(field: Field, database: BaseDatabaseWrapper) -> Callable[[Any], Any] | None:
-    if isinstance(field, JSONField):
-        return None
-    column = field.get_col(field.model._meta.db_table)
-    converters = [*database.ops.get_db_converters(column), *field.get_db_converters(database)]
-
-    def convert(value: Any) -> Any:
-        for converter in converters:
-            value = converter(value, column, database)
-        return value
-
-    return convert if converters else None
-
-
-def _prepared(fields: Sequence[Field], rows: Iterable[Row], destination: BaseDatabaseWrapper) -> Iterator[Row]:
-    def prepared(field: Field, value: Any) -> Any:
-        if not isinstance(field, JSONField):
-            return field.get_db_prep_save(value, destination)
-        # PostgreSQL normalizes JSON. SQLite stores the text, which must have Django's format.
-        return value if value is None or destination.vendor == "postgresql" else json.dumps(json.loads(value))
-
-    for row in rows:
-        yield [prepared(field, value) for field, value in zip(fields, row, strict=True)]
 
 
 def _compare(copied: Sequence[CopiedTable], destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> None:

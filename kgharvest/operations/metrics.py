@@ -6,6 +6,7 @@ registries.METRICS.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -92,10 +93,12 @@ class DatabaseCollector:
 
 
 def job_metrics(now: datetime) -> Iterable[Reading]:
+    """Yield the readings of jobs, workers, queues, and webhooks."""
     jobs = Job.objects.whole().order_by().values_list("kind", "status").annotate(n=Count("pk"))
     yield Reading("kgharvest_jobs", "Jobs by kind and state.", ("kind", "state"), {row[:2]: row[2] for row in jobs})
-    yield Reading("kgharvest_workers_alive", "Workers with a recent heartbeat.", (), {(): workers.n_alive(now)})
-    by_state = {(state,): n for state, n in overview.n_by_state(now).items()}
+    yield Reading("kgharvest_workers_alive", "Workers with a recent heartbeat.", (), {(): workers.alive(now).count()})
+    n_by_state = Counter(row.state for row in overview.worker_rows(None, now))
+    by_state = {(state,): n_by_state[state] for state in overview.STATES}
     yield Reading("kgharvest_workers", "Workers of the last day by state.", ("state",), by_state)
     queues = overview.queue_rows(now)
     waiting = {(queue.name,): queue.n_waiting for queue in queues}
@@ -103,9 +106,6 @@ def job_metrics(now: datetime) -> Iterable[Reading]:
     takers = {(queue.name,): queue.n_workers for queue in queues}
     yield Reading("kgharvest_queue_workers", "Workers that process the queue.", ("queue",), takers)
     yield Reading("kgharvest_worker_processes", "Parallel harvests.", (), {(): workers.n_processes(now)})
-
-
-def webhook_metrics(now: datetime) -> Iterable[Reading]:
     n_waiting = Delivery.objects.filter(state=Delivery.State.WAITING).count()
     yield Reading("kgharvest_webhook_deliveries_waiting", "Pending webhook deliveries.", (), {(): n_waiting})
 

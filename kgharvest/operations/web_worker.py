@@ -31,8 +31,7 @@ class StrictParser(HTTPRequestParser):
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
-        has_length = "CONTENT_LENGTH" in self.headers
-        if "TRANSFER_ENCODING" in self.headers or (self.chunked and has_length):
+        if "TRANSFER_ENCODING" in self.headers or (self.chunked and "CONTENT_LENGTH" in self.headers):
             raise ParsingError("Ambiguous body length: Content-Length with chunks, or chunks in HTTP/1.0.")
 
 
@@ -58,14 +57,16 @@ class Channel(HTTPChannel):
 class WaitressWorker(Worker):
     """Process of the web server. Supports gunicorn's settings `threads`, `keepalive` and `graceful_timeout`."""
 
-    def init_process(self) -> None:
-        sys.setswitchinterval(SWITCH_THREADS_EVERY_S)
-        super().init_process()
-
     def run(self) -> None:
+        sys.setswitchinterval(SWITCH_THREADS_EVERY_S)
         sockets: dict[int, wasyncore.dispatcher] = {}  # by file descriptor
         threads = ThreadedTaskDispatcher()
         threads.set_thread_count(self.cfg.threads)
+        # Raise the limit of open files as far as needed and permitted.
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        required = MAX_CONNECTIONS * FILES_PER_CONNECTION + OTHER_FILES
+        n_files = required if hard_limit == resource.RLIM_INFINITY else min(required, hard_limit)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (n_files, hard_limit))
         create_server(
             self.wsgi,
             map=sockets,
@@ -73,7 +74,7 @@ class WaitressWorker(Worker):
             sockets=[listener.sock for listener in self.sockets],
             ident=None,
             asyncore_use_poll=True,
-            connection_limit=max_connections(),
+            connection_limit=(n_files - OTHER_FILES) // FILES_PER_CONNECTION,
             channel_timeout=self.cfg.keepalive,
             cleanup_interval=10,
             max_request_header_size=64 << 10,
@@ -111,12 +112,3 @@ class WaitressWorker(Worker):
 
 def _servers(sockets: dict[int, wasyncore.dispatcher]) -> list[BaseWSGIServer]:
     return [socket for socket in sockets.values() if isinstance(socket, BaseWSGIServer)]
-
-
-def max_connections() -> int:
-    """Raise the limit of open files as far as needed and permitted; return the number of connections it allows."""
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    required = MAX_CONNECTIONS * FILES_PER_CONNECTION + OTHER_FILES
-    limit = required if hard_limit == resource.RLIM_INFINITY else min(required, hard_limit)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard_limit))
-    return (limit - OTHER_FILES) // FILES_PER_CONNECTION

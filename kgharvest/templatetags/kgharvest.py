@@ -1,7 +1,6 @@
 """Template filters and tags: numbers, statements with slots, entities, and `{% panels "region" subject %}`."""
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -31,6 +30,7 @@ from kgharvest.pages.panels import Panel, panels_of
 register = template.Library()
 for number_filter in (count, duration, hours, in_points, pace, percent, points, score, seconds, share):
     register.filter(number_filter.__name__, number_filter)
+register.simple_tag(messages.away_since, name="broker_away_since")
 
 
 @register.filter
@@ -41,26 +41,22 @@ def named_for(person: Any, user: Any) -> str:
     return person.get_username() if knows(user, person) else "a user outside your projects"
 
 
+def _with_slots(text: str, show: Callable[[str], SafeString]) -> SafeString:
+    pieces = [show(piece) if index % 2 else escape(piece) for index, piece in enumerate(SLOT.split(text))]
+    return mark_safe("".join(pieces))  # noqa: S308  every piece is escaped
+
+
 @register.filter
 def slots(text: str) -> SafeString:
     """Highlight the slots of a prompt or statement."""
-    pieces = SLOT.split(text)
-    marked = [
-        f'<code class="slot">&lt;ENT{piece}&gt;</code>' if index % 2 else escape(piece)
-        for index, piece in enumerate(pieces)
-    ]
-    return mark_safe("".join(marked))  # noqa: S308  every piece is escaped or a number
+    return _with_slots(text, lambda slot: format_html('<code class="slot">&lt;ENT{}&gt;</code>', slot))
 
 
 @register.filter
 def filled(statement: str, entities: Sequence[str]) -> SafeString:
     """Return the statement with `entities` in its slots, each in a `bdi` element to isolate its text direction."""
-    pieces = SLOT.split(SPACE_BEFORE_END.sub("", statement.strip()))
-    marked = [
-        format_html("<b><bdi>{}</bdi></b>", entities[int(piece)]) if index % 2 else escape(piece)
-        for index, piece in enumerate(pieces)
-    ]
-    return mark_safe("".join(marked))  # noqa: S308  every piece is escaped
+    text = SPACE_BEFORE_END.sub("", statement.strip())
+    return _with_slots(text, lambda slot: format_html("<b><bdi>{}</bdi></b>", entities[int(slot)]))
 
 
 @register.filter
@@ -74,11 +70,6 @@ def entities(names: Sequence[str]) -> SafeString:
 @register.filter
 def entity_url(name: str) -> str:
     return f"{reverse('kgharvest:entity')}?{urlencode({'name': name.casefold()})}"
-
-
-@register.simple_tag
-def broker_away_since() -> datetime | None:
-    return messages.away_since()
 
 
 @register.simple_tag(takes_context=True)

@@ -12,7 +12,7 @@ from annotation.judges.runs import create_run, estimated_usage, queue_run, usage
 from annotation.judges.specs import example, read_judge_spec
 from annotation.rounds.services import find_round
 from kgharvest.errors import DomainError
-from kgharvest.management.command import DomainCommand, ProgressBar, positive, run_to_the_end, warnings_unlogged
+from kgharvest.management.command import DomainCommand, positive, run_to_the_end
 from kgharvest.models import Job
 
 
@@ -51,8 +51,7 @@ class Command(DomainCommand):
         self.tell(run)
 
     def ask_here(self, run: JudgeRun) -> JudgeRun:
-        with ProgressBar(str(run)) as bar, warnings_unlogged():
-            run_to_the_end(run, bar)
+        run_to_the_end(run)
         run.refresh_from_db()
         if run.status != Job.Status.SUCCEEDED:
             raise DomainError("RunFailed", f"Judge run {run.name} {run.status}: {run.error or 'canceled.'}")

@@ -1,4 +1,4 @@
-"""Two-factor authentication of local accounts: authenticator app (TOTP, RFC 6238) and recovery codes.
+"""Login, and two-factor authentication of local accounts: authenticator app (TOTP, RFC 6238) and recovery codes.
 
 App and server derive a six-digit code from a shared secret and the time, a new one every 30 seconds. Codes of the
 previous and next step are also accepted, as clocks differ; no code is accepted twice. Ten single-use recovery codes
@@ -6,23 +6,26 @@ replace a lost app. Without them, the operator removes the second factor (`remov
 """
 
 import base64
-import hashlib
 import logging
 import secrets
+from collections.abc import Callable
 from datetime import datetime
-from urllib.parse import urlsplit
 
 import pyotp
-import segno
 from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
+from django.contrib import auth
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from kgharvest.accounts.models import Role
 from kgharvest.accounts.sign_in.models import RecoveryCode, SecondFactor
 from kgharvest.accounts.throttle import check_attempt, forget_attempts
+from kgharvest.audit.tables import sha256
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
@@ -43,17 +46,6 @@ def is_required(user: AbstractBaseUser) -> bool:
     if settings.SECOND_FACTOR_FOR in {"staff", "owners"}:
         return user.is_staff or user.is_superuser
     return settings.SECOND_FACTOR_FOR == "everybody"
-
-
-def address_for_apps(secret: str, user: AbstractBaseUser) -> str:
-    """Return the otpauth:// URL of the secret, with the names of this installation and the account."""
-    host = urlsplit(settings.ORIGIN).hostname
-    return pyotp.TOTP(secret).provisioning_uri(name=user.get_username(), issuer_name=f"kgharvest at {host}")
-
-
-def qr_code(address: str) -> str:
-    """Return a QR code of `address` as a data: URI (SVG)."""
-    return segno.make(address, error="m").svg_data_uri(scale=5, border=4, light="white")
 
 
 def set_up(user: AbstractBaseUser, secret: str, code: str, now: datetime) -> list[str]:
@@ -106,21 +98,18 @@ def check_code(user: AbstractBaseUser, code: str, now: datetime) -> None:
     check_attempt("second_factors", str(user.pk), now, TOO_MANY_CODES)
     code = "".join(code.split()).lower()
     if len(code) == N_DIGITS:
-        is_correct = _use_code_of_app(user, code, now)
+        factor = SecondFactor.objects.filter(user=user).first()
+        secret = factor and _decrypted(factor)
+        step = _step_of(secret, code, now) if secret else None
+        unused_step = SecondFactor.objects.filter(user=user, last_step__lt=step or 0)
+        is_correct = step is not None and bool(unused_step.update(last_step=step))
     else:
-        unused = RecoveryCode.objects.filter(second_factor__user=user, digest=_digest(code), used_at=None)
+        digest = sha256(code.replace("-", ""))
+        unused = RecoveryCode.objects.filter(second_factor__user=user, digest=digest, used_at=None)
         is_correct = bool(unused.update(used_at=now))
     if not is_correct:
         raise DomainError("WrongCode", "This code is wrong or was already used. Wait for the next code in the app.")
     forget_attempts("second_factors", str(user.pk))
-
-
-def _use_code_of_app(user: AbstractBaseUser, code: str, now: datetime) -> bool:
-    factor = SecondFactor.objects.filter(user=user).first()
-    secret = factor and _decrypted(factor)
-    step = _step_of(secret, code, now) if secret else None
-    unused = SecondFactor.objects.filter(user=user, last_step__lt=step or 0)
-    return step is not None and bool(unused.update(last_step=step))
 
 
 def _step_of(secret: str, code: str, now: datetime) -> int | None:
@@ -136,12 +125,8 @@ def _new_recovery_codes(factor: SecondFactor) -> list[str]:
     """Return ten codes of about 50 bits as "abcde-fghjk"; replace the stored digests."""
     codes = ["".join(secrets.choice(ALPHABET) for _ in range(10)) for _ in range(N_RECOVERY_CODES)]
     factor.recovery_codes.all().delete()
-    RecoveryCode.objects.bulk_create(RecoveryCode(second_factor=factor, digest=_digest(code)) for code in codes)
+    RecoveryCode.objects.bulk_create(RecoveryCode(second_factor=factor, digest=sha256(code)) for code in codes)
     return [f"{code[:5]}-{code[5:]}" for code in codes]
-
-
-def _digest(code: str) -> str:
-    return hashlib.sha256(code.replace("-", "").encode()).hexdigest()
 
 
 def _cipher() -> Fernet:
@@ -156,3 +141,67 @@ def _decrypted(factor: SecondFactor) -> str | None:
     except InvalidToken:
         logger.error("Cannot decrypt the secret of %s: SECRET_KEY has changed since it was stored.", factor)
         return None
+
+
+# Session login by password and second factor, or by an OpenID provider
+
+CODE_TIMEOUT_S = 300  # between the password and the second factor
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+# Session keys
+AWAITED = "second_factor_awaited"  # a login with a correct password and a pending code
+MUST_SET_UP = "second_factor_must_be_set_up"
+ID_TOKEN = "openid_id_token"  # noqa: S105 - required to log out at the provider
+
+
+def log_in_with_password(request: HttpRequest, user: AbstractBaseUser, address: str, now: datetime) -> bool:
+    """Log in `user` after a correct password. Return True, without logging in, if a code is required first."""
+    if has_second_factor(user):
+        request.session[AWAITED] = {
+            "user": user.pk,
+            "hash": user.get_session_auth_hash(),
+            "address": address,
+            "until": now.timestamp() + CODE_TIMEOUT_S,
+        }
+        return True
+    auth.login(request, user, backend=BACKEND)
+    if is_required(user):
+        request.session[MUST_SET_UP] = True
+    return False
+
+
+def pending_login(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser, str] | None:
+    """Return the account with a pending code, and the URL to open after the login.
+
+    Returns None without a pending code, after a timeout, or if the password has changed or the account is closed.
+    """
+    login = request.session.get(AWAITED)
+    if not login or now.timestamp() > login["until"]:
+        return None
+    user = auth.get_user_model().objects.filter(pk=login["user"], is_active=True).first()
+    if user is None or not constant_time_compare(login["hash"], user.get_session_auth_hash()):
+        return None
+    return user, login["address"]
+
+
+def log_in(request: HttpRequest, user: AbstractBaseUser, id_token: str = "") -> None:
+    """Log in `user` after a correct password and code, or identified by the provider. The session gets a new key.
+
+    id_token: of the provider. It has its own second factor, so none is required here.
+    """
+    request.session.pop(AWAITED, None)
+    auth.login(request, user, backend=BACKEND)
+    if id_token:
+        request.session.pop(MUST_SET_UP, None)
+        request.session[ID_TOKEN] = id_token
+
+
+def require_second_factor(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware: redirect users who must set up a second factor to its page from every page except logout."""
+
+    def guarded(request: HttpRequest) -> HttpResponse:
+        is_set_up = not request.session.get(MUST_SET_UP)
+        if is_set_up or request.path in {reverse("second_factor_set_up"), reverse("logout")}:
+            return get_response(request)
+        return redirect("second_factor_set_up")
+
+    return guarded

@@ -1,6 +1,9 @@
 """Account page, two-factor authentication, and login at an OpenID provider."""
 
+from urllib.parse import urlsplit
+
 import pyotp
+import segno
 from django import forms
 from django.conf import settings
 from django.contrib import messages
@@ -14,9 +17,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
-from kgharvest.accounts.sign_in import identities, openid_connect, second_factor, sessions
-from kgharvest.accounts.sign_in.password_attempts import remember_device
-from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted
+from kgharvest.accounts.sign_in import openid_connect, second_factor
+from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted, remember_device
 from kgharvest.errors import DomainError
 
 # Session keys
@@ -97,7 +99,7 @@ def account(request: HttpRequest) -> HttpResponse:
 def second_factor_code(request: HttpRequest) -> HttpResponse:
     """Request a code after a correct password."""
     now = timezone.now()
-    login = sessions.pending_login(request, now)
+    login = second_factor.pending_login(request, now)
     if login is None:
         messages.error(request, "The login timed out. Log in again.")
         return redirect("login")
@@ -111,7 +113,7 @@ def second_factor_code(request: HttpRequest) -> HttpResponse:
             form.add_error("code", str(refusal))
             status = 429 if isinstance(refusal, TooManyAttempts) else 200
         else:
-            sessions.log_in_with_code(request, user)
+            second_factor.log_in(request, user)
             response = redirect(address)
             remember_device(request, response, user)
             return response
@@ -132,17 +134,18 @@ def second_factor_set_up(request: HttpRequest) -> HttpResponse:
         except DomainError as refusal:
             form.add_error("code", str(refusal))
         else:
-            for key in (NEW_SECRET, sessions.MUST_SET_UP):
+            for key in (NEW_SECRET, second_factor.MUST_SET_UP):
                 request.session.pop(key, None)
             request.session.cycle_key()
-            return _recovery_codes(request, codes)
-    address = second_factor.address_for_apps(secret, request.user)
+            return render(request, "kgharvest/accounts/sign_in/recovery_codes.html", {"codes": codes})
+    issuer = f"kgharvest at {urlsplit(settings.ORIGIN).hostname}"
+    address = pyotp.TOTP(secret).provisioning_uri(name=request.user.get_username(), issuer_name=issuer)
     context = {
         "form": form,
-        "qr_code": second_factor.qr_code(address),
+        "qr_code": segno.make(address, error="m").svg_data_uri(scale=5, border=4, light="white"),
         "address": address,
         "secret": " ".join(secret[start : start + 4] for start in range(0, len(secret), 4)),
-        "is_required": request.session.get(sessions.MUST_SET_UP, False),
+        "is_required": request.session.get(second_factor.MUST_SET_UP, False),
     }
     return render(request, "kgharvest/accounts/sign_in/set_up.html", context)
 
@@ -155,7 +158,8 @@ def recovery_codes(request: HttpRequest) -> HttpResponse:
         raise Http404
     form = PasswordForm(request.user, request.POST or None)
     if form.is_valid():
-        return _recovery_codes(request, second_factor.replace_recovery_codes(request.user))
+        codes = second_factor.replace_recovery_codes(request.user)
+        return render(request, "kgharvest/accounts/sign_in/recovery_codes.html", {"codes": codes})
     context = {"form": form, "title": "Create new recovery codes", "effect": "Your current codes become invalid."}
     return render(request, "kgharvest/accounts/sign_in/confirm.html", context)
 
@@ -175,10 +179,6 @@ def second_factor_remove(request: HttpRequest) -> HttpResponse:
     return render(request, "kgharvest/accounts/sign_in/confirm.html", context)
 
 
-def _recovery_codes(request: HttpRequest, codes: list[str]) -> HttpResponse:
-    return render(request, "kgharvest/accounts/sign_in/recovery_codes.html", {"codes": codes})
-
-
 # OpenID providers
 
 
@@ -193,7 +193,7 @@ def openid_begin(request: HttpRequest) -> HttpResponse:
         del request.session[MAY_LINK]
         linking_user = request.user.pk
     try:
-        address, expected = openid_connect.begin(_callback())
+        address, expected = openid_connect.begin(settings.ORIGIN + reverse("openid_callback"))
     except openid_connect.LoginRefused as refusal:
         messages.error(request, str(refusal))
         return redirect("login")
@@ -208,19 +208,20 @@ def openid_callback(request: HttpRequest) -> HttpResponse:
     expected = request.session.pop(EXPECTED, {})
     linking_user = expected.get("links")
     try:
-        claims, id_token = openid_connect.finish(expected, request.GET.dict(), _callback())
+        callback = settings.ORIGIN + reverse("openid_callback")
+        claims, id_token = openid_connect.finish(expected, request.GET.dict(), callback)
         if linking_user is not None:
             if request.user.pk != linking_user:
                 raise openid_connect.LoginRefused("Another user logged in with this browser. Log in again.")
-            identities.link(request.user, claims)
+            openid_connect.link(request.user, claims)
             messages.success(request, f"Account linked. You can now log in with {settings.OPENID['name']}.")
             return redirect("account")
-        user = identities.account_of(claims, timezone.now())
-        identities.set_group_roles(user, claims)
+        user = openid_connect.account_of(claims, timezone.now())
+        openid_connect.set_group_roles(user, claims)
     except openid_connect.LoginRefused as refusal:
         messages.error(request, str(refusal))
         return redirect("account" if linking_user else "login")
-    sessions.log_in_at_provider(request, user, id_token)
+    second_factor.log_in(request, user, id_token)
     is_local = url_has_allowed_host_and_scheme(expected["next"], {request.get_host()}, request.is_secure())
     return redirect(expected["next"] if is_local else "home")
 
@@ -253,15 +254,11 @@ def _may_link(request: HttpRequest) -> bool:
 def openid_unlink(request: HttpRequest, pk: int) -> HttpResponse:
     identity = get_object_or_404(request.user.openid_identities, pk=pk)
     try:
-        identities.unlink(request.user, identity)
+        openid_connect.unlink(request.user, identity)
         messages.success(request, "Account unlinked. It can no longer be used to log in.")
     except openid_connect.LoginRefused as refusal:
         messages.error(request, str(refusal))
     return redirect("account")
-
-
-def _callback() -> str:
-    return settings.ORIGIN + reverse("openid_callback")
 
 
 def _check_provider() -> None:

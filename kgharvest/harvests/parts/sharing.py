@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -56,8 +56,8 @@ class Sharing:
         from kgharvest.harvests.parts.serialization import read_prepared, write_prepared  # imports torch
 
         shared = prepared_of(self._job)
-        if shared and shared.code_version == code_version():
-            return read_prepared(shared.content)[0]
+        if shared and shared[0] == code_version():
+            return read_prepared(shared[1])[0]
         if shared:  # another version may divide the harvest into different parts
             self._heartbeat.store(lambda: ledger.delete_parts([self._job.pk]))
             self._is_shared = False
@@ -160,8 +160,7 @@ class Sharing:
             self._heartbeat.renew()
         rows = self._rows(self._stage).exclude(result=None).values_list("position", "result").iterator(chunk_size=1)
         results = {position: read_result(result) for position, result in rows}
-        positions = self._rows(self._stage).filter(result=None).values_list("position", flat=True)
-        for position in list(positions):
+        for position in list(self._rows(self._stage).filter(result=None).values_list("position", flat=True)):
             results[position] = do(parts[position], lambda n_done: self._on_progress(self._last_progress))
         return results
 
@@ -195,17 +194,11 @@ class Sharing:
             self._n_unfinished()
 
 
-class SharedPreparation(NamedTuple):
-    """Output of `write_prepared`, and the kgharvest version that wrote it."""
-
-    code_version: str
-    content: bytes
-
-
-def prepared_of(harvest: HarvestJob) -> SharedPreparation | None:
+def prepared_of(harvest: HarvestJob) -> tuple[str, bytes] | None:
+    """Return the kgharvest version that wrote the shared preparation, and the output of `write_prepared`."""
     rows = HarvestPart.objects.filter(job__parent=harvest, stage=PREPARED).order_by("pk")
     row = rows.values_list("job__payload", "result").first()
-    return SharedPreparation(row[0]["code_version"], row[1]) if row else None
+    return (row[0]["code_version"], row[1]) if row else None
 
 
 def run_part(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
@@ -215,15 +208,16 @@ def run_part(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     prepared = harvest and prepared_of(harvest)
     if part is None or harvest is None or prepared is None:
         raise Cancelled(f"Job {job.pk} is part of a harvest that has ended.")
-    if prepared.code_version != code_version():
-        raise EngineError(f"This part needs kgharvest version {prepared.code_version}, which its harvest uses.")
+    version, content = prepared
+    if version != code_version():
+        raise EngineError(f"This part needs kgharvest version {version}, which its harvest uses.")
     heartbeat(Progress(language_models.LOADING, 0))
     with heartbeat.kept_alive():
         from kgharvest.engine.harvest import question_of  # imports torch
         from kgharvest.harvests.parts.serialization import read_part, read_prepared, write_result
 
         lm = language_models.load(harvest.language_model, job.payload["device"], job.payload["dtype"])
-    question = question_of(*read_prepared(prepared.content))
+    question = question_of(*read_prepared(content))
     report = Reporter(heartbeat, part.stage, part.size)
     result = write_result(read_part(part.question).do(lm, question, report))
     return lambda: HarvestPart.objects.filter(pk=part.pk).update(result=result)

@@ -29,7 +29,7 @@ class Command(DomainCommand):
 def check_worker() -> Finding:
     try:
         now = timezone.now()
-        if n_alive := workers.n_alive(now):
+        if n_alive := workers.alive(now).count():
             lacking = workers.lacking(now)
             return Finding(not lacking, lacking or f"{counted(n_alive, 'active worker')}")
         n_unfinished = Job.objects.whole().unfinished().count()

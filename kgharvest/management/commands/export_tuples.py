@@ -1,6 +1,6 @@
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.harvests.cuts import by_score, parse_cut
-from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples, find_harvest_job
+from kgharvest.harvests.tuple_files import FILE_FORMATS, export_tuples, find_harvest_job
 from kgharvest.management.command import DomainCommand
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from django.conf import settings
-from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from kgharvest.accounts.projects import project_for
@@ -24,17 +23,15 @@ from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
 from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, create_harvest_job, requests_for
-from kgharvest.harvests.tuple_export import export_tuples
+from kgharvest.harvests.tuple_files import export_tuples
 from kgharvest.management.command import (
     DomainCommand,
-    ProgressBar,
     add_placement_arguments,
     add_project_argument,
     positive,
     run_to_the_end,
-    warnings_unlogged,
 )
-from kgharvest.models import HarvestJob, Job, Project, Relation
+from kgharvest.models import HarvestJob, Job, Project
 from kgharvest.pages.number_format import counted, duration, seconds
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
@@ -73,7 +70,16 @@ class Command(DomainCommand):
         chat = parser.add_argument_group("chat model (--setting llm)")
         chat.add_argument("--chat-model", action="append", default=[], help="model id at the endpoint; repeatable")
         add_arguments(chat)
-        add_paraphraser_arguments(parser)
+        group = parser.add_argument_group("prompt creation, for relations without predefined prompts")
+        kind_help = (
+            "prompt rewriting: rules and the LM (offline), a chat model, a seq2seq model, or back-translation with two "
+            "seq2seq models (default: offline)"
+        )
+        group.add_argument("--paraphraser", choices=get_args(ParaphraserKind), default="offline", help=kind_help)
+        model_help = "chat or seq2seq model; OUT,BACK for back-translation"
+        group.add_argument("--paraphraser-model", default="", help=model_help)
+        url_help = "URL of the chat endpoint, for example http://127.0.0.1:8080/v1"
+        group.add_argument("--paraphraser-url", default="", help=url_help)
         execution = parser.add_argument_group("execution")
         add_project_argument(execution)
         execution.add_argument("--wait", action="store_true", help="run in this process with a progress bar")
@@ -145,8 +151,7 @@ class Command(DomainCommand):
         if existing and existing.status == Job.Status.RUNNING:
             raise CellUnderWay(existing)
         job = existing or create_harvest_job(request, project=project)
-        with ProgressBar(str(job)) as bar, warnings_unlogged():
-            run_to_the_end(job, bar)
+        run_to_the_end(job)
         job = HarvestJob.objects.with_cell().get(pk=job.pk)
         if job.status != Job.Status.SUCCEEDED:
             raise DomainError(
@@ -186,10 +191,13 @@ def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
     chat = from_arguments({**options, "chat_model": None})
     if chat.scorer:
         chat = replace(chat, scorer=str(get_language_model(chat.scorer)))
+    names, set_name = options["relation"], options["set_name"]
+    if not names and not set_name:
+        raise DomainError("HarvestFailed", "No relation selected. Use --relation, or --set for a whole set.")
     chosen = {name: options[name] for name in PARAMS if options[name] is not None}
     disabled = frozenset(FILTERS) if options["no_filters"] else frozenset()
     yield from requests_for(
-        relations_of(options["relation"], options["set_name"]),
+        [resolve_relation(name, set_name) for name in names] or relations_of_set(set_name),
         language_models,
         options["setting"] or ["multi"],
         [name_language_model(name) for name in options["chat_model"]],
@@ -202,20 +210,6 @@ def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
     )
 
 
-def add_paraphraser_arguments(parser: CommandParser) -> None:
-    """Add the arguments of `paraphraser_of`."""
-    group = parser.add_argument_group("prompt creation, for relations without predefined prompts")
-    kind_help = (
-        "prompt rewriting: rules and the LM (offline), a chat model, a seq2seq model, or back-translation with two "
-        "seq2seq models (default: offline)"
-    )
-    group.add_argument("--paraphraser", choices=get_args(ParaphraserKind), default="offline", help=kind_help)
-    model_help = "chat or seq2seq model; OUT,BACK for back-translation"
-    group.add_argument("--paraphraser-model", default="", help=model_help)
-    url_help = "URL of the chat endpoint, for example http://127.0.0.1:8080/v1"
-    group.add_argument("--paraphraser-url", default="", help=url_help)
-
-
 def paraphraser_of(options: dict[str, Any]) -> ParaphraserSettings:
     kind, model, url = (options[name] for name in ("paraphraser", "paraphraser_model", "paraphraser_url"))
     if kind != "offline" and not model:
@@ -223,11 +217,3 @@ def paraphraser_of(options: dict[str, Any]) -> ParaphraserSettings:
     if kind == "chat" and not url:
         raise DomainError("HarvestFailed", "The chat paraphraser needs a URL. Use --paraphraser-url.")
     return ParaphraserSettings(kind=kind, model=model, base_url=url)
-
-
-def relations_of(names: list[str], set_name: str | None) -> list[Relation]:
-    if names:
-        return [resolve_relation(name, set_name) for name in names]
-    if set_name:
-        return relations_of_set(set_name)
-    raise DomainError("HarvestFailed", "No relation selected. Use --relation, or --set for a whole set.")

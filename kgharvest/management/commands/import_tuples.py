@@ -2,7 +2,7 @@ from pathlib import Path
 
 from kgharvest.accounts.projects import project_for
 from kgharvest.harvests.language_models import name_language_model
-from kgharvest.harvests.tuple_import import Cell, import_tuples
+from kgharvest.harvests.tuple_files import Cell, import_tuples
 from kgharvest.knowledge.tuple_files import IMPORT_FORMATS
 from kgharvest.management.command import DomainCommand, add_project_argument
 from kgharvest.pages.number_format import counted

@@ -32,7 +32,12 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         torch.set_num_threads(1)  # small models gain little from more threads and slow down on busy cores
         with tqdm(total=recipe.steps, desc=model, unit="step") as bar:
-            trained = train(relations, recipe, seed, lambda step, loss: show(bar, loss))
+
+            def show(step: int, loss: float) -> None:
+                bar.set_postfix(loss=f"{loss:.2f}", refresh=False)
+                bar.update()
+
+            trained = train(relations, recipe, seed, show)
         save(trained, relations, folder)
         card = model_card(model, recipe, seed, relations, load_compact(folder))
         (folder / "README.md").write_text(card, encoding="utf-8")
@@ -50,8 +55,3 @@ def writable_folder(folder: Path) -> Path:
     if not os.access(folder, os.W_OK):
         raise CommandError(f"The folder {folder} is not writable. Choose another folder with --output.")
     return folder
-
-
-def show(bar: tqdm, loss: float) -> None:
-    bar.set_postfix(loss=f"{loss:.2f}", refresh=False)
-    bar.update()

@@ -3,7 +3,7 @@
 import pytest
 
 from annotation.rounds.services import open_round
-from kgharvest.harvests.tuple_import import Cell, import_tuples
+from kgharvest.harvests.tuple_files import Cell, import_tuples
 from kgharvest.models import Relation
 from kgharvest.relations.services import import_relations
 from tests.factories import make_language_model

@@ -21,8 +21,7 @@ from kgharvest.entities.models import EntityTable
 from kgharvest.entities.tables import canonicalizer, delete_table, parse_names, save_table
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.runner import store_result
-from kgharvest.harvests.tuple_export import export_tuples
-from kgharvest.harvests.tuple_import import Cell, import_tuples
+from kgharvest.harvests.tuple_files import Cell, export_tuples, import_tuples
 from kgharvest.models import KnowledgeTuple
 from tests import factories
 from tests.api import JSON, client_of, error_of

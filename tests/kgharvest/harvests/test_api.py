@@ -7,7 +7,7 @@ import json
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from kgharvest.harvests.tuple_export import export_tuples
+from kgharvest.harvests.tuple_files import export_tuples
 from kgharvest.knowledge import curation
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Launch
 from tests import factories

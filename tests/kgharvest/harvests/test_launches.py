@@ -123,7 +123,7 @@ def test_planning_costs_the_same_for_any_number_of_relations(django_assert_max_n
 
 
 def test_a_launch_queues_all_its_harvests_and_enqueues_each(enqueued, researcher):
-    launch = start_launch(plan_launch(make_requests(3), NOW), researcher).launch
+    launch, _ = start_launch(plan_launch(make_requests(3), NOW), researcher)
 
     assert launch.created_by == researcher
     assert sorted(enqueued) == sorted(launch.jobs.filter(status="queued").values_list("pk", flat=True))

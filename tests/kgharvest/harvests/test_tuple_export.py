@@ -8,7 +8,7 @@ import pytest
 
 from kgharvest.errors import NotFound
 from kgharvest.harvests.cuts import parse_cut
-from kgharvest.harvests.tuple_export import export_tuples, find_harvest_job
+from kgharvest.harvests.tuple_files import export_tuples, find_harvest_job
 from kgharvest.models import Job
 from tests import factories
 from tests.refusals import refused

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kgharvest.errors import ImportRefused
-from kgharvest.harvests.tuple_export import export_tuples
-from kgharvest.harvests.tuple_import import Cell, import_tuples
+from kgharvest.harvests.tuple_files import Cell, export_tuples, import_tuples
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation
 from tests import factories
 

@@ -16,8 +16,7 @@ from kgharvest.engine.harvest import harvest
 from kgharvest.engine.types import HarvestParams, HarvestSpec
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.runner import store_result
-from kgharvest.harvests.tuple_export import FILE_FORMATS, export_tuples
-from kgharvest.harvests.tuple_import import Cell, import_tuples
+from kgharvest.harvests.tuple_files import FILE_FORMATS, Cell, export_tuples, import_tuples
 from kgharvest.knowledge.curation import curate
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple
 from tests import factories

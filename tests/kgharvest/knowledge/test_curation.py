@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from kgharvest.harvests.tuple_export import export_tuples
-from kgharvest.harvests.tuple_import import Cell, import_tuples
+from kgharvest.harvests.tuple_files import Cell, export_tuples, import_tuples
 from kgharvest.knowledge.curation import curate
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple
 from tests import factories

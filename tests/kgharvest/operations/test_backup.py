@@ -27,7 +27,7 @@ from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
 from kgharvest.environment import restoring_key
 from kgharvest.errors import DomainError
-from kgharvest.operations import database_copies
+from kgharvest.operations import backup
 from kgharvest.operations.backup import back_up, restore
 from tests import factories
 from tests.kgharvest.test_settings import ROOT, run_python
@@ -213,7 +213,7 @@ DYING_RESTORE = """
 import os, pathlib, signal, sqlite3, sys, threading
 import django
 django.setup()
-from kgharvest.operations import backup, database_copies
+from kgharvest.operations import backup
 
 def die(*progress):
     os.kill(0, signal.SIGKILL)
@@ -223,10 +223,10 @@ class Dying(sqlite3.Connection):
         super().backup(target, pages=1, progress=lambda status, remaining, total: remaining < total / 2 and die())
 
 connect = sqlite3.connect
-if database_copies.connection.vendor == "sqlite":
+if backup.connection.vendor == "sqlite":
     sqlite3.connect = lambda *names, **options: connect(*names, factory=Dying, **options)
 else:
-    database_copies.CHECK_ROWS = "SELECT pg_sleep(60); -- {table} {n}\\n"
+    backup.CHECK_ROWS = "SELECT pg_sleep(60); -- {table} {n}\\n"
     threading.Timer(4, die).start()
 backup.restore(pathlib.Path(sys.argv[1]), replace=True)
 """
@@ -312,7 +312,7 @@ def test_a_restore_that_fails_ends_no_other_that_was_interrupted(tmp_path, setti
     def fail(*arguments):
         raise DomainError("CopyFailed", "The database in the backup is damaged.")
 
-    monkeypatch.setattr(database_copies, "restore_from", fail)
+    monkeypatch.setattr(backup, "restore_from", fail)
 
     with refused("CopyFailed"):
         restore(file, replace=True)

@@ -20,8 +20,8 @@ from joserfc.jwk import OctKey, RSAKey
 
 from kgharvest.accounts.projects import set_role
 from kgharvest.accounts.sign_in import openid_connect, views
-from kgharvest.accounts.sign_in.identities import set_group_roles
 from kgharvest.accounts.sign_in.models import OpenIDIdentity
+from kgharvest.accounts.sign_in.openid_connect import set_group_roles
 from kgharvest.accounts.sign_in.second_factor import is_required
 from kgharvest.models import Project
 from tests.factories import make_user

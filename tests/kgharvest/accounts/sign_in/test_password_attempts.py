@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from kgharvest.accounts.sign_in.password_attempts import DEVICES
+from kgharvest.accounts.throttle import DEVICES
 from tests.factories import make_user
 from tests.postgres import at_once
 

@@ -40,10 +40,8 @@ from kgharvest.engine.prompt_learning.registry import (
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.management.command import (
     DomainCommand,
-    ProgressBar,
     add_project_argument,
     run_to_the_end,
-    warnings_unlogged,
 )
 from kgharvest.models import Job
 from kgharvest.tables.formats import terminal_text
@@ -121,8 +119,7 @@ class Command(DomainCommand):
         if options["output"]:
             check_writable(options["output"])
         probe = create_probe(request_of(options), project=project_for(None, options["project"]))
-        with ProgressBar(str(probe)) as bar, warnings_unlogged():
-            run_to_the_end(probe, bar)
+        run_to_the_end(probe)
         probe = Probe.objects.select_related("language_model").get(pk=probe.pk)
         if probe.status != Job.Status.SUCCEEDED:
             raise NotProbed(probe.error or f"Job {probe.pk} ({probe}) was {probe.status} by a user.")
