@@ -20,11 +20,16 @@ from kgharvest.statistics.agreement import (
     krippendorff_alpha,
     pattern_interval,
 )
-from kgharvest.statistics.annotator_errors import Sample as StatementSample
-from kgharvest.statistics.annotator_errors import corrected_rate, sample_truths, why_unidentified
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.partial_pooling import SimpleSample, pooled_rates
+from kgharvest.statistics.partial_pooling import Sample as StatementSample
+from kgharvest.statistics.partial_pooling import (
+    SimpleSample,
+    corrected_rate,
+    pooled_rates,
+    sample_truths,
+    why_unidentified,
+)
 from kgharvest.statistics.rates import Rate, VerdictSample, difference_interval, population_rate, sample_rate
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
@@ -344,7 +349,7 @@ def of_flips(n: int, k: int, propensities: tuple[float, float] | None) -> Line:
     def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
         one, other = (2 * rng.binomial(k, propensity) > k for propensity in [draw(rng, 1_000_000)] * 2)
         samples = [np.bincount(rng.binomial(k, draw(rng, n)), minlength=k + 1) for _ in range(runs)]
-        return np.array([((one != other).mean(), *expected_flips(sample, k, rng, 1000)[1:]) for sample in samples])
+        return np.array([((one != other).mean(), *expected_flips(sample, k, rng, 1000)[1:3]) for sample in samples])
 
     kinds = "Beta(2, 1)" if propensities is None else f"{propensities[0]:g} or {propensities[1]:g}"
     return Line(f"verdict stability: {n} statements, {k} judgments, True of {kinds}", simulate)

@@ -3,7 +3,7 @@
 Each step creates only missing objects, so the demo can be repeated.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -60,19 +60,16 @@ class Login(NamedTuple):
 
 def create_logins() -> list[Login]:
     """Return the demo's logins, the researcher first. Passwords of new users are not stored elsewhere."""
-    logins = [_create_login(username) for username in (RESEARCHER, *ANNOTATORS)]
+    users, logins = get_user_model().objects, []
+    for username in (RESEARCHER, *ANNOTATORS):
+        password = None
+        if not users.filter(username=username).exists():
+            password = get_random_string(PASSWORD_LENGTH, LEGIBLE)
+            users.create_user(username, password=password)
+        logins.append(Login(username, password))
     if not project().members.filter(user=researcher()).exists():
         set_role(project(), researcher(), Role.OWNER)
     return logins
-
-
-def _create_login(username: str) -> Login:
-    users = get_user_model().objects
-    if users.filter(username=username).exists():
-        return Login(username, None)
-    password = get_random_string(PASSWORD_LENGTH, LEGIBLE)
-    users.create_user(username, password=password)
-    return Login(username, password)
 
 
 def project() -> Project:
@@ -85,22 +82,16 @@ def researcher() -> AbstractBaseUser:
 
 def queue_missing_harvests() -> list[HarvestJob]:
     """Return one job per cell of the demo: the newest finished or running one, otherwise a new queued job."""
-    return [_job_of_cell(request) or queue_harvest(request, researcher(), project=project()) for request in _requests()]
-
-
-def _requests() -> Iterator[HarvestRequest]:
     language_model = get_language_model(MODEL)
-    for name in RELATIONS:
-        relation = resolve_relation(f"demo/{name}")
-        for setting in SETTINGS:
-            yield HarvestRequest(relation, language_model, setting, PARAMS)
-
-
-def _job_of_cell(request: HarvestRequest) -> HarvestJob | None:
-    """Return the newest job with the same parameters; the cell can have other harvests."""
     useful = [Job.Status.QUEUED, Job.Status.RUNNING, Job.Status.SUCCEEDED]
-    jobs = HarvestJob.objects.filter(project=project(), status__in=useful, unique_key=unique_key_of(request))
-    return jobs.order_by("-pk").first()
+    of_demo = HarvestJob.objects.filter(project=project(), status__in=useful).order_by("-pk")
+    jobs = []
+    for relation in [resolve_relation(f"demo/{name}") for name in RELATIONS]:
+        for setting in SETTINGS:
+            request = HarvestRequest(relation, language_model, setting, PARAMS)
+            existing = of_demo.filter(unique_key=unique_key_of(request)).first()  # the cell can have other harvests
+            jobs.append(existing or queue_harvest(request, researcher(), project=project()))
+    return jobs
 
 
 def open_people_round(jobs: Sequence[HarvestJob]) -> Round:

@@ -20,14 +20,17 @@ from annotation.judges.cost import (
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.models import cell_names
-from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL, CellKey, Pair, compared_cells
-from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
-from kgharvest.statistics.sample_size import (
+from kgharvest.statistics.paired_tests import (
+    FEWEST_RELATIONS_TO_TELL,
+    CellKey,
+    Pair,
+    compared_cells,
     difference_by_statements,
     difference_over_relations,
     fewest_relations,
     statements_to_shrink,
 )
+from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
 
 ASSUMED_SECONDS = 6.0  # per judgment, if none was measured
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals

@@ -167,7 +167,11 @@ def _sample(cells: Sequence[Mapping[str, Any]]) -> SideSample | None:
     if not all(cell.get("strata") for cell in cells):
         return None
     strata = [(number, stratum) for number, cell in enumerate(cells) for stratum in cell["strata"]]
-    samples = [stratum.get("completed") or _complete(stratum) for _, stratum in strata]
+    samples = [
+        stratum.get("completed")
+        or {"n": stratum["n"], **dict.fromkeys(("n_hits", "least", "most"), stratum["accepted"])}
+        for _, stratum in strata
+    ]
     relation = np.array([number for number, _ in strata])
     size = np.array([stratum["population"] or 1 for _, stratum in strata], dtype=np.float64)
     return SideSample(
@@ -176,10 +180,6 @@ def _sample(cells: Sequence[Mapping[str, Any]]) -> SideSample | None:
         size / np.bincount(relation, size)[relation] / len(cells),
         relation,
     )
-
-
-def _complete(stratum: Mapping[str, Any]) -> dict[str, float]:
-    return {"n": stratum["n"], **dict.fromkeys(("n_hits", "least", "most"), stratum["accepted"])}
 
 
 def _entry(

@@ -11,7 +11,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +20,8 @@ from numpy.typing import ArrayLike
 from evaluation.evidence.tables import COUNTED, EMPTY, EXCLUDED, GOLD, STATUSES, Columns, Rows
 from kgharvest.harvests.cuts import parse_cut
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, Codes, Flags, Floats
-from kgharvest.statistics.cut_rates import Members, RankedStrata
 from kgharvest.statistics.paired_tests import CellKey, Side
-from kgharvest.statistics.rates import Rate, VerdictSample, sample_rate
+from kgharvest.statistics.rates import Members, RankedStrata, Rate, VerdictSample, sample_rate
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 from kgharvest.statistics.verdicts import CompletedVerdicts, VerdictRule, majority
 
@@ -185,11 +184,12 @@ class Evidence:
     @cached_property
     def sides(self) -> list[Side]:
         """LMs and settings in order of first appearance."""
-        return list(dict.fromkeys(cell.side for cell in self.cells))
+        return list(dict.fromkeys(Side(cell.model, cell.setting) for cell in self.cells))
 
     @cached_property
     def side_of_cell(self) -> Codes:
-        return np.array([self.sides.index(cell.side) for cell in self.cells], dtype=np.int64)  # (C,)
+        number = {side: position for position, side in enumerate(self.sides)}
+        return np.array([number[Side(cell.model, cell.setting)] for cell in self.cells], dtype=np.int64)  # (C,)
 
     @cached_property
     def cell_of_draw(self) -> Codes:
@@ -559,9 +559,7 @@ def statement_comparisons(evidence: Evidence) -> CompareStatements:
     is_only = (np.bincount(evidence.cell_of_stratum) == 1)[evidence.cell_of_stratum]  # (S,)
     has_share = is_only | (evidence.population_of_stratum > 0)
 
-    @cache
-    def tasks_of(a: Side, b: Side) -> SharedTasks:
-        return shared_tasks(evidence, a, b)
+    tasks_of = cache(partial(shared_tasks, evidence))
 
     def compare(a: Side, b: Side, accepted: VerdictSample) -> StatementDifference | None:
         sample = accepted.summed(evidence.draws.stratum, len(evidence.strata))

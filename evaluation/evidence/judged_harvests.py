@@ -15,54 +15,44 @@ from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import counted, share, share_with_interval
 from kgharvest.statistics.arrays import Codes, Flags, Floats
-from kgharvest.statistics.cut_rates import (
+from kgharvest.statistics.rates import (
+    EMPTY_STRATUM,
+    NOTHING_COUNTED,
     Cuts,
     KeptPart,
-    Members,
     RankedStrata,
+    Rate,
+    VerdictSample,
     bounded_parts,
     largest_part,
+    sample_rate,
     score_cuts,
     surely_largest_part,
+    unknown_rate,
 )
-from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, Rate, VerdictSample, sample_rate, unknown_rate
 
 
 @dataclass(frozen=True)
 class JudgedHarvest:
     """A harvest as sampled by one round. Letters of shapes: as in evaluation.evidence.evidence.
 
-    first, last, population (S,): ranks and sizes of the strata. stratum, rank, score, knowledge_tuple (D,): of the
-    draws. accepted: weight of each draw for acceptance. has_verdict (D,). members: of strata by judge label.
+    ranked: the strata. stratum, rank, score, knowledge_tuple (D,): of the draws. accepted: weight of each draw for
+    acceptance. has_verdict (D,).
     """
 
     round: Round
-    first: Codes
-    last: Codes
-    population: Codes
+    ranked: RankedStrata
     stratum: Codes
     rank: Codes
     score: Floats
     knowledge_tuple: Codes
     accepted: VerdictSample
     has_verdict: Flags
-    members: Members | None
-
-    @property
-    def is_judged(self) -> Flags:
-        return self.accepted.n > 0
 
     def cuts(self) -> Cuts:
         """Return the cuts at the scores of the judged tuples."""
-        ranked = RankedStrata(
-            self.first,
-            self.last,
-            self.population,
-            (self.stratum, self.rank, self.accepted, self.has_verdict),
-            self.members,
-        )
-        judged = self.is_judged
-        return score_cuts(ranked, np.arange(len(self.first)), self.rank[judged], self.score[judged])
+        judged = self.accepted.n > 0
+        return score_cuts(self.ranked, np.arange(len(self.ranked.first)), self.rank[judged], self.score[judged])
 
     def part(self, ranks: Mapping[int, int]) -> tuple[int, Rate]:
         """Return the number of judged draws in a part of the harvest, and the accuracy of the part.
@@ -72,13 +62,14 @@ class JudgedHarvest:
         """
         is_in = np.isin(self.knowledge_tuple, list(ranks))
         in_order = np.sort(np.fromiter(ranks.values(), dtype=np.int64, count=len(ranks)))
-        n_ranks = np.searchsorted(in_order, self.last, side="right") - np.searchsorted(in_order, self.first)
-        n_inside, n_outside = (np.bincount(self.stratum[side], minlength=len(self.first)) for side in (is_in, ~is_in))
-        expected = np.rint(n_ranks * (self.population / (self.last - self.first + 1)))
-        if self.members is not None:
-            expected = self.members.n_among(np.arange(len(self.first)), in_order, expected)
-        population = np.clip(expected, n_inside, np.maximum(self.population - n_outside, n_inside)).astype(np.int64)
-        sample = self.accepted.at(is_in).summed(self.stratum[is_in], len(self.first))
+        first, last, size = self.ranked.first, self.ranked.last, self.ranked.population
+        n_ranks = np.searchsorted(in_order, last, side="right") - np.searchsorted(in_order, first)
+        n_inside, n_outside = (np.bincount(self.stratum[side], minlength=len(first)) for side in (is_in, ~is_in))
+        expected = np.rint(n_ranks * (size / (last - first + 1)))
+        if self.ranked.members is not None:
+            expected = self.ranked.members.n_among(np.arange(len(first)), in_order, expected)
+        population = np.clip(expected, n_inside, np.maximum(size - n_outside, n_inside)).astype(np.int64)
+        sample = self.accepted.at(is_in).summed(self.stratum[is_in], len(first))
         is_taken = population > 0
         if not sample.n.any():
             return 0, unknown_rate(NOTHING_COUNTED)
@@ -104,18 +95,9 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
     number = np.searchsorted(keys, stratum)
     patterns = patterns_of(np.column_stack(counts), np.maximum(n_wanted, round.least_k))
     drawn = DrawnVerdicts(len(keys), (number, np.arange(len(number))), patterns, round.quorum)
-    accepted = drawn.accepted
-    return JudgedHarvest(
-        round,
-        *ranges,
-        number,
-        rank,
-        score.astype(np.float64),
-        knowledge_tuple,
-        accepted,
-        verdict != "",
-        members_of(ranks),
-    )
+    accepted, has_verdict = drawn.accepted, verdict != ""
+    ranked = RankedStrata(*ranges, (number, rank, accepted, has_verdict), members_of(ranks))
+    return JudgedHarvest(round, ranked, number, rank, score.astype(np.float64), knowledge_tuple, accepted, has_verdict)
 
 
 # Cuts by precision
@@ -134,7 +116,8 @@ def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
     if cut.judge:
         return _cut_with_judge(job, cut, round)
     cuts = harvest.cuts()
-    part = surely_largest_part(bounded_parts(cuts), cut.value) if _surely(cut) else largest_part(cuts, cut.value)
+    find = surely_largest_part if cut.kind == "precision-low" else largest_part
+    part = find(cuts, cut.value)
     if part is None:
         raise BadCut(_out_of_reach(cut, cuts, round))
     return _score_cut(cut, part, round)
@@ -155,7 +138,7 @@ def _cut_with_judge(job: HarvestJob, cut: Cut, round: Round) -> ScoreCut:
     draws, has_label = evidence.draws, drawn.accepted.n > 0
     chosen = has_label & np.isin(draws.stratum, strata) & (draws.rank > 0)
     cuts = score_cuts(judged.ranked, strata, draws.rank[chosen], draws.score[chosen])
-    part = (judged.surely_largest_part if _surely(cut) else judged.largest_part)(cuts, cut.value)
+    part = (judged.surely_largest_part if cut.kind == "precision-low" else judged.largest_part)(cuts, cut.value)
     if part is None:
         raise BadCut(f"No part of this harvest reaches {cut} with the verdicts of round {round} and this judge.")
     part_cut = _score_cut(cut, part, round)
@@ -167,17 +150,12 @@ def _score_cut(cut: Cut, part: KeptPart, round: Round) -> ScoreCut:
     return ScoreCut(Cut("score", threshold), f"{cut} = score >= {threshold}, estimated {_estimate(part, round)}")
 
 
-def _surely(cut: Cut) -> bool:
-    return cut.kind == "precision-low"
-
-
 def _out_of_reach(cut: Cut, cuts: Cuts, round: Round) -> str:
-    start = (
-        f"No part of this harvest reaches {'a lower bound' if _surely(cut) else 'a precision'} of {share(cut.value)}"
-    )
+    is_bound = cut.kind == "precision-low"
+    start = f"No part of this harvest reaches {'a lower bound' if is_bound else 'a precision'} of {share(cut.value)}"
     if not len(cuts.share):
         return f"{start}: {EMPTY_STRATUM}"
-    parts = bounded_parts(cuts) if _surely(cut) else [cuts.part(int(cuts.share.argmax()))]
+    parts = bounded_parts(cuts) if is_bound else [cuts.part(int(cuts.share.argmax()))]
     best = max(parts, key=lambda part: part.low)
     return f"{start}; the best has {_estimate(best, round)}."
 

@@ -4,8 +4,6 @@ Letters of shapes: as in evaluation.evidence.evidence; U tuples with answers of 
 groups of labels.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,6 @@ from annotation.judges.models import JudgeKind
 from evaluation.evidence.evidence import DrawnVerdicts, Evidence, ranked_strata
 from evaluation.evidence.tables import EMPTY, Columns, Rows
 from kgharvest.statistics.arrays import TRUE, UNJUDGEABLE, Codes, Flags, Floats
-from kgharvest.statistics.cut_rates import Cuts, KeptPart, bounded_numbers
 from kgharvest.statistics.judge_assisted import (
     CALLED_FALSE,
     CALLED_TRUE,
@@ -32,7 +29,15 @@ from kgharvest.statistics.judge_assisted import (
     tells_apart,
 )
 from kgharvest.statistics.judge_quality import N_LABELS, UNPARSABLE
-from kgharvest.statistics.rates import UNKNOWN_POPULATION, VerdictSample, unknown_rate
+from kgharvest.statistics.rates import (
+    UNKNOWN_POPULATION,
+    Cumulated,
+    Cuts,
+    KeptPart,
+    VerdictSample,
+    bounded_numbers,
+    unknown_rate,
+)
 
 N_GROUPS = len(GROUPS)
 GROUP_OF_LABEL = np.array([CALLED_TRUE, CALLED_FALSE, OTHER, OTHER, OTHER])  # the last one is for NO_ANSWER
@@ -186,7 +191,7 @@ def judged_tuples_of_rows(rows: Rows, evidence: Evidence) -> JudgedTuples:
 
 
 class JudgedStrata:
-    """The strata of a round by label group: `kgharvest.statistics.cut_rates.RankedStrata` with a judge."""
+    """The strata of a round by label group: `kgharvest.statistics.rates.RankedStrata` with a judge."""
 
     def __init__(self, evidence: Evidence, drawn: DrawnVerdicts, tuples: JudgedTuples) -> None:
         self.tuples = tuples
@@ -194,13 +199,11 @@ class JudgedStrata:
         draws = evidence.draws
         counted = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
         accepted = drawn.accepted.at(counted)
-        self._most = int(np.concatenate([draws.rank, tuples.rank, self.ranked.last]).max(initial=0)) + 1
+        most = int(np.concatenate([draws.rank, tuples.rank, self.ranked.last]).max(initial=0)) + 1
         group = draws.stratum[counted] * N_GROUPS + tuples.group_of_draw[counted]
-        n_drawn = np.ones(len(group))
-        self._drawn = _Cumulated(group * self._most + draws.rank[counted], [n_drawn, *accepted])
-        of_all = (tuples.stratum * N_GROUPS + tuples.group) * self._most + tuples.rank
-        self._all = _Cumulated(of_all, [np.ones(len(of_all)), tuples.is_labelled.astype(np.float64)])
-
+        self._drawn = Cumulated(group, draws.rank[counted], most, [np.ones(len(group)), *accepted])
+        of_all = tuples.stratum * N_GROUPS + tuples.group
+        self._all = Cumulated(of_all, tuples.rank, most, [np.ones(len(of_all)), tuples.is_labelled])
         sides = evidence.side_of_cell[evidence.cell_of_stratum]
         self._is_heard = np.zeros(len(sides), dtype=bool)
         for side in range(len(evidence.sides)):
@@ -275,25 +278,10 @@ class JudgedStrata:
         counted, is_labelled = self._up_to(self._all, strata, self.ranked.last[strata])
         return bool(counted.sum() == is_labelled.sum())
 
-    def _up_to(self, cumulated: _Cumulated, strata: Codes, last_rank: Codes) -> Floats:
+    def _up_to(self, cumulated: Cumulated, strata: Codes, last_rank: Codes) -> Floats:
         """Return the sums of each column (columns, S, 3) over ranks up to `last_rank` (S,)."""
-        groups = (strata[:, np.newaxis] * N_GROUPS + np.arange(N_GROUPS)) * self._most  # (S, 3)
-        return cumulated.between(groups, groups + np.clip(last_rank, 0, self._most - 1)[:, np.newaxis])
-
-
-class _Cumulated:
-    """Sums of columns over ranges of positions."""
-
-    def __init__(self, position: Codes, columns: list[Floats]) -> None:
-        order = np.argsort(position, kind="stable")
-        self._position = position[order]
-        self._sums = np.zeros((len(columns), len(position) + 1))
-        self._sums[:, 1:] = np.cumsum([column[order] for column in columns], axis=1)
-
-    def between(self, first: Codes, last: Codes) -> Floats:
-        start, end = np.searchsorted(self._position, first), np.searchsorted(self._position, last, side="right")
-        between: Floats = self._sums[:, end] - self._sums[:, start]
-        return between
+        groups = strata[:, np.newaxis] * N_GROUPS + np.arange(N_GROUPS)  # (S, 3)
+        return cumulated.up_to(groups, last_rank[:, np.newaxis])
 
 
 def _apportioned(counted: Floats, population: Codes, drawn: Codes) -> Codes:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from math import log
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -310,7 +311,7 @@ def harvest_rows(cells: Cells, *, for_files: bool = False) -> dict[str, Any]:
 
     It is known for harvests with at least k tuples and logarithmic scores.
     """
-    by_rank = sorted((s for strata in cells.values() for s in strata if s.job_id), key=lambda s: (s.rank_to, s.pk))
+    by_rank = sorted((s for strata in cells.values() for s in strata if s.job_id), key=attrgetter("rank_to", "pk"))
     last = {stratum.job_id: stratum for stratum in by_rank}
     relations = {stratum.relation_id: key.relation for key, strata in cells.items() for stratum in strata}
     jobs = HarvestJob.objects.select_related("language_model", "relation").in_bulk(last).values()

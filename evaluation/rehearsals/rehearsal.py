@@ -245,10 +245,14 @@ def rehearse(evidence: Evidence, assumed: Assumptions, n_runs: int) -> Rehearsal
     rng = np.random.default_rng(evidence.seed)
     runs = [_run(evidence, assumed, rng) for _ in range(n_runs)]
     alphas = [run.alpha for run in runs if run.alpha is not None]
+    cells = [
+        CellOutcome(*key, half_width=_spread(_half_widths((rate.low, rate.high) for rate in rates)))
+        for key, rates in zip(evidence.cells, zip(*(run.cells for run in runs), strict=True), strict=True)
+    ]
     return Rehearsal(
         n_runs=n_runs,
         sides=[_side_outcome(evidence, number, runs) for number in range(len(evidence.sides))],
-        cells=_cell_outcomes(evidence, runs),
+        cells=sorted(cells, key=lambda cell: -cell.half_width.median),  # widest interval first
         comparisons=_comparison_outcomes(evidence, assumed, runs),
         alpha=_spread(alphas) if alphas else None,
         undecided=_spread(run.undecided for run in runs),
@@ -319,15 +323,6 @@ def _side_outcome(evidence: Evidence, number: int, runs: Sequence[Run]) -> SideO
 def _half_widths(intervals: Iterable[tuple[float | None, float | None]]) -> list[float]:
     """Return the half-width of each defined interval."""
     return [(high - low) / 2 for low, high in intervals if low is not None and high is not None]
-
-
-def _cell_outcomes(evidence: Evidence, runs: Sequence[Run]) -> list[CellOutcome]:
-    """Return the cells, widest interval first."""
-    outcomes = [
-        CellOutcome(*key, half_width=_spread(_half_widths((rate.low, rate.high) for rate in rates)))
-        for key, rates in zip(evidence.cells, zip(*(run.cells for run in runs), strict=True), strict=True)
-    ]
-    return sorted(outcomes, key=lambda outcome: -outcome.half_width.median)
 
 
 def _comparison_outcomes(evidence: Evidence, assumed: Assumptions, runs: Sequence[Run]) -> list[ComparisonOutcome]:

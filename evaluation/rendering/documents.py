@@ -1,11 +1,12 @@
 """Parts of a report's document as text: names of LMs and settings, dates, queries of pages."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from kgharvest.names import short_name
+from kgharvest.pages.number_format import count, counted, interval, share
 
 Document = Mapping[str, Any]
 
@@ -55,3 +56,13 @@ def tuples_query(about: Mapping[str, Any], **part: Any) -> str:
     """Return the query of the tuples page for a relation, LM and setting. part: further filters."""
     keys = {key: about.get(key) for key in ("relation", "model", "setting")} | part
     return urlencode({key: value for key, value in keys.items() if value is not None})
+
+
+def key_numbers(document: Document) -> Iterator[tuple[str, str, str]]:
+    """Yield key numbers with name, value and basis."""
+    yield "Statements complete", f"{count(document['n_complete'])} of {count(document['n_tasks'])}", ""
+    yield "Judgments", count(document["n_judgments"]), f"by {counted(len(document['annotators']), 'annotator')}"
+    alpha = document["alpha"]
+    basis = f"{interval(alpha['low'], alpha['high'])}, {counted(alpha['n_units'], 'statement')}".lstrip(", ")
+    yield "Krippendorff's alpha", share(alpha["value"]), alpha["reason"] or basis
+    yield "Percent agreement", share(document["percent_agreement"]), ""

@@ -9,6 +9,7 @@ import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -16,13 +17,13 @@ from urllib.parse import urlencode
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
-from evaluation.rendering.documents import Document, demonstrator_mark, made_at, name_of
+from evaluation.rendering.documents import Document, demonstrator_mark, key_numbers, made_at, name_of
 from evaluation.rendering.figures.drawing import THEMES
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding
 from evaluation.reports.sections.comparisons import common_key, common_of, rank_in_words, ranks_of, ties_in_words
 from evaluation.reports.sections.rates import cells_by_relation, interval_of_average
-from kgharvest.pages.number_format import count, counted, interval, points_with_interval, share
+from kgharvest.pages.number_format import interval, points_with_interval
 
 FILES = Path(__file__).resolve().parent.parent / "static" / "evaluation" / "evidence_page"
 # Characters that can end or start an element inside a script element.
@@ -37,7 +38,7 @@ def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
         "document": document,
         "made_at": made_at(document),
         "finding": finding(document),
-        "key_numbers": list(_key_numbers(document)),
+        "key_numbers": [(*number, "#verdict=") for number in islice(key_numbers(document), 3)],
         "figure": _figure(document),
         "totals": list(_totals(document)),
         "comparisons": list(_comparisons(document)),
@@ -81,17 +82,6 @@ def address(*, verdict: str = "", **part: Any) -> str:
     """Return the fragment that selects rows. part: `relation`, `model`, `setting`; None for unnamed ones."""
     query = {key: value or "" for key, value in part.items()} | ({"verdict": verdict} if verdict else {})
     return "#" + urlencode(query, doseq=True)
-
-
-def _key_numbers(document: Document) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, value, basis and fragment of each key number."""
-    complete = f"{count(document['n_complete'])} of {count(document['n_tasks'])}"
-    yield "Statements complete", complete, "", "#verdict="
-    n_annotators = counted(len(document["annotators"]), "annotator")
-    yield "Judgments", count(document["n_judgments"]), f"by {n_annotators}", "#verdict="
-    alpha = document["alpha"]
-    basis = alpha["reason"] or f"{interval(alpha['low'], alpha['high'])}, {counted(alpha['n_units'], 'statement')}"
-    yield "Krippendorff's alpha", share(alpha["value"]), basis.lstrip(", "), "#verdict="
 
 
 def _figure(document: Document) -> dict[str, Any] | None:

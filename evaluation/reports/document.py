@@ -48,34 +48,75 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.statistics.verdicts import MOST_WANTED
 from kgharvest.tables.table import Table, without_empty_columns
 
-# Paragraphs of the method in reading order, each with the condition under which a report uses it.
-METHOD_PARTS: tuple[tuple[str, Callable[[Document], Any]], ...] = (
-    (
+# Paragraphs of the method in reading order. `method_of` says when a report uses each of them.
+METHOD_PARTS = {
+    "verdicts": (
         "Verdicts. A statement is accepted if more than half of its judgments are True, rejected if more than half are "
-        "False, and undecided otherwise.",
-        lambda document: True,
+        "False, and undecided otherwise."
     ),
-    (
+    "incomplete_statements": (
         "Incomplete statements contribute the probability of each verdict given their labels. Labels are assumed to be "
         "missing at random; the probabilities are estimated by EM from the shares of complete label patterns. If the "
-        "labels do not identify a share, its interval covers the range from the worst to the best possible outcome.",
-        lambda document: document["n_complete"] < document["n_tasks"],
+        "labels do not identify a share, its interval covers the range from the worst to the best possible outcome."
     ),
-    *rates.METHOD_PARTS,
-    *modelled_rates.METHOD_PARTS,
-    *annotators.METHOD_PARTS,
-    *comparisons.METHOD_PARTS,
-    *rates.PLAN_METHOD_PARTS,
-    *conduct.METHOD_PARTS,
-    *assisted_rates.METHOD_PARTS,
-    *judge_card.METHOD_PARTS,
-)
-METHOD = "\n\n".join(paragraph for paragraph, _ in METHOD_PARTS)  # of every report, as preregistrations freeze it
+    **rates.METHOD_PARTS,
+    **modelled_rates.METHOD_PARTS,
+    **annotators.METHOD_PARTS,
+    **comparisons.METHOD_PARTS,
+    **rates.PLAN_METHOD_PARTS,
+    **conduct.METHOD_PARTS,
+    **assisted_rates.METHOD_PARTS,
+    **judge_card.METHOD_PARTS,
+}
+METHOD = "\n\n".join(METHOD_PARTS.values())  # of every report, as preregistrations freeze it
 
 
 def method_of(document: Document) -> str:
     """Return the method of a new report as paragraphs separated by blank lines, limited to what the report uses."""
-    paragraphs = [paragraph for paragraph, is_used in METHOD_PARTS if is_used(document)]
+    cells, totals, compared = (document[name] for name in ("cells", "totals", "comparisons"))
+    models, plans = document["annotator_models"], document["planner"]
+    ranks, judge, card, conducted = (document[name] or {} for name in ("ranks", "judge", "judge_card", "conduct"))
+    used = {
+        "verdicts": True,
+        "incomplete_statements": document["n_complete"] < document["n_tasks"],
+        "rates": cells,
+        "unknown_population": any(cell["population"] is None for cell in cells),
+        "averages": any(total["n_relations"] > 1 for total in totals),
+        "curves_and_cuts": document["curves"] or document["cuts"],
+        "corrected_rates": document["annotator_errors"]["reason"] is None,
+        "pooled_rates": any(cell["pooled"]["value"] is not None for cell in cells),
+        "every_look": any(cell["every_look"]["low"] is not None for cell in cells),
+        "every_look_with_judge": judge,
+        "every_look_of_averages": any(
+            total["n_relations"] > 1 and total["every_look"]["low"] is not None for total in totals
+        ),
+        "agreement": document["alpha"]["n_units"],
+        "agreement_of_annotators": document["alpha"]["annotators"]["low"] is not None,
+        "fleiss_kappa": document["fleiss_kappa"]["value"] is not None,
+        "verdict_stability": document["verdict_stability"]["flips"] is not None,
+        "annotator_models": any(model["reason"] is None for model in models),
+        "annotator_models_on_gold": any(model["gold"] for model in models),
+        "comparisons": compared,
+        "comparisons_by_relations": any(comparison["unit"] == "relations" for comparison in compared),
+        "comparisons_by_statements": any(comparison["unit"] == "statements" for comparison in compared),
+        "equivalence": any(comparison["equivalence"] for comparison in compared),
+        "shared_tuples": any(comparison["n_shared_tuples"] for comparison in compared),
+        "ranks": ranks.get("sides"),
+        "ranks_of_relations": ranks.get("relations"),
+        "planned_statements": any(plan["reason"] is None for plan in plans["totals"]),
+        "planned_relations": any(plan["reason"] is None for plan in plans["comparisons"]),
+        "exclusions": any(exclusion["effects"] for exclusion in conducted.get("exclusions", ())),
+        "judge_assisted": judge,
+        "people_alone": judge,
+        "prediction_powered": any((cell.get("judge") or {}).get("prediction_powered") for cell in cells),
+        "judge_assisted_comparisons": judge.get("comparisons"),
+        "judge_quality": card.get("n_verdicts"),
+        "alternative_annotator": any(test["reason"] is None for test in card.get("alternative_annotator", ())),
+        "label_changes": card and (card["other_runs"] or "reason" not in card["flips"]),
+        "calibration": (card.get("calibration") or {}).get("bins"),
+        "panel": card.get("panel"),
+    }
+    paragraphs = [paragraph for name, paragraph in METHOD_PARTS.items() if used[name]]
     return "\n\n".join([*paragraphs, *(section.method for section in sections_of(document) if section.method)])
 
 
@@ -163,12 +204,13 @@ def build_document(
     conducted = conduct.conduct_entry(evidence, study_log, drawn) if study_log else None
     judged = JudgedStrata(evidence, drawn, judged_tuples) if judged_tuples else None
     totals = rates.total_entries(evidence, cells)
-    compared = comparisons.comparison_entries(evidence, cells, drawn, equivalence_margin)
+    has_pairs = len(evidence.sides) > 1
+    compared = comparisons.comparison_entries(evidence, cells, drawn, equivalence_margin) if has_pairs else []
     models = annotators.fit_models(evidence)
     correction = modelled_rates.correct_for_errors(evidence)
     modelled = modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction)
     at_every_look = modelled_rates.every_look_entries(evidence, modelled, *(judged.groups() if judged else ()))
-    averages = modelled_rates.with_corrected_averages(totals, evidence, cells, correction)
+    averages = modelled_rates.with_corrected_averages(totals, modelled, evidence, cells, correction)
     averages = modelled_rates.with_every_look_averages(averages, at_every_look, evidence, judged)
     document = {
         "round": evidence.round,
@@ -183,12 +225,12 @@ def build_document(
         "n_adjudicated": evidence.n_adjudicated,
         **annotators.agreement_entries(evidence),
         "agreement": annotators.agreement_part_entries(evidence),
-        "annotator_errors": modelled_rates.correction_entry(correction),
+        "annotator_errors": correction.entry,
         "cells": assisted_rates.with_assisted_rates(at_every_look, evidence, judged) if judged else at_every_look,
         "totals": assisted_rates.with_assisted_averages(averages, evidence, judged) if judged else averages,
         "curves": rates.curve_entries(evidence, ranked, drawn.accepted, judged),
         "comparisons": compared,
-        "ranks": comparisons.rank_entry(evidence, modelled, drawn),
+        "ranks": comparisons.rank_entry(evidence, modelled, drawn) if has_pairs else None,
         "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
         "annotators": annotators.annotator_entries(evidence, models),
         "annotator_pairs": annotators.pair_entries(evidence),

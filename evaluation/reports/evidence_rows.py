@@ -147,10 +147,6 @@ def _differences(document: Document, cells: Sequence[CellKey], rows: Rows) -> It
             if outcomes[number, code] != cell[verdict]:
                 now = f"{outcomes[number, code]:,} {verdict}, in the report {cell[verdict]:,}"
                 yield f"{cell['relation']} by {lm_and_setting(cell)} has {now}"
-    yield from _differences_of_labels(document, rows)
-
-
-def _differences_of_labels(document: Document, rows: Rows) -> Iterator[str]:
     labels = rows["tasks"]["labels"]
     counts = Counter(pair for of_task in labels for pair in zip(of_task[::2], of_task[1::2], strict=True))
     if (n_judgments := sum(counts.values())) != document["n_judgments"]:

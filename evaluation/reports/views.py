@@ -1,7 +1,7 @@
 """Pages of reports, rendered from frozen documents."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -20,7 +20,7 @@ from annotation.judges.labels import SeveralJudges
 from annotation.models import Draw
 from annotation.rounds.views import visible_round
 from evaluation.models import Report
-from evaluation.rendering.documents import Document, side_name, tuples_query
+from evaluation.rendering.documents import Document, key_numbers, side_name, tuples_query
 from evaluation.rendering.figures.drawing import (
     FIGURE_FORMATS,
     LEAST_WIDTH,
@@ -53,7 +53,6 @@ from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.bulk.pagination import page_of, sort_key
 from kgharvest.errors import DomainError
 from kgharvest.pages.lists import ListPage
-from kgharvest.pages.number_format import count, counted, interval, share
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, csv_text
 from kgharvest.tables.latex import latex_of
@@ -151,16 +150,6 @@ def render_body(report: Report, everything: bool) -> SafeString:
         "formats": FILES,
     }
     return render_to_string("evaluation/reports/_report_body.html", context)
-
-
-def key_numbers(document: Document) -> Iterator[tuple[str, str, str]]:
-    """Yield key numbers with name, value and basis."""
-    yield "Statements complete", f"{count(document['n_complete'])} of {count(document['n_tasks'])}", ""
-    yield "Judgments", count(document["n_judgments"]), f"by {counted(len(document['annotators']), 'annotator')}"
-    alpha = document["alpha"]
-    basis = f"{interval(alpha['low'], alpha['high'])}, {counted(alpha['n_units'], 'statement')}".lstrip(", ")
-    yield "Krippendorff's alpha", share(alpha["value"]), alpha["reason"] or basis
-    yield "Percent agreement", share(document["percent_agreement"]), ""
 
 
 def shortened(table: Table) -> Table:

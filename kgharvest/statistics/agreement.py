@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.optimize import linprog
 
 from kgharvest.statistics.arrays import Codes, Counts, Floats
+from kgharvest.statistics.rates import Rate
 
 N_DRAWS = 5000
 N_STEPS = 300  # of EM; further steps change flips by less than the interval width
@@ -241,17 +242,11 @@ def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
     return Kappa((observed - by_chance) / (1 - by_chance), None)
 
 
-class PairCounts(NamedTuple):
-    """Two annotators with a < b, their number of shared tasks, and on how many of these their labels agree."""
+def pair_counts(task: Codes, annotator: Codes, label: Codes) -> list[tuple[int, ...]]:
+    """Return the pairs a < b with a shared task, sorted: a, b, number of shared tasks and of equal labels among them.
 
-    a: int
-    b: int
-    n_shared: int
-    n_agreeing: int
-
-
-def pair_counts(task: Codes, annotator: Codes, label: Codes) -> list[PairCounts]:
-    """Return the pairs with a shared task, sorted. Judgments (J,) must be sorted by task, then annotator."""
+    Judgments (J,) must be sorted by task, then annotator.
+    """
     if not len(task):
         return []
     base = int(annotator.max()) + 1
@@ -266,7 +261,7 @@ def pair_counts(task: Codes, annotator: Codes, label: Codes) -> list[PairCounts]
     n_shared = np.bincount(of_pair)
     n_agreeing = np.bincount(of_pair[np.concatenate(agrees)], minlength=len(shared))
     return [
-        PairCounts(code // base, code % base, *numbers)
+        (code // base, code % base, *numbers)
         for code, *numbers in zip(shared.tolist(), n_shared.tolist(), n_agreeing.tolist(), strict=True)
     ]
 
@@ -341,16 +336,10 @@ def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats
     return np.array(every_pattern, dtype=np.int64), np.array(prior)
 
 
-class Flips(NamedTuple):
-    """Expected share of statements accepted by one panel and not by another, with a 95 % interval."""
+def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: int) -> Rate:
+    """Return the expected share of statements accepted by one of two panels of k only, with a 95 % interval.
 
-    value: float
-    low: float
-    high: float
-
-
-def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: int) -> Flips:
-    """Return the expected disagreement of two panels of k. n_tasks (m + 1,): with 0, 1, ... m judgments of True.
+    n_tasks (m + 1,): statements with 0, 1, ... m judgments of True.
 
     A statement's propensity, its probability of being called True, can have any distribution over statements. It is
     fitted on a grid by EM from uniform weights (Laird 1978, Nonparametric maximum likelihood estimation of a mixing
@@ -378,4 +367,4 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
             return shares @ polynomial[patterns[:, 0]]
 
         ends += pattern_interval(mean, patterns, n_tasks, rng, n_draws) or ()
-    return Flips(float(ends[0]), max(0.0, float(min(ends))), min(0.5, float(max(ends))))
+    return Rate(float(ends[0]), max(0.0, float(min(ends))), min(0.5, float(max(ends))))

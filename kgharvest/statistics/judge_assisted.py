@@ -28,6 +28,7 @@ from scipy.signal import convolve
 from scipy.special import fdtrc, gammaln
 
 from kgharvest.statistics.arrays import Counts, Floats
+from kgharvest.statistics.paired_tests import statements_to_shrink
 from kgharvest.statistics.rates import (
     ROUNDING,
     SIGNIFICANCE,
@@ -41,7 +42,6 @@ from kgharvest.statistics.rates import (
     unknown_rate,
     whole_statements,
 )
-from kgharvest.statistics.sample_size import statements_to_shrink
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
 GROUPS = ("true", "false", "other")  # label of a judge; other: unjudgeable, unreadable, or missing

@@ -266,6 +266,10 @@ def change_between(label: Codes, other: Codes) -> Change | None:
     n_to_true, n_from_true = (
         int(np.count_nonzero((now == TRUE) & (then != TRUE))) for now, then in ((other, label), (label, other))
     )
+    # Wald's interval of a difference of paired shares after adding half a pair to each of the four cells, which is
+    # valid for small differences (Agresti and Min 2005, Statistics in Medicine 24).
+    difference = (n_to_true - n_from_true) / (n + 2)
+    error = Z_95 * float(np.sqrt(n_to_true + n_from_true + 1 - (n + 2) * difference**2)) / (n + 2)
     return Change(
         n,
         n_differing,
@@ -273,7 +277,7 @@ def change_between(label: Codes, other: Codes) -> Change | None:
         _cohens_kappa(label, other, share),
         n_to_true,
         n_from_true,
-        Rate((n_to_true - n_from_true) / n, *_paired_interval(n_to_true, n_from_true, n)),
+        Rate((n_to_true - n_from_true) / n, max(-1.0, difference - error), min(1.0, difference + error)),
         mcnemar_p(n_to_true, n_from_true),
     )
 
@@ -288,18 +292,6 @@ def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
         return unknown_rate(ALL_ALIKE)
     value, low, high = (None if part is None else 1 - part / (1 - by_chance) for part in differing[:3])
     return Rate(value, high, low)
-
-
-def _paired_interval(n_to: int, n_from: int, n: int) -> tuple[float, float]:
-    """Return the 95 % interval of the difference of two paired shares.
-
-    Wald's interval after adding half a pair to each of the four cells, which is valid for small differences (Agresti
-    and Min 2005, Statistics in Medicine 24).
-    """
-    n_adjusted = n + 2
-    difference = (n_to - n_from) / n_adjusted
-    error = Z_95 * float(np.sqrt(n_to + n_from + 1 - n_adjusted * difference**2)) / n_adjusted
-    return max(-1.0, difference - error), min(1.0, difference + error)
 
 
 # Alternative annotator test: decide if a judge can replace a human annotator.
@@ -377,18 +369,15 @@ def alternative_annotator_test(
     if len(people) < FEWEST_ANNOTATORS:
         return AlternativeAnnotator(epsilon, None, None, [], TOO_FEW)
     own = [annotator == code for code in people]
-    adjusted = false_discovery_control([_p_less(holds[mine] - wins[mine], epsilon) for mine in own], method="by")
+    ps = []  # of a mean of `epsilon` or more; 0 or 1 if all differences are equal
+    for mine in own:
+        differences = holds[mine] - wins[mine]
+        mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))
+        ps.append(t.cdf((mean - epsilon) / error, len(differences) - 1) if error else float(mean >= epsilon))
+    adjusted = false_discovery_control(ps, method="by")
     left_out = [
         LeftOut(code, int(mine.sum()), float(wins[mine].mean()), float(p))
         for code, mine, p in zip(people, own, adjusted, strict=True)
     ]
     omega = sum(row.is_won for row in left_out) / len(left_out)
     return AlternativeAnnotator(epsilon, omega, sum(row.advantage for row in left_out) / len(left_out), left_out)
-
-
-def _p_less(differences: Floats, epsilon: float) -> float:
-    """Return Student's p value of a mean of `epsilon` or more; 0 or 1 if all differences are equal."""
-    mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))
-    if error == 0:
-        return float(mean >= epsilon)
-    return float(t.cdf((mean - epsilon) / error, len(differences) - 1))

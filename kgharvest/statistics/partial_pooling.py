@@ -5,16 +5,32 @@ from a grid, so intervals include their uncertainty, unlike with empirical Bayes
 Bayes inference, JASA 78; Gelman et al., Bayesian Data Analysis, section 5.3). Unjudged tuples of a harvest are drawn
 with its rate. The intervals cover 95 % of the rates of many relations, not each relation's rate in 95 % of samples:
 outliers are shrunk too far.
+
+Accuracy corrected for annotator errors, with unknown error rates: Dawid and Skene's (1979) model with two classes. A
+statement is true with the prevalence of its group: the statements drawn for the same strata. Annotator a labels a true
+statement True with probability s_a (sensitivity) and a false one False with c_a (specificity), independently of other
+annotators. Sensitivities, specificities, and prevalences each have a Beta distribution with unknown mean and precision,
+so sparse annotators and groups borrow strength from the others (Paun et al. 2018, Comparing Bayesian models of
+annotation, TACL 6). Annotators are assumed to be right more often than not on average, on true and on false statements.
+Gold statements have known labels. Posterior draws come from a Gibbs sampler: truths, rates, and their distributions in
+turn.
+
+Letters: P patterns (statements of one group with the same judgments), A annotators, G groups, C chains, S strata, R
+draws.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import betaln, expit, logit, ndtri
+from scipy.stats import fisher_exact
 
-from kgharvest.statistics.arrays import Counts, Floats
-from kgharvest.statistics.rates import Rate, unknown_rate
+from kgharvest.statistics.annotator_models import Judged
+from kgharvest.statistics.arrays import TRUE, Codes, Counts, Floats
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate, population_rate, unknown_rate
 
 FEWEST_RATES = 3
 FEW_RATES = f"Partial pooling needs at least {FEWEST_RATES} relations with a verdict."
@@ -90,3 +106,244 @@ def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: 
     mean = np.clip(draws.mean(axis=0), 0, 1)  # can lie outside the quantiles if almost all draws are equal
     columns = (mean, np.minimum(low, mean), np.maximum(high, mean))
     return [Rate(*numbers) for numbers in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+# Accuracy corrected for annotator errors
+
+Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,) of sensitivities, specificities, and prevalences
+
+Z_ONE_SIDED = float(ndtri(1 - SIGNIFICANCE))
+FEWEST_OPINIONS = 3
+N_SWEEPS, N_BURNT = 160, 40
+FEWEST_CHAINS, MOST_CHAINS, WORK_OF_SWEEP = 4, 64, 1_000_000  # work: judgments times chains
+STARTING_SHAPES = ((4.0, 1.0), (4.0, 1.0), (1.0, 1.0))
+SMALLEST = 1e-12
+
+NO_OPINION = "No statement was labeled True or False."
+TOO_FEW_OPINIONS = (
+    "Error rates are not identified without gold: no statement was labeled True or False by three annotators."
+)
+BY_CHANCE = "Error rates are not identified: annotators do not agree more than by chance."
+
+
+SKILLS = beta_grid(np.linspace(0.5, 1, 14)[:-1], np.geomspace(4, 256, 4))
+PREVALENCES = beta_grid(np.sin(np.pi / 2 * (np.arange(16) + 0.5) / 16) ** 2, np.geomspace(1, 256, 5))
+
+
+class Sample(NamedTuple):
+    """Task and stratum (D,) of each draw, and the number of strata."""
+
+    task: Codes
+    stratum: Codes
+    n_strata: int
+
+
+class Truths(NamedTuple):
+    """Posterior draws. n (S,): statements per stratum labeled True or False; n_true (R, S): true ones among them.
+    sensitivity, specificity (R,): averages over all judgments."""
+
+    n: Codes
+    n_true: Floats
+    sensitivity: Floats
+    specificity: Floats
+
+
+class Patterns(NamedTuple):
+    """n (P,): statements per pattern; group (P,). says (P, 2 A): 1 in column a if annotator a said True, and in column
+    A + a if False. drawn (S, P): 1 if the statements were drawn for the stratum."""
+
+    n: Codes
+    group: Codes
+    says: sparse.csr_array
+    drawn: sparse.csr_array
+
+
+class Rates(NamedTuple):
+    """Sensitivities and specificities (A, C) and prevalences (G, C) of the chains."""
+
+    sensitivity: Floats
+    specificity: Floats
+    prevalence: Floats
+
+
+# Identifiability
+
+
+def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
+    """Return why judgments and gold do not identify error rates, or None if they do.
+
+    Three judgments of a statement are needed to identify two error rates and a prevalence. Annotators are assumed to be
+    better than chance only if they agree more than annotators who ignore the statements would.
+    """
+    of_sample = judged.task < judged.n_tasks - judged.n_gold
+    if not of_sample.any():
+        return NO_OPINION
+    # Gold: True is more frequent on true than on false statements (Fisher's exact test, one-sided, .05).
+    n_annotators = judged.n_annotators
+    table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
+    if fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
+        return None
+    if np.bincount(judged.task[of_sample]).max(initial=0) < FEWEST_OPINIONS:
+        return TOO_FEW_OPINIONS
+    if _agreement_score(judged, of_sample) < Z_ONE_SIDED:
+        return BY_CHANCE
+    return None
+
+
+def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
+    """Return the z score of pairwise agreement beyond chance, given each annotator's share of True: score test of no
+    differences between statements (Liang 1987, Biometrika 74)."""
+    task, annotator, label = (column[counted] for column in judged[:3])
+    share = np.bincount(annotator, label) / np.maximum(np.bincount(annotator), 1)
+    residual, variance = label - share[annotator], (share * (1 - share))[annotator]
+    agreement, spread = (
+        (np.bincount(task, values) ** 2 - np.bincount(task, values**2)).sum() / 2 for values in (residual, variance)
+    )
+    return float(agreement / np.sqrt(spread)) if spread > 0 else 0.0
+
+
+# Posterior
+
+
+def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.random.Generator) -> Truths:
+    """Draw the number of true statements of each stratum. judged: labels TRUE and FALSE; gold tasks come last.
+
+    The likelihood is symmetric in the two classes. Chains start from each statement's share of True, so the class
+    called true is the one that most judgments call so.
+    """
+    sampler = Sampler(judged, gold_truth, _patterns(judged, sample), rng)
+    n_true = sampler.starting_truths()
+    shapes = [(np.full(n_true.shape[1], a), np.full(n_true.shape[1], b)) for a, b in STARTING_SHAPES]
+    kept = []
+    for sweep in range(N_SWEEPS):
+        rates = sampler.draw_rates(n_true, shapes)
+        shapes = [grid.draw(part, rng) for grid, part in zip((SKILLS, SKILLS, PREVALENCES), rates, strict=True)]
+        n_true = sampler.draw_truths(rates)
+        if sweep >= N_BURNT:
+            skills = (sampler.weights @ part for part in (rates.sensitivity, rates.specificity))
+            kept.append(((sampler.patterns.drawn @ n_true).T, *skills))
+    in_strata, sensitivity, specificity = (np.concatenate(column) for column in zip(*kept, strict=True))
+    n = (sampler.patterns.drawn @ sampler.patterns.n).astype(np.int64)
+    return Truths(n, in_strata, sensitivity, specificity)
+
+
+class Sampler:
+    """Steps of the Gibbs sampler. weights (A,): annotators' shares of the judgments."""
+
+    def __init__(self, judged: Judged, gold_truth: Codes, patterns: Patterns, rng: np.random.Generator) -> None:
+        self.patterns, self.rng = patterns, rng
+        self._n_annotators = judged.n_annotators
+        self._n = patterns.n[:, np.newaxis]  # (P, 1)
+        self._repeated = np.flatnonzero(patterns.n > 1)
+        self._of_code = patterns.says.T.tocsr()  # (2 A, P)
+        n_patterns = len(patterns.n)
+        self._of_group = sparse.csr_array((np.ones(n_patterns), (patterns.group, np.arange(n_patterns))))  # (G, P)
+        self._gold = [counts[:, np.newaxis] for counts in _gold_counts(judged, gold_truth)]  # (2 A, 1) each
+        self._n_said = self._of_code @ self._n + sum(self._gold)  # (2 A, 1)
+        n_judgments = self._n_said[: self._n_annotators, 0] + self._n_said[self._n_annotators :, 0]
+        self.weights = n_judgments / n_judgments.sum()
+
+    def starting_truths(self) -> Floats:
+        says = self.patterns.says
+        n_chains = int(np.clip(WORK_OF_SWEEP // says.nnz, FEWEST_CHAINS, MOST_CHAINS))
+        share = says[:, : self._n_annotators].sum(axis=1) / says.sum(axis=1)
+        return self.rng.binomial(self._n, np.repeat(share[:, np.newaxis], n_chains, axis=1)).astype(np.float64)
+
+    def draw_rates(self, n_true: Floats, shapes: Shapes) -> Rates:
+        """n_true: (P, C)."""
+        of_true = self._of_code @ n_true + self._gold[0]  # (2 A, C)
+        of_false = self._n_said - of_true
+        in_group = self._of_group @ n_true  # (G, C)
+        hits_and_misses = (
+            np.split(of_true, 2),
+            np.split(of_false, 2)[::-1],
+            (in_group, self._of_group @ self._n - in_group),
+        )
+        return Rates(*(
+            np.clip(self.rng.beta(a + hits, b + misses), SMALLEST, 1 - SMALLEST)
+            for (a, b), (hits, misses) in zip(shapes, hits_and_misses, strict=True)
+        ))  # fmt: skip
+
+    def draw_truths(self, rates: Rates) -> Floats:
+        """Return (P, C) the number of true statements of each pattern."""
+        is_true = self.probabilities(rates)
+        n_true = (self.rng.random(is_true.shape) < is_true).astype(np.float64)
+        n_true[self._repeated] = self.rng.binomial(self._n[self._repeated], is_true[self._repeated])
+        return n_true
+
+    def probabilities(self, rates: Rates) -> Floats:
+        """Return (P, C) the probability that a statement of each pattern is true (Dawid and Skene, equation 2.5)."""
+        sensitivity, specificity, prevalence = rates
+        odds_of_true = np.log(sensitivity) - np.log1p(-specificity)  # (A, C): log odds added by a judgment of True
+        odds_of_false = np.log1p(-sensitivity) - np.log(specificity)
+        odds = self.patterns.says @ np.concatenate([odds_of_true, odds_of_false])
+        probabilities: Floats = expit(odds + logit(prevalence)[self.patterns.group])
+        return probabilities
+
+
+def _patterns(judged: Judged, sample: Sample) -> Patterns:
+    """Group statements by hashes: sums of random 64-bit numbers per annotator and label, and per stratum. A million
+    statements take one second; a collision occurs once in many millions of rounds.
+    """
+    numbers = np.random.default_rng(0).integers(2**64, size=2 * judged.n_annotators + sample.n_strata, dtype=np.uint64)
+    code = judged.label * judged.n_annotators + judged.annotator
+    labels = _sums(numbers[code], judged.task, judged.n_tasks)
+    strata = _sums(numbers[2 * judged.n_annotators + sample.stratum], sample.task, judged.n_tasks)
+    is_judged = judged.per_task() > 0
+    is_judged[judged.n_tasks - judged.n_gold :] = False
+    tasks = np.flatnonzero(is_judged)
+    _, first, n = np.unique((labels + strata)[tasks], return_index=True, return_counts=True)
+    _, group = np.unique(strata[tasks[first]], return_inverse=True)
+    pattern = np.full(judged.n_tasks, -1)
+    pattern[tasks[first]] = np.arange(len(first))
+    counted, drawn = pattern[judged.task] >= 0, pattern[sample.task] >= 0
+    says = (pattern[judged.task[counted]], code[counted])
+    of_strata = (sample.stratum[drawn], pattern[sample.task[drawn]])
+    return Patterns(
+        n,
+        group.reshape(-1),
+        sparse.csr_array((np.ones(len(says[0])), says), (len(n), 2 * judged.n_annotators)),
+        sparse.csr_array((np.ones(len(of_strata[0])), of_strata), (sample.n_strata, len(n))),
+    )
+
+
+def _sums(values: NDArray[np.uint64], task: NDArray[np.integer], n_tasks: int) -> NDArray[np.uint64]:
+    """Return (T,) sums of values by task, modulo 2**64."""
+    order = np.argsort(task, kind="stable")
+    cumulated = np.concatenate([np.zeros(1, dtype=np.uint64), values[order].cumsum(dtype=np.uint64)])
+    edges = np.searchsorted(task[order], np.arange(n_tasks + 1))
+    return np.diff(cumulated[edges])
+
+
+def _gold_counts(judged: Judged, gold_truth: Codes) -> tuple[Floats, Floats]:
+    """Return (2 A,) counts each for true and false gold: labels True by annotator, then labels False."""
+    start = judged.n_tasks - judged.n_gold
+    is_gold = judged.task >= start
+    code = (judged.label * judged.n_annotators + judged.annotator)[is_gold]
+    is_true = gold_truth[judged.task[is_gold] - start] == TRUE
+    of_true, of_false = (
+        np.bincount(code[kind], minlength=2 * judged.n_annotators).astype(np.float64) for kind in (is_true, ~is_true)
+    )
+    return of_true, of_false
+
+
+# Rates of harvests
+
+
+def corrected_rate(truths: Truths, strata: Codes, population: Codes, weights: Floats) -> Rate:
+    """Return the share of true tuples in the population of `strata`. population, weights: see `population_rate`.
+
+    Each arm is the root of the sum of squares of two arms (Zou and Donner 2008, Statistics in Medicine 27): that of
+    `population_rate` for the expected number of true statements, rounded, and that of the posterior draws. The
+    uncertainty about annotator errors remains in a census.
+    """
+    n, n_true = truths.n[strata], truths.n_true[:, strata]
+    expected = n_true.mean(axis=0)
+    sampled = population_rate(np.rint(expected), n, population, weights)
+    if sampled.value is None or sampled.low is None or sampled.high is None:
+        return sampled
+    value = float((expected / n) @ weights)
+    low, high = np.quantile((n_true / n) @ weights, [0.025, 0.975])
+    below = np.hypot(sampled.value - sampled.low, max(value - low, 0))
+    above = np.hypot(sampled.high - sampled.value, max(high - value, 0))
+    return Rate(value, max(0.0, value - float(below)), min(1.0, value + float(above)))

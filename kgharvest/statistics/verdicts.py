@@ -25,7 +25,6 @@ from scipy.special import comb as binomial
 from kgharvest.statistics.arrays import (
     ACCEPTED,
     FALSE,
-    INCOMPLETE,
     REJECTED,
     TRUE,
     UNDECIDED,
@@ -50,17 +49,14 @@ def is_majority(n: Number, n_judgments: Number, quorum: int) -> Any:
 
 def majority(counts: Codes, quorum: int = 1) -> Codes:
     n_judgments = counts.sum(axis=1)
-    return _decided(*(is_majority(counts[:, label], n_judgments, quorum) for label in (TRUE, FALSE)))
-
-
-def _decided(accepted: Flags, rejected: Flags) -> Codes:
-    return np.where(accepted, ACCEPTED, np.where(rejected, REJECTED, UNDECIDED))
+    decided = [is_majority(counts[:, label], n_judgments, quorum) for label in (TRUE, FALSE)]
+    return np.select(decided, [ACCEPTED, REJECTED], UNDECIDED)
 
 
 def unanimous(counts: Codes, quorum: int = 1) -> Codes:
     n_judgments = counts.sum(axis=1)
-    is_enough = n_judgments >= quorum
-    return _decided(*((counts[:, label] == n_judgments) & is_enough for label in (TRUE, FALSE)))
+    decided = [(counts[:, label] == n_judgments) & (n_judgments >= quorum) for label in (TRUE, FALSE)]
+    return np.select(decided, [ACCEPTED, REJECTED], UNDECIDED)
 
 
 def unjudgeable_as_false(counts: Codes, quorum: int = 1) -> Codes:
@@ -68,17 +64,6 @@ def unjudgeable_as_false(counts: Codes, quorum: int = 1) -> Codes:
         [counts[:, TRUE], counts[:, FALSE] + counts[:, UNJUDGEABLE], np.zeros_like(counts[:, TRUE])], axis=1
     )
     return majority(moved, quorum)
-
-
-def by_model(labels: Floats, n_judgments: Codes) -> Codes:
-    """Return verdicts with a probability above one half in an annotator model (T, 2); Undecided without opinions."""
-    is_judged = n_judgments > 0
-    return _decided((labels[:, TRUE] > 0.5) & is_judged, (labels[:, FALSE] > 0.5) & is_judged)
-
-
-def adjudicated(verdict: Codes, by_expert: Codes) -> Codes:
-    """Return the expert's verdict (T,), or the crowd's if the former is INCOMPLETE."""
-    return np.where(by_expert == INCOMPLETE, verdict, by_expert)
 
 
 # Incomplete statements
@@ -99,7 +84,8 @@ class CompletedVerdicts:
     counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): number of deciding labels, at least the number
     present. n_tasks (G, P): statements of each group; statements without labels are ignored.
     certain (P, 3): 1 for the verdict that holds for any missing labels; possible (P, 3): 1 for possible verdicts.
-    probability (G, P, 3): of each verdict; 0 for a pattern without labels.
+    probability (G, P, 3): of each verdict; 0 for a pattern without labels. has_verdict (G,): a statement of the group
+    has a certain verdict.
     """
 
     def __init__(
@@ -121,12 +107,7 @@ class CompletedVerdicts:
         self.probability: Floats = np.repeat(self.certain[None], len(n_tasks), axis=0)
         for group, pattern, labels, shares in self._fitted:
             self.probability[np.ix_(group, pattern)] = labels.posterior(shares)
-
-    @cached_property
-    def has_verdict(self) -> Flags:
-        """Return (G,) True if a statement of the group has a certain verdict."""
-        has_verdict: Flags = (self.n_tasks @ self.certain).sum(axis=1) > 0
-        return has_verdict
+        self.has_verdict: Flags = (self.n_tasks @ self.certain).sum(axis=1) > 0
 
     @cached_property
     def _told(self) -> Floats:

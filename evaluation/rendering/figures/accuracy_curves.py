@@ -50,34 +50,28 @@ def size_curves(document: Document) -> tuple[list[SizeCurve], bool]:
     populations = {(total["model"], total["setting"]): total.get("population") for total in document["totals"]}
     curves, numbers = side_curves(document), side_numbers(document)
     is_counted = all(populations.get(_side(curve)) for curve in curves)
-    return [
-        SizeCurve(
-            numbers[_side(curve)],
-            side_name(curve),
-            [_size_point(curve, point, scale) for point in curve["sizes"] if point["accuracy"] is not None],
-            list(_cuts(document, curve)) if is_counted else [],
-        )
-        for curve in curves
-        for scale in [populations[_side(curve)] if is_counted else None]
-    ], is_counted
+    size_curves = []
+    for curve in curves:
+        name, scale = side_name(curve), populations[_side(curve)] if is_counted else 1
+        points: list[Point] = []
+        cuts: list[tuple[str, Point]] = []
+        for point in curve["sizes"]:
+            if point["accuracy"] is not None:
+                x = point["share"] * scale
+                kept = f"top {percent(point['share'])}" + (f", {count(round(x))} tuples" if is_counted else "")
+                address = f"tuples/?{tuples_query(curve, best=round(point['share'], 6))}"
+                points.append(Point(x, point, f"{name}, {kept}", address))
+        for cut in document.get("cuts", []) if is_counted else []:
+            if cut["cut"] in CUTS and cut["accuracy"] is not None and _side(cut) == _side(curve):
+                title = f"{name}, cut {CUTS[cut['cut']][0]}, {count(cut['size'])} tuples"
+                address = f"tuples/?{tuples_query(curve, cut=cut['cut'])}"
+                cuts.append((cut["cut"], Point(cut["size"], cut, title, address)))
+        size_curves.append(SizeCurve(numbers[_side(curve)], name, points, cuts))
+    return size_curves, is_counted
 
 
 def _side(part: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return part["model"], part["setting"]
-
-
-def _size_point(curve: Mapping[str, Any], point: Rate, scale: int | None) -> Point:
-    x = point["share"] * (scale or 1)
-    kept = f"top {percent(point['share'])}" + (f", {count(round(x))} tuples" if scale else "")
-    address = f"tuples/?{tuples_query(curve, best=round(point['share'], 6))}"
-    return Point(x, point, f"{side_name(curve)}, {kept}", address)
-
-
-def _cuts(document: Document, curve: Mapping[str, Any]) -> Iterator[tuple[str, Point]]:
-    for cut in document.get("cuts", []):
-        if cut["cut"] in CUTS and cut["accuracy"] is not None and _side(cut) == _side(curve):
-            name = f"{side_name(curve)}, cut {CUTS[cut['cut']][0]}, {count(cut['size'])} tuples"
-            yield cut["cut"], Point(cut["size"], cut, name, f"tuples/?{tuples_query(curve, cut=cut['cut'])}")
 
 
 def draw_size_curves(document: Document, width: float | None = None, off: Off = ()) -> Drawing:

@@ -32,15 +32,12 @@ def columns_of(document: Document) -> list[list[tuple[Step, list[Step]]]]:
         for step in all_steps:
             if step.of in group and step.is_part and steps:
                 steps[-1][1].append(step)
-            elif step.of in group and (step.n_excluded or step in _ends(all_steps, step.of)):
-                steps.append((step, []))
+            elif step.of in group:
+                successors = [other for other in all_steps if other.of == step.of and not other.is_part]
+                if step.n_excluded or step in (successors[0], successors[-1]):
+                    steps.append((step, []))
         columns.append(steps)
     return columns
-
-
-def _ends(steps: Sequence[Step], of: str) -> tuple[Step, Step]:
-    matching = [step for step in steps if step.of == of and not step.is_part]
-    return matching[0], matching[-1]
 
 
 def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawing:

@@ -35,44 +35,36 @@ from kgharvest.statistics.arrays import (
 )
 from kgharvest.statistics.paired_tests import mcnemar_p
 from kgharvest.statistics.rates import SIGNIFICANCE, rate
-from kgharvest.statistics.verdicts import by_model, majority
+from kgharvest.statistics.verdicts import majority
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
-METHOD_PARTS = (
-    (
+METHOD_PARTS = {
+    "agreement": (
         "Agreement: nominal Krippendorff's alpha over statements with at least two judgments, and Gwet's AC1 (2008) "
         "with the shares of labels over all judged statements. Percent agreement is the share of agreeing pairs of "
         "judgments. Intervals hold for similar statements and the same annotators: 2.5 % and 97.5 % quantiles of 5,000 "
         "draws (1,000 for a part of the statements) of the Bayesian bootstrap (Rubin 1981) over all possible patterns "
         "of a statement's judgments. For few statements, the quantiles are widened like those of Student's t "
-        "(Hesterberg 2015).",
-        lambda document: document["alpha"]["n_units"],
+        "(Hesterberg 2015)."
     ),
-    (
+    "agreement_of_annotators": (
         "The second interval of alpha also holds for similar annotators. Each of its arms adds, in quadrature, the arm "
-        "of two-way clustering by annotator (Cameron, Gelbach, and Miller 2011).",
-        lambda document: document["alpha"]["annotators"]["low"] is not None,
+        "of two-way clustering by annotator (Cameron, Gelbach, and Miller 2011)."
     ),
-    (
-        "Fleiss' kappa is computed over all statements if each has the same number of judgments.",
-        lambda document: document["fleiss_kappa"]["value"] is not None,
-    ),
-    (
+    "fleiss_kappa": ("Fleiss' kappa is computed over all statements if each has the same number of judgments."),
+    "verdict_stability": (
         "Verdict stability: the expected share of verdicts that a new panel would change. The panel has the most "
         "frequent size. Each statement's propensity to be judged True is fitted by EM on a grid. The interval uses "
-        "polynomials that bound the share of changed verdicts at every propensity from below and above.",
-        lambda document: document["verdict_stability"]["flips"] is not None,
+        "polynomials that bound the share of changed verdicts at every propensity from below and above."
     ),
-    (
+    "annotator_models": (
         "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments "
-        "except Unjudgeable.",
-        lambda document: any(model["reason"] is None for model in document["annotator_models"]),
+        "except Unjudgeable."
     ),
-    (
-        "McNemar's exact test compares each model of annotators with the majority on gold statements.",
-        lambda document: any(model["gold"] for model in document["annotator_models"]),
+    "annotator_models_on_gold": (
+        "McNemar's exact test compares each model of annotators with the majority on gold statements."
     ),
-)
+}
 MODEL_TITLES = {"dawid_skene": "Dawid-Skene", "mace": "MACE"}
 ONE_ANNOTATOR = "With a single annotator, errors cannot be estimated."
 NO_OPINION = "There is no True or False label."
@@ -111,7 +103,8 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
     fitted = []
     for name, fit_model in FITS.items():
         fit = fit_model(judged)
-        verdict = by_model(fit.labels, n_opinions)
+        is_likely = (fit.labels > 0.5) & (n_opinions > 0)[:, np.newaxis]  # (T, 2); no opinions are undecided
+        verdict = np.select([is_likely[:, TRUE], is_likely[:, FALSE]], [ACCEPTED, REJECTED], UNDECIDED)
         of_tasks, of_gold = np.split(verdict, [evidence.n_tasks])
         fitted.append(FittedModel(name, fit, of_tasks, of_gold, has_opinion, None))
     return fitted
@@ -330,39 +323,22 @@ def agreement_entries(evidence: Evidence) -> dict[str, Any]:
 
 def agreement_part_entries(evidence: Evidence) -> list[dict[str, Any]]:
     """Return one entry per relation, then one per LM and setting. A statement counts once in each of them."""
-    relations = sorted({cell.relation for cell in evidence.cells})
-    number_of = {relation: number for number, relation in enumerate(relations)}
-    relation_of_cell = np.array([number_of[cell.relation] for cell in evidence.cells], dtype=np.int64)
-    of_relations = _tasks_by(evidence, relation_of_cell, len(relations))
-    of_sides = _tasks_by(evidence, evidence.side_of_cell, len(evidence.sides))
-    parts: list[tuple[str, str | None, str | None, str | None, Codes]] = [
-        ("relation", relation, None, None, tasks) for relation, tasks in zip(relations, of_relations, strict=True)
+    relation_of_cell = np.array([cell.relation for cell in evidence.cells], dtype=object)
+    parts: list[tuple[dict[str, Any], Flags]] = [
+        ({"by": "relation", "relation": relation, "model": None, "setting": None}, relation_of_cell == relation)
+        for relation in sorted(set(relation_of_cell.tolist()))
     ]
-    parts += [("side", None, *side, tasks) for side, tasks in zip(evidence.sides, of_sides, strict=True)]
-    return [
-        {
-            "by": by,
-            "relation": relation,
-            "model": model,
-            "setting": setting,
-            "n_tasks": len(tasks),
-            "n_judgments": int(evidence.counts[tasks].sum()),
-            **_coefficients(evidence, tasks, N_DRAWS_OF_PARTS),
-        }
-        for by, relation, model, setting, tasks in parts
+    parts += [
+        ({"by": "side", "relation": None, **side._asdict()}, evidence.side_of_cell == number)
+        for number, side in enumerate(evidence.sides)
     ]
-
-
-def _tasks_by(evidence: Evidence, group_of_cell: Codes, n_groups: int) -> list[Codes]:
-    """Return the distinct statements of each group of cells."""
-    group = group_of_cell[evidence.cell_of_draw]  # (D,)
-    pairs = np.unique(group * evidence.n_tasks + evidence.draws.task)
-    edges = np.searchsorted(pairs, np.arange(1, n_groups) * evidence.n_tasks)
-    return (
-        [part % evidence.n_tasks for part in np.split(pairs, edges)][:n_groups]
-        if evidence.n_tasks
-        else [pairs] * n_groups
-    )
+    entries = []
+    for names, is_in_part in parts:  # cells (C,)
+        tasks = np.unique(evidence.draws.task[is_in_part[evidence.cell_of_draw]])
+        n_judgments = int(evidence.counts[tasks].sum())
+        coefficients = _coefficients(evidence, tasks, N_DRAWS_OF_PARTS)
+        entries.append({**names, "n_tasks": len(tasks), "n_judgments": n_judgments, **coefficients})
+    return entries
 
 
 def _coefficients(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]:

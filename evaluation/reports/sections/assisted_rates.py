@@ -32,7 +32,6 @@ from kgharvest.statistics.judge_quality import judge_errors
 from kgharvest.statistics.paired_tests import (
     Pair,
     PairedDifference,
-    Side,
     holm_by_family,
     is_planned,
     pairs_of_sides,
@@ -42,33 +41,29 @@ from kgharvest.statistics.rates import Rate, difference_interval
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
-METHOD_PARTS = (
-    (
+METHOD_PARTS = {
+    "judge_assisted": (
         "Judge-assisted estimates: human verdicts are post-stratified by the LM judge's labels of all tuples in the "
         "population. Only human verdicts determine the truth, so the estimate holds for a judge of any quality. The "
         "interval of a simple sample is the shortest 95 % interval of the beta-binomial posterior of the tuples that "
         "were not drawn (Jeffreys prior in each group), convolved over groups. For several strata and for averages, it "
-        "is the exact interval over all groups.",
-        lambda document: document["judge"],
+        "is the exact interval over all groups."
     ),
-    (
+    "people_alone": (
         "The estimate is based on human verdicts alone if fewer than three draws are expected in a group, and for an "
-        "LM and setting with several strata whose verdicts do not differ between the labels of the judge (F test).",
-        lambda document: document["judge"],
+        "LM and setting with several strata whose verdicts do not differ between the labels of the judge (F test)."
     ),
-    (
+    "prediction_powered": (
         "PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison, with a normal interval and a weight from "
-        "the gradients.",
-        lambda document: any((cell.get("judge") or {}).get("prediction_powered") for cell in document["cells"]),
+        "the gradients."
     ),
-    (
+    "judge_assisted_comparisons": (
         "Judge-assisted comparisons hold for these relations and are based on their statements. Each side is "
         "post-stratified and corrected by its own verdicts, because a judge's errors differ between sides. p is "
         "derived from the interval and adjusted after Holm for all judge-assisted comparisons. Youden's J of the judge "
-        "on each side and the difference of both: Newcombe's method.",
-        lambda document: (document["judge"] or {}).get("comparisons"),
+        "on each side and the difference of both: Newcombe's method."
     ),
-)
+}
 METHOD_NAMES = {POST_STRATIFIED: "with the judge"}
 KEYS = ("accuracy", "accuracy_low", "accuracy_high")
 
@@ -77,27 +72,23 @@ def with_assisted_rates(
     entries: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
 ) -> list[dict[str, Any]]:
     """Return the entries of cells, in order, with `judge`."""
-    return [
-        {**entry, "judge": _cell_entry(strata, evidence, judged)}
-        for entry, strata in zip(entries, evidence.strata_of_cells, strict=True)
-    ]
-
-
-def _cell_entry(strata: Codes, evidence: Evidence, judged: JudgedStrata) -> dict[str, Any]:
-    last = judged.ranked.last[strata]
-    sample = judged.sample(strata, last)
-    hits = sample.accepted.n_hits.sum(axis=0)
-    population = sample.population.sum(axis=0)
-    return {
-        **_judge(judged, strata),
-        **_rate(judged.rate(strata, last)),
-        "judge_alone": _judge_alone(strata, judged),
-        "prediction_powered": _prediction_powered(strata, population, evidence, judged),
-        "groups": [
-            {"label": label, "population": int(size), "drawn": int(drawn), "accepted": float(n_hits)}
-            for label, size, drawn, n_hits in zip(GROUPS, population, sample.drawn.sum(axis=0), hits, strict=True)
-        ],
-    }
+    with_judge = []
+    for entry, strata in zip(entries, evidence.strata_of_cells, strict=True):
+        last = judged.ranked.last[strata]
+        sample = judged.sample(strata, last)
+        columns = (sample.population.sum(axis=0), sample.drawn.sum(axis=0), sample.accepted.n_hits.sum(axis=0))
+        judge = {
+            **_judge(judged, strata),
+            **_rate(judged.rate(strata, last)),
+            "judge_alone": _judge_alone(strata, judged),
+            "prediction_powered": _prediction_powered(strata, columns[0], evidence, judged),
+            "groups": [
+                {"label": label, "population": int(size), "drawn": int(drawn), "accepted": float(n_hits)}
+                for label, size, drawn, n_hits in zip(GROUPS, *columns, strict=True)
+            ],
+        }
+        with_judge.append({**entry, "judge": judge})
+    return with_judge
 
 
 def _judge(judged: JudgedStrata, strata: Codes) -> dict[str, Any]:
@@ -140,27 +131,22 @@ def with_assisted_averages(
 ) -> list[dict[str, Any]]:
     """Return the entries of LMs and settings with `judge`: the mean over relations, and over all tuples."""
     entries = []
-    for total in totals:
-        side = Side(total["model"], total["setting"])
-        pairs = zip(evidence.cells, evidence.strata_of_cells, strict=True)
-        cells = [strata for key, strata in pairs if key.side == side]
-        entries.append({**total, "judge": _average_entry(cells, evidence, judged)})
+    for side, total in enumerate(totals):
+        cells = [evidence.strata_of_cells[number] for number in np.flatnonzero(evidence.side_of_cell == side)]
+        last, all_strata = judged.ranked.last, np.concatenate(cells)
+        rated_cells = [strata for strata in cells if judged.rate(strata, last[strata]).rate.value is not None]
+        rated_strata = np.concatenate([*rated_cells, np.zeros(0, dtype=np.int64)])
+        weighted = judged.rate(all_strata, last[all_strata])
+        alone = [_judge_alone(strata, judged) for strata in rated_cells]
+        judge = {
+            **_judge(judged, all_strata),
+            **_rate(judged.rate(rated_strata, last[rated_strata], macro_weights(rated_cells, evidence))),
+            "n_relations": len(rated_cells),
+            "judge_alone": None if None in alone or not alone else float(np.mean(np.array(alone, dtype=np.float64))),
+            **{f"weighted_{key}": value for key, value in zip(KEYS, weighted.rate[:3], strict=True)},
+        }
+        entries.append({**total, "judge": judge})
     return entries
-
-
-def _average_entry(cells: Sequence[Codes], evidence: Evidence, judged: JudgedStrata) -> dict[str, Any]:
-    last, all_strata = judged.ranked.last, np.concatenate(cells)
-    rated_cells = [strata for strata in cells if judged.rate(strata, last[strata]).rate.value is not None]
-    rated_strata = np.concatenate([*rated_cells, np.zeros(0, dtype=np.int64)])
-    weighted = judged.rate(all_strata, last[all_strata])
-    alone = [_judge_alone(strata, judged) for strata in rated_cells]
-    return {
-        **_judge(judged, all_strata),
-        **_rate(judged.rate(rated_strata, last[rated_strata], macro_weights(rated_cells, evidence))),
-        "n_relations": len(rated_cells),
-        "judge_alone": None if None in alone or not alone else float(np.mean(np.array(alone, dtype=np.float64))),
-        **{f"weighted_{key}": value for key, value in zip(KEYS, weighted.rate[:3], strict=True)},
-    }
 
 
 def macro_weights(cells: Sequence[Codes], evidence: Evidence) -> Floats:

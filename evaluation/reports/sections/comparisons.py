@@ -41,50 +41,41 @@ from kgharvest.statistics.rates import SIGNIFICANCE, Rate, difference_interval
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
-METHOD_PARTS = (
-    (
+METHOD_PARTS = {
+    "comparisons": (
         "Comparisons: the difference of macro averages over the relations that both sides share. p is adjusted after "
         "Holm for all comparisons of the report. One side is better if the adjusted p is below .05. Intervals of "
-        "single relations: Newcombe's method 10 on both exact intervals.",
-        lambda document: document["comparisons"],
+        "single relations: Newcombe's method 10 on both exact intervals."
     ),
-    (
+    "comparisons_by_relations": (
         "From six shared relations on, a comparison holds for similar relations: 95 % bootstrap-t interval over "
         "relations (5,000 resamples; Student's t if the former is more than three times as wide) and two-sided "
-        "sign-flip test over relations (exact up to 20 relations, otherwise 9,999 random patterns).",
-        lambda document: any(comparison["unit"] == "relations" for comparison in document["comparisons"]),
+        "sign-flip test over relations (exact up to 20 relations, otherwise 9,999 random patterns)."
     ),
-    (
+    "comparisons_by_statements": (
         "With fewer than six shared relations, a test over relations cannot give p below .05. The comparison then "
         "holds for these relations only and is based on their statements: interval from the intervals of both "
         "averages (MOVER, Zou and Donner 2008) with the correlation of shared statements; p is the level at which "
-        "this interval ends at 0.",
-        lambda document: any(comparison["unit"] == "statements" for comparison in document["comparisons"]),
+        "this interval ends at 0."
     ),
-    (
-        "Equivalence bounds: two one-sided tests at .05 over the same unit of analysis, not adjusted.",
-        lambda document: any(comparison["equivalence"] for comparison in document["comparisons"]),
-    ),
-    (
+    "equivalence": ("Equivalence bounds: two one-sided tests at .05 over the same unit of analysis, not adjusted."),
+    "shared_tuples": (
         "A statement drawn by both sides has one verdict, so McNemar's test over shared statements does not apply. It "
-        "is used to compare the reports of two rounds that judged the same tuples.",
-        lambda document: any(comparison["n_shared_tuples"] for comparison in document["comparisons"]),
+        "is used to compare the reports of two rounds that judged the same tuples."
     ),
-    (
+    "ranks": (
         "Ranks of LMs and settings by accuracy averaged over relations: simultaneous 95 % intervals for the true ranks "
         "(Mogstad, Romano, Shaikh, and Wilhelm 2024). All pairs of sides that share two relations are compared as "
         "above, adjusted after Holm for all these pairs. The first rank is 1 plus the number of significantly better "
         "sides. The last rank is the number of sides minus the number of significantly worse sides. The true rank of a "
-        "side is 1 plus the number of sides that are more accurate on the relations that both have.",
-        lambda document: (document["ranks"] or {}).get("sides"),
+        "side is 1 plus the number of sides that are more accurate on the relations that both have."
     ),
-    (
+    "ranks_of_relations": (
         "Ranks within a relation are based on the exact intervals of its cells (Newcombe's method 10, widened by half "
         "a statement of either cell), adjusted after Holm for the pairs of that relation. They hold with 95 % for each "
-        "relation separately.",
-        lambda document: (document["ranks"] or {}).get("relations"),
+        "relation separately."
     ),
-)
+}
 ONE_VERDICT = "A statement has one verdict in a round, regardless of the side, so McNemar's test does not apply."
 
 
@@ -92,14 +83,18 @@ def comparison_entries(
     evidence: Evidence, cells: Sequence[Cell], drawn: DrawnVerdicts, margin: float = MARGIN
 ) -> list[dict[str, Any]]:
     """Return `comparisons` of docs/report-json.md. margin: of equivalence, as a share."""
-    if len(evidence.sides) < 2:
-        return []
     rates = {cell.key: (cell, cell.rate_of(ACCEPTED)) for cell in cells}
     accuracies = {key: rate.value for key, (_, rate) in rates.items()}
     compare_statements = statement_comparisons(evidence)
     accepted = drawn.accepted
-    compared = _compared(accuracies, evidence.seed, lambda pair: compare_statements(pair.a, pair.b, accepted), margin)
-    entries = _entries(compared, shared_statements(evidence), evidence.planned)
+    entries = compare_sides(
+        accuracies,
+        shared_statements(evidence),
+        evidence.seed,
+        lambda pair: compare_statements(pair.a, pair.b, accepted),
+        margin,
+        evidence.planned,
+    )
     return [_with_relations(entry, rates) for entry in entries]
 
 
@@ -146,30 +141,17 @@ def compare_sides(
     seed: int,
     by_statements: ByStatements = unknown_statements,
     margin: float = MARGIN,
+    planned: Planned | None = None,
 ) -> list[dict[str, Any]]:
     """Compare all settings of each LM and all LMs in each setting that share at least two relations.
 
     accuracies: None without a verdict. n_shared: number of shared statements with a verdict. margin: of equivalence.
+    planned: preregistered comparisons, which form a separate family for the adjustment of p.
     """
-    return _entries(_compared(accuracies, seed, by_statements, margin), n_shared)
-
-
-Compared = tuple[Pair, PairedDifference, StatementDifference | None]
-
-
-def _compared(
-    accuracies: Mapping[CellKey, float | None], seed: int, by_statements: ByStatements, margin: float
-) -> list[Compared]:
-    return [
+    compared = [
         (pair, compare_pair(differences, statements := by_statements(pair), seed, margin), statements)
         for pair, differences in paired_accuracies(accuracies)
     ]
-
-
-def _entries(
-    compared: Sequence[Compared], n_shared: Mapping[frozenset[Side], int], planned: Planned | None = None
-) -> list[dict[str, Any]]:
-    """Return the entries with adjusted p; planned and exploratory comparisons are separate families."""
     families = [is_planned(pair, planned) for pair, *_ in compared]
     adjusted = holm_by_family([paired.p for _, paired, _ in compared], families)
     return [
@@ -196,13 +178,6 @@ def compare_pair(
     return PairedDifference(
         len(differences), paired.difference, low, high, statements.p, None, "statements", equivalence
     )
-
-
-def p_of_pair(differences: Floats, statements: StatementDifference | None, seed: int) -> float:
-    """Return the p of `compare_pair` without its interval, which is slow to compute."""
-    if statements is None or len(differences) >= FEWEST_RELATIONS_TO_TELL:
-        return sign_flip_p(differences, np.random.default_rng(seed))
-    return statements.p
 
 
 # Comparison of two sides by their statements under the verdict rule with this number.
@@ -236,12 +211,18 @@ def compare_rules(
         shared = sorted(a.keys() & b.keys())
         if len(shared) >= FEWEST_RELATIONS:
             differences = table[:, [a[name] for name in shared]] - table[:, [b[name] for name in shared]]  # (R, n)
-            ps = _ps(differences, seed)
-            n_known = np.count_nonzero(~np.isnan(differences), axis=1)
+            is_known = ~np.isnan(differences)
+            n_known = is_known.sum(axis=1)
+            ps = sign_flip_ps(np.where(is_known, differences, 0), np.random.default_rng(seed))
+            ps[n_known < FEWEST_RELATIONS] = np.nan
             for rule in np.flatnonzero((n_known >= FEWEST_RELATIONS) & (n_known < FEWEST_RELATIONS_TO_TELL)).tolist():
                 if (statements := by_statements(pair, rule)) is not None:
                     ps[rule] = statements.p
-            compared.append((pair, np.array([_mean_of_known(row) for row in differences]), ps))
+            means = [
+                mean_difference(row[known]) if known.sum() >= FEWEST_RELATIONS else np.nan
+                for row, known in zip(differences, is_known, strict=True)
+            ]
+            compared.append((pair, np.array(means), ps))
     families = [is_planned(pair, planned) for pair, *_ in compared]
     # p is adjusted per rule and family, over the comparisons defined under the rule.
     ps = np.array([p for *_, p in compared]).reshape(len(compared), len(table))
@@ -253,17 +234,6 @@ def compare_rules(
         ComparedRules(pair, difference, p_holm)
         for (pair, difference, _), p_holm in zip(compared, adjusted, strict=True)
     ]
-
-
-def _mean_of_known(differences: Floats) -> float:
-    known = differences[~np.isnan(differences)]
-    return mean_difference(known) if len(known) >= FEWEST_RELATIONS else np.nan
-
-
-def _ps(differences: Floats, seed: int) -> Floats:
-    is_known = ~np.isnan(differences)
-    ps = sign_flip_ps(np.where(is_known, differences, 0), np.random.default_rng(seed))
-    return np.where(is_known.sum(axis=1) >= FEWEST_RELATIONS, ps, np.nan)
 
 
 def pair_entry(pair: Pair) -> dict[str, Any]:
@@ -301,21 +271,22 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
     """Return the result as a sentence. It calls a side better only if the Holm-adjusted p is below .05."""
     ahead, behind = pair.names if paired.difference >= 0 else pair.names[::-1]
     size = in_points(paired.difference, decimals_of_points(paired.difference))
-    evidence = f"{_interval(paired)} {_over(paired)}; {_p_values(paired, p_holm)}"
+    over = f"over {paired.n_relations} relations"
+    if paired.unit == "statements":
+        over = f"for these {paired.n_relations} relations, by their statements"
+        if paired.n_relations == 1:
+            over = "for this relation, by its statements"
+    p = p_value(paired.p)
+    p_values = f"p {p if p.startswith('<') else f'= {p}'}, after Holm {p_value(p_holm)}"
+    if paired.unit == "relations" and (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANCE:
+        p_values += f" (with {paired.n_relations} relations p cannot fall below {p_value(smallest)})"
+    evidence = f"{_interval(paired)} {over}; {p_values}"
     start = f"With {pair.common}, " if pair.common else ""
     if p_holm < SIGNIFICANCE:
         return f"{start}{ahead} beats {behind} by {size}{evidence}."
     favor = f" in favor of {ahead}" if paired.difference else ""
     names = f"{pair.names[0]} and {pair.names[1]}"
     return f"{start}{names} are not distinguishable: {size}{favor}{evidence}{_at_most(paired.equivalence)}."
-
-
-def _over(paired: PairedDifference) -> str:
-    if paired.unit == "statements" and paired.n_relations == 1:
-        return "for this relation, by its statements"
-    if paired.unit == "statements":
-        return f"for these {paired.n_relations} relations, by their statements"
-    return f"over {paired.n_relations} relations"
 
 
 def _at_most(equivalence: Equivalence | None) -> str:
@@ -345,14 +316,6 @@ def _interval(paired: PairedDifference) -> str:
     low, high = (paired.low, paired.high) if paired.difference >= 0 else (-paired.high, -paired.low)
     decimals = decimals_of_points(paired.difference)
     return f" ({points_interval(low, high, decimals=0 if decimals == 1 else decimals)})"
-
-
-def _p_values(paired: PairedDifference, p_holm: float) -> str:
-    p = p_value(paired.p)
-    text = f"p {p if p.startswith('<') else f'= {p}'}, after Holm {p_value(p_holm)}"
-    if paired.unit == "relations" and (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANCE:
-        text += f" (with {paired.n_relations} relations p cannot fall below {p_value(smallest)})"
-    return text
 
 
 def family_of(comparison: Mapping[str, Any]) -> str:
@@ -416,13 +379,11 @@ NOTHING_RANKED = "No two LMs or settings share two relations with verdicts."
 MOST_NAMED = 4
 
 
-def rank_entry(evidence: Evidence, cells: Sequence[Mapping[str, Any]], drawn: DrawnVerdicts) -> dict[str, Any] | None:
-    """Return the ranks of all sides, overall and per relation; None with fewer than two sides.
+def rank_entry(evidence: Evidence, cells: Sequence[Mapping[str, Any]], drawn: DrawnVerdicts) -> dict[str, Any]:
+    """Return the ranks of all sides, overall and per relation.
 
     cells: the report's entries, with accuracy and interval.
     """
-    if len(evidence.sides) < 2:
-        return None
     by_side = relations_of_sides({_key(cell): cell["accuracy"] for cell in cells})
     sides = [side for side, relations in by_side.items() if len(relations) >= FEWEST_RELATIONS]
     tests = list(_tests(evidence, {side: by_side[side] for side in sides}, drawn))
@@ -456,7 +417,7 @@ def _tests(evidence: Evidence, by_side: Mapping[Side, Mapping[str, float]], draw
             differences: Floats = np.array([by_side[a][relation] - by_side[b][relation] for relation in shared])
             is_few = len(shared) < FEWEST_RELATIONS_TO_TELL
             statements = compare_statements(a, b, accepted) if is_few else None  # slow with many statements
-            p = p_of_pair(differences, statements, evidence.seed)
+            p = statements.p if statements else sign_flip_p(differences, np.random.default_rng(evidence.seed))
             yield PairTest(number_a, number_b, mean_difference(differences), p)
 
 

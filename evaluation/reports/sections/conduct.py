@@ -9,7 +9,6 @@ from evaluation.evidence.evidence import (
     Conduct,
     DrawnVerdicts,
     Evidence,
-    ExcludedJudgments,
     accuracies_of,
     drawn_verdicts,
     patterns_of,
@@ -139,13 +138,12 @@ def without_many_prompts(entry: Mapping[str, Any] | None) -> dict[str, Any] | No
 
 # Participants, exclusions and timeline
 
-METHOD_PARTS = (
-    (
+METHOD_PARTS = {
+    "exclusions": (
         "Effect of exclusions: the accuracy with an excluded annotator is based on the verdicts from all counted "
-        "judgments together with the judgments of this annotator. All other excluded annotators remain excluded.",
-        lambda document: document["conduct"] and any(entry["effects"] for entry in document["conduct"]["exclusions"]),
+        "judgments together with the judgments of this annotator. All other excluded annotators remain excluded."
     ),
-)
+}
 
 
 def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) -> dict[str, Any]:
@@ -156,7 +154,11 @@ def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) ->
         excluded = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
         effects = []
         if excluded is not None:
-            accuracies = _accuracies_with(evidence, excluded), _side_accuracies(evidence, drawn)
+            # A statement that was reassigned after the exclusion then has one judgment more than required.
+            counts = evidence.counts.copy()
+            np.add.at(counts, (excluded.task, excluded.label), 1)
+            drawn_with = drawn_verdicts(evidence, patterns_of(counts, evidence.wanted))
+            accuracies = (_side_accuracies(evidence, verdicts) for verdicts in (drawn_with, drawn))
             pairs = zip(evidence.sides, *accuracies, strict=True)
             effects = [{**side._asdict(), "with": before, "without": after} for side, before, after in pairs]
         exclusions.append({**exclusion, "effects": effects})
@@ -167,16 +169,6 @@ def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) ->
         **dict(zip(VERDICTS, np.bincount(evidence.verdict, minlength=len(VERDICTS)).tolist(), strict=True)),
     }
     return {**conduct.entry, "statements": statements, "exclusions": exclusions}
-
-
-def _accuracies_with(evidence: Evidence, excluded: ExcludedJudgments) -> list[float | None]:
-    """Return the accuracies from the counted judgments and those of an excluded annotator.
-
-    A statement that was reassigned after the exclusion then has one judgment more than required.
-    """
-    counts = evidence.counts.copy()
-    np.add.at(counts, (excluded.task, excluded.label), 1)
-    return _side_accuracies(evidence, drawn_verdicts(evidence, patterns_of(counts, evidence.wanted)))
 
 
 def _side_accuracies(evidence: Evidence, drawn: DrawnVerdicts) -> list[float | None]:
@@ -313,7 +305,13 @@ def _flow_of_judgments(conduct: Mapping[str, Any]) -> Iterator[Step]:
 
 def design_table(document: Document) -> Table:
     conduct = document.get("conduct")
-    items = [*_rules(conduct), *_dates(conduct, document)] if conduct else []
+    items: list[tuple[str, str | None]] = []
+    if conduct:
+        dates = conduct["dates"]
+        titles = {"opened_at": "opened", "first_judgment_at": "first judgment", "last_judgment_at": "last judgment"}
+        items = [*_rules(conduct), *((title, _minute(dates[key])) for key, title in titles.items())]
+        items.append(("closed", _minute(dates["closed_at"]) or "not yet"))
+        items.append(("report created", _minute(document.get("created_at"))))
     if conduct and (audit := document.get("audit")):  # absent from old reports
         items.append(("audit log", f"entry {audit['number']:,}, SHA-256 {audit['hash']}"))
     rows = [Row(item) for item in items if item[1]]
@@ -375,15 +373,6 @@ def _import(imported: Mapping[str, Any]) -> str:
     rows = "" if n_rows is None else f" in {counted(n_rows, 'row')}"
     repeats = "" if policy is None else f"; duplicates by one annotator: {policy} ({imported['n_duplicates']})"
     return f"{counted(imported['n_judgments'], 'judgment')} from {imported['file']}{rows}{repeats}"
-
-
-def _dates(conduct: Mapping[str, Any], document: Document) -> Iterator[tuple[str, str | None]]:
-    dates = conduct["dates"]
-    titles = {"opened_at": "opened", "first_judgment_at": "first judgment", "last_judgment_at": "last judgment"}
-    for key, title in titles.items():
-        yield title, _minute(dates[key])
-    yield "closed", _minute(dates["closed_at"]) or "not yet"
-    yield "report created", _minute(document.get("created_at"))
 
 
 def _minute(at: str | None) -> str | None:

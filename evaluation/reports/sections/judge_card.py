@@ -123,37 +123,21 @@ def steadiness_table(document: Document) -> Table:
     return Table("judge-steadiness", titled(card, "Stability of the judge"), columns, tuple(rows), (NOTE_ON_REST,))
 
 
-METHOD_PARTS = (
-    (
+METHOD_PARTS = {
+    "judge_quality": (
         "Judge quality: sensitivity, specificity, and Youden's J of the LM judge's labels against human verdicts. "
         "Statements are weighted by their inverse inclusion probability (Wilson's interval at Kish's effective sample "
         "size; Newcombe's method for J). Agreement of the judge, and of each annotator, is with the most frequent "
-        "label of the other annotators.",
-        lambda document: document["judge_card"] and document["judge_card"]["n_verdicts"],
+        "label of the other annotators."
     ),
-    (
-        "Alternative annotator test: Calderon, Reichart, and Dror (2025).",
-        lambda document: any(
-            test["reason"] is None for test in (document["judge_card"] or {}).get("alternative_annotator", ())
-        ),
-    ),
-    (
+    "alternative_annotator": ("Alternative annotator test: Calderon, Reichart, and Dror (2025)."),
+    "label_changes": (
         "Label changes between repeats of the judge, and between runs that differ in one option: McNemar's exact test, "
-        "adjusted after Holm, and Cohen's kappa.",
-        lambda document: (
-            document["judge_card"]
-            and (document["judge_card"]["other_runs"] or "reason" not in document["judge_card"]["flips"])
-        ),
+        "adjusted after Holm, and Cohen's kappa."
     ),
-    (
-        "Calibration of the judge: ten bins of equal width.",
-        lambda document: ((document["judge_card"] or {}).get("calibration") or {}).get("bins"),
-    ),
-    (
-        "Effective votes of a panel of judges: from the correlations of their errors (Kish 1965).",
-        lambda document: (document["judge_card"] or {}).get("panel"),
-    ),
-)
+    "calibration": ("Calibration of the judge: ten bins of equal width."),
+    "panel": ("Effective votes of a panel of judges: from the correlations of their errors (Kish 1965)."),
+}
 JUDGE_LABELS = (*LABELS, "unparsable")
 NO_VERDICTS = "No statement labeled by the judge has a human verdict yet, so its quality is unknown."
 NO_PROBABILITY = "This judge gives no probability. Run a chat model with repeats; its share of True is a probability."

@@ -1,8 +1,7 @@
 """Model-based accuracies: corrected for annotators' errors, partially pooled, and with anytime-valid intervals."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,48 +11,47 @@ from evaluation.rendering.documents import Document, about_side, name_of
 from evaluation.reports.sections.annotators import judged_opinions
 from evaluation.reports.sections.assisted_rates import macro_weights
 from kgharvest.pages.number_format import share_with_interval
-from kgharvest.statistics.annotator_errors import Sample, Truths, corrected_rate, sample_truths, why_unidentified
 from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags, Floats
 from kgharvest.statistics.judge_assisted import JudgedSample, post_strata
-from kgharvest.statistics.paired_tests import Side
-from kgharvest.statistics.partial_pooling import effective_sample, pooled_rates
+from kgharvest.statistics.partial_pooling import (
+    Sample,
+    Truths,
+    corrected_rate,
+    effective_sample,
+    pooled_rates,
+    sample_truths,
+    why_unidentified,
+)
 from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, UNKNOWN_POPULATION, Rate, unknown_rate
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
-METHOD_PARTS = (
-    (
+METHOD_PARTS = {
+    "corrected_rates": (
         "Accuracy corrected for annotators' errors: a two-class model with the sensitivity and specificity of each "
         "annotator (Dawid and Skene 1979), partially pooled over annotators, and with one prevalence per group of "
         "statements drawn for the same strata. Unjudgeable counts as missing; the truth of gold statements is known. "
         "The posterior is drawn by Gibbs sampling. Each arm of the interval adds the arm of the exact interval for the "
-        "finite population and the arm of the posterior in quadrature.",
-        lambda document: document["annotator_errors"]["reason"] is None,
+        "finite population and the arm of the posterior in quadrature."
     ),
-    (
+    "pooled_rates": (
         "Partially pooled relations: a beta-binomial model over the relations of an LM and setting. Mean and precision "
-        "are drawn from a grid. Strata have the same weights as in the rate of the cell, and judged tuples are known.",
-        lambda document: any(cell["pooled"]["value"] is not None for cell in document["cells"]),
+        "are drawn from a grid. Strata have the same weights as in the rate of the cell, and judged tuples are known."
     ),
-    (
+    "every_look": (
         "Anytime-valid intervals contain the numbers of hits whose prior-to-posterior ratio has stayed below 20, for a "
         "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020). The ratios of strata are "
-        "multiplied. Over all looks together, at most 5 % of rounds have an interval that misses.",
-        lambda document: any(entry["every_look"]["low"] is not None for entry in document["cells"]),
+        "multiplied. Over all looks together, at most 5 % of rounds have an interval that misses."
     ),
-    (
-        "Anytime-valid intervals with a judge: the ratios of people alone and with the judge are averaged.",
-        lambda document: document["judge"],
+    "every_look_with_judge": (
+        "Anytime-valid intervals with a judge: the ratios of people alone and with the judge are averaged."
     ),
-    (
+    "every_look_of_averages": (
         "Anytime-valid intervals of averages over relations: normal mixture (Robbins 1970), with variances from shares "
         "to which a hit and a miss are added. They hold asymptotically: with two or three relations and few "
-        "statements, up to 6 of 100 simulated rounds had a look that missed.",
-        lambda document: any(
-            total["n_relations"] > 1 and total["every_look"]["low"] is not None for total in document["totals"]
-        ),
+        "statements, up to 6 of 100 simulated rounds had a look that missed."
     ),
-)
+}
 NOTE_ON_CORRECTION = (
     "By verdicts: as in the first table. Corrected: the share of true statements given the estimated error rates of "
     "annotators. Assumptions: annotators err independently, with equal rates for all true and for all false "
@@ -67,38 +65,31 @@ AVERAGE = "average"
 NOT_TOLD = "The labels of incomplete statements do not determine how many will be accepted."
 
 
-@dataclass(frozen=True)
-class Correction:
-    """Estimated error rates of annotators. truths: None if they cannot be estimated; `reason` says why."""
+class Correction(NamedTuple):
+    """Estimated error rates of annotators. truths: None if they cannot be estimated; `entry` says why."""
 
     truths: Truths | None
-    n_gold: int
-    reason: str | None
+    entry: dict[str, Any]
 
 
 def correct_for_errors(evidence: Evidence) -> Correction:
+    """Return the correction. Its entry has sensitivity and specificity, averaged over judgments."""
     judged, has_opinion = judged_opinions(evidence)
     number = np.cumsum(has_opinion) - 1  # of annotators with an opinion among these
     judged = judged._replace(annotator=number[judged.annotator], n_annotators=int(has_opinion.sum()))
-    n_gold = len(np.unique(judged.task[judged.task >= evidence.n_tasks]))
-    reason = why_unidentified(judged, evidence.gold_truth)
-    if reason:
-        return Correction(None, n_gold, reason)
-    sample = Sample(evidence.draws.task, evidence.draws.stratum, len(evidence.strata))
-    truths = sample_truths(judged, evidence.gold_truth, sample, np.random.default_rng(evidence.seed))
-    return Correction(truths, n_gold, None)
-
-
-def correction_entry(correction: Correction) -> dict[str, Any]:
-    """Return sensitivity and specificity, averaged over judgments."""
-    skills: dict[str, dict[str, float | None]] = {}
+    reason, truths = why_unidentified(judged, evidence.gold_truth), None
+    if not reason:
+        sample = Sample(evidence.draws.task, evidence.draws.stratum, len(evidence.strata))
+        truths = sample_truths(judged, evidence.gold_truth, sample, np.random.default_rng(evidence.seed))
+    entry: dict[str, Any] = {}
     for name in ("sensitivity", "specificity"):
-        skills[name] = {"value": None, "low": None, "high": None}
-        if correction.truths is not None:
-            draws: Floats = getattr(correction.truths, name)
+        entry[name] = {"value": None, "low": None, "high": None}
+        if truths is not None:
+            draws: Floats = getattr(truths, name)
             low, high = np.quantile(draws, [0.025, 0.975])
-            skills[name] = {"value": float(draws.mean()), "low": float(low), "high": float(high)}
-    return {**skills, "n_gold": correction.n_gold, "reason": correction.reason}
+            entry[name] = {"value": float(draws.mean()), "low": float(low), "high": float(high)}
+    n_gold = len(np.unique(judged.task[judged.task >= evidence.n_tasks]))
+    return Correction(truths, {**entry, "n_gold": n_gold, "reason": reason})
 
 
 def with_modelled_rates(
@@ -108,11 +99,11 @@ def with_modelled_rates(
     rng = np.random.default_rng(evidence.seed)
     rates = [cell.rate_of(ACCEPTED) for cell in cells]
     pooled = [unknown_rate(rate.reason or NOT_TOLD) for rate in rates]
-    for side in dict.fromkeys(cell.key.side for cell in cells):
+    for side in range(len(evidence.sides)):
         identified = [
             (number, rate.value, sample)
             for number, (cell, rate) in enumerate(zip(cells, rates, strict=True))
-            if cell.key.side == side and rate.value is not None
+            if evidence.side_of_cell[number] == side and rate.value is not None
             # Otherwise the labels of incomplete statements do not determine the number accepted.
             if np.array_equal((accepted := cell.samples[ACCEPTED]).least, accepted.most)
             if (sample := effective_sample(accepted.n, cell.population, cell.part_of_strata))
@@ -122,44 +113,46 @@ def with_modelled_rates(
             for number, rate in zip(numbers, pooled_rates(shares, samples, rng), strict=True):
                 pooled[number] = rate
     return [
-        {**entry, "corrected": _corrected([cell], [strata], correction)._asdict(), "pooled": rate._asdict()}
+        {**entry, "corrected": _corrected(cell, strata, correction)._asdict(), "pooled": rate._asdict()}
         for entry, cell, strata, rate in zip(entries, cells, evidence.strata_of_cells, pooled, strict=True)
     ]
 
 
+def _corrected(cell: Cell, strata: Codes, correction: Correction) -> Rate:
+    if correction.truths is None:
+        return unknown_rate(correction.entry["reason"])
+    n = correction.truths.n[strata]
+    if not n.all():
+        return unknown_rate(EMPTY_STRATUM if n.any() else NOTHING_COUNTED)
+    if len(strata) > 1 and not cell.population.all():
+        return unknown_rate(UNKNOWN_POPULATION)
+    return corrected_rate(correction.truths, strata, cell.population, cell.part_of_strata)
+
+
 def with_corrected_averages(
-    totals: Sequence[dict[str, Any]], evidence: Evidence, cells: Sequence[Cell], correction: Correction
+    totals: Sequence[dict[str, Any]],
+    cell_entries: Sequence[Mapping[str, Any]],
+    evidence: Evidence,
+    cells: Sequence[Cell],
+    correction: Correction,
 ) -> list[dict[str, Any]]:
     """Return the entries of LMs and settings with `corrected`: the mean over relations that have a corrected rate."""
     averages = []
-    for total in totals:
-        side = Side(total["model"], total["setting"])
-        pairs = [pair for pair in zip(cells, evidence.strata_of_cells, strict=True) if pair[0].key.side == side]
-        defined = [pair for pair in pairs if _why_unknown(*pair, correction) is None]
-        side_cells, strata = zip(*(defined or pairs[:1]), strict=True)
-        averages.append({**total, "corrected": _corrected(side_cells, strata, correction)._asdict()})
+    for side, total in enumerate(totals):
+        numbers = np.flatnonzero(evidence.side_of_cell == side).tolist()
+        corrected = cell_entries[numbers[0]]["corrected"]
+        numbers = [number for number in numbers if cell_entries[number]["corrected"]["reason"] is None]
+        if correction.truths is not None and numbers:
+            strata, population, parts = (
+                np.concatenate(column)
+                for column in zip(
+                    *((evidence.strata_of_cells[n], cells[n].population, cells[n].part_of_strata) for n in numbers),
+                    strict=True,
+                )
+            )
+            corrected = corrected_rate(correction.truths, strata, population, parts / len(numbers))._asdict()
+        averages.append({**total, "corrected": corrected})
     return averages
-
-
-def _why_unknown(cell: Cell, strata: Codes, correction: Correction) -> str | None:
-    if correction.truths is None:
-        return correction.reason
-    n = correction.truths.n[strata]
-    if not n.any():
-        return NOTHING_COUNTED
-    if not n.all():
-        return EMPTY_STRATUM
-    return UNKNOWN_POPULATION if len(cell.counts) > 1 and not cell.population.all() else None
-
-
-def _corrected(cells: Sequence[Cell], strata: Sequence[Codes], correction: Correction) -> Rate:
-    """Return the mean corrected rate of cells with equal weights."""
-    reasons = [_why_unknown(cell, numbers, correction) for cell, numbers in zip(cells, strata, strict=True)]
-    if correction.truths is None or any(reasons):
-        return unknown_rate(next(filter(None, reasons)))
-    population = np.concatenate([cell.population for cell in cells])
-    weights = np.concatenate([cell.part_of_strata / len(cells) for cell in cells])
-    return corrected_rate(correction.truths, np.concatenate(strata), population, weights)
 
 
 INTERVAL = (("value", "Acc"), ("low", "low"), ("high", "high"))
@@ -268,17 +261,15 @@ def with_every_look_averages(
     """Return the entries of LMs and settings with `every_look`, of the mean over relations or of the only cell."""
     every_stratum = np.arange(len(evidence.strata))
     by_label = None if judged is None else judged.heard(every_stratum, judged.ranked.last)
-    intervals = []
-    for total in totals:
-        side = Side(total["model"], total["setting"])
-        cells = [number for number, key in enumerate(evidence.cells) if key.side == side]
-        if len(cells) == 1:
-            intervals.append(cell_entries[cells[0]]["every_look"])
-            continue
-        strata = [evidence.strata_of_cells[number] for number in cells]
-        interval = _average(evidence, strata, by_label, judged)
-        intervals.append(dict(zip(("low", "high"), interval or (None, None), strict=True)))
-    return [{**total, "every_look": interval} for total, interval in zip(totals, intervals, strict=True)]
+    averages = []
+    for side, total in enumerate(totals):
+        cells = np.flatnonzero(evidence.side_of_cell == side).tolist()
+        interval = cell_entries[cells[0]]["every_look"]
+        if len(cells) > 1:
+            low_and_high = _average(evidence, [evidence.strata_of_cells[cell] for cell in cells], by_label, judged)
+            interval = dict(zip(("low", "high"), low_and_high or (None, None), strict=True))
+        averages.append({**total, "every_look": interval})
+    return averages
 
 
 def _average(

@@ -14,58 +14,65 @@ from evaluation.rendering.documents import Document, about_side, demonstrator_ma
 from evaluation.reports.sections.assisted_rates import assisted_point
 from kgharvest.pages.number_format import DASH, counted, in_points, share, share_with_interval
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, VERDICTS, Codes
-from kgharvest.statistics.cut_rates import RankedStrata, largest_part, score_cuts
-from kgharvest.statistics.paired_tests import Side
-from kgharvest.statistics.rates import (
-    EMPTY_STRATUM,
-    NOTHING_COUNTED,
-    UNKNOWN_POPULATION,
-    Rate,
-    VerdictSample,
-    accuracy_by_score,
-    macro_average,
-    macro_interval,
-    unknown_rate,
-)
-from kgharvest.statistics.sample_size import (
+from kgharvest.statistics.paired_tests import (
+    Side,
     fewest_relations,
     relations_for_interval,
     relations_to_tell_apart,
     statements_to_shrink,
 )
+from kgharvest.statistics.rates import (
+    EMPTY_STRATUM,
+    NOTHING_COUNTED,
+    UNKNOWN_POPULATION,
+    RankedStrata,
+    Rate,
+    VerdictSample,
+    accuracy_by_score,
+    largest_part,
+    macro_average,
+    macro_interval,
+    score_cuts,
+    unknown_rate,
+)
 from kgharvest.tables.table import Column, Kind, Rates, Row, Table, of_kind
 
-METHOD_PARTS = (
-    (
+METHOD_PARTS = {
+    "rates": (
         "Accuracy and rejection rates estimate shares of the population of tuples that the statements of a cell were "
         "drawn from. They are based on the statements with a verdict; strata of ranks are weighted by their size. 95 % "
         "intervals are exact for the finite population: Blaker's interval for the hypergeometric distribution, "
-        "convolved over strata. Judged tuples are known, so a census has an interval of zero width.",
-        lambda document: document["cells"],
+        "convolved over strata. Judged tuples are known, so a census has an interval of zero width."
     ),
-    (
-        "If the size of the population is unknown, the interval is Blaker's binomial interval.",
-        lambda document: any(cell["population"] is None for cell in document["cells"]),
-    ),
-    (
+    "unknown_population": ("If the size of the population is unknown, the interval is Blaker's binomial interval."),
+    "averages": (
         "Macro averages are means over relations. Their interval for similar relations is Student's t over relations. "
         "Their interval for these relations is the exact interval of the mean with equal weights. The pooled rate of "
         "all statements is not weighted by the sizes of the harvests and therefore has no interval. In the weighted "
-        "accuracy, the weight of a relation is its population.",
-        lambda document: any(total["n_relations"] > 1 for total in document["totals"]),
+        "accuracy, the weight of a relation is its population."
     ),
-    (
+    "curves_and_cuts": (
         "Accuracy by size and at cuts is estimated like the accuracy of a cell, over the part of each stratum inside "
-        "the cut. It is undefined if one of these parts has no verdict.",
-        lambda document: document["curves"] or document["cuts"],
+        "the cut. It is undefined if one of these parts has no verdict."
     ),
-)
+}
 
 
 def cell_entries(cells: Iterable[Cell]) -> list[dict[str, Any]]:
     entries = []
     for cell in cells:
         accuracy, rejection, undecided = (cell.rate_of(verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED))
+        strata = []
+        for number, (rank_from, rank_to) in enumerate(cell.ranks):
+            population = int(cell.population[number]) or None
+            stratum: dict[str, Any] = {"rank_from": rank_from, "rank_to": rank_to, "population": population}
+            stratum |= _counts(cell.counts[number : number + 1])
+            if judge_label := cell.judge_labels[number]:
+                stratum["judge_label"] = judge_label
+            if stratum["incomplete"]:
+                columns = cell.samples[ACCEPTED]._asdict()
+                stratum["completed"] = {name: float(column[number]) for name, column in columns.items()}
+            strata.append(stratum)
         limits: dict[str, float | None] = {}
         if cell.counts[:, INCOMPLETE].any():
             names = ("accuracy_if_rejected", "accuracy_if_accepted")
@@ -81,7 +88,7 @@ def cell_entries(cells: Iterable[Cell]) -> list[dict[str, Any]]:
             "population": int(cell.population.sum()) or None,
             "reason": accuracy.reason,
             **limits,
-            "strata": list(_strata(cell)),
+            "strata": strata,
         })  # fmt: skip
     return entries
 
@@ -98,30 +105,11 @@ def _with_intervals(**rates: Rate) -> dict[str, float | None]:
     return values
 
 
-def _strata(cell: Cell) -> Iterable[dict[str, Any]]:
-    accepted = cell.samples[ACCEPTED]
-    for number, (rank_from, rank_to) in enumerate(cell.ranks):
-        counts, population = cell.counts[number : number + 1], int(cell.population[number]) or None
-        entry: dict[str, Any] = {
-            "rank_from": rank_from,
-            "rank_to": rank_to,
-            "population": population,
-            **_counts(counts),
-        }
-        if judge_label := cell.judge_labels[number]:
-            entry["judge_label"] = judge_label
-        if entry["incomplete"]:
-            entry["completed"] = {
-                name: float(column[number]) for name, column in zip(accepted._fields, accepted, strict=True)
-            }
-        yield entry
-
-
 def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """Return an entry per LM and setting over its relations. docs/report-json.md explains the three averages."""
     entries = []
-    for side in evidence.sides:
-        side_cells = [cell for cell in cells if cell.key.side == side]
+    for number, side in enumerate(evidence.sides):
+        side_cells = [cells[cell] for cell in np.flatnonzero(evidence.side_of_cell == number).tolist()]
         accuracies, rejections = (
             [value for cell in side_cells if (value := cell.rate_of(verdict).value) is not None]
             for verdict in (ACCEPTED, REJECTED)
@@ -182,11 +170,6 @@ def rates_of(cell: Mapping[str, Any]) -> Rates:
     return Rates(cell["accuracy"], cell["rejection"], cell["accuracy_low"], cell["accuracy_high"], cell["n"], mark)
 
 
-def macro_rates_of(total: Mapping[str, Any]) -> Rates:
-    low, high = total.get("macro_accuracy_low"), total.get("macro_accuracy_high")
-    return Rates(total["macro_accuracy"], total["macro_rejection"], low, high, total["n"])
-
-
 def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return the interval of a mean for similar relations, or that of the relation if there is only one."""
     if total["n_relations"] == 1:
@@ -214,7 +197,9 @@ def relation_table(document: Document) -> Table:
     rows = [
         Row((relation, *(cell and rates_of(cell) for cell in cells))) for relation, cells in cells_by_relation(document)
     ]
-    average = Row(("average", *map(macro_rates_of, document["totals"])), is_summary=True)
+    keys = ("macro_accuracy", "macro_rejection", "macro_accuracy_low", "macro_accuracy_high", "n")
+    averages = (Rates(*(total.get(key) for key in keys)) for total in document["totals"])
+    average = Row(("average", *averages), is_summary=True)
     columns = [
         Column(name_of(setting), Kind.RATES, demonstrator_mark(document, model)) for model, setting in _sides(document)
     ]
@@ -537,7 +522,9 @@ def _points(
 
 def size_table(document: Document) -> Table:
     """Size, accuracy and novelty of the KG of each LM and setting at several cuts."""
-    novelty = {(total["model"], total["setting"]): total for total in (document.get("novelty") or {}).get("totals", [])}
+    compared = document.get("novelty") or {}
+    reference = compared.get("reference")
+    novelty = {(total["model"], total["setting"]): total for total in compared.get("totals", [])}
     rows = [
         Row((
             demonstrator_mark(document, cut["model"]),
@@ -565,34 +552,27 @@ def size_table(document: Document) -> Table:
         "interval. Undefined if a part of a harvest inside the cut has no verdict.",
         "base-k contains the tuples that are at least a tenth as probable as the k-th tuple of their relation. "
         "Relations whose cut exceeds the population are excluded.",
-        _novelty_note(document),
+        f"Novelty: share of entities of the whole harvest that {reference['name']} does not contain."
+        if reference
+        else "Novelty requires a reference KG. This report has none.",
     )
     return Table("sizes", "Size and accuracy of the KG", columns, tuple(rows), notes)
-
-
-def _novelty_note(document: Document) -> str:
-    novelty = document.get("novelty")
-    if not novelty:
-        return "Novelty requires a reference KG. This report has none."
-    return f"Novelty: share of entities of the whole harvest that {novelty['reference']['name']} does not contain."
 
 
 # Sample-size planning
 
 
-PLAN_METHOD_PARTS = (
-    (
+PLAN_METHOD_PARTS = {
+    "planned_statements": (
         "Sample-size planning: the number of statements that halves an interval is based on the finite population of "
-        "each stratum (four times as many statements for an infinite population).",
-        lambda document: any(plan["reason"] is None for plan in document["planner"]["totals"]),
+        "each stratum (four times as many statements for an infinite population)."
     ),
-    (
+    "planned_relations": (
         "The number of relations that distinguishes two sides is based on the paired t test with power .8 and a "
         "two-sided level of .05 divided by the number of comparisons. It is at least the minimum of the sign-flip "
-        "test.",
-        lambda document: any(plan["reason"] is None for plan in document["planner"]["comparisons"]),
+        "test."
     ),
-)
+}
 NO_INTERVAL = "There is no interval yet."
 NO_DIFFERENCE = "The sides do not differ in the judged statements, so no number of relations is sufficient."
 NO_SPREAD = "The difference is the same in all relations, so its spread is unknown."
@@ -632,7 +612,7 @@ def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each:
     statements = sum(
         statements_to_shrink(ceil(n - 1e-9), int(population), SHRINK)
         for cell in cells
-        if cell.key.side == Side(total["model"], total["setting"])
+        if (cell.key.model, cell.key.setting) == tuple(side.values())
         for n, population in zip(cell.samples[ACCEPTED].n, cell.population, strict=True)
     )
     judgments = round(statements * judgments_each)

@@ -22,7 +22,7 @@ from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, 
 from kgharvest.statistics.paired_tests import Pair
 from kgharvest.statistics.rates import SIGNIFICANCE, VerdictSample
 from kgharvest.statistics.statement_test import StatementDifference
-from kgharvest.statistics.verdicts import CompletedVerdicts, adjudicated, unanimous, unjudgeable_as_false
+from kgharvest.statistics.verdicts import CompletedVerdicts, unanimous, unjudgeable_as_false
 from kgharvest.tables.table import Column, Kind, Marked, Row, Table, of_kind
 
 FEWEST_ANNOTATORS = 2
@@ -50,6 +50,12 @@ def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
     """
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return
+
+    def drawn_without(tasks: Codes, labels: Codes) -> DrawnVerdicts:
+        counts = evidence.counts.copy()
+        counts[tasks, labels] -= 1
+        return drawn_verdicts(evidence, patterns_of(counts, evidence.wanted))
+
     draws, old, is_complete = evidence.draws, evidence.patterns, evidence.is_complete
     n_patterns = len(old.counts)
     verdicts_of = _count_pairs(evidence.verdict[is_complete], old.of_task[is_complete], (len(LABELS), n_patterns))
@@ -76,7 +82,7 @@ def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
             np.append(certain, evidence.n_tasks - certain.sum()),
             float((n_of_pattern * (1 - whole.probability[0])).sum()),
             accuracies_of(evidence, in_strata.shares(ACCEPTED)),
-            partial(_drawn_without, evidence, tasks, labels),
+            partial(drawn_without, tasks, labels),
         )
 
 
@@ -91,12 +97,6 @@ def _moved(table: Codes, renumbered: Codes, n_columns: int, moves: tuple[Codes, 
     moved = _count_pairs(rows, after, (len(table), n_columns))
     moved[:, renumbered[renumbered >= 0]] += stay[:, renumbered >= 0]
     return moved
-
-
-def _drawn_without(evidence: Evidence, tasks: Codes, labels: Codes) -> DrawnVerdicts:
-    counts = evidence.counts.copy()
-    counts[tasks, labels] -= 1
-    return drawn_verdicts(evidence, patterns_of(counts, evidence.wanted))
 
 
 CLAIMS = "±: the sign changes. !: significance changes (p after Holm, .05)."
@@ -206,7 +206,17 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
         with np.errstate(invalid="ignore"):
             accuracies.append(accuracies_of(evidence, sample.n_hits / sample.n))
     table = np.array([*accuracies, *(without.accuracy for without in left_out)])
-    comparisons = _compared_rules(evidence, table, rules, left_out) if len(evidence.sides) > 1 else []
+
+    def by_statements(pair: Pair, number: int) -> StatementDifference | None:
+        if number >= len(rules):
+            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().accepted)
+        accepted = rules[number].accepted
+        return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
+
+    comparisons = []
+    if len(evidence.sides) > 1:
+        compare_statements = statement_comparisons(evidence)
+        comparisons = compare_rules(evidence.cells, table, evidence.seed, by_statements, evidence.planned)
     return {
         "rules": [
             {
@@ -227,22 +237,13 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
         ],
         "cells": list(_cell_entries(evidence, table, len(rules))),
         "totals": list(_total_entries(evidence, table, len(rules))),
-        "comparisons": [_comparison_entry(compared, len(rules)) for compared in comparisons],
+        "comparisons": [
+            pair_entry(compared.pair)
+            | _claims(compared, slice(len(rules)))
+            | {"left_out": _claims(compared, slice(len(rules), None))}
+            for compared in comparisons
+        ],
     }
-
-
-def _compared_rules(
-    evidence: Evidence, table: Floats, rules: Sequence[AppliedRule], left_out: Sequence[WithoutAnnotator]
-) -> list[ComparedRules]:
-    compare_statements = statement_comparisons(evidence)
-
-    def by_statements(pair: Pair, number: int) -> StatementDifference | None:
-        if number >= len(rules):
-            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().accepted)
-        accepted = rules[number].accepted
-        return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
-
-    return compare_rules(evidence.cells, table, evidence.seed, by_statements, evidence.planned)
 
 
 def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:
@@ -264,17 +265,13 @@ def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedMode
         verdict = np.where(evidence.is_complete, dawid_skene.verdict, INCOMPLETE)
         yield AppliedRule("dawid_skene", "Dawid-Skene", verdict, VerdictSample.of_complete(has_labels, accepted))
     if evidence.n_adjudicated:
-        verdict = adjudicated(evidence.verdict, evidence.adjudicated)
-        verdict = np.where(evidence.is_complete, verdict, INCOMPLETE)
-        yield AppliedRule("adjudicated", "Adjudicated", verdict, _adjudicated_sample(evidence, majority))
-
-
-def _adjudicated_sample(evidence: Evidence, majority: VerdictSample) -> VerdictSample:
-    """Return the weights of draws for acceptance, with the expert's verdict if there is one."""
-    by_expert = np.where(evidence.is_complete, evidence.adjudicated, INCOMPLETE)[evidence.draws.task]
-    is_decided, is_accepted = by_expert != INCOMPLETE, (by_expert == ACCEPTED).astype(np.float64)
-    n = np.where(is_decided, 1, majority.n)
-    return VerdictSample(n, *(np.where(is_decided, is_accepted, column) for column in majority[1:]))
+        # The expert's verdict if there is one, otherwise the majority's.
+        by_expert = np.where(evidence.is_complete, evidence.adjudicated, INCOMPLETE)
+        verdict = np.where(by_expert == INCOMPLETE, evidence.verdict, by_expert)
+        has_none, is_accepted = ((by_expert == code)[evidence.draws.task] for code in (INCOMPLETE, ACCEPTED))
+        columns = (np.where(has_none, column, is_accepted) for column in majority[1:])
+        sample = VerdictSample(np.where(has_none, majority.n, 1), *columns)
+        yield AppliedRule("adjudicated", "Adjudicated", verdict, sample)
 
 
 def _numbers_of(counts: Codes) -> dict[str, int]:
@@ -336,11 +333,6 @@ def _ranking(values: Floats, ranks: Floats, part: slice) -> dict[str, Any]:
 
 def _numbers(values: Floats) -> list[float | None]:
     return [None if np.isnan(value) else float(value) for value in values]
-
-
-def _comparison_entry(compared: ComparedRules, n_rules: int) -> dict[str, Any]:
-    of_rules, of_annotators = (_claims(compared, part) for part in (slice(n_rules), slice(n_rules, None)))
-    return {**pair_entry(compared.pair), **of_rules, "left_out": of_annotators}
 
 
 def _claims(compared: ComparedRules, part: slice) -> dict[str, Any]:

@@ -10,9 +10,8 @@ import pytest
 from evaluation.evidence.evidence import Judgments, StratumKey
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.modelled_rates import corrected_table, pooled_table
-from kgharvest.statistics.annotator_errors import BY_CHANCE, TOO_FEW_OPINIONS
 from kgharvest.statistics.paired_tests import CellKey
-from kgharvest.statistics.partial_pooling import FEW_RATES
+from kgharvest.statistics.partial_pooling import BY_CHANCE, FEW_RATES, TOO_FEW_OPINIONS
 from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED
 from tests.evaluation.evidence_factory import make_evidence
 from tests.evaluation.report_documents import make_document

@@ -9,7 +9,8 @@ import pytest
 from scipy import sparse
 from scipy.special import betaln, logsumexp
 
-from kgharvest.statistics.annotator_errors import (
+from kgharvest.statistics.annotator_models import Judged, fit_dawid_skene
+from kgharvest.statistics.partial_pooling import (
     BY_CHANCE,
     NO_OPINION,
     PREVALENCES,
@@ -24,7 +25,6 @@ from kgharvest.statistics.annotator_errors import (
     sample_truths,
     why_unidentified,
 )
-from kgharvest.statistics.annotator_models import Judged, fit_dawid_skene
 from kgharvest.statistics.rates import population_rate
 
 T, F = 0, 1

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgharvest.statistics.cut_rates import RankedStrata, bounded_parts, largest_part, score_cuts, surely_largest_part
-from kgharvest.statistics.rates import EMPTY_STRATUM, VerdictSample, population_rate
+from kgharvest.statistics.rates import (
+    EMPTY_STRATUM,
+    RankedStrata,
+    VerdictSample,
+    largest_part,
+    population_rate,
+    score_cuts,
+    surely_largest_part,
+)
 
 TTFT_FF = [True, True, False, True, False, False]
 
@@ -118,10 +125,10 @@ def test_precision_is_the_rate_that_reports_give_of_the_same_cut():
 
 
 def test_to_be_sure_takes_more_evidence():
-    parts = bounded_parts(cuts_of(TTFT_FF, apart=20))
+    cuts = cuts_of(TTFT_FF, apart=20)
 
-    assert surely_largest_part(parts, 0.95) is None
-    assert surely_largest_part(parts, 0.2).low >= 0.2
+    assert surely_largest_part(cuts, 0.95) is None
+    assert surely_largest_part(cuts, 0.2).low >= 0.2
 
 
 def test_equal_scores_stay_together():

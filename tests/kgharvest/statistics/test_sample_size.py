@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import nct, norm, t, ttest_1samp
 
-from kgharvest.statistics.sample_size import (
+from kgharvest.statistics.paired_tests import (
     difference_by_statements,
     difference_over_relations,
     fewest_relations,
