@@ -25,7 +25,7 @@ from kgharvest.statistics.cut_rates import (
     score_cuts,
     surely_largest_part,
 )
-from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, Rate, VerdictSample, sample_rate, unknown_rate
+from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, Rate, VerdictSample, sample_rate
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class JudgedHarvest:
         sample = self.accepted.at(is_in).summed(self.stratum[is_in], len(self.first))
         is_taken = population > 0
         if not sample.n.any():
-            return 0, unknown_rate(NOTHING_COUNTED)
+            return 0, Rate(reason=NOTHING_COUNTED)
         return int(np.count_nonzero(self.has_verdict[is_in])), sample_rate(sample.at(is_taken), population[is_taken])
 
 

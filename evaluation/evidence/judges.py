@@ -32,7 +32,7 @@ from kgharvest.statistics.judge_assisted import (
     tells_apart,
 )
 from kgharvest.statistics.judge_quality import N_LABELS, UNPARSABLE
-from kgharvest.statistics.rates import UNKNOWN_POPULATION, VerdictSample, unknown_rate
+from kgharvest.statistics.rates import UNKNOWN_POPULATION, Rate, VerdictSample
 
 N_GROUPS = len(GROUPS)
 GROUP_OF_LABEL = np.array([CALLED_TRUE, CALLED_FALSE, OTHER, OTHER, OTHER])  # the last one is for NO_ANSWER
@@ -230,7 +230,7 @@ class JudgedStrata:
         """Return the accepted share of the joint part. weights (S,): as in `judge_assisted_rate`."""
         taken, is_taken = self._taken(strata, last_rank)
         if not is_taken.any():
-            return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
+            return AssistedRate(*(Rate(reason=UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
         return judge_assisted_rate(taken, None if weights is None else weights[is_taken])
 
     def largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:

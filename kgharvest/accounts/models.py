@@ -23,15 +23,15 @@ class Role(models.TextChoices):
 
 
 class ProjectQuerySet(models.QuerySet):
-    def visible_to(self, user):
-        """Return the user's projects; all of them for a superuser and for None, the operator running a command."""
-        return self._of_member(user)
-
     def with_role(self, user, roles):
         """Return the projects in which the user has one of `roles`; all of them for a superuser and for None."""
-        return self._of_member(user, members__role__in=roles)
+        return self.visible_to(user, members__role__in=roles)
 
-    def _of_member(self, user, **condition):
+    def visible_to(self, user, **condition):
+        """Return the user's projects; all of them for a superuser and for None, the operator running a command.
+
+        condition: on the membership.
+        """
         bound_to = getattr(user, "bound_to", None)  # project of the request's token (accounts.tokens)
         projects = self if bound_to is None else self.filter(pk=bound_to)
         if user is None or user.is_superuser:
@@ -139,10 +139,6 @@ class ApiTokenQuerySet(models.QuerySet):
         tokens = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
         return tokens if bound_to is None else tokens.filter(project=bound_to)
-
-    def valid(self, now):
-        """Return unrevoked, unexpired tokens of active users."""
-        return self.filter(revoked_at=None, expires_at__gt=now, user__is_active=True)
 
 
 class ApiToken(models.Model):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kgharvest.statistics.arrays import Codes, Flags, Floats
-from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, VerdictSample, sample_rate, unknown_rate
+from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, VerdictSample, sample_rate
 
 MOST_BOUNDS = 200  # maximum number of computed intervals; thousands would take minutes
 
@@ -91,7 +91,7 @@ class RankedStrata:
         parts = self.parts(strata, last_rank)
         is_taken = parts.population > 0
         if not is_taken.any():
-            return unknown_rate(NOTHING_COUNTED), parts
+            return Rate(reason=NOTHING_COUNTED), parts
         return sample_rate(parts.accepted.at(is_taken), parts.population[is_taken]), parts
 
     def shares(self, strata: Codes, last_ranks: Codes) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import betaln
 
 from kgharvest.statistics.arrays import Counts, Floats
-from kgharvest.statistics.rates import Rate, unknown_rate
+from kgharvest.statistics.rates import Rate
 
 FEWEST_RATES = 3
 FEW_RATES = f"Partial pooling needs at least {FEWEST_RATES} relations with a verdict."
@@ -77,7 +77,7 @@ def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSa
 def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: np.random.Generator) -> list[Rate]:
     """Return the expected share of hits in each population with its 95 % interval; a census keeps its share."""
     if len(shares) < FEWEST_RATES:
-        return [unknown_rate(FEW_RATES)] * len(shares)
+        return [Rate(reason=FEW_RATES)] * len(shares)
     n, population = (np.array(column) for column in zip(*samples, strict=True))
     hits = np.array(shares) * n
     weights = DISTRIBUTIONS.weights(hits, n)

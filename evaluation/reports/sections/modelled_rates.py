@@ -17,7 +17,7 @@ from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags, Floats
 from kgharvest.statistics.judge_assisted import JudgedSample, post_strata
 from kgharvest.statistics.paired_tests import Side
 from kgharvest.statistics.partial_pooling import effective_sample, pooled_rates
-from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, UNKNOWN_POPULATION, Rate, unknown_rate
+from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, UNKNOWN_POPULATION, Rate
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
@@ -107,7 +107,7 @@ def with_modelled_rates(
     """Return the entries of `cells`, in their order, with `corrected` and `pooled`."""
     rng = np.random.default_rng(evidence.seed)
     rates = [cell.rate_of(ACCEPTED) for cell in cells]
-    pooled = [unknown_rate(rate.reason or NOT_TOLD) for rate in rates]
+    pooled = [Rate(reason=rate.reason or NOT_TOLD) for rate in rates]
     for side in dict.fromkeys(cell.key.side for cell in cells):
         identified = [
             (number, rate.value, sample)
@@ -156,7 +156,7 @@ def _corrected(cells: Sequence[Cell], strata: Sequence[Codes], correction: Corre
     """Return the mean corrected rate of cells with equal weights."""
     reasons = [_why_unknown(cell, numbers, correction) for cell, numbers in zip(cells, strata, strict=True)]
     if correction.truths is None or any(reasons):
-        return unknown_rate(next(filter(None, reasons)))
+        return Rate(reason=next(filter(None, reasons)))
     population = np.concatenate([cell.population for cell in cells])
     weights = np.concatenate([cell.part_of_strata / len(cells) for cell in cells])
     return corrected_rate(correction.truths, np.concatenate(strata), population, weights)

@@ -1,13 +1,10 @@
 """Session login by password and second factor, or by an OpenID provider."""
 
-from collections.abc import Callable
 from datetime import datetime
 
 from django.contrib import auth
 from django.contrib.auth.models import AbstractBaseUser
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.urls import reverse
+from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare
 
 from kgharvest.accounts.sign_in import second_factor
@@ -62,16 +59,3 @@ def log_in_at_provider(request: HttpRequest, user: AbstractBaseUser, id_token: s
     auth.login(request, user, backend=BACKEND)
     request.session.pop(MUST_SET_UP, None)
     request.session[ID_TOKEN] = id_token
-
-
-def require_second_factor(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: redirect users who must set up a second factor to its page from every page except logout."""
-
-    def guarded(request: HttpRequest) -> HttpResponse:
-        if request.session.get(MUST_SET_UP):
-            allowed = {reverse("second_factor_set_up"), reverse("logout")}
-            if request.path not in allowed:
-                return redirect("second_factor_set_up")
-        return get_response(request)
-
-    return guarded
