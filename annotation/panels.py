@@ -16,20 +16,15 @@ from annotation.models import Annotator, Judgment, JudgmentTask, Round, Stratum
 from annotation.monitoring.cells import harvest_cells, shown
 from annotation.monitoring.progress import progress
 from annotation.questionnaire.groups import check_counts, questionnaire_groups
-from annotation.questionnaire.questions import who_questions
 from kgharvest.access import Action, may
 from kgharvest.models import HarvestJob, KnowledgeTuple, Launch, Project
 from kgharvest.operations.metrics import Reading
-from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
+from kgharvest.pages.home import home_step, next_step, project_step
 from kgharvest.pages.number_format import hours
 from kgharvest.pages.panels import Panel, button
 
 N_OPEN = 4  # open rounds on the home page
 N_ROUNDS = 5  # rounds on a harvest's page
-
-
-def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    yield navigation_item("Rounds", reverse("annotation:round_list"))
 
 
 def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -107,10 +102,9 @@ def open_round_of_launch(request: HttpRequest, launch: Launch) -> Iterator[Panel
 
 
 def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    asks_who = bool(who_questions(round))
-    if asks_who or round.check_questions:
+    if round.asks_who or round.check_questions:
         context = {
-            "asks_who": asks_who,
+            "asks_who": round.asks_who,
             "questions": questionnaire_groups(round),
             "check": check_counts(round) if round.check_questions else None,
         }

@@ -26,6 +26,7 @@ from annotation.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds import api as rounds_api
 from annotation.rounds import draft_views
 from annotation.rounds import views as rounds_views
+from annotation.rounds.models import RoundPathConverter
 from annotation.rounds.services import pause_round, reopen_round
 from annotation.training import api as training_api
 from annotation.training import views as training_views
@@ -34,24 +35,9 @@ from kgharvest.api.views import routes
 
 app_name = "annotation"
 
-SEPARATOR = "/rounds/"
 ROUND = "projects/<round:path>/"
 
-
-class RoundPathConverter:
-    """URL converter of Round.path, "project/name"."""
-
-    regex = f"[-a-zA-Z0-9_]+{SEPARATOR}[-a-zA-Z0-9_]+"
-
-    def to_python(self, value: str) -> str:
-        return value.replace(SEPARATOR, "/", 1)
-
-    def to_url(self, path: str) -> str:
-        return path.replace("/", SEPARATOR, 1)
-
-
 register_converter(RoundPathConverter, "round")
-
 
 urlpatterns = [
     # gold

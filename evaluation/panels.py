@@ -22,14 +22,10 @@ from evaluation.reports.sections.modelled_rates import every_look_entries, with_
 from evaluation.reports.services import one_moment
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Project, Relation
-from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
+from kgharvest.pages.home import home_step, next_step, project_step
 from kgharvest.pages.panels import Panel, button
 
 N_NEWEST = 5  # reports that the page of a round shows
-
-
-def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    yield navigation_item("Reports", reverse("evaluation:report_list"))
 
 
 def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -85,8 +81,7 @@ def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:
     """Yield a section with the newest reports on the round, if any."""
-    reports = Report.objects.visible_to(request.user).for_list().filter(round=round).order_by("-created_at", "-pk")
-    newest = list(reports[: N_NEWEST + 1])
+    newest = list(round.reports.only("created_at", "headline").order_by("-created_at", "-pk")[: N_NEWEST + 1])
     if newest:
         context = {"reports": newest[:N_NEWEST], "has_more": len(newest) > N_NEWEST, "round": round}
         yield Panel("evaluation/reports/_round_reports.html", context)

@@ -70,7 +70,7 @@ def may(user: User, action: Action, project: Project | None) -> bool:
     if user.is_anonymous or not user.is_active or bound_to(user) not in (None, project and project.pk):
         return False
     if project is None:
-        return action == Action.VIEW and is_researcher(user)
+        return action == Action.VIEW and may_anywhere(user, action)
     return user.is_superuser or ProjectMember.objects.filter(project=project, user=user, role__in=MAY[action]).exists()
 
 
@@ -129,23 +129,19 @@ def knows(user: User, person: Any) -> bool:
     return person.pk in user._known_people
 
 
-def roles_of(user: User) -> set[str]:
-    """Return the user's roles in all projects. Queries once per request and user."""
+def may_anywhere(user: User, action: Action) -> bool:
+    """Return whether `user` may do `action` in any project; superusers always may, as they can create one.
+
+    Researchers, who see the pages for researchers, are the users who may view: members of any project and superusers.
+    Queries once per request and user.
+    """
+    if not user.is_active or user.is_superuser:
+        return user.is_active
     if not hasattr(user, "_roles"):
         members = ProjectMember.objects.filter(user=user)
         members = members if bound_to(user) is None else members.filter(project=bound_to(user))
         user._roles = set(members.order_by().values_list("role", flat=True).distinct())
-    return user._roles
-
-
-def is_researcher(user: User) -> bool:
-    """Return whether `user` sees the pages for researchers: a member of any project, or a superuser."""
-    return user.is_active and (user.is_superuser or bool(roles_of(user)))
-
-
-def may_anywhere(user: User, action: Action) -> bool:
-    """Return whether `user` may do `action` in any project; superusers always may, as they can create one."""
-    return user.is_active and (user.is_superuser or not MAY[action].isdisjoint(roles_of(user)))
+    return not MAY[action].isdisjoint(user._roles)
 
 
 def check_may_anywhere(user: User, action: Action) -> None:
@@ -160,7 +156,7 @@ def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., Http
     @login_required
     @wraps(view)
     def guarded(request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        if not is_researcher(request.user):
+        if not may_anywhere(request.user, Action.VIEW):
             raise PermissionDenied("This page is for researchers.")
         return view(request, *args, **kwargs)
 
@@ -181,14 +177,14 @@ def worker_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResp
 
 class IsResearcher(BasePermission):
     def has_permission(self, request, view) -> bool:
-        return is_researcher(request.user)
+        return may_anywhere(request.user, Action.VIEW)
 
 
 def roles(request: HttpRequest) -> dict[str, Any]:
-    """Template context: `is_researcher`, and `may_work`: whether the user may work in any project."""
-    if not hasattr(request, "user"):
-        return {"is_researcher": False, "may_work": False}
-    return {"is_researcher": is_researcher(request.user), "may_work": may_anywhere(request.user, Action.WORK)}
+    """Template context: `is_researcher`, `may_work`: whether the user may work in any project, and `navigation`."""
+    user = getattr(request, "user", AnonymousUser())
+    is_researcher, may_work = may_anywhere(user, Action.VIEW), may_anywhere(user, Action.WORK)
+    return {"is_researcher": is_researcher, "may_work": may_work, "navigation": settings.NAVIGATION}
 
 
 def client_ip(request: HttpRequest) -> str | None:

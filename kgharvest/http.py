@@ -1,22 +1,11 @@
-"""HTTP handling shared by pages and API: malformed requests, static files, error responses, database outages."""
+"""HTTP handling shared by pages and API: static files, error responses, database outages."""
 
 import json
-import re
 import sys
-from collections.abc import Callable
-from time import monotonic
 from typing import Any
 
-from django.core.exceptions import (
-    BadRequest,
-    RequestDataTooBig,
-    SuspiciousMultipartForm,
-    TooManyFieldsSent,
-    TooManyFilesSent,
-)
 from django.db import DataError
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse, UnreadablePostError
-from django.http.multipartparser import MultiPartParserError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.template.loader import render_to_string
 from django.views.defaults import page_not_found, server_error
 from rest_framework import exceptions, status
@@ -29,41 +18,7 @@ from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError, ImportRefused, is_database_away
 from kgharvest.operations.files import FilesUnavailable
 
-NUL = "\x00"
 TOO_LARGE_A_NUMBER = "The request contains a number too large for the database."
-NO_ID = re.compile(r"/\d{19,}(?=[/.]|$)")  # too large for an id
-
-MALFORMED = {
-    BadRequest: "The form is not valid UTF-8.",
-    MultiPartParserError: "The form is truncated or its boundary is missing.",
-    RequestDataTooBig: "The form is too large. Upload long texts as a file.",
-    TooManyFieldsSent: "The form has too many fields.",
-    TooManyFilesSent: "The form has too many files.",
-    SuspiciousMultipartForm: "The form has invalid parts.",
-    UnreadablePostError: "The form is truncated.",
-}
-
-
-class RefuseMalformed:
-    """Middleware: answer 400 to URLs with a NUL, which PostgreSQL rejects, and to malformed forms.
-
-    Forms are parsed here first, because otherwise the CSRF check and Django's error pages would parse them again and
-    fail. The form itself reports a NUL in a field. Numbers too large for an id: 404 in a URL path, otherwise 400 if the
-    database rejects them.
-    """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if reason := why_malformed(request):
-            return _malformed(request, reason)
-        if NO_ID.search(request.path):
-            raise Http404
-        return self.get_response(request)
-
-    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        return _malformed(request, TOO_LARGE_A_NUMBER) if is_too_large_a_number(error) else None
 
 
 def is_too_large_a_number(error: Exception) -> bool:
@@ -71,37 +26,6 @@ def is_too_large_a_number(error: Exception) -> bool:
     if isinstance(error, DataError):
         return getattr(error.__cause__, "sqlstate", "") == "22003"
     return isinstance(error, OverflowError) and "SQLite" in str(error)
-
-
-def _malformed(request: HttpRequest, reason: str) -> HttpResponse:
-    if is_api(request):
-        return JsonResponse(refusal("Malformed", reason), status=400)
-    return HttpResponseBadRequest(render_to_string("400.html", {"reason": reason}))
-
-
-def why_malformed(request: HttpRequest) -> str:
-    """Return a sentence about a malformed URL or form, or an empty string."""
-    if NUL in request.path or "%00" in request.META.get("QUERY_STRING", ""):
-        return "The URL contains a NUL character."
-    try:
-        request.POST  # noqa: B018 - parses the form
-    except tuple(MALFORMED) as error:
-        return next(reason for kind, reason in MALFORMED.items() if isinstance(error, kind))
-    return ""
-
-
-def store_nothing(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: forbid caching of responses without Cache-Control, as most contain evidence or names.
-
-    Static files do not pass this middleware.
-    """
-
-    def with_cache_control(request: HttpRequest) -> HttpResponse:
-        response = get_response(request)
-        response.headers.setdefault("Cache-Control", "no-store")
-        return response
-
-    return with_cache_control
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):
@@ -173,9 +97,6 @@ DATABASE_IS_AWAY = (
     "a moment."
 )
 RETRY_AFTER_S = 5
-SLOW_S = 1.0  # slower failures block threads: an unresponsive database rather than a refusing one
-LOOK_AFTER_S = 1.0
-LOOK_TAKES_S = 10.0
 
 
 class DatabaseIsAway(HttpResponse):
@@ -194,28 +115,3 @@ def database_is_away(request: HttpRequest) -> HttpResponse:
     response.headers["Retry-After"] = str(RETRY_AFTER_S)
     response.headers["Cache-Control"] = "no-store"
     return response
-
-
-def spare_threads(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: while the database does not respond, one request at a time tries it; all others get 503 immediately.
-
-    Otherwise all threads would wait, and none would serve probes and static files, which precede this middleware.
-    """
-    look_again_at: float | None = None  # None: the database responds
-
-    def spared(request: HttpRequest) -> HttpResponse:
-        nonlocal look_again_at
-        started = monotonic()
-        was_away = look_again_at is not None
-        if was_away:
-            if started < look_again_at:
-                return database_is_away(request)
-            look_again_at = started + LOOK_TAKES_S
-        response = get_response(request)
-        if isinstance(response, DatabaseIsAway) and (was_away or monotonic() - started > SLOW_S):
-            look_again_at = monotonic() + LOOK_AFTER_S
-        elif not isinstance(response, DatabaseIsAway):
-            look_again_at = None
-        return response
-
-    return spared

@@ -10,9 +10,18 @@ from typing import Any
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+# Links of the main navigation: label and URL name, in workflow order
+NAVIGATION = [
+    ("Relations", "kgharvest:relation_list"),
+    ("Harvests", "kgharvest:harvest_list"),
+    ("Knowledge base", "kgharvest:tuple_list"),
+    ("Rounds", "annotation:round_list"),
+    ("Reports", "evaluation:report_list"),
+]
+
 # Page regions of other apps: functions of (request, subject), in the order of the page (pages.panels)
 PANELS = {
-    "navigation": ["kgharvest.pages.home.navigation", "annotation.panels.navigation", "evaluation.panels.navigation"],
+    "navigation": [],  # after the links of NAVIGATION
     "home_steps": ["kgharvest.pages.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
     "home_next": [  # next step; only the first panel is shown
         "kgharvest.pages.home.next_steps",

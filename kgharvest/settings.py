@@ -79,21 +79,20 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "kgharvest.operations.views.answer_probes",
-    "kgharvest.operations.views.observe_requests",
+    "kgharvest.middleware.observe_requests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "kgharvest.http.spare_threads",
+    "kgharvest.middleware.spare_threads",
     "csp.middleware.CSPMiddleware",
-    "kgharvest.http.RefuseMalformed",
+    "kgharvest.middleware.RefuseMalformed",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "kgharvest.accounts.sign_in.second_factor.require_second_factor",
-    "kgharvest.http.store_nothing",
+    "kgharvest.middleware.require_second_factor",
+    "kgharvest.middleware.store_nothing",
 ]
 
 ROOT_URLCONF = "kgharvest.urls"
@@ -111,6 +110,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "kgharvest.access.roles",
             ],
+            "builtins": ["kgharvest.pages.panels"],
         },
     }
 ]
@@ -170,7 +170,7 @@ LIMITS = {
     "reset_requests": env.limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # per address
     "reset_mails": env.limit("KGHARVEST_RESET_MAILS", 3, 3600),  # per email address
 }
-# API rate limits: (requests, seconds) (kgharvest.api.authentication)
+# API rate limits: (requests, seconds) (kgharvest.api.authentication.count_request)
 API_LIMITS = {
     "token": env.limit("KGHARVEST_API_REQUESTS", 1200, 60),  # per token
     "anonymous": env.limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # per address without a valid token

@@ -23,13 +23,6 @@ def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
     return Annotator.objects.filter(condition) if condition else Annotator.objects.none()
 
 
-def own_annotators(user) -> QuerySet[Annotator]:
-    """Return the annotators of an account; for a project-bound token, only those in rounds of the project."""
-    annotators = Annotator.objects.filter(user=user)
-    bound_to = getattr(user, "bound_to", None)
-    return annotators if bound_to is None else annotators.filter(round__project=bound_to)
-
-
 class SessionAnnotator:
     """Lookup of a session's annotator in one round, with prepared queries. annotators: the base queryset."""
 

@@ -10,7 +10,6 @@ from rest_framework import exceptions, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.invites.access import own_annotators
 from annotation.invites.services import find_by_link, join_round, make_invites, revoke_invites
 from annotation.models import Annotator, Invite
 from annotation.rounds.api import RoundPartViewSet
@@ -105,7 +104,7 @@ class JoinedRounds(ListView):
     is_keyed = False
 
     def get_queryset(self) -> QuerySet:
-        return own_annotators(self.request.user).select_related("round")
+        return Annotator.objects.of_account(self.request.user).select_related("round")
 
     @extend_schema(
         summary="Join a round",

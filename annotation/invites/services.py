@@ -10,7 +10,6 @@ import re
 import secrets
 import unicodedata
 from datetime import datetime
-from math import ceil
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -18,7 +17,6 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from annotation.judging.assignment import start_position
 from annotation.models import Annotator, Invite, Layout, Round
-from annotation.questionnaire.questions import asks_first
 from annotation.rounds.models import RoundNotOpen
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.throttle import check_attempt
@@ -116,7 +114,7 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None, plac
                 next_position=start_position(round.seed, code, round.n_tasks),
                 consented_at=timezone.now() if round.consent else None,
                 place_size=place_size,
-                has_questions_left=asks_first(round),
+                has_questions_left=round.asks_who or bool(round.check_questions),
                 consent_sha256=hashlib.sha256(round.consent.encode()).hexdigest() if round.consent else "",
             )
             if invite is not None:
@@ -199,25 +197,3 @@ def revoke_invites(round: Round, tokens: list[str], now: datetime, by=None) -> i
     check_may(by, Action.WORK, round.project)
     valid_tokens = [token for token in tokens if "\x00" not in token]  # PostgreSQL rejects NUL characters
     return round.invites.unused().filter(token__in=valid_tokens).update(revoked_at=now)
-
-
-def capacity_warning(round: Round, n_left: int) -> str | None:
-    """Return a warning if the limit per annotator prevents the completion of the round, otherwise None.
-
-    n_left: judgments that are still required.
-    """
-    quota = round.quota
-    if quota is None or not round.is_open:
-        return None
-    active = round.annotators.filter(status=Annotator.Status.ACTIVE, erased_at=None)
-    judged = list(active.values_list("n_judged", flat=True))
-    n_possible = sum(max(0, quota - n) for n in judged)
-    if n_left <= n_possible:
-        return None
-    n_missing = ceil((n_left - n_possible) / quota)
-    people = f"{'more ' if judged else ''}{'people' if n_missing > 1 else 'person'}"
-    capacity = f", but the current annotators can only add {n_possible}" if judged else ""
-    return (
-        f"{n_left} more judgments are required{capacity}: each annotator can judge at most {quota} statements. "
-        f"Invite at least {n_missing} {people}."
-    )

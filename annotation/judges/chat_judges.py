@@ -39,7 +39,10 @@ class ChatJudge:
         self._client = endpoint_of(run).client(run.model, run.timeout_s, advice, pace)
 
     def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
-        """Yield answers as in Judge.answers. Raises ChatFailed, or BudgetSpent before the budget is exceeded.
+        """Yield answers as they arrive; they are stored before the generator continues.
+
+        tick: called regularly; may raise to stop the work. Raises ChatFailed, or BudgetSpent before the budget is
+        exceeded.
 
         Before either error, pending requests complete and their answers are yielded, and so is the usage of replies
         that were not completions. The questions of these replies stay open.

@@ -1,12 +1,11 @@
 """Runner of judge runs: sends open questions to the judge and stores each answer on arrival."""
 
-from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any
 
 from annotation.judges.chat_judges import ChatJudge
 from annotation.judges.models import OUT_OF_BUDGET, JudgeKind, JudgeRun
-from annotation.judges.runs import Answered, Question, open_questions, store_answers, usage_of
+from annotation.judges.runs import open_questions, store_answers, usage_of
 from kgharvest.chat_models.spending import BudgetSpent
 from kgharvest.engine.types import Progress
 from kgharvest.harvests.language_models import LOADING
@@ -16,21 +15,13 @@ from kgharvest.models import Job
 ASKING = "asking the judge"
 
 
-class Judge(Protocol):
-    def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
-        """Yield answers as they arrive; they are stored before the generator continues.
-
-        tick: called regularly; may raise to stop the work. Raises EngineError or DomainError.
-        """
-
-
 def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Job runner. Resumes where an earlier claim stopped."""
     run = JudgeRun.objects.select_related("round__project", "created_by").get(pk=job.pk)
     heartbeat(Progress(LOADING, 0))
     with heartbeat.kept_alive():
         questions, total = open_questions(run)
-        judge: Judge
+        judge: Any
         if run.judge_kind == JudgeKind.CHAT:
             judge = ChatJudge(run, usage_of(run))
         else:

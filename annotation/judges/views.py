@@ -16,7 +16,6 @@ from annotation.judges.labels import label_counts, n_flipped
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.judges.prompts import DEFAULT_PROMPT
 from annotation.judges.runs import continue_run, estimated_usage, queue_run, usage_of
-from annotation.models import Round
 from annotation.rounds.forms import option_field
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, check_may, researcher_required
@@ -111,21 +110,17 @@ def judge_run_new(request: HttpRequest, path: str) -> HttpResponse:
     form = JudgeForm(request.POST or None, request.FILES or None)
     context: dict[str, Any] = {"round": round, "form": form, "lacks_worker": workers.lacking(timezone.now(), {HARVEST})}
     if form.is_valid():
+        document, file = form.document(), form.cleaned_data["answers"]
         with refusal_in_form(form):
             if request.POST.get("action") == "estimate":
-                context["estimate"] = estimated_usage(round, form.document(), request.user)
+                context["estimate"] = estimated_usage(round, document, request.user)
+            elif document["kind"] != JudgeKind.FILE:
+                return redirect(queue_run(round, document, request.user))
+            elif file:
+                return redirect(import_answers(round, document, file.read(), file.name, request.user))
             else:
-                return redirect(start_run(round, form, request.user))
+                raise DomainError("BadJudgeSpec", "The answer file is missing. Choose a file.")
     return render(request, "annotation/judges/judge_run_new.html", context)
-
-
-def start_run(round: Round, form: JudgeForm, by) -> JudgeRun:
-    document, file = form.document(), form.cleaned_data["answers"]
-    if document["kind"] != JudgeKind.FILE:
-        return queue_run(round, document, by)
-    if not file:
-        raise DomainError("BadJudgeSpec", "The answer file is missing. Choose a file.")
-    return import_answers(round, document, file.read(), file.name, by)
 
 
 def visible_run(request: HttpRequest, path: str, name: str, action: Action = Action.VIEW) -> JudgeRun:

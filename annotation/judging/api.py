@@ -12,10 +12,11 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_field, inline_serializer
 from rest_framework import exceptions, serializers
+from rest_framework.authentication import SessionAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.invites.access import SessionAnnotator, own_annotators
+from annotation.invites.access import SessionAnnotator
 from annotation.judging.assignment import next_batch, release_batch
 from annotation.judging.judgments import (
     Answer,
@@ -24,7 +25,6 @@ from annotation.judging.judgments import (
     report_statement,
     skip_task,
     submit_and_fill_batch,
-    submit_judgment,
 )
 from annotation.judging.models import SIXTEEN_HEX_DIGITS
 from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, StatementReport
@@ -230,24 +230,23 @@ class JudgingView(ApiView):
     refuses = True
     is_keyed = False
 
-    def perform_authentication(self, request: Request) -> None:
-        """Identify the annotator of the session. CSRF is checked before."""
-        if not self.by_browser:
-            super().perform_authentication(request)
-            return
-        self.annotator = find_annotator(request._request, self.kwargs["round_id"])
-        if self.annotator is None and request._request.user.is_authenticated:
-            raise exceptions.NotFound("You have not joined this round.")
-        if self.annotator is None:
-            raise NotJoined
-
     def check_permissions(self, request: Request) -> None:
         if self.by_browser:
-            return
-        super().check_permissions(request)
-        self.annotator = own_annotators(request.user).filter(round=self.kwargs["round_id"]).first()
+            self.annotator = find_annotator(request._request, self.kwargs["round_id"])
+            if self.annotator is None and not request.user.is_authenticated:
+                raise NotJoined
+        else:
+            super().check_permissions(request)
+            self.annotator = Annotator.objects.of_account(request.user).filter(round=self.kwargs["round_id"]).first()
         if self.annotator is None:
             raise exceptions.NotFound("You have not joined this round.")
+
+
+class CheckedSession(SessionAuthentication):
+    """Session of a browser at the URL of a page, where middleware has already checked CSRF."""
+
+    def enforce_csrf(self, request: Request) -> None:
+        pass
 
 
 class Judge(JudgingView):
@@ -267,11 +266,8 @@ class Judge(JudgingView):
     )
     def post(self, request: Request, round_id: int) -> Response:
         """Resending the same answer has no effect. To change an answer, send a new one with another UUID."""
-        (answer, wants_more), tasks = read_answer(self.annotator, request.data), None
-        if wants_more:
-            judgment, tasks = submit_and_fill_batch(self.annotator, answer, timezone.now())
-        else:
-            judgment = submit_judgment(self.annotator, answer, timezone.now())
+        answer, wants_more = read_answer(self.annotator, request.data)
+        judgment, tasks = submit_and_fill_batch(self.annotator, answer, timezone.now(), fills=wants_more)
         more = {} if tasks is None else {"tasks": statements_of(self.annotator, tasks)}
         return Response({"stored": str(judgment.pk), "late": judgment.is_late, **more})
 

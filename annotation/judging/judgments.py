@@ -5,8 +5,7 @@ constraint rejects more judgments than required. Lock order: annotator, assignme
 loaded counters are current, so new values are written without another query.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -25,7 +24,6 @@ from annotation.models import (
     Judgment,
     JudgmentTask,
     Label,
-    Round,
     StatementReport,
 )
 from annotation.quality.limits import CHECK_LIMITS_EVERY, enforce_limits
@@ -65,28 +63,16 @@ def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judg
     and the annotator's quota is not exhausted by judgments and leases; otherwise it is stored without counting.
     Raises BadAnswer, NotAssigned, UuidReused, or RoundNotOpen.
     """
-    with _transaction_for(answer):
-        return _submit(Annotator.objects.lock(annotator.pk), answer, now)
+    return submit_and_fill_batch(annotator, answer, now, fills=False)[0]
 
 
 def submit_and_fill_batch(
-    annotator: Annotator, answer: Answer, now: datetime
+    annotator: Annotator, answer: Answer, now: datetime, *, fills: bool = True
 ) -> tuple[Judgment, list[JudgmentTask] | None]:
-    """Combine submit_judgment and next_batch in one transaction.
+    """Combine submit_judgment and, if `fills`, next_batch in one transaction.
 
     If next_batch raises RoundNotOpen or ComesFirst, the answer is stored and the tasks are None.
     """
-    with _transaction_for(answer):
-        annotator = Annotator.objects.lock(annotator.pk)
-        judgment = _submit(annotator, answer, now)
-        with suppress(RoundNotOpen, ComesFirst):
-            return judgment, fill_batch(annotator, now)
-        return judgment, None
-
-
-@contextmanager
-def _transaction_for(answer: Answer) -> Iterator[None]:
-    """Validate an answer and open a transaction for it."""
     if answer.label not in Label.values:
         raise DomainError("BadAnswer", f"Unknown label {answer.label!r:.40}. Use one of {', '.join(Label.values)}.")
     if len(answer.comment) > LONGEST_COMMENT:
@@ -97,7 +83,12 @@ def _transaction_for(answer: Answer) -> Iterator[None]:
         )
     try:
         with transaction.atomic():
-            yield
+            annotator, tasks = Annotator.objects.lock(annotator.pk), None
+            judgment = _submit(annotator, answer, now)
+            if fills:
+                with suppress(RoundNotOpen, ComesFirst):
+                    tasks = fill_batch(annotator, now)
+            return judgment, tasks
     except IntegrityError as error:
         if Judgment.objects.filter(pk=answer.client_uuid).exists():  # concurrent answers with the same UUID
             raise _uuid_reused(answer) from error
@@ -140,56 +131,47 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
         comment=answer.comment,
         judged_at=now,
     )
-    if assignment.status == Assignment.Status.DONE:  # supersede the last judgment, and inherit whether it counts
-        last = Judgment.objects.current().get(task=judgment.task_id, annotator=annotator)
-        judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
-        # The deferred foreign key is checked at commit, after the new judgment is inserted.
-        Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
-        is_moved = last.is_counted and last.label != judgment.label
-        _add_to_counts(judgment.task, annotator.round, **({last.label: -1, judgment.label: 1} if is_moved else {}))
-    else:
-        judgment.is_late = assignment.status != Assignment.Status.LEASED
-        judgment.is_counted = _fill_slot(assignment, annotator, answer.label)
-        annotator.n_judged += 1
-        _set_n_judged(id=annotator.pk, n_judged=annotator.n_judged)
-    _insert_judgment(judgment)
+    _store(judgment, assignment)
     if annotator.n_judged % CHECK_LIMITS_EVERY == 0:
         enforce_limits(annotator)
     return judgment
 
 
-def _fill_slot(assignment: Assignment, annotator: Annotator, label: str) -> bool:
-    """Count a first answer in its leased slot, or in a free slot if the lease expired; return whether it counts.
+def _store(judgment: Judgment, assignment: Assignment) -> None:
+    """Store the judgment of a locked assignment; set whether it counts, and update counters and verdict of its task.
 
-    A free slot requires that the annotator's quota is not exhausted by judgments and leases. Gold has no slots and
-    never counts, but takes the same SQL statements, so that response times do not reveal it.
+    Gold has no slots and never counts, but takes the same SQL statements, so that response times do not reveal it.
     """
-    task, was_leased = assignment.task, assignment.status == Assignment.Status.LEASED
-    _set_done(id=assignment.pk)
-    has_slot = was_leased
-    if not was_leased:
-        # The quota first, so that late answers to gold take the same queries as others.
-        quota, leased = annotator.quota, annotator.assignments.filter(status=Assignment.Status.LEASED)
-        has_room = quota is None or annotator.n_judged + leased.count() < quota
-        has_slot = has_room and task.n_wanted > task.n_judgments + task.n_leased
-    is_counted = has_slot and not task.is_gold
-    changes = {"leased": -was_leased, "judgments": 1, label: 1} if is_counted else {}
-    _add_to_counts(task, annotator.round, **changes)
-    return is_counted
-
-
-def _add_to_counts(task: JudgmentTask, round: Round, **changes: int) -> None:
-    """Add `changes` to the counters of a locked task and update its verdict, as update_verdicts does in bulk.
-
-    Without changes, the same values are written.
-    """
+    task, annotator, was_leased = judgment.task, judgment.annotator, assignment.status == Assignment.Status.LEASED
+    round, changes = annotator.round, {}  # changes: of the task's counters
+    if assignment.status == Assignment.Status.DONE:  # supersede the last judgment, and inherit whether it counts
+        last = Judgment.objects.current().get(task=task, annotator=annotator)
+        judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
+        # The deferred foreign key is checked at commit, after the new judgment is inserted.
+        Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
+        if last.is_counted and last.label != judgment.label:
+            changes = {last.label: -1, judgment.label: 1}
+    else:  # fill the leased slot or, if the lease expired, a free slot
+        _set_done(id=assignment.pk)
+        has_slot = was_leased
+        if not was_leased:
+            # The quota first, so that late answers to gold take the same queries as others.
+            quota, leased = annotator.quota, annotator.assignments.filter(status=Assignment.Status.LEASED)
+            has_room = quota is None or annotator.n_judged + leased.count() < quota
+            has_slot = has_room and task.n_wanted > task.n_judgments + task.n_leased
+        judgment.is_late, judgment.is_counted = not was_leased, has_slot and not task.is_gold
+        if judgment.is_counted:
+            changes = {"leased": -was_leased, "judgments": 1, judgment.label: 1}
+        annotator.n_judged += 1
+        _set_n_judged(id=annotator.pk, n_judged=annotator.n_judged)
     for name, change in changes.items():
         setattr(task, f"n_{name}", getattr(task, f"n_{name}") + change)
     if changes and round.third_only_if_split:
         task.n_wanted, task.verdict = wanted_if_split(task.n_true, task.n_false, task.n_unjudgeable, task.n_leased), ""
-    if changes and task.n_judgments >= task.n_wanted:
+    if changes and task.n_judgments >= task.n_wanted:  # as update_verdicts sets it in bulk
         task.verdict = majority(task.n_true, task.n_false, task.n_judgments, round.quorum)
     _set_counts(id=task.pk, **{name: getattr(task, name) for name in WRITTEN})
+    _insert_judgment(judgment)
 
 
 # Prepared SQL statements

@@ -6,6 +6,7 @@ Judgments do not reference assignments because imported judgments have none.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from hashlib import blake2s
 
 from django.conf import settings
@@ -46,32 +47,21 @@ def new_token_key() -> str:
     return secrets.token_hex(16)
 
 
-def task_token(key: str, task_id: int) -> str:
-    """Return the token of a task, 16 hexadecimal digits. key: token_key of the annotator."""
-    block = task_id.to_bytes(2 * HALF, "big")
-    left, right = block[:HALF], block[HALF:]
-    for number in range(N_ROUNDS):
-        left, right = right, _mixed(left, right, key, number)
-    return (left + right).hex()
-
-
-def task_of_token(key: str, token: str) -> int:
-    """Return the task id of a token (SIXTEEN_HEX_DIGITS); 0, which no task has, if it is not a valid id."""
-    block = bytes.fromhex(token)
-    left, right = block[:HALF], block[HALF:]
-    for number in reversed(range(N_ROUNDS)):
-        left, right = _mixed(right, left, key, number), left
-    task_id = int.from_bytes(left + right, "big")
-    return task_id if task_id <= LARGEST_ID else 0
-
-
-def _mixed(half: bytes, other: bytes, key: str, number: int) -> bytes:
-    """Return `half` XOR the keyed pseudorandom function of `other` for Feistel round `number`."""
-    mask = blake2s(other, digest_size=HALF, key=key.encode(), salt=bytes([number])).digest()
-    return bytes(a ^ b for a, b in zip(half, mask, strict=True))
+def _feistel(left: bytes, right: bytes, key: str, order: Iterable[int]) -> tuple[bytes, bytes]:
+    """Return the halves after the rounds in `order`. With swapped halves and the reverse order, it is its inverse."""
+    for number in order:
+        mask = blake2s(right, digest_size=HALF, key=key.encode(), salt=bytes([number])).digest()
+        left, right = right, bytes(a ^ b for a, b in zip(left, mask, strict=True))
+    return left, right
 
 
 class AnnotatorManager(models.Manager):
+    def of_account(self, user) -> models.QuerySet[Annotator]:
+        """Return the annotators of an account; for a project-bound token, only those in rounds of the project."""
+        annotators = self.filter(user=user)
+        bound_to = getattr(user, "bound_to", None)
+        return annotators if bound_to is None else annotators.filter(round__project=bound_to)
+
     def lock(self, pk: int) -> Annotator:
         """Return the annotator, reloaded and locked until the transaction ends, which serializes their actions."""
         [annotator] = _locked(id=pk)
@@ -87,7 +77,7 @@ def _locked() -> models.QuerySet[Annotator]:
 class Annotator(models.Model):
     """A person in a round under an anonymous code.
 
-    user: None for guests. name: chosen by a guest, visible to researchers only. token_key: secret key of task_token.
+    user: None for guests. name: chosen by a guest, visible to researchers only. token_key: secret key of token_of.
     layout: preference; empty for the layout of the round. consented_at, consent_sha256: time and text of the consent.
     next_position: progress in the cyclic order of tasks. n_handed_out, n_judged: assigned and judged statements,
     including gold. trained_at: first completion of the training. place_size: statements they were recruited to judge,
@@ -148,12 +138,17 @@ class Annotator(models.Model):
         return self.name or (f"invite {self.invite.token[:6]}…" if hasattr(self, "invite") else "")
 
     def token_of(self, task_id: int) -> str:
-        """Return the token of a task for this annotator."""
-        return task_token(self.token_key, task_id)
+        """Return the token of a task for this annotator (SIXTEEN_HEX_DIGITS)."""
+        block = task_id.to_bytes(2 * HALF, "big")
+        left, right = _feistel(block[:HALF], block[HALF:], self.token_key, range(N_ROUNDS))
+        return (left + right).hex()
 
     def task_of(self, token: str) -> int:
-        """Return the task id of a token, 0 if invalid. The task need not be assigned to them."""
-        return task_of_token(self.token_key, token)
+        """Return the task id of a token, 0 if it is not a valid id. The task need not be assigned to them."""
+        block = bytes.fromhex(token)
+        right, left = _feistel(block[HALF:], block[:HALF], self.token_key, reversed(range(N_ROUNDS)))
+        task_id = int.from_bytes(left + right, "big")
+        return task_id if task_id <= LARGEST_ID else 0
 
     @property
     def quota(self) -> int | None:

@@ -23,7 +23,7 @@ def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_ann
 
     Raises NotSimulated unless the round was opened with source "simulated", which pages and reports show.
     """
-    if not round.is_simulated:
+    if round.source != Round.Source.SIMULATED:
         raise DomainError("NotSimulated", f'Round {round.name} is for people. Open a round with "source": "simulated".')
     tasks = round.tasks.select_related("knowledge_tuple__relation")
     chances = {task.pk: truth(task.knowledge_tuple) for task in tasks}

@@ -27,7 +27,7 @@ from rest_framework.views import APIView
 from annotation.invites.access import SessionAnnotator
 from annotation.invites.recruitment import recruitment
 from annotation.invites.services import choose_layout
-from annotation.judging.api import TaskSerializer, read_answer, statements_of, wants_json
+from annotation.judging.api import CheckedSession, TaskSerializer, read_answer, statements_of, wants_json
 from annotation.judging.assignment import ComesFirst, QuestionsFirst, TrainingFirst, next_batch
 from annotation.judging.judgments import (
     n_skipped,
@@ -59,7 +59,8 @@ Drafts = Mapping[str, Mapping[str, str]]  # rejected input by task token
 
 
 def in_json_or_as_page(api: type[APIView], page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    in_json = api.as_view(by_browser=True, parser_classes=(FormParser, MultiPartParser, JSONParser))
+    parsers = (FormParser, MultiPartParser, JSONParser)
+    in_json = api.as_view(by_browser=True, authentication_classes=(CheckedSession,), parser_classes=parsers)
 
     @never_cache
     def view(request: HttpRequest, round_id: int) -> HttpResponse:

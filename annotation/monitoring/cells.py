@@ -2,27 +2,25 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 from django.db.models import Count
 from django.http import QueryDict
 from django.urls import reverse
-from django.utils.safestring import SafeString
 
 from annotation.models import Draw, Round, Stratum
-from annotation.monitoring.progress import OUTCOMES, CachedCount, cached_count
+from annotation.monitoring.progress import OUTCOMES, CachedCount, cached_count, interval_picture
 from annotation.rounds.models import CellId, cell_names, side_key
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import count, interval, share
 from kgharvest.statistics.arrays import ACCEPTED
-from kgharvest.statistics.rates import Rate, population_share, sample_rate
+from kgharvest.statistics.rates import Rate, population_rate, sample_rate
 from kgharvest.statistics.verdicts import CompletedVerdicts
 
 MOST_AT_A_LOOK = 200  # strata; for more, intervals are computed in the background
@@ -32,18 +30,16 @@ CellNames = tuple[str, str, str]  # of relation, LM and setting
 DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable, number of judgments for a decision
 
 
-class StratumCounts(NamedTuple):
-    """Number of drawn statements by label counts, and by outcome (one of OUTCOMES)."""
-
-    labels: Counter[DecisiveLabels]
-    outcomes: Counter[str]
+# Numbers of drawn statements by stratum id: by label counts, and by outcome (one of OUTCOMES)
+LabelsByStratum = defaultdict[int, Counter[DecisiveLabels]]
+OutcomesByStratum = defaultdict[int, Counter[str]]
 
 
 def round_cells(round: Round, now: datetime) -> CachedCount:
     """Return the cells as count_cells does, possibly cached for rounds with many strata."""
-    is_quick = round.strata.count() <= MOST_AT_A_LOOK
-    first = None if is_quick else partial(count_cells, has_accuracy=False)
-    return cached_count(round, "cells", count_cells, now, first=first)
+    if round.strata.count() <= MOST_AT_A_LOOK:
+        return cached_count(round, "cells", count_cells, now)
+    return cached_count(round, "cells", count_cells, now, most=0, first=partial(count_cells, has_accuracy=False))
 
 
 def count_cells(round: Round, *, job: HarvestJob | None = None, has_accuracy: bool = True) -> list[dict[str, Any]]:
@@ -51,8 +47,8 @@ def count_cells(round: Round, *, job: HarvestJob | None = None, has_accuracy: bo
 
     accuracy, low, high: with the 95 % interval of reports, or None with a `reason`.
     """
-    cells, counts = strata_by_cell(round, job), stratum_counts(round, job)
-    rates = cell_rates(round, [strata for _, strata in cells], counts) if has_accuracy else [None] * len(cells)
+    cells, (labels, outcomes) = strata_by_cell(round, job), stratum_counts(round, job)
+    rates = cell_rates(round, [strata for _, strata in cells], labels) if has_accuracy else [None] * len(cells)
     return [
         {
             **dict(zip(("relation", "model", "setting"), names, strict=True)),
@@ -63,7 +59,7 @@ def count_cells(round: Round, *, job: HarvestJob | None = None, has_accuracy: bo
             "n_strata": len(strata),
             "drawn": sum(stratum.sample_size for stratum in strata),
             "population": sum(stratum.population or 0 for stratum in strata),
-            **{outcome: sum(counts[stratum.pk].outcomes[outcome] for stratum in strata) for outcome in OUTCOMES},
+            **{outcome: sum(outcomes[stratum.pk][outcome] for stratum in strata) for outcome in OUTCOMES},
             "accuracy": rate and rate.value,
             "low": rate and rate.low,
             "high": rate and rate.high,
@@ -83,23 +79,25 @@ def harvest_cells(job: HarvestJob, rounds: Iterable[Round], now: datetime) -> It
 def cell_rates(
     round: Round,
     cells: Sequence[Sequence[Stratum]],
-    counts: defaultdict[int, StratumCounts],
+    labels: LabelsByStratum,
     *,
     has_interval: bool = True,
 ) -> list[Rate]:
     """Return the accuracy of each cell as in reports. cells: their strata. Without intervals it is much faster."""
-    labels = [+counts[stratum.pk].labels for strata in cells for stratum in strata]
-    rows = sorted({row for n_tasks in labels for row in n_tasks})
+    n_by_labels = [+labels[stratum.pk] for strata in cells for stratum in strata]
+    rows = sorted({row for n_tasks in n_by_labels for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    n_tasks = np.array([[n_by_row[row] for row in rows] for n_by_row in labels], dtype=np.int64)
-    n_tasks = n_tasks.reshape(len(labels), len(rows))  # for drafts, which have no labels
+    n_tasks = np.array([[n_by_row[row] for row in rows] for n_by_row in n_by_labels], dtype=np.int64)
+    n_tasks = n_tasks.reshape(len(n_by_labels), len(rows))  # for drafts, which have no labels
     accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, round.quorum).of_groups(ACCEPTED)
     rates, first = [], 0
     for strata in cells:
         sample = accepted.at(list(range(first, first + len(strata))))
         population = [stratum.population or 0 for stratum in strata]
         rates.append(
-            sample_rate(sample, population) if has_interval else population_share(sample.n_hits, sample.n, population)
+            sample_rate(sample, population)
+            if has_interval
+            else population_rate(sample.n_hits, sample.n, population, has_limits=False)
         )
         first += len(strata)
     return rates
@@ -115,16 +113,17 @@ def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[Ce
     return [(name, cells[cell]) for cell, name in names.items()]
 
 
-def stratum_counts(round: Round, job: HarvestJob | None = None) -> defaultdict[int, StratumCounts]:
-    """Return counts by stratum id, zero for missing ids; only those of harvest `job` if given."""
-    counts: defaultdict[int, StratumCounts] = defaultdict(lambda: StratumCounts(Counter(), Counter()))
+def stratum_counts(round: Round, job: HarvestJob | None = None) -> tuple[LabelsByStratum, OutcomesByStratum]:
+    """Return numbers of drawn statements by stratum id; only those of harvest `job` if given."""
+    n_by_labels: LabelsByStratum = defaultdict(Counter)
+    n_by_outcome: OutcomesByStratum = defaultdict(Counter)
     columns = [f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict")]
     drawn = Draw.objects.filter(stratum__round=round, **({"stratum__job": job} if job else {}))
     groups = drawn.order_by().values_list("stratum", *columns).annotate(n=Count("pk"))
     for stratum, *labels, n_wanted, verdict, n in groups:
-        counts[stratum].labels[*labels, max(n_wanted, round.least_k)] += n
-        counts[stratum].outcomes[verdict or "incomplete"] += n
-    return counts
+        n_by_labels[stratum][*labels, max(n_wanted, round.least_k)] += n
+        n_by_outcome[stratum][verdict or "incomplete"] += n
+    return n_by_labels, n_by_outcome
 
 
 # Tables
@@ -133,31 +132,13 @@ def stratum_counts(round: Round, job: HarvestJob | None = None) -> defaultdict[i
 Cell = Mapping[str, Any]  # of count_cells
 NOT_NAMED = "not named"
 COLUMNS = ("relation", "model", "setting", "accuracy", "drawn", *OUTCOMES)  # of the list
-WIDTH, HEIGHT = 64, 10  # of the interval chart
 
 
-@dataclass(frozen=True)
-class CellTables:
-    """Tables of the page: `sides` and `rows` of the pivot, or `rows` of the list. n_shown: rows that match `q`.
-
-    notice: reason for missing accuracies, otherwise empty.
-    """
-
-    view: str
-    q: str
-    sort: str
-    models: Sequence[tuple[str, int]]
-    sides: Sequence[Mapping[str, str]]
-    rows: Sequence[Mapping[str, Any]]
-    n_shown: int
-    n_cells: int
-    notice: str
-
-
-def cell_tables(cells: Sequence[Cell], address: QueryDict) -> CellTables:
+def cell_tables(cells: Sequence[Cell], address: QueryDict) -> dict[str, Any]:
     """Return the tables for a query string: `cells` is "list" or "pivot", `q` words of names, `sort` a column.
 
-    Without `cells`, a round with a single LM and setting is shown as a list.
+    Without `cells`, a round with a single LM and setting is shown as a list. sides, rows: of the pivot, or rows of the
+    list. n_shown: rows that match `q`. notice: reason for missing accuracies, otherwise empty.
     """
     sides = sorted({(cell["model"], cell["setting"]) for cell in cells})
     view = address.get("cells", "")
@@ -178,17 +159,18 @@ def cell_tables(cells: Sequence[Cell], address: QueryDict) -> CellTables:
     words = q.casefold().split()
     for row in rows:
         row["is_hidden"] = not all(word in row["names"] for word in words)
-    return CellTables(
-        view=view,
-        q=q,
-        sort=sort,
-        models=[(model or NOT_NAMED, len(list(group))) for model, group in groupby(sides, key=lambda side: side[0])],
-        sides=[{"key": f"s{n}", "setting": setting or NOT_NAMED} for n, (_, setting) in enumerate(sides)],
-        rows=rows,
-        n_shown=sum(not row["is_hidden"] for row in rows),
-        n_cells=len(cells),
-        notice=LATER if any(cell["reason"] == LATER for cell in cells) else "",
-    )
+    groups = groupby(sides, key=itemgetter(0))
+    return {
+        "view": view,
+        "q": q,
+        "sort": sort,
+        "models": [(model or NOT_NAMED, len(list(group))) for model, group in groups],
+        "sides": [{"key": f"s{n}", "setting": setting or NOT_NAMED} for n, (_, setting) in enumerate(sides)],
+        "rows": rows,
+        "n_shown": sum(not row["is_hidden"] for row in rows),
+        "n_cells": len(cells),
+        "notice": LATER if any(cell["reason"] == LATER for cell in cells) else "",
+    }
 
 
 def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], harvests_url: str) -> list[dict[str, Any]]:
@@ -228,14 +210,3 @@ def shown(cell: Cell, harvests_url: str = "") -> dict[str, Any]:
         "harvest": f"{harvests_url}{cell['job']}/" if cell["job"] else "",
         "title": "; ".join(part for part in (limits and f"95 % interval {limits}", counts, cell["reason"]) if part),
     }
-
-
-def interval_picture(value: float | None, low: float | None, high: float | None) -> SafeString:
-    """Return an SVG of a share in [0, 1] with its interval, or "" without one. The page also prints the numbers."""
-    if value is None or low is None or high is None:
-        return SafeString("")
-    x_value, x_low, x_high = (f"{3 + number * (WIDTH - 6):.1f}" for number in (value, low, high))
-    return SafeString(  # contains only numbers
-        f'<svg class="interval-picture" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
-        f'<path d="M{x_low} 5H{x_high}"/><circle cx="{x_value}" cy="5" r="2.5"/></svg>'
-    )

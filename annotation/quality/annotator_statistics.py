@@ -25,7 +25,7 @@ from annotation.models import (
     Training,
     WhoAnswers,
 )
-from annotation.monitoring.progress import CachedCount, cached_count, is_counted_live, label_totals
+from annotation.monitoring.progress import CachedCount, cached_count, label_totals
 from annotation.quality import profiles
 from annotation.quality.profiles import JudgmentRow, JudgmentSigns, Profile, profile_of
 from annotation.questionnaire.questions import who_questions
@@ -39,8 +39,7 @@ def annotator_statistics(round: Round, now: datetime) -> CachedCount:
 
     The first request for a large round, and the first after an exclusion, returns no rows: counting takes a minute.
     """
-    first = None if is_counted_live(round) else lambda _: []
-    snapshot = cached_count(round, "annotators", count_annotators, now, first=first)
+    snapshot = cached_count(round, "annotators", count_annotators, now, first=lambda _: [])
     if snapshot.counted_at is None:
         return snapshot
     status = dict(round.annotators.values_list("pk", "status"))
@@ -118,16 +117,9 @@ def _statistics(
         "code": annotator.code,
         "who": annotator.who,
         "status": annotator.status,
-        "n": profile.n,
-        "n_gold": profile.n_gold,
-        "n_gold_right": profile.n_gold_right,
+        **{name: value for name, value in profile._asdict().items() if name != "n_agreeing"},
         "gold": {"value": gold.value, "low": gold.low, "high": gold.high},
         "agreement": profile.agreement,
-        "n_pairs": profile.n_pairs,
-        "median_seconds": profile.median_seconds,
-        "too_fast": profile.too_fast,
-        "shares": profile.shares,
-        "longest_run": profile.longest_run,
         "expected_run": profiles.expected_longest_run(profile.n, label_shares),
         "flags": profiles.flags_of(profile, limits, label_shares) + attention.flags(annotator.pk),
     }

@@ -20,8 +20,8 @@ from annotation.judging.third_judgments import LabelCounts, first_two_counts, wi
 from annotation.judging.verdict_update import add_counts, update_verdicts
 from annotation.judging.verdicts import task_verdict, wanted_if_split
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round, Stratum, Withdrawal
-from annotation.monitoring.cells import StratumCounts, cell_rates, strata_by_cell, stratum_counts
-from annotation.monitoring.progress import delete_snapshots, rows_of
+from annotation.monitoring.cells import LabelsByStratum, OutcomesByStratum, cell_rates, strata_by_cell, stratum_counts
+from annotation.monitoring.progress import delete_snapshots
 from annotation.quality.limits import set_status
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
@@ -36,14 +36,6 @@ REINSTATEMENTS = AuditedTable(Exclusion, "reinstated_at", condition=~Q(reinstate
 
 class BeingReinstated(DomainError):
     """The annotator cannot be excluded because their reinstatement is unfinished."""
-
-
-class _CountedJudgment(NamedTuple):
-    """Judgment that is removed from the counts of its task, or added back."""
-
-    judgment: UUID
-    task: int
-    label: str
 
 
 def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict | None = None) -> Exclusion:
@@ -140,7 +132,7 @@ def _remove_from_counts(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     if not annotator.exclusions.filter(pk=exclusion.pk, reinstated_at=None).exists():
         return
     counted = Judgment.objects.counted().filter(pk__in=ids)
-    removed = [_CountedJudgment(*row) for row in counted.values_list("pk", "task", "label")]
+    removed = list(counted.values_list("task", "label"))
     counted.update(is_counted=False, is_excluded=True)
     _change_counts(annotator.round, removed, -1)
 
@@ -149,10 +141,10 @@ def _remove_from_counts(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
 def _count_again(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     annotator = _lock(exclusion.annotator)
     excluded = Judgment.objects.current().filter(pk__in=ids, is_excluded=True)
-    rows = [_CountedJudgment(*row) for row in excluded.values_list("pk", "task", "label")]
-    free_tasks = _tasks_with_free_slot(annotator.round, [row.task for row in rows])
-    restored = [row for row in rows if row.task in free_tasks]
-    excluded.filter(pk__in=[row.judgment for row in restored]).update(is_counted=True, is_excluded=False)
+    rows = list(excluded.values_list("task", "label"))
+    free_tasks = _tasks_with_free_slot(annotator.round, [task for task, _ in rows])
+    restored = [row for row in rows if row[0] in free_tasks]
+    excluded.filter(task__in=free_tasks).update(is_counted=True, is_excluded=False)
     excluded.update(is_excluded=False, sealed_in=None)  # stay uncounted for good; the audit log seals them again
     _change_counts(annotator.round, restored, 1)
     n_restored = len(restored)
@@ -173,13 +165,14 @@ def _tasks_with_free_slot(round: Round, ids: Sequence[int]) -> set[int]:
     return {pk for pk, n_wanted, n_used in locked if n_used < (3 if round.third_only_if_split else n_wanted)}
 
 
-def _change_counts(round: Round, judgments: Sequence[_CountedJudgment], sign: int) -> None:
+def _change_counts(round: Round, judgments: Sequence[tuple[int, str]], sign: int) -> None:
+    """Add (sign 1) or remove (-1) judgments, given as task id and label, in the counters of their tasks."""
     by_label = defaultdict(list)
-    for judgment in judgments:
-        by_label[judgment.label].append(judgment.task)
+    for task, label in judgments:
+        by_label[label].append(task)
     for label, ids in by_label.items():
         add_counts(JudgmentTask.objects.filter(pk__in=ids), round, label, sign)
-    update_verdicts(JudgmentTask.objects.filter(pk__in=[judgment.task for judgment in judgments]), round)
+    update_verdicts(JudgmentTask.objects.filter(pk__in=[task for task, _ in judgments]), round)
     delete_snapshots(round)
 
 
@@ -246,7 +239,10 @@ def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> di
     after = before - first_two_counts(annotator.round, tasks.filter(Exists(counted)))
     for task, n in n_by_task.items():
         after[task.counts_without] += n
-    return {name: agreement_of_rows(rows_of(patterns)) for name, patterns in (("before", before), ("after", after))}
+    return {
+        name: agreement_of_rows([*labels, n] for labels, n in sorted(patterns.items()))
+        for name, patterns in (("before", before), ("after", after))
+    }
 
 
 def _cells(annotator: Annotator) -> list[dict[str, Any]]:
@@ -255,21 +251,21 @@ def _cells(annotator: Annotator) -> list[dict[str, Any]]:
     accuracy: None if undefined, for example for a stratum without a verdict; `reason` says why.
     """
     round = annotator.round
-    counts = stratum_counts(round)
-    counts_without = deepcopy(counts)
+    labels, outcomes = stratum_counts(round)
+    labels_without, outcomes_without = deepcopy((labels, outcomes))
     counted = Judgment.objects.counted().filter(annotator=annotator, task__draws__stratum__round=round).order_by()
     rows = counted.values_list("task__draws__stratum", "label", *TASK_COLUMNS).annotate(n=Count("pk"))
     for stratum, *row, n in rows:
         task = _JudgedTask(*row)
         k = max(task.n_wanted, round.least_k)
-        labels, outcomes = counts_without[stratum]
-        labels[*task.counts, k] -= n
-        labels[*task.counts_without, k] += n
-        outcomes[task.outcome] -= n
-        outcomes[task.outcome_without(round)] += n
+        labels_without[stratum][*task.counts, k] -= n
+        labels_without[stratum][*task.counts_without, k] += n
+        outcomes_without[stratum][task.outcome] -= n
+        outcomes_without[stratum][task.outcome_without(round)] += n
     cells = strata_by_cell(round)
     strata = [cell_strata for _, cell_strata in cells]
-    before, after = _accuracies(round, strata, counts), _accuracies(round, strata, counts_without)
+    before = _accuracies(round, strata, labels, outcomes)
+    after = _accuracies(round, strata, labels_without, outcomes_without)
     return [
         dict(zip(("relation", "model", "setting"), names, strict=True)) | {"before": before[n], "after": after[n]}
         for n, (names, _) in enumerate(cells)
@@ -277,13 +273,13 @@ def _cells(annotator: Annotator) -> list[dict[str, Any]]:
 
 
 def _accuracies(
-    round: Round, cells: Sequence[Sequence[Stratum]], counts: defaultdict[int, StratumCounts]
+    round: Round, cells: Sequence[Sequence[Stratum]], labels: LabelsByStratum, outcomes: OutcomesByStratum
 ) -> list[dict[str, Any]]:
     accuracies = []
-    for rate, strata in zip(cell_rates(round, cells, counts, has_interval=False), cells, strict=True):
-        outcomes = sum((counts[stratum.pk].outcomes for stratum in strata), Counter())
-        n_incomplete = outcomes[INCOMPLETE]
-        n_complete = outcomes.total() - n_incomplete
+    for rate, strata in zip(cell_rates(round, cells, labels, has_interval=False), cells, strict=True):
+        of_cell = sum((outcomes[stratum.pk] for stratum in strata), Counter())
+        n_incomplete = of_cell[INCOMPLETE]
+        n_complete = of_cell.total() - n_incomplete
         accuracies.append(
             {"n": n_complete, "n_incomplete": n_incomplete, "accuracy": rate.value, "reason": rate.reason}
         )

@@ -41,11 +41,8 @@ class StatementGroup(NamedTuple):
         return sum(map(bool, self.counts)) > 1
 
 
-class Side(NamedTuple):
-    """LM (id) and setting; None and empty if the imported judgments do not contain them."""
-
-    model: int | None
-    setting: str
+# LM (id) and setting; None and empty if the imported judgments do not contain them
+Side = tuple[int | None, str]
 
 
 def round_sides(round: Round) -> list[tuple[str, str]]:
@@ -79,7 +76,7 @@ class StatementFilters(NamedTuple):
             relation=number_in(address["relation"]),
             counts=tuple(map(int, counts)) if is_pattern else None,
             outcome=address["verdict"] if address["verdict"] in OUTCOMES else None,
-            side=Side(number_in(model), setting) if dot else None,
+            side=(number_in(model), setting) if dot else None,
         )
 
     def filter(self, tasks: QuerySet[JudgmentTask]) -> QuerySet[JudgmentTask]:
@@ -157,27 +154,6 @@ def disagreement(counts: Sequence[int]) -> float:
     return 1 - sum(count * (count - 1) for count in counts) / (n * (n - 1)) if n > 1 else 0.0
 
 
-class StatementPage(NamedTuple):
-    """Page of statements. n: length of the whole list, None if it was not counted."""
-
-    page: KeysetPage
-    n: int | None
-
-
-def page_of_all(
-    round: Round, filters: StatementFilters, groups: Sequence[StatementGroup], address: QueryDict
-) -> StatementPage:
-    tasks = round.tasks.without_gold()
-    scanned = None if filters == StatementFilters(None, None, None) else tasks
-    n = sum(group.n for group in groups if filters.match(group))
-    return StatementPage(_keyset_page(filters.filter(tasks), scanned, address), n)
-
-
-def page_of_gold(round: Round, filters: StatementFilters, address: QueryDict) -> StatementPage:
-    tasks = filters.filter(round.tasks.gold())
-    return StatementPage(_keyset_page(tasks, None, address), tasks.count())
-
-
 # Rows that mark tasks of a round (foreign key `task`), by the name of the mark.
 MARKS: dict[str, Callable[[Round], QuerySet]] = {
     "reported": lambda round: StatementReport.objects.filter(annotator__round=round),
@@ -186,20 +162,27 @@ MARKS: dict[str, Callable[[Round], QuerySet]] = {
 }
 
 
-def page_of_marked(round: Round, filters: StatementFilters, mark: str, address: QueryDict) -> StatementPage:
-    """Return a page of the tasks with a mark of MARKS."""
-    marks = MARKS[mark](round)
-    tasks = round.tasks.without_gold()
-    marked_ids = list(marks.order_by().values_list("task", flat=True).distinct()[: MAX_MARKED_IDS + 1])
-    if len(marked_ids) <= MAX_MARKED_IDS:
-        matching = filters.filter(tasks.filter(pk__in=marked_ids))
-        return StatementPage(_keyset_page(matching, None, address), matching.count())
-    matching = filters.filter(tasks.filter(Exists(marks.filter(task=OuterRef("pk")))))
-    return StatementPage(_keyset_page(matching, tasks, address), None)
-
-
-def _keyset_page(tasks: QuerySet, scanned: QuerySet | None, address: QueryDict) -> KeysetPage:
-    return keyset_page(Filtered(with_evidence(tasks), scanned), "position", address, STATEMENTS_PER_PAGE)
+def statement_page(
+    round: Round, filters: StatementFilters, shown: str, groups: Sequence[StatementGroup], address: QueryDict
+) -> tuple[KeysetPage, int | None]:
+    """Return a page of the list "all", "gold", or a mark of MARKS; and the length of the list, None if not counted."""
+    tasks, scanned = round.tasks.without_gold(), None
+    if shown == "all":
+        matching, n = filters.filter(tasks), sum(group.n for group in groups if filters.match(group))
+        scanned = None if filters == StatementFilters(None, None, None) else tasks
+    elif shown == "gold":
+        matching = filters.filter(round.tasks.gold())
+        n = matching.count()
+    else:
+        marks = MARKS[shown](round)
+        marked_ids = list(marks.order_by().values_list("task", flat=True).distinct()[: MAX_MARKED_IDS + 1])
+        if len(marked_ids) <= MAX_MARKED_IDS:
+            matching = filters.filter(tasks.filter(pk__in=marked_ids))
+            n = matching.count()
+        else:
+            matching, n = filters.filter(tasks.filter(Exists(marks.filter(task=OuterRef("pk"))))), None
+            scanned = tasks
+    return keyset_page(Filtered(with_evidence(matching), scanned), "position", address, STATEMENTS_PER_PAGE), n
 
 
 def with_evidence(tasks: QuerySet[JudgmentTask]) -> QuerySet[JudgmentTask]:

@@ -22,7 +22,7 @@ from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, 
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator, exclusion_effect
 from annotation.quality.limits import set_limits
-from annotation.quality.statement_list import StatementFilters, StatementGroup, with_evidence
+from annotation.quality.statement_list import StatementFilters, with_evidence
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
@@ -249,25 +249,13 @@ def statement_list(request: HttpRequest, path: str) -> HttpResponse:
         "outcomes": OUTCOMES,
         "may": allowed_actions(request.user, round.project),
     }
-    context |= _statement_page(request, round, statement_filters, filters["show"], groups)
+    if filters["show"] == "disagreements":
+        page = statement_lists.disagreement_page(round, statement_filters, groups, request.GET.get("page"))
+        context |= {"tasks": list(page), "n": page.paginator.count, "page_obj": page}
+    else:
+        page, n = statement_lists.statement_page(round, statement_filters, filters["show"], groups, request.GET)
+        context |= {"tasks": page.rows, "n": n, "page": page}
     return render(request, "annotation/quality/statement_list.html", context)
-
-
-def _statement_page(
-    request: HttpRequest, round: Round, filters: StatementFilters, shown: str, groups: Sequence[StatementGroup]
-) -> dict[str, Any]:
-    """Return the tasks of a page, the length of the list, and the pagination."""
-    match shown:
-        case "disagreements":
-            page = statement_lists.disagreement_page(round, filters, groups, request.GET.get("page"))
-            return {"tasks": list(page), "n": page.paginator.count, "page_obj": page}
-        case "all":
-            statements = statement_lists.page_of_all(round, filters, groups, request.GET)
-        case "gold":
-            statements = statement_lists.page_of_gold(round, filters, request.GET)
-        case mark:
-            statements = statement_lists.page_of_marked(round, filters, mark, request.GET)
-    return {"tasks": statements.page.rows, "n": statements.n, "page": statements.page}
 
 
 @researcher_required

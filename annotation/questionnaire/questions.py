@@ -73,12 +73,6 @@ def check_questions(round) -> list[Question]:
     return parse_questions(round.check_questions, "check", is_check=True)
 
 
-def asks_first(round) -> bool:
-    return bool(round.check_questions or round.own_questions) or any(
-        getattr(round, option) != Asked.NO for option in BUILT_IN_QUESTIONS
-    )
-
-
 def parse_questions(text: str, prefix: str, *, is_check: bool = False) -> list[Question]:
     """Parse the text of questions. Keys: `prefix` and number, such as own-1. Raises BadQuestions."""
     questions: list[Question] = []

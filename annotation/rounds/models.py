@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterable
+from operator import itemgetter
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -11,14 +12,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict
-from annotation.questionnaire.questions import Asked, BadQuestions, OnWithdrawal, parse_questions
+from annotation.questionnaire.questions import BUILT_IN_QUESTIONS, Asked, BadQuestions, OnWithdrawal, parse_questions
 from annotation.rounds.instructions import statement_parts
 from kgharvest.access import visible
 from kgharvest.accounts.models import person_or_null
 from kgharvest.errors import DomainError
 from kgharvest.events.models import Event, EventQuerySet
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Project, Relation
-from kgharvest.names import shortest_names
+from kgharvest.names import short_name, shortest_names
 
 
 def new_join_token() -> str:
@@ -32,6 +33,18 @@ class Layout(models.TextChoices):
 
 class RoundNotOpen(DomainError):
     """Raised if an annotator judges in a round that is not open."""
+
+
+class RoundPathConverter:
+    """URL converter of Round.path, "project/name"."""
+
+    regex = "[-a-zA-Z0-9_]+/rounds/[-a-zA-Z0-9_]+"
+
+    def to_python(self, value: str) -> str:
+        return value.replace("/rounds/", "/", 1)
+
+    def to_url(self, path: str) -> str:
+        return path.replace("/", "/rounds/", 1)
 
 
 class RoundQuerySet(models.QuerySet):
@@ -257,8 +270,8 @@ class Round(models.Model):
 
     @property
     def events(self) -> EventQuerySet:
-        """Events of the round, newest first."""
-        return Event.objects.history(self.pk)
+        """History of the round, newest first."""
+        return Event.objects.filter(round_id=self.pk).exclude(kind="").select_related("by").order_by("-pk")
 
     @property
     def path(self) -> str:
@@ -310,6 +323,21 @@ class Round(models.Model):
         return min(self.gold_share, self.n_gold / self.most_by_one) if self.n_gold else 0.0
 
     @property
+    def asks_who(self) -> bool:
+        """True if annotators answer a questionnaire (annotation.questionnaire.questions.who_questions)."""
+        built_in = any(getattr(self, option) != Asked.NO for option in BUILT_IN_QUESTIONS)
+        return built_in or bool(self.own_questions.strip())
+
+    @property
+    def is_judged(self) -> bool:
+        """True if any statement of the round, including gold, was judged or adjudicated."""
+        # The order lets the database use an index instead of reading all judgments.
+        judges = self.annotators.filter(judgments__isnull=False).order_by(
+            "judgments__annotator", "judgments__judged_at"
+        )
+        return bool(judges.values("pk")[:1]) or self.tasks.filter(adjudications__isnull=False).exists()
+
+    @property
     def is_open(self) -> bool:
         """True while judgments are accepted: until the closing time, even if no worker has closed the round yet."""
         return self.status == self.Status.OPEN and (self.closes_at is None or timezone.now() < self.closes_at)
@@ -329,10 +357,6 @@ class Round(models.Model):
     def least_k(self) -> int:
         """Lower bound of n_wanted in estimates, third judgments included; 0 for imported rounds, whose tasks differ."""
         return 0 if self.source == self.Source.IMPORTED else self.judgments_per_task
-
-    @property
-    def is_simulated(self) -> bool:
-        return self.source == self.Source.SIMULATED
 
 
 # Model fields in the description of a round. Only the first, the name, has no default.
@@ -437,13 +461,13 @@ def cell_names(strata: Iterable[Stratum]) -> dict[CellId, tuple[str, str, str]]:
     """
     strata = list(strata)
     relations = shortest_names(stratum.relation.path for stratum in strata)
-    short = {str(model): model.short_name for stratum in strata if (model := stratum.language_model)}
+    short = {str(model): short_name(model.name) for stratum in strata if (model := stratum.language_model)}
     models = shortest_names(short, short.__getitem__)
     names = {
         stratum.cell: (relations[stratum.relation.path], models.get(str(stratum.language_model), ""), stratum.setting)
         for stratum in strata
     }
-    return dict(sorted(names.items(), key=lambda cell: cell[1]))
+    return dict(sorted(names.items(), key=itemgetter(1)))
 
 
 class JudgmentTaskQuerySet(models.QuerySet):

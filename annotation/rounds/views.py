@@ -18,11 +18,18 @@ from django.views.decorators.http import require_POST
 
 from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
 from annotation.invites.access import session_annotators
-from annotation.invites.services import capacity_warning
 from annotation.models import Annotator, Round, StatementReport
 from annotation.monitoring.cells import cell_tables, round_cells
-from annotation.monitoring.history import history_picture, round_history, strips
-from annotation.monitoring.progress import OUTCOMES, holders, last_look, progress, release_assigned
+from annotation.monitoring.progress import (
+    OUTCOMES,
+    capacity_warning,
+    history_picture,
+    holders,
+    last_look,
+    progress,
+    release_assigned,
+    strips,
+)
 from annotation.rounds.api import RoundFilters
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.services import close_round
@@ -102,7 +109,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
     if round.status == Round.Status.DRAFT:
         return draft_page(request, round)
     now = timezone.now()
-    counts, cells, history = progress(round, now), round_cells(round, now), round_history(round, now)
+    counts, cells = progress(round, now), round_cells(round, now)
     n_annotators, may = round.annotators.count(), allowed_actions(request.user, round.project)
     context = {
         "round": round,
@@ -113,9 +120,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "figures": figures(counts),
         "cells": cell_tables(cells.content, request.GET),
         "cells_counted_at": cells.counted_at,
-        "history": history_picture(round, history.content) if history.content else None,
-        "is_counting": not history.content,
-        "history_counted_at": history.counted_at,
+        "history": history_picture(round, now),
         "strips": strips(round, now, N_ANNOTATORS),
         "n_annotators": n_annotators,
         "holders": holders(round),

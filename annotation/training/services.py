@@ -55,10 +55,5 @@ def answered_statement(annotator: Annotator, position: int) -> TrainingStatement
     return annotator.round.training_statements.filter(position=position).first() if has_answered else None
 
 
-def missed_statements(training: Training) -> list[tuple[TrainingStatement, Label]]:
-    statements = {statement.position: statement for statement in training.annotator.round.training_statements.all()}
-    return [(statements[position], Label(label)) for position, label in training.missed]
-
-
 def last_training(annotator: Annotator) -> Training | None:
     return annotator.trainings.filter(finished_at__isnull=False).order_by("-pk").first()

@@ -52,7 +52,9 @@ def training(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         context |= {"statement": statement, "given": Label(label), "is_right": label == statement.label}
         return render(request, "annotation/training/reason.html", context)
     if finished and unfinished is None:
-        context |= {"training": finished, "missed": services.missed_statements(finished)}
+        by_position = {statement.position: statement for statement in statements.all()}
+        missed = [(by_position[position], Label(label)) for position, label in finished.missed]
+        context |= {"training": finished, "missed": missed}
         return render(request, "annotation/training/done.html", context)
     statement = services.next_statement(services.current_training(annotator, timezone.now()))
     return render(request, "annotation/training/statement.html", context | {"statement": statement})

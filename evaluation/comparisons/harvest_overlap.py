@@ -8,7 +8,7 @@ from annotation.models import Round
 from evaluation.evidence.judged_harvests import JudgedHarvest, judged_harvest
 from evaluation.scores.rankings import Depth, RankCorrelation, jaccard, overlap_by_depth, rank_correlation
 from kgharvest.models import HarvestedTuple, HarvestJob
-from kgharvest.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
+from kgharvest.statistics.rates import NOTHING_COUNTED, Rate
 
 MOST_COMPARED = 20_000  # best tuples of each harvest
 PAIRS_AT_ONCE = 20
@@ -102,12 +102,12 @@ def accuracy_of_parts(overlap: HarvestOverlap, user) -> dict[str, PartAccuracy]:
 
 
 def _accuracy(part: Set[int], sides: Iterable[tuple[JudgedHarvest | None, Mapping[int, int]]]) -> PartAccuracy:
-    best = PartAccuracy(0, unknown_rate(NOTHING_COUNTED), False)
+    best = PartAccuracy(0, Rate(reason=NOTHING_COUNTED), False)
     for harvest, ranks in sides:
         if harvest is not None:
             n_judged, accuracy = harvest.part({pk: rank for pk, rank in ranks.items() if pk in part})
             if n_judged > best.n_judged:
-                best = PartAccuracy(n_judged, accuracy, harvest.round.is_simulated)
+                best = PartAccuracy(n_judged, accuracy, harvest.round.source == Round.Source.SIMULATED)
     return best
 
 

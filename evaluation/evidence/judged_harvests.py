@@ -28,7 +28,6 @@ from kgharvest.statistics.rates import (
     sample_rate,
     score_cuts,
     surely_largest_part,
-    unknown_rate,
 )
 
 
@@ -72,7 +71,7 @@ class JudgedHarvest:
         sample = self.accepted.at(is_in).summed(self.stratum[is_in], len(first))
         is_taken = population > 0
         if not sample.n.any():
-            return 0, unknown_rate(NOTHING_COUNTED)
+            return 0, Rate(reason=NOTHING_COUNTED)
         return int(np.count_nonzero(self.has_verdict[is_in])), sample_rate(sample.at(is_taken), population[is_taken])
 
 

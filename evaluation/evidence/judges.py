@@ -34,9 +34,9 @@ from kgharvest.statistics.rates import (
     Cumulated,
     Cuts,
     KeptPart,
+    Rate,
     VerdictSample,
     bounded_numbers,
-    unknown_rate,
 )
 
 N_GROUPS = len(GROUPS)
@@ -233,7 +233,7 @@ class JudgedStrata:
         """Return the accepted share of the joint part. weights (S,): as in `judge_assisted_rate`."""
         taken, is_taken = self._taken(strata, last_rank)
         if not is_taken.any():
-            return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
+            return AssistedRate(*(Rate(reason=UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
         return judge_assisted_rate(taken, None if weights is None else weights[is_taken])
 
     def largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:

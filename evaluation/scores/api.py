@@ -13,8 +13,8 @@ from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures.drawing import FIGURE_FORMATS
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job, score_request
 from evaluation.scores.views import score_download
-from kgharvest.api.input import Filters, IdField, JsonParser, PlacementInput, VisibleField
-from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, file_operation, operation
+from kgharvest.api.input import Filters, IdField, PlacementInput, VisibleField
+from kgharvest.api.views import ApiViewSet, JsonParser, PagedList, RetrieveMixin, file_operation, operation
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES, Job

@@ -24,7 +24,10 @@ class Role(models.TextChoices):
 
 class ProjectQuerySet(models.QuerySet):
     def visible_to(self, user, **condition):
-        """Return the user's projects; all of them for a superuser and for None, the operator running a command."""
+        """Return the user's projects; all of them for a superuser and for None, the operator running a command.
+
+        condition: on the membership.
+        """
         bound_to = getattr(user, "bound_to", None)  # project of the request's token (accounts.tokens)
         projects = self if bound_to is None else self.filter(pk=bound_to)
         if user is None or user.is_superuser:
@@ -136,10 +139,6 @@ class ApiTokenQuerySet(models.QuerySet):
         tokens = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
         return tokens if bound_to is None else tokens.filter(project=bound_to)
-
-    def valid(self, now):
-        """Return unrevoked, unexpired tokens of active users."""
-        return self.filter(revoked_at=None, expires_at__gt=now, user__is_active=True)
 
 
 class ApiToken(models.Model):

@@ -5,7 +5,6 @@ Attempts are counted per account or IP address; for IPv6 per /64 network, as eac
 """
 
 import secrets
-from contextlib import suppress
 from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
@@ -14,7 +13,6 @@ from django.conf import settings
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import AbstractBaseUser
 from django.core import signing
-from django.core.cache import cache
 from django.db import transaction
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -44,11 +42,12 @@ def network_of(request: HttpRequest) -> str | None:
 def count_attempt(limit: str, who: str | None, now: datetime) -> int:
     """Count an attempt of `who`; return the number of attempts in this window, including this one."""
     _, window_s = settings.LIMITS[limit]
-    return _count(f"{limit}:{who}", 1, window_s, now).n
+    return add_attempts(f"{limit}:{who}", 1, window_s, now).n
 
 
 @transaction.atomic
-def _count(key: str, n: int, window_s: int, now: datetime) -> Attempts:
+def add_attempts(key: str, n: int, window_s: int, now: datetime) -> Attempts:
+    """Add `n` attempts to the window of `key`, which starts now if the last one has ended."""
     ends_at = now + timedelta(seconds=window_s)
     attempts, is_new = Attempts.objects.select_for_update().get_or_create(key=key, defaults={"ends_at": ends_at})
     if is_new:
@@ -58,34 +57,6 @@ def _count(key: str, n: int, window_s: int, now: datetime) -> Attempts:
     attempts.n += n
     attempts.save()
     return attempts
-
-
-# Requests: too frequent for one database write each
-
-BLOCKS = 20  # number of blocks into which a limit is divided
-
-
-def seconds_to_wait(key: str, most: int, window_s: int, now: datetime) -> float:
-    """Count a request of at most `most` in `window_s`; return 0, or the seconds until the next request is allowed.
-
-    Each process reserves a twentieth of the limit in the database and counts it in memory. The limit is never exceeded;
-    blocks reserved but not used by other processes reduce it. A refusal queries the database once.
-    """
-    refused_until = cache.get(f"{key}:refused")
-    if refused_until and refused_until > now:
-        return (refused_until - now).total_seconds()
-    with suppress(ValueError):  # no block, or its window has ended
-        if cache.decr(f"{key}:left") >= 0:
-            return 0.0
-    block = max(1, most // BLOCKS)
-    attempts = _count(key, block, window_s, now)
-    lasts_s = (attempts.ends_at - now).total_seconds()
-    granted = min(block, most - attempts.n + block)
-    if granted > 0:
-        cache.set(f"{key}:left", granted - 1, lasts_s)
-        return 0.0
-    cache.set(f"{key}:refused", attempts.ends_at, lasts_s)
-    return lasts_s
 
 
 def is_exhausted(limit: str, who: str | None, now: datetime) -> bool:

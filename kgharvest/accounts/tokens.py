@@ -1,4 +1,4 @@
-"""API tokens: create, look up, revoke.
+"""API tokens: create and revoke.
 
 A secret is `kgh_` and 43 random characters. Only its SHA-256 is stored: random secrets need no slow hash, and a digest
 can be looked up in an index.
@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
-from django.db.models import Q
 
 from kgharvest.audit.tables import sha256
 from kgharvest.errors import DomainError
@@ -19,9 +18,8 @@ from kgharvest.models import ApiToken, Project
 from kgharvest.names import check_name
 
 MARK = "kgh_"
-USE_NOTED_EVERY = timedelta(minutes=1)
 LONGEST_DAYS = 366
-MOST_TOKENS = 100  # valid ones of one user
+MOST_TOKENS = 100  # unrevoked, unexpired ones of one user
 
 Scope = ApiToken.Scope
 
@@ -47,7 +45,7 @@ def create_token(
         raise DomainError(
             "BadToken", f"{user.get_username()} is not a member of the project {project}. Choose another project."
         )
-    if ApiToken.objects.valid(now).filter(user=user).count() >= MOST_TOKENS:
+    if user.api_tokens.filter(revoked_at=None, expires_at__gt=now).count() >= MOST_TOKENS:
         raise DomainError(
             "BadToken", f"{user.get_username()} already has {MOST_TOKENS} valid tokens. Revoke unused tokens first."
         )
@@ -63,20 +61,6 @@ def create_token(
     )
     record("token.made", token, user, scope=scope, days=days)
     return NewToken(token, secret)
-
-
-def find_token(secret: str, now: datetime) -> ApiToken | None:
-    """Return the valid token with this secret, or None; update `last_used_at`.
-
-    `token.user.bound_to` is the id of the token's project, which `kgharvest.access` checks.
-    """
-    token = ApiToken.objects.valid(now).select_related("user").filter(digest=sha256(secret)).first()
-    if token:
-        token.user.bound_to = token.project_id
-        if token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY:
-            is_due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
-            ApiToken.objects.filter(is_due, pk=token.pk).update(last_used_at=now)
-    return token
 
 
 @transaction.atomic

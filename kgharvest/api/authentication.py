@@ -1,22 +1,73 @@
-"""API authentication by token (`Authorization: Bearer kgh_...`) or session, token scopes, and rate limits."""
+"""API authentication by token (`Authorization: Bearer kgh_...`) or session, rate limits, and token scopes."""
 
-from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.core.cache import cache
+from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
-from rest_framework.throttling import BaseThrottle
 
-from kgharvest.accounts.throttle import network_of, seconds_to_wait
-from kgharvest.accounts.tokens import Scope, find_token
+from kgharvest.accounts.throttle import add_attempts, network_of
+from kgharvest.accounts.tokens import Scope
+from kgharvest.audit.tables import sha256
 from kgharvest.models import ApiToken
 
 SCHEME = "Bearer"
 BAD_TOKEN = "This token is unknown, expired, or revoked. Create a new one on the page API tokens."  # noqa: S105
+
+
+USE_NOTED_EVERY = timedelta(minutes=1)
+BLOCKS = 20  # number of blocks into which a rate limit is divided
+
+
+def find_token(secret: str, now: datetime) -> ApiToken | None:
+    """Return the unrevoked, unexpired token of an active user with this secret, or None; update `last_used_at`.
+
+    `token.user.bound_to` is the id of the token's project, which `kgharvest.access` checks.
+    """
+    digest = sha256(secret)
+    tokens = ApiToken.objects.filter(digest=digest, revoked_at=None, expires_at__gt=now, user__is_active=True)
+    token = tokens.select_related("user").first()
+    if token:
+        token.user.bound_to = token.project_id
+        if token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY:
+            is_due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
+            ApiToken.objects.filter(is_due, pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def count_request(request: Request, user=None) -> None:
+    """Count a request of `user` per token, or per account for sessions; without an account, per address.
+
+    Raises Throttled, with the seconds to wait. Limits: settings.API_LIMITS. Requests are too frequent for one database
+    write each: each process reserves a twentieth of the limit in the database and counts it in memory. The limit is
+    never exceeded; blocks reserved but not used by other processes reduce it. A refusal queries the database once.
+    """
+    if user is not None and user.is_authenticated:
+        scope, who = "token", f"token:{request.auth.pk}" if request.auth else f"user:{user.pk}"
+    else:
+        scope, who = "anonymous", f"address:{network_of(request)}"
+    key, (most, window_s), now = f"api:{who}", settings.API_LIMITS[scope], timezone.now()
+    refused_until = cache.get(f"{key}:refused")
+    if refused_until and refused_until > now:
+        raise exceptions.Throttled((refused_until - now).total_seconds())
+    with suppress(ValueError):  # no block, or its window has ended
+        if cache.decr(f"{key}:left") >= 0:
+            return
+    block = max(1, most // BLOCKS)
+    attempts = add_attempts(key, block, window_s, now)
+    lasts_s = (attempts.ends_at - now).total_seconds()
+    granted = min(block, most - attempts.n + block)
+    if granted <= 0:
+        cache.set(f"{key}:refused", attempts.ends_at, lasts_s)
+        raise exceptions.Throttled(lasts_s)
+    cache.set(f"{key}:left", granted - 1, lasts_s)
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -28,9 +79,7 @@ class TokenAuthentication(BaseAuthentication):
             return None
         token = find_token(secret.strip(), timezone.now())
         if token is None:
-            throttle = AnonymousThrottle()
-            if not throttle.allow_request(request, None):
-                raise exceptions.Throttled(throttle.wait())
+            count_request(request)
             raise exceptions.AuthenticationFailed(BAD_TOKEN)
         return token.user, token
 
@@ -67,42 +116,3 @@ class TokenAllows(BasePermission):
         default = Scope.READ if request.method in SAFE_METHODS else Scope.WRITE
         required = getattr(view, "scope", None) or default
         return request.auth is None or request.auth.scope in (Scope.WRITE, required)
-
-
-class Throttle(BaseThrottle):
-    """Rate limit named `scope` in settings.API_LIMITS, shared by all processes.
-
-    who(request, view) returns the key to count, or None if the limit does not apply.
-    """
-
-    scope: str
-    who: Callable[..., str | None]
-
-    def allow_request(self, request: Request, view) -> bool:
-        who = self.who(request, view)
-        self._wait = seconds_to_wait(f"api:{who}", *settings.API_LIMITS[self.scope], timezone.now()) if who else 0.0
-        return not self._wait
-
-    def wait(self) -> float:
-        return self._wait
-
-
-class TokenThrottle(Throttle):
-    """Limit per token, or per user for sessions."""
-
-    scope = "token"
-
-    def who(self, request: Request, view) -> str | None:
-        if not request.user.is_authenticated:
-            return None
-        return f"token:{request.auth.pk}" if request.auth else f"user:{request.user.pk}"
-
-
-class AnonymousThrottle(Throttle):
-    """Limit per address, for requests without a valid token or session."""
-
-    scope = "anonymous"
-
-    def who(self, request: Request, view) -> str | None:
-        is_authenticated = view is not None and request.user.is_authenticated
-        return None if is_authenticated else f"address:{network_of(request)}"

@@ -1,6 +1,5 @@
-"""Parsers, serializer fields, and list filters of the API."""
+"""Serializer fields and list filters of the API."""
 
-import json
 from collections.abc import Iterable
 from math import isfinite
 from typing import Any
@@ -8,9 +7,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils.text import capfirst
 from rest_framework import serializers
-from rest_framework.exceptions import ParseError
 from rest_framework.filters import BaseFilterBackend
-from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
 from kgharvest.access import knows
@@ -28,29 +25,6 @@ from kgharvest.models import Project
 
 LARGEST_NUMBER = 2**31 - 1  # limit of integer columns
 LARGEST_ID = 2**63 - 1
-
-
-class JsonParser(BaseParser):
-    """Strict JSON parser: UTF-8 only; deep nesting and long numbers are client errors."""
-
-    media_type = "application/json"
-
-    def parse(self, stream, media_type=None, parser_context=None) -> Any:
-        try:
-            return json.loads(stream.read().decode("utf-8"), parse_constant=_refuse_constant)
-        except UnicodeDecodeError:
-            raise ParseError("The request body is not valid UTF-8.") from None
-        except json.JSONDecodeError as error:
-            place = f"line {error.lineno}, column {error.colno}"
-            raise ParseError(f"The request body is not valid JSON: {error.msg} ({place}).") from None
-        except RecursionError:
-            raise ParseError("The JSON in the request body is nested too deeply.") from None
-        except ValueError:  # NaN or Infinity, or an integer with thousands of digits
-            raise ParseError("The request body contains an invalid or too long number.") from None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
 
 
 class StrictSerializer(serializers.Serializer):

@@ -3,6 +3,7 @@
 Views contain no rules: rows come from `visible_to`, writes go through services, and errors are raised.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from django.urls import URLPattern, reverse
 from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
 from rest_framework import generics, mixins, renderers, serializers, status
 from rest_framework.decorators import action
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import BaseParser
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,10 +22,33 @@ from rest_framework.routers import DynamicRoute, Route, SimpleRouter
 from rest_framework.viewsets import ViewSetMixin
 
 from kgharvest.access import Action, IsResearcher, check_may
-from kgharvest.api.authentication import AnonymousThrottle, TokenAllows, TokenThrottle
+from kgharvest.api.authentication import TokenAllows, count_request
 from kgharvest.api.idempotency import Prepared, answer_once
-from kgharvest.api.input import Filters, JsonParser, QueryFilters, checked_filters
+from kgharvest.api.input import Filters, QueryFilters, checked_filters
 from kgharvest.api.pagination import CursorPagination
+
+
+class JsonParser(BaseParser):
+    """Strict JSON parser: UTF-8 only; deep nesting and long numbers are client errors."""
+
+    media_type = "application/json"
+
+    def parse(self, stream, media_type=None, parser_context=None) -> Any:
+        try:
+            return json.loads(stream.read().decode("utf-8"), parse_constant=_refuse_constant)
+        except UnicodeDecodeError:
+            raise ParseError("The request body is not valid UTF-8.") from None
+        except json.JSONDecodeError as error:
+            place = f"line {error.lineno}, column {error.colno}"
+            raise ParseError(f"The request body is not valid JSON: {error.msg} ({place}).") from None
+        except RecursionError:
+            raise ParseError("The JSON in the request body is nested too deeply.") from None
+        except ValueError:  # NaN or Infinity, or an integer with thousands of digits
+            raise ParseError("The request body contains an invalid or too long number.") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
 
 
 class ApiView(generics.GenericAPIView):
@@ -34,7 +60,6 @@ class ApiView(generics.GenericAPIView):
     """
 
     permission_classes = (TokenAllows, IsResearcher)
-    throttle_classes = (AnonymousThrottle, TokenThrottle)
     parser_classes = (JsonParser,)
     scope: str | None = None
     refuses = False
@@ -42,11 +67,8 @@ class ApiView(generics.GenericAPIView):
 
     def check_permissions(self, request: Request) -> None:
         """Count the request first, so that denied requests are also limited."""
-        super().check_throttles(request)
+        count_request(request, request.user)
         super().check_permissions(request)
-
-    def check_throttles(self, request: Request) -> None:
-        """Do nothing; `check_permissions` already counted the request."""
 
     def get_queryset(self) -> QuerySet:
         """Return the rows of `queryset` visible to the user."""

@@ -7,7 +7,7 @@ and would dominate the cost of storing a judgment.
 from collections.abc import Callable, Sequence
 from copy import copy
 from types import SimpleNamespace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.db import connection
 from django.db.models import Expression, Model, QuerySet
@@ -30,35 +30,27 @@ class Parameter(Expression):  # type: ignore[misc]
         return "%s", [self]
 
 
-class Statement(NamedTuple):
-    """Compiled SQL for one database vendor. parameters: values and Parameters. compiler: maps columns to fields."""
-
-    sql: str
-    parameters: Sequence[Any]
-    compiler: SQLCompiler
-
-    def bound(self, values: dict[str, Any]) -> list[Any]:
-        return [
-            part.output_field.get_db_prep_value(values[part.name], connection) if isinstance(part, Parameter) else part
-            for part in self.parameters
-        ]
-
-
 class Prepared(Generic[Row]):
     """Statement for the rows of a QuerySet with Parameters in place of values."""
 
     def __init__(self, rows: Callable[[], QuerySet[Row]]):
         """rows: called on the first execution, because models and databases are not ready at import."""
         self._rows = rows
-        self._statements: dict[str, Statement] = {}  # by database vendor
+        self._statements: dict[str, tuple[str, Sequence[Any], SQLCompiler]] = {}  # by database vendor
 
-    def _statement(self) -> Statement:
+    def _bound(self, values: dict[str, Any]) -> tuple[str, list[Any], SQLCompiler]:
+        """Return the SQL for this database, its parameters, and its compiler, which maps columns to fields."""
         if connection.vendor not in self._statements:
             compiler = self._query().get_compiler(connection=connection)
-            sql, parameters = compiler.as_sql()
+            sql, parts = compiler.as_sql()
             compiler.connection = None  # connections belong to one thread
-            self._statements[connection.vendor] = Statement(sql, parameters, compiler)
-        return self._statements[connection.vendor]
+            self._statements[connection.vendor] = sql, parts, compiler
+        sql, parts, compiler = self._statements[connection.vendor]
+        parameters = [
+            part.output_field.get_db_prep_value(values[part.name], connection) if isinstance(part, Parameter) else part
+            for part in parts
+        ]
+        return sql, parameters, compiler
 
     def _query(self) -> Any:
         return self._rows().query
@@ -68,15 +60,14 @@ class PreparedSelect(Prepared[Row]):
     """Prepared SELECT: `select(pk=7)` returns the rows of a QuerySet that contains Parameter(Model, "pk")."""
 
     def __call__(self, **values: Any) -> list[Row]:
-        statement = self._statement()
+        sql, parameters, compiler = self._bound(values)
         # Django checks this only when it compiles the SQL. Without a transaction, rows would not stay locked.
-        locks = statement.compiler.query.select_for_update and connection.features.has_select_for_update
+        locks = compiler.query.select_for_update and connection.features.has_select_for_update
         if locks and connection.get_autocommit():
             raise TransactionManagementError("select_for_update cannot be used outside of a transaction.")
-        parameters = statement.bound(values)
-        compiler = copy(statement.compiler)
+        compiler = copy(compiler)
         compiler.connection = connection
-        compiler.as_sql = lambda: (statement.sql, parameters)
+        compiler.as_sql = lambda: (sql, parameters)
         query = SimpleNamespace(get_compiler=lambda using: compiler)
         return list(ModelIterable(SimpleNamespace(query=query, db=connection.alias, _known_related_objects={})))
 
@@ -98,9 +89,9 @@ class PreparedUpdate(Prepared[Row]):
         return query
 
     def __call__(self, **values: Any) -> int:
-        statement = self._statement()
+        sql, parameters, _ = self._bound(values)
         with connection.cursor() as cursor:
-            cursor.execute(statement.sql, statement.bound(values))
+            cursor.execute(sql, parameters)
             return int(cursor.rowcount)
 
 

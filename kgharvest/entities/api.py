@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kgharvest.access import Action
-from kgharvest.api.input import JsonParser, StrictSerializer
-from kgharvest.api.views import ApiViewSet, operation
+from kgharvest.api.input import StrictSerializer
+from kgharvest.api.views import ApiViewSet, JsonParser, operation
 from kgharvest.entities.models import EntityTable
 from kgharvest.entities.tables import delete_table, save_table
 from kgharvest.relations.api import check_file_size

@@ -31,10 +31,6 @@ class Actor(models.Model):
 
 
 class EventQuerySet(models.QuerySet):
-    def history(self, round_id: int) -> EventQuerySet:
-        """Return the events of a round's history, newest first."""
-        return self.filter(round_id=round_id).exclude(kind="").select_related("by").order_by("-pk")
-
     def audited(self) -> EventQuerySet:
         """Return the events of the audit log, newest first, without the row hashes (up to 110 kB an event)."""
         return self.filter(~Q(hash="") | Q(hash=None)).defer("row_hashes").order_by("-pk")

@@ -171,7 +171,7 @@ def prepared_import(
         @transaction.atomic
         def store() -> HarvestJob:
             job.save()
-            store_tuples(job, rows)
+            store_tuples(job, rows.rows_of())
             return job
 
         yield store

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from uuid import uuid4
 
 from django.db import DatabaseError
 from django.http import HttpRequest
@@ -24,12 +23,6 @@ CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 # Scans each run of characters once, because clients can send 64 kB without a space.
 PRIVATE = re.compile(r"""(?P<mail>(?<![^\s@<>"'=:,])[^\s@<>"'=:,]++@[^\s@<>"',]+\.\w+)|\bkgh_\w+""")
 UNKNOWN_ROUTE = "an unknown address"
-
-
-def id_of(request: HttpRequest) -> str:
-    """Return the id in the header X-Request-ID, or a new one."""
-    client_id = request.headers.get("X-Request-ID", "")
-    return client_id if CLIENT_ID.fullmatch(client_id) else uuid4().hex
 
 
 @contextmanager

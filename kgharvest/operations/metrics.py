@@ -57,13 +57,6 @@ class Reading(NamedTuple):
     is_total: bool = False
 
 
-def observe(view: str, method: str, status: int, seconds: float) -> None:
-    """Count one request."""
-    method = method if method in METHODS else "other"
-    REQUESTS.labels(view, method, str(status)).inc()
-    REQUEST_SECONDS.labels(view, method).observe(seconds)
-
-
 def exposition() -> bytes:
     """Return all metrics in Prometheus's text format."""
     for _ in range(SCRAPE_TRIES):

@@ -1,12 +1,6 @@
-"""Health and metrics probes, and logging and metrics of all requests.
+"""Health and metrics probes (kgharvest.middleware.observe_requests)."""
 
-Probes are answered before all other middleware, because probing machines use plain HTTP and no configured host name.
-"""
-
-import logging
-from collections.abc import Callable
 from ipaddress import ip_address
-from time import perf_counter
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseForbidden, JsonResponse
@@ -15,9 +9,6 @@ from django.views.decorators.http import require_safe
 
 from kgharvest.access import client_ip
 from kgharvest.operations import health, metrics
-from kgharvest.operations.logs import id_of, logged_under, route_of
-
-requests_log = logging.getLogger("kgharvest.requests")
 
 
 @require_safe
@@ -61,39 +52,3 @@ def _is_operator(request: HttpRequest) -> bool:
 
 
 PROBES = {"healthz": healthz, "readyz": readyz, "metrics": metrics_page}
-
-
-def answer_probes(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware that must be first, so that probes are not redirected to TLS or rejected for their host."""
-
-    def answered(request: HttpRequest) -> HttpResponse:
-        probe = PROBES.get(request.path_info[1:])
-        if probe is None:
-            return get_response(request)
-        response = probe(request)
-        response.headers["Cache-Control"] = "no-store"
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        return response
-
-    return answered
-
-
-def observe_requests(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: assign the request an id for the response, the log and its jobs; count and time the request."""
-
-    def observed(request: HttpRequest) -> HttpResponse:
-        started, identifier = perf_counter(), id_of(request)
-        with logged_under(identifier):
-            response = get_response(request)
-            seconds = perf_counter() - started
-            response.headers["X-Request-ID"] = identifier
-            view = request.resolver_match.view_name if request.resolver_match else "none"
-            metrics.observe(view or "none", request.method, response.status_code, seconds)
-            if requests_log.isEnabledFor(logging.INFO):
-                facts = {"view": view, "status": response.status_code, "ms": round(1000 * seconds, 1)}
-                requests_log.info(
-                    "%s %s %s", request.method, route_of(request), response.status_code, extra={"facts": facts}
-                )
-        return response
-
-    return observed

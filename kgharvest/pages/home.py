@@ -1,4 +1,4 @@
-"""Home page, and this app's panels on the home page, navigation and project page."""
+"""Home page, and this app's panels on the home page and project page."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 
-from kgharvest.access import is_researcher
+from kgharvest.access import Action, may_anywhere
 from kgharvest.harvests.launches import progress_of
 from kgharvest.models import HarvestJob, Launch, Project, Relation
 from kgharvest.pages.number_format import counted
@@ -20,7 +20,7 @@ MAX_UNFINISHED = 5  # launches, and harvests without a launch
 
 def home(request: HttpRequest) -> HttpResponse:
     """Home page: workflow steps and unfinished harvests for researchers, open rounds for annotators."""
-    if not is_researcher(request.user):
+    if not may_anywhere(request.user, Action.VIEW):
         return render(request, "kgharvest/pages/home.html", {"work": panels_of("home_work", request)})
     context = {
         "steps": panels_of("home_steps", request),
@@ -40,16 +40,6 @@ def next_step(heading: str, text: str, label: str, url: str, is_post: bool = Fal
     """Return the suggested next step: a link or, if `is_post`, a button."""
     context = {"heading": heading, "text": text, "label": label, "url": url, "is_post": is_post}
     return Panel("kgharvest/pages/_next_step.html", context)
-
-
-def navigation_item(noun: str, url: str) -> Panel:
-    return Panel("partials/_navigation_item.html", {"noun": noun, "url": url})
-
-
-def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    yield navigation_item("Relations", reverse("kgharvest:relation_list"))
-    yield navigation_item("Harvests", reverse("kgharvest:harvest_list"))
-    yield navigation_item("Knowledge base", reverse("kgharvest:tuple_list"))
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:

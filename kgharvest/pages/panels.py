@@ -1,16 +1,22 @@
 """Panels: page fragments that apps add to pages of apps that cannot import them (registries.PANELS).
 
-`{% panels "region" subject %}` renders the panels of a region.
+`{% panels "region" subject %}` renders the panels of a region, `{% panels list %}` panels from the view. Templates need
+not load the tag (settings.TEMPLATES).
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from django import template
 from django.conf import settings
 from django.http import HttpRequest
+from django.template.context import RequestContext
 from django.utils.module_loading import import_string
+from django.utils.safestring import SafeString, mark_safe
 
 from kgharvest.entry_points import PANELS, entry_points
+
+register = template.Library()
 
 
 @dataclass(frozen=True)
@@ -31,3 +37,14 @@ def panels_of(region: str, request: HttpRequest, subject: Any = None) -> list[Pa
     functions = [import_string(path) for path in settings.PANELS[region]]
     functions += [add for name, add in entry_points(PANELS).items() if name.partition(".")[0] == region]
     return [panel for add in functions for panel in add(request, subject)]
+
+
+@register.simple_tag(takes_context=True)
+def panels(context: RequestContext, panels: str | list[Panel], subject: Any = None) -> SafeString:
+    """Render panels, or those of a region with this name."""
+    parts = panels_of(panels, context["request"], subject) if isinstance(panels, str) else panels
+    html = []
+    for panel in parts:
+        with context.push(**panel.context):
+            html.append(context.template.engine.get_template(panel.template).render(context))
+    return mark_safe("".join(html))  # noqa: S308  templates escape what they print

@@ -37,9 +37,7 @@ from kgharvest.statistics.rates import (
     Rate,
     VerdictSample,
     population_rate,
-    population_share,
     sample_rate,
-    unknown_rate,
     whole_statements,
 )
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
@@ -93,7 +91,7 @@ def judge_assisted_rate(sample: JudgedSample, weights: Floats | None = None) -> 
     of_strata = VerdictSample(*(column.sum(axis=1) for column in sample.accepted))
     n = int(whole_statements(of_strata.n).sum())
     if not population.all():
-        return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
+        return AssistedRate(*(Rate(reason=UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
     people = sample_rate(of_strata, population, weights)
     groups = post_strata(sample)
     if people.with_interval is None or len(groups.population) == len(population):
@@ -107,7 +105,7 @@ def judge_assisted_share(sample: JudgedSample) -> float | None:
     if not sample.population.sum(axis=1).all():
         return None
     groups = post_strata(sample)
-    return population_share(groups.accepted.n_hits, groups.accepted.n, groups.population).value
+    return population_rate(groups.accepted.n_hits, groups.accepted.n, groups.population, has_limits=False).value
 
 
 def people_alone(sample: JudgedSample) -> JudgedSample:
@@ -209,7 +207,7 @@ def _rate(groups: PostStrata, is_simple: bool, weights: Floats | None) -> Rate:
     def at(n_hits: Floats) -> Rate:
         if not is_simple:
             return population_rate(n_hits, n, sizes, None if weights is None else groups.weights(weights))
-        rate = population_share(n_hits, n, sizes)
+        rate = population_rate(n_hits, n, sizes, has_limits=False)
         if rate.value is None:
             return rate
         judged = whole_statements(n)

@@ -11,7 +11,7 @@ from scipy.stats import false_discovery_control, t
 from kgharvest.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE, Codes, Counts, Flags, Floats
 from kgharvest.statistics.paired_tests import mcnemar_p
-from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, difference_interval, hajek_share, rate, unknown_rate
+from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, difference_interval, hajek_share, rate
 
 UNPARSABLE = 3  # label of an unreadable answer; other labels have the codes of people's labels
 N_LABELS, N_VERDICTS = 4, 3
@@ -54,14 +54,14 @@ def judge_errors(verdict: Codes, label: Codes, weight: Floats) -> Errors:
 
 def _weighted_share(among: Flags, is_hit: Flags, weight: Floats, why_none: str) -> Rate:
     if not among.any():
-        return unknown_rate(why_none)
+        return Rate(reason=why_none)
     weights, hits = weight[among], is_hit[among]
     return Rate(*hajek_share(float(weights.sum()), float(weights[hits].sum()), float((weights**2).sum())))
 
 
 def _youden_j(sensitivity: Rate, specificity: Rate) -> Rate:
     if sensitivity.with_interval is None or specificity.with_interval is None:
-        return unknown_rate(sensitivity.reason or specificity.reason or "")
+        return Rate(reason=sensitivity.reason or specificity.reason or "")
     value, low, high = specificity.with_interval
     false_alarms = Rate(1 - value, 1 - high, 1 - low)
     difference = sensitivity.with_interval[0] - (1 - value)
@@ -289,7 +289,7 @@ def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
     of_run, of_other = (np.bincount(labels, minlength=N_LABELS) / len(labels) for labels in (label, other))
     by_chance = float(of_run @ of_other)
     if by_chance == 1:
-        return unknown_rate(ALL_ALIKE)
+        return Rate(reason=ALL_ALIKE)
     value, low, high = (None if part is None else 1 - part / (1 - by_chance) for part in differing[:3])
     return Rate(value, high, low)
 

@@ -30,7 +30,7 @@ from scipy.stats import fisher_exact
 
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import TRUE, Codes, Counts, Floats
-from kgharvest.statistics.rates import SIGNIFICANCE, Rate, population_rate, unknown_rate
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate, population_rate
 
 FEWEST_RATES = 3
 FEW_RATES = f"Partial pooling needs at least {FEWEST_RATES} relations with a verdict."
@@ -93,7 +93,7 @@ def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSa
 def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: np.random.Generator) -> list[Rate]:
     """Return the expected share of hits in each population with its 95 % interval; a census keeps its share."""
     if len(shares) < FEWEST_RATES:
-        return [unknown_rate(FEW_RATES)] * len(shares)
+        return [Rate(reason=FEW_RATES)] * len(shares)
     n, population = (np.array(column) for column in zip(*samples, strict=True))
     hits = np.array(shares) * n
     weights = DISTRIBUTIONS.weights(hits, n)

@@ -33,9 +33,9 @@ NOTHING_COUNTED = "No statement has a verdict."
 class Rate(NamedTuple):
     """A share in [0, 1] with its 95 % interval. `reason` explains a missing value."""
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     reason: str | None = None
 
     @property
@@ -46,14 +46,10 @@ class Rate(NamedTuple):
         return self.value, self.low, self.high
 
 
-def unknown_rate(reason: str) -> Rate:
-    return Rate(None, None, None, reason=reason)
-
-
 def rate(n_hits: int, n: int) -> Rate:
     """Return the share of `n_hits` in a simple sample with its Wilson interval."""
     if n == 0:
-        return unknown_rate(NOTHING_COUNTED)
+        return Rate(reason=NOTHING_COUNTED)
     return Rate(n_hits / n, *wilson_interval(n_hits, n))
 
 
@@ -211,7 +207,9 @@ def sample_rate(sample: VerdictSample, population: ArrayLike, weights: ArrayLike
     return Rate(rate.value, least.low, most.high)
 
 
-def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
+def population_rate(
+    n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None, *, has_limits: bool = True
+) -> Rate:
     """Return the share of hits in a stratified population of which `n` of `population` tuples were judged; shapes (S,).
 
     n_hits, n: can be fractional if statements are incomplete. Limits are then those of the nearest integer samples on
@@ -219,17 +217,27 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
     population: 0 if unknown; treated as infinite, and several strata then need weights.
     weights: of the strata, sum 1; None for population shares. In an average over cells, each cell's weight is divided
     among its strata.
+    has_limits: False omits the limits, which are slow to compute.
     """
-    estimate = population_share(n_hits, n, population, weights)
-    value = estimate.value
-    if value is None:
-        return estimate
     worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
     judged = whole_statements(worth)
+    if not judged.sum():
+        return Rate(reason=NOTHING_COUNTED)
+    if not judged.all():
+        return Rate(reason=EMPTY_STRATUM)
+    if len(sizes) > 1 and not sizes.all() and weights is None:
+        return Rate(reason=UNKNOWN_POPULATION)
+    shares = np.asarray(n_hits, dtype=np.float64) / worth
+    if weights is None:
+        parts = sizes / sizes.sum() if sizes.all() else np.ones(1)
+    else:
+        parts = np.asarray(weights, dtype=np.float64)
+    value = float(np.clip(parts @ shares, 0, 1))  # rounding errors can exceed 0 and 1
+    if not has_limits:
+        return Rate(value, None, None)
     if len(sizes) > 1:
         sizes = np.where(sizes, sizes, AS_GOOD_AS_INFINITE)
-    # Rounding errors can move sums of probabilities outside [0, n].
-    shares, parts = np.clip(np.asarray(n_hits, dtype=np.float64) / worth, 0, 1), _parts(sizes, weights)
+    shares = np.clip(shares, 0, 1)  # rounding errors can move sums of probabilities outside [0, n]
     open_strata = np.flatnonzero(judged != sizes)  # strata that are not judged completely
     if not len(open_strata):
         return Rate(value, value, value)
@@ -240,38 +248,13 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
     drawn, size = int(judged[stratum]), int(sizes[stratum])
     low, _ = simple_interval(int(np.floor(share * drawn + ROUNDING)), drawn, size)
     _, high = simple_interval(int(np.ceil(share * drawn - ROUNDING)), drawn, size)
-    return Rate(value, _inside(value - weight * (share - low)), _inside(value + weight * (high - share)))
-
-
-def population_share(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
-    """Return `population_rate` without its limits, which are slow to compute."""
-    worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
-    judged = whole_statements(worth)
-    if not judged.sum():
-        return unknown_rate(NOTHING_COUNTED)
-    if not judged.all():
-        return unknown_rate(EMPTY_STRATUM)
-    if len(sizes) > 1 and not sizes.all() and weights is None:
-        return unknown_rate(UNKNOWN_POPULATION)
-    shares = np.asarray(n_hits, dtype=np.float64) / worth
-    return Rate(_inside(float(_parts(sizes, weights) @ shares)), None, None)
-
-
-def _inside(share: float) -> float:
-    """Clip a rounding error beyond 0 or 1."""
-    return min(max(share, 0.0), 1.0)
+    low, high = np.clip([value - weight * (share - low), value + weight * (high - share)], 0, 1).tolist()
+    return Rate(value, low, high)
 
 
 def whole_statements(worth: Floats) -> Counts:
     """Round down equivalent numbers of complete statements; more than half of one counts as one."""
     return np.where(worth > 0.5, np.maximum(np.floor(worth + ROUNDING), 1), 0).astype(np.int64)
-
-
-def _parts(sizes: Counts, weights: ArrayLike | None) -> Floats:
-    """Return the weights of the strata, by default their shares of the population; shapes (S,)."""
-    if weights is not None:
-        return np.asarray(weights, dtype=np.float64)
-    return sizes / sizes.sum() if sizes.all() else np.ones(1)
 
 
 # Simple samples
@@ -387,8 +370,9 @@ def _interval_over_strata(
     low, high = _stratified_interval(tuple(strata))
     moved = value - float(weights @ (nearest / n))
     if abs(moved) < ROUNDING:
-        return _inside(low), _inside(high)
-    return _inside(low + min(moved, 0)), _inside(high + max(moved, 0))
+        moved = 0.0
+    low, high = np.clip([low + min(moved, 0), high + max(moved, 0)], 0, 1).tolist()
+    return low, high
 
 
 @lru_cache(maxsize=10_000)
@@ -607,7 +591,7 @@ class RankedStrata:
         parts = self.parts(strata, last_rank)
         is_taken = parts.population > 0
         if not is_taken.any():
-            return unknown_rate(NOTHING_COUNTED), parts
+            return Rate(reason=NOTHING_COUNTED), parts
         return sample_rate(parts.accepted.at(is_taken), parts.population[is_taken]), parts
 
     def shares(self, strata: Codes, last_ranks: Codes) -> Floats:

@@ -84,8 +84,8 @@ class CompletedVerdicts:
     counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): number of deciding labels, at least the number
     present. n_tasks (G, P): statements of each group; statements without labels are ignored.
     certain (P, 3): 1 for the verdict that holds for any missing labels; possible (P, 3): 1 for possible verdicts.
-    probability (G, P, 3): of each verdict; 0 for a pattern without labels. has_verdict (G,): a statement of the group
-    has a certain verdict.
+    probability (G, P, 3): of each verdict; 0 for a pattern without labels. has_verdict (G,): True if a statement of the
+    group has a certain verdict.
     """
 
     def __init__(
@@ -106,7 +106,12 @@ class CompletedVerdicts:
             self._fitted.append(_Fitted(group, pattern, labels, shares))
         self.probability: Floats = np.repeat(self.certain[None], len(n_tasks), axis=0)
         for group, pattern, labels, shares in self._fitted:
-            self.probability[np.ix_(group, pattern)] = labels.posterior(shares)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                by_verdict = [shares * column @ labels.likelihood.T for column in labels.verdict.T]
+                posterior = np.stack(by_verdict, axis=2) / np.sum(by_verdict, axis=0)[..., None]
+            posterior[:, labels.is_certain] = labels.certain[labels.is_certain]
+            # A pattern absent from the group can have probability 0.
+            self.probability[np.ix_(group, pattern)] = np.nan_to_num(posterior)
         self.has_verdict: Flags = (self.n_tasks @ self.certain).sum(axis=1) > 0
 
     @cached_property
@@ -115,8 +120,13 @@ class CompletedVerdicts:
         lost = np.zeros((len(self.n_tasks), 3))  # information lost to missing labels, in complete statements
         for group, pattern, labels, shares in self._fitted:
             n_of_k = self.n_tasks[np.ix_(group, pattern)]
+            # (G, 3) the variance of a verdict's share with complete labels divided by that with these labels
+            information = np.array([
+                [_information(labels.likelihood[n > 0], n[n > 0], share, verdict) for verdict in labels.verdict.T]
+                for n, share in zip(n_of_k, shares, strict=True)
+            ]).reshape(-1, 3)  # fmt: skip
             with np.errstate(divide="ignore"):
-                lost[group] += n_of_k.sum(axis=1)[:, None] * (1 / labels.information(n_of_k, shares) - 1)
+                lost[group] += n_of_k.sum(axis=1)[:, None] * (1 / information - 1)
         n_seen = self.n_tasks.sum(axis=1)[:, None]
         told = n_seen / np.maximum(n_seen + lost, 1)
         return np.where((told >= LEAST_INFORMATION) & (told * n_seen >= 1), told, 0)
@@ -182,21 +192,6 @@ class _Labels:
         self.possible = (may_be @ self.verdict > 0).astype(np.float64)
         self.certain = self.possible * (self.possible.sum(axis=1) == 1)[:, None]
         self.is_certain = self.certain.any(axis=1)
-
-    def posterior(self, shares: Floats) -> Floats:
-        """Return (G, P, 3) verdict probabilities given the shares (G, F) of full patterns."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            by_verdict = [shares * column @ self.likelihood.T for column in self.verdict.T]
-            posterior: Floats = np.stack(by_verdict, axis=2) / np.sum(by_verdict, axis=0)[..., None]
-        posterior[:, self.is_certain] = self.certain[self.is_certain]
-        return np.nan_to_num(posterior)  # a pattern absent from the group can have probability 0
-
-    def information(self, n_tasks: Counts, shares: Floats) -> Floats:
-        """Return (G, 3) the variance of a verdict's share with complete labels divided by that with these labels."""
-        return np.array([
-            [_information(self.likelihood[n > 0], n[n > 0], share, verdict) for verdict in self.verdict.T]
-            for n, share in zip(n_tasks, shares, strict=True)
-        ]).reshape(-1, 3)  # fmt: skip
 
 
 def fit_shares(likelihood: Floats, n_tasks: Counts) -> Floats:

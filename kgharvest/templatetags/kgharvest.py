@@ -1,11 +1,10 @@
-"""Template filters and tags: numbers, statements with slots, entities, and `{% panels "region" subject %}`."""
+"""Template filters and tags: numbers, statements with slots, and entities."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from django import template
-from django.template.context import RequestContext
 from django.urls import reverse
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -25,7 +24,6 @@ from kgharvest.pages.number_format import (
     seconds,
     share,
 )
-from kgharvest.pages.panels import Panel, panels_of
 
 register = template.Library()
 for number_filter in (count, duration, hours, in_points, pace, percent, points, score, seconds, share):
@@ -70,18 +68,3 @@ def entities(names: Sequence[str]) -> SafeString:
 @register.filter
 def entity_url(name: str) -> str:
     return f"{reverse('kgharvest:entity')}?{urlencode({'name': name.casefold()})}"
-
-
-@register.simple_tag(takes_context=True)
-def panels(context: RequestContext, region: str, subject: Any = None) -> SafeString:
-    return rendered(context, panels_of(region, context["request"], subject))
-
-
-@register.simple_tag(takes_context=True)
-def rendered(context: RequestContext, parts: Iterable[Panel]) -> SafeString:
-    """Render panels from the view."""
-    html = []
-    for panel in parts:
-        with context.push(**panel.context):
-            html.append(context.template.engine.get_template(panel.template).render(context))
-    return mark_safe("".join(html))  # noqa: S308  templates escape what they print

@@ -16,7 +16,7 @@ from django.contrib.auth import get_user_model
 from annotation.models import JudgeRun, Judgment, Round
 from evaluation import demo
 from evaluation.models import Report
-from kgharvest.access import is_researcher
+from kgharvest.access import Action, may_anywhere
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.runner import queue_harvest
@@ -103,7 +103,7 @@ def test_new_logins_work_with_the_passwords_printed(logins):
     people = [get_user_model().objects.get(username=login.username) for login in logins]
 
     assert all(person.check_password(login.password) for person, login in zip(people, logins, strict=True))
-    assert [is_researcher(person) for person in people] == [True, False, False, False]
+    assert [may_anywhere(person, Action.VIEW) for person in people] == [True, False, False, False]
     assert len({login.password for login in logins}) == 4
 
 

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 
-from kgharvest.access import MAY, Action, NotAllowed, check_may, is_researcher, may
+from kgharvest.access import MAY, Action, NotAllowed, check_may, may, may_anywhere
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Launch, Relation, RelationSet, Role, SensitiveWord
 from tests.factories import (
     default_project,
@@ -64,7 +64,8 @@ def test_superusers_and_the_operator_may_everything_and_others_nothing():
     for action in Action:
         assert [may(user, action, project) for user in (None, root)] == [True, True]
         assert not any(may(user, action, project) for user in (annotator, AnonymousUser(), inactive, gone))
-    assert [is_researcher(user) for user in (root, annotator, inactive, gone)] == [True, False, False, False]
+    may_view = [may_anywhere(user, Action.VIEW) for user in (root, annotator, inactive, gone)]
+    assert may_view == [True, False, False, False]
     with pytest.raises(NotAllowed, match="the project Default"):
         check_may(annotator, Action.MANAGE, project)
 

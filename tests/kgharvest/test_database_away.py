@@ -13,7 +13,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import reverse
 
-from kgharvest import http
+from kgharvest import http, middleware
 from kgharvest.bulk.prepared import PreparedSelect
 from kgharvest.errors import is_database_away
 from tests.kgharvest.test_settings import PRODUCTION, run_python
@@ -100,7 +100,7 @@ def test_what_needs_no_database_goes_on(away):
 
 def test_only_one_at_a_time_waits_for_a_database_that_is_silent(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(http, "monotonic", lambda: now[0])
+    monkeypatch.setattr(middleware, "monotonic", lambda: now[0])
     asked, is_away = [], [True]
 
     def answer(request):
@@ -110,23 +110,23 @@ def test_only_one_at_a_time_waits_for_a_database_that_is_silent(monkeypatch):
             return http.database_is_away(request)
         return HttpResponse("ok")
 
-    spared = http.spare_threads(answer)
+    spared = middleware.spare_threads(answer)
     request = RequestFactory().get("/")
 
     assert [spared(request).status_code for _ in range(10)] == [503] * 10
     assert asked == [0.0]
-    now[0] += http.LOOK_AFTER_S
+    now[0] += middleware.LOOK_AFTER_S
     assert [spared(request).status_code for _ in range(10)] == [503] * 10
     assert len(asked) == 2
-    now[0] += http.LOOK_AFTER_S
+    now[0] += middleware.LOOK_AFTER_S
     is_away[0] = False
     assert [spared(request).status_code for _ in range(10)] == [200] * 10
 
 
 def test_a_database_that_refuses_at_once_is_asked_by_everybody(monkeypatch):
-    monkeypatch.setattr(http, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(middleware, "monotonic", lambda: 0.0)
     asked = []
-    spared = http.spare_threads(lambda request: asked.append(1) or http.database_is_away(request))
+    spared = middleware.spare_threads(lambda request: asked.append(1) or http.database_is_away(request))
 
     for _ in range(3):
         spared(RequestFactory().get("/"))

@@ -22,7 +22,7 @@ from kgharvest.statistics.partial_pooling import (
     sample_truths,
     why_unidentified,
 )
-from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, UNKNOWN_POPULATION, Rate, unknown_rate
+from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, UNKNOWN_POPULATION, Rate
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
@@ -98,7 +98,7 @@ def with_modelled_rates(
     """Return the entries of `cells`, in their order, with `corrected` and `pooled`."""
     rng = np.random.default_rng(evidence.seed)
     rates = [cell.rate_of(ACCEPTED) for cell in cells]
-    pooled = [unknown_rate(rate.reason or NOT_TOLD) for rate in rates]
+    pooled = [Rate(reason=rate.reason or NOT_TOLD) for rate in rates]
     for side in range(len(evidence.sides)):
         identified = [
             (number, rate.value, sample)
@@ -120,12 +120,12 @@ def with_modelled_rates(
 
 def _corrected(cell: Cell, strata: Codes, correction: Correction) -> Rate:
     if correction.truths is None:
-        return unknown_rate(correction.entry["reason"])
+        return Rate(reason=correction.entry["reason"])
     n = correction.truths.n[strata]
     if not n.all():
-        return unknown_rate(EMPTY_STRATUM if n.any() else NOTHING_COUNTED)
+        return Rate(reason=EMPTY_STRATUM if n.any() else NOTHING_COUNTED)
     if len(strata) > 1 and not cell.population.all():
-        return unknown_rate(UNKNOWN_POPULATION)
+        return Rate(reason=UNKNOWN_POPULATION)
     return corrected_rate(correction.truths, strata, cell.population, cell.part_of_strata)
 
 

@@ -33,7 +33,6 @@ from kgharvest.statistics.rates import (
     macro_average,
     macro_interval,
     score_cuts,
-    unknown_rate,
 )
 from kgharvest.tables.table import Column, Kind, Rates, Row, Table, of_kind
 
@@ -117,7 +116,7 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
         these = macro_of_these(side_cells)
         populations = np.concatenate([cell.population for cell in side_cells])
         population = int(populations.sum()) if populations.all() else None
-        weighted = joint_rate(side_cells, ACCEPTED) if population else unknown_rate(UNKNOWN_POPULATION)
+        weighted = joint_rate(side_cells, ACCEPTED) if population else Rate(reason=UNKNOWN_POPULATION)
         if weighted.reason == EMPTY_STRATUM:
             weighted = weighted._replace(reason="A relation has no verdict yet.")
         accuracy, rejection, undecided = (
@@ -146,14 +145,14 @@ def _pooled_rate(cells: Sequence[Cell], verdict: int) -> Rate:
     if len(cells) == 1:
         return cells[0].rate_of(verdict)
     n, n_hits = (sum(float(cell.samples[verdict][part].sum()) for cell in cells) for part in (0, 1))
-    return Rate(n_hits / n, None, None) if n else unknown_rate(NOTHING_COUNTED)
+    return Rate(n_hits / n, None, None) if n else Rate(reason=NOTHING_COUNTED)
 
 
 def macro_of_these(cells: Sequence[Cell]) -> Rate:
     """Return the mean accuracy of these cells with equal weights, without cells of unknown accuracy."""
     rated_cells = [cell for cell in cells if cell.rate_of(ACCEPTED).value is not None]
     if not rated_cells:
-        return unknown_rate(NOTHING_COUNTED)
+        return Rate(reason=NOTHING_COUNTED)
     weights = np.concatenate([cell.part_of_strata / len(rated_cells) for cell in rated_cells])
     return joint_rate(rated_cells, ACCEPTED, weights=weights)
 

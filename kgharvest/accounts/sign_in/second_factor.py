@@ -8,7 +8,6 @@ replace a lost app. Without them, the operator removes the second factor (`remov
 import base64
 import logging
 import secrets
-from collections.abc import Callable
 from datetime import datetime
 
 import pyotp
@@ -17,9 +16,7 @@ from django.conf import settings
 from django.contrib import auth
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.urls import reverse
+from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from kgharvest.accounts.models import Role
@@ -193,15 +190,3 @@ def log_in(request: HttpRequest, user: AbstractBaseUser, id_token: str = "") -> 
     if id_token:
         request.session.pop(MUST_SET_UP, None)
         request.session[ID_TOKEN] = id_token
-
-
-def require_second_factor(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: redirect users who must set up a second factor to its page from every page except logout."""
-
-    def guarded(request: HttpRequest) -> HttpResponse:
-        is_set_up = not request.session.get(MUST_SET_UP)
-        if is_set_up or request.path in {reverse("second_factor_set_up"), reverse("logout")}:
-            return get_response(request)
-        return redirect("second_factor_set_up")
-
-    return guarded

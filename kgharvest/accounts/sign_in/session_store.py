@@ -25,12 +25,10 @@ def delete_expired_sessions(now: datetime) -> None:
 
 
 class SessionStore(db.SessionStore):
-    def _validate_session_key(self, key: str | None) -> bool:
-        """Reject keys with NUL, which PostgreSQL does not accept."""
-        return key is not None and "\x00" not in key and super()._validate_session_key(key)
-
     def _get_session_from_db(self) -> Session | None:
-        sessions = _unexpired(session_key=self.session_key, expire_date=timezone.now())
+        # PostgreSQL does not accept NUL, which a cookie can contain.
+        has_nul = "\x00" in self.session_key
+        sessions = [] if has_nul else _unexpired(session_key=self.session_key, expire_date=timezone.now())
         if not sessions:
             self._session_key = None
         return sessions[0] if sessions else None

@@ -8,7 +8,6 @@ from django.urls import reverse
 from annotation.models import Round
 from evaluation.models import Report
 from kgharvest.contrib.publishing.preregistration.report_section import in_a_badge
-from kgharvest.contrib.publishing.preregistration.services import is_judged
 from kgharvest.pages.panels import Panel, button
 
 
@@ -23,7 +22,7 @@ def paper_statements(request: HttpRequest, report: Report) -> Iterator[Panel]:
 def preregister_round(request: HttpRequest, round: Round) -> Iterator[Panel]:
     """Yield a link to the form until the first judgment."""
     is_draft, is_closed = round.status == Round.Status.DRAFT, round.status == Round.Status.CLOSED
-    if is_draft or not (is_closed or is_judged(round)):
+    if is_draft or not (is_closed or round.is_judged):
         yield button("Preregister", reverse("publishing:preregister", args=[round.path]))
 
 

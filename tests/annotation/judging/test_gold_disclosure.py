@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
 from annotation.judging.assignment import LEASE, next_batch, release_expired
-from annotation.judging.models import LARGEST_ID, SIXTEEN_HEX_DIGITS, task_of_token, task_token
+from annotation.judging.models import LARGEST_ID, SIXTEEN_HEX_DIGITS
 from annotation.models import Annotator, Assignment, Judgment, Round
 from annotation.quality.exclusion import exclude_annotator
 from tests.factories import judge, judging_page, make_gold, make_round, make_user
@@ -100,21 +100,24 @@ def clues_of(replies: list[list[dict]]) -> list[tuple[float, ...]]:
 
 @given(task=st.integers(1, LARGEST_ID), key=st.text("0123456789abcdef", min_size=32, max_size=32))
 def test_a_token_leads_back_to_its_task(task, key):
-    token = task_token(key, task)
+    annotator = Annotator(token_key=key)
+    token = annotator.token_of(task)
 
     assert re.fullmatch(SIXTEEN_HEX_DIGITS, token)
-    assert task_of_token(key, token) == task
+    assert annotator.task_of(token) == task
 
 
 @given(token=st.text("0123456789abcdef", min_size=16, max_size=16))
 def test_what_was_made_up_leads_to_no_task_or_to_one_that_has_this_token(token):
-    task = task_of_token("0" * 32, token)
+    annotator = Annotator(token_key="0" * 32)
+    task = annotator.task_of(token)
 
-    assert task == 0 or task_token("0" * 32, task) == token
+    assert task == 0 or annotator.token_of(task) == token
 
 
 def test_the_tokens_of_neighbours_share_no_more_bits_than_chance_has_it():
-    tokens = [int(task_token("0" * 32, task), 16) for task in range(1, 2001)]
+    annotator = Annotator(token_key="0" * 32)
+    tokens = [int(annotator.token_of(task), 16) for task in range(1, 2001)]
 
     n_same = [64 - (token ^ following).bit_count() for token, following in pairwise(tokens)]
     assert sum(n_same) / len(n_same) == pytest.approx(32, abs=4 * 4 / 1999**0.5)  # each of 64 bits by chance, sigma 4

@@ -3,9 +3,9 @@
 import pytest
 from django.utils import timezone
 
-from annotation.invites.services import capacity_warning
 from annotation.judging.assignment import LEASE, next_batch
 from annotation.models import Judgment
+from annotation.monitoring.progress import capacity_warning
 from tests.factories import judge, judging_page, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db

@@ -44,7 +44,7 @@ def absent(round) -> Annotator:
 
 
 def test_holders_come_with_when_they_were_last_active_the_longest_silent_first(round):
-    assert [(holder.n, holder.last_active_at, holder.expires_at) for holder in holders(round)] == [
+    assert [(holder["n"], holder["last_active_at"], holder["expires_at"]) for holder in holders(round)] == [
         (3, NOW - timedelta(hours=1), NOW - timedelta(minutes=30)),
         (1, NOW, NOW + LEASE),
     ]
@@ -53,7 +53,7 @@ def test_holders_come_with_when_they_were_last_active_the_longest_silent_first(r
 def test_what_is_released_goes_to_others_at_once_and_is_recorded(round, absent):
     assert release_assigned(round, [absent.code]) == 3
 
-    assert [holder.n for holder in holders(round)] == [1]
+    assert [holder["n"] for holder in holders(round)] == [1]
     assert len(next_batch(make_annotators(round, 1)[0], NOW)) == 3
     [event] = round.events.filter(kind="given_back")
     assert (event.annotator, event.history_sentence) == (absent.code, "released 3 assigned statements")

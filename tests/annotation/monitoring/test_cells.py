@@ -11,7 +11,8 @@ from django.utils import timezone
 from annotation.models import Round, Snapshot
 from annotation.monitoring import cells as monitoring_cells
 from annotation.monitoring import progress as snapshots
-from annotation.monitoring.cells import LATER, cell_tables, count_cells, interval_picture, round_cells
+from annotation.monitoring.cells import LATER, cell_tables, count_cells, round_cells
+from annotation.monitoring.progress import interval_picture
 from annotation.rounds.services import create_draft, open_round
 from evaluation.evidence.evidence import cells_of, drawn_verdicts
 from evaluation.evidence.rows import gather_evidence
@@ -67,26 +68,26 @@ def test_a_round_of_many_cells_shows_counts_first_and_its_accuracies_at_the_next
     first = round_cells(round, timezone.now())
     assert {(cell["accuracy"], cell["reason"]) for cell in first.content} == {(None, LATER)}
     assert sum(cell["accepted"] for cell in first.content) > 0
-    assert cell_tables(first.content, QueryDict()).notice == LATER
+    assert cell_tables(first.content, QueryDict())["notice"] == LATER
     [count_aside] = Aside.waiting
     count_aside()
 
     second = round_cells(round, first.counted_at)
     assert second.content == count_cells(round)
-    assert cell_tables(second.content, QueryDict()).notice == ""
+    assert cell_tables(second.content, QueryDict())["notice"] == ""
     assert Snapshot.objects.count() == 1
 
 
 def test_the_pivot_has_relations_against_lms_and_a_cell_leads_to_its_statements(researcher_client, round):
     context = researcher_client.get(PILOT).context["cells"]
 
-    assert [side["setting"] for side in context.sides] == ["multi", "multi"]
-    assert [name for name, _ in context.models] == ["bert", "gpt"]
-    assert [[row["relation"], *map(bool, row["cells"])] for row in context.rows] == [
+    assert [side["setting"] for side in context["sides"]] == ["multi", "multi"]
+    assert [name for name, _ in context["models"]] == ["bert", "gpt"]
+    assert [[row["relation"], *map(bool, row["cells"])] for row in context["rows"]] == [
         ["capital", True, False],
         ["river", True, True],
     ]
-    statements = researcher_client.get(PILOT + context.rows[1]["cells"][1]["statements"])
+    statements = researcher_client.get(PILOT + context["rows"][1]["cells"][1]["statements"])
     assert statements.context["n"] == 6
     assert "bert × multi" in statements.text
 
@@ -102,10 +103,10 @@ def test_the_address_filters_and_sorts_and_keeps_what_does_not_fit_on_the_page(r
         return researcher_client.get(PILOT + query).context["cells"]
 
     by_accuracy = cells("?sort=-s1")
-    assert [row["relation"] for row in by_accuracy.rows] == ["river", "capital"]  # which gpt was not asked about
+    assert [row["relation"] for row in by_accuracy["rows"]] == ["river", "capital"]  # which gpt was not asked about
     filtered = cells("?cells=list&q=RIV gpt&sort=-drawn")
-    assert [(row["drawn"], row["is_hidden"]) for row in filtered.rows] == [(8, True), (6, False), (4, True)]
-    assert (filtered.n_shown, cells("?sort=made-up").sort) == (1, "relation")
+    assert [(row["drawn"], row["is_hidden"]) for row in filtered["rows"]] == [(8, True), (6, False), (4, True)]
+    assert (filtered["n_shown"], cells("?sort=made-up")["sort"]) == (1, "relation")
 
 
 def test_a_picture_spans_the_interval_and_there_is_none_without_one():

@@ -8,9 +8,8 @@ import pytest
 from django.utils import timezone
 
 from annotation.models import Judgment, Round
-from annotation.monitoring import history as monitoring_history
 from annotation.monitoring import progress as snapshots
-from annotation.monitoring.history import UNITS, _periods, count_history, history_picture, round_history, strips
+from annotation.monitoring.progress import UNITS, _periods, count_history, history_picture, strips
 from annotation.rounds.services import pause_round
 from tests.annotation.monitoring.test_progress import Aside
 from tests.factories import judge, judge_all, make_gold, make_round
@@ -74,12 +73,12 @@ def test_periods_are_hours_then_days_then_weeks_without_a_gap(span, unit, n):
 def test_bars_stand_for_judgments_and_lines_for_what_happened(round, researcher):
     pause_round(round, researcher)
 
-    picture = history_picture(round, count_history(round))
+    picture = history_picture(round, timezone.now())
 
-    assert [bar["height"] for bar in picture.bars] == ["96.0", "0.0", "96.0"]
-    assert [point["y"] for point in picture.points] == ["0.0", "96.0"]  # an alpha below 0 is drawn at 0
-    assert [(mark["x"], mark["event"].kind) for mark in picture.marks] == [("600.0", "paused")]
-    assert history_picture(round, count_history(make_round())) is None
+    assert [bar["height"] for bar in picture["bars"]] == ["96.0", "0.0", "96.0"]
+    assert [point["y"] for point in picture["points"]] == ["0.0", "96.0"]  # an alpha below 0 is drawn at 0
+    assert [(mark["x"], mark["event"].kind) for mark in picture["marks"]] == [("600.0", "paused")]
+    assert history_picture(make_round(), timezone.now())["rows"] == []
 
 
 def test_strips_show_who_judged_most_against_the_others(round):
@@ -99,7 +98,7 @@ def test_the_page_shows_both_and_of_a_large_round_once_they_are_counted(research
     assert "Judgments by hour, maximum 12" in page
     assert 'aria-label="Annotators with the most judgments"' in page
 
-    monkeypatch.setattr(monitoring_history, "MOST_AT_A_LOOK", 0)
+    monkeypatch.setattr(snapshots, "LIVE_HISTORY", 0)
     monkeypatch.setattr(snapshots, "Thread", Aside)
     monkeypatch.setattr(snapshots.connection, "close", lambda: None)
     monkeypatch.setattr(Aside, "waiting", [])
@@ -108,4 +107,4 @@ def test_the_page_shows_both_and_of_a_large_round_once_they_are_counted(research
         count_aside()
 
     assert "Judgments by hour, maximum 12" in researcher_client.get(PILOT).text
-    assert round_history(round, timezone.now()).counted_at is not None
+    assert history_picture(round, timezone.now())["counted_at"] is not None

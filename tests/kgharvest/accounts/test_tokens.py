@@ -8,7 +8,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from kgharvest.accounts.tokens import create_token, find_token, revoke_token
+from kgharvest.accounts.tokens import create_token, revoke_token
+from kgharvest.api.authentication import find_token
 from kgharvest.audit.tables import sha256
 from kgharvest.models import ApiToken, ProjectMember
 from tests import factories

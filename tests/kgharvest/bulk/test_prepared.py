@@ -115,7 +115,7 @@ def test_locking_outside_a_transaction_is_rejected(tasks, monkeypatch):
     monkeypatch.setattr(connection.features, "has_select_for_update", True)
     select = PreparedSelect(lambda: JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id")).select_for_update())
     with transaction.atomic():
-        select._statement()  # made, as by an earlier call
+        select._bound({"id": tasks[0].pk})  # made, as by an earlier call
 
     with pytest.raises(transaction.TransactionManagementError):
         select(id=tasks[0].pk)

@@ -194,8 +194,8 @@ def test_requests_of_all_processes_are_added_up_and_the_dead_forgotten(client, s
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(settings.METRICS_DIR))
     sample = 'kgharvest_requests_total{method="GET",status="200",view="of another process"}'
     code = (
-        "import django; django.setup(); from kgharvest.operations.metrics import observe; "
-        "observe('of another process', 'GET', 200, 0.1)"
+        "import django; django.setup(); from kgharvest.operations.metrics import REQUESTS; "
+        "REQUESTS.labels('of another process', 'GET', '200').inc()"
     )
     for _ in range(2):
         subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Count
 
 from annotation.judging.assignment import wait_for_answers
-from annotation.models import Adjudication, Judgment, Round
+from annotation.models import Round
 from annotation.rounds.builder import freeze_round
 from evaluation.reports.document import METHOD
 from kgharvest.access import Action, User, check_may
@@ -83,19 +83,12 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
         return frozen
 
 
-def is_judged(round: Round) -> bool:
-    """Return True if any statement of the round, including gold, was judged or adjudicated."""
-    # The order lets the database use an index instead of reading all judgments.
-    by_annotator = Judgment.objects.filter(annotator__round=round).order_by("annotator", "judged_at")
-    return bool(by_annotator.values("annotator")[:1]) or Adjudication.objects.filter(task__round=round).exists()
-
-
 def check_unjudged(round: Round) -> None:
     """Raise TooLate if the round is closed or has judgments."""
     if round.status == Round.Status.CLOSED:
         message = f"Round {round.name} is closed. A round can only be preregistered before its first judgment."
         raise DomainError("TooLate", message)
-    if is_judged(round):
+    if round.is_judged:
         raise DomainError(
             "TooLate",
             f"Round {round.name} has judgments. A round can only be preregistered before its first judgment. Clone it "
