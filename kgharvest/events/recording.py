@@ -78,7 +78,8 @@ def actor_code(user: Any) -> str:
 
 def _enqueue_deliveries(event: Event, topic: str, path: Callable[[], str]) -> None:
     """Create a delivery for each enabled webhook of the project with this topic. One query without webhooks."""
-    webhooks = [hook for hook in Webhook.objects.enabled().filter(project_id=event.project_id) if topic in hook.events]
+    enabled = Webhook.objects.filter(project_id=event.project_id, disabled_at=None)
+    webhooks = [webhook for webhook in enabled if topic in webhook.events]
     if webhooks:
         facts = {**event.known_facts, "url": f"{settings.ORIGIN}{path()}"}
         Delivery.objects.bulk_create([Delivery.about(webhook, topic, facts, event.at) for webhook in webhooks])
