@@ -90,8 +90,8 @@ def return_one(fake, panel, number: int, worker) -> tuple[float, float]:
     from django.test import Client
     from django.utils import timezone
 
-    from kgharvest.contrib.recruiting.inbox import outbox
     from kgharvest.contrib.recruiting.panels.services import enter
+    from kgharvest.contrib.recruiting.prolific.events import outbox
 
     fake.give_back(list(fake.submissions.values())[number])
     headers = {name: value for name, value in fake.headers(fake.events[-1]).items() if name != "Content-Type"}

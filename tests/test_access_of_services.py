@@ -64,9 +64,8 @@ from kgharvest.contrib.recruiting.panels.publishing import (
     stop_panel,
 )
 from kgharvest.contrib.recruiting.panels.services import enter, free_place
-from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus, note_paid
+from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus, make_good, note_paid
 from kgharvest.contrib.recruiting.pay.commands import approve, ask, decide, resend, settle_by_hand
-from kgharvest.contrib.recruiting.pay.floor import make_good
 from kgharvest.contrib.recruiting.reconciliation import ask_reconciliation
 from kgharvest.entities.tables import delete_table, save_table
 from kgharvest.errors import DomainError

@@ -2,13 +2,13 @@
 
 import secrets
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
 from annotation.judging.models import Annotator
 from annotation.rounds.models import Round
+from kgharvest.accounts.models import person_or_null
 
 
 def new_invite_token() -> str:
@@ -29,9 +29,7 @@ class Invite(models.Model):
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="invites")
     token = models.CharField(max_length=32, unique=True, default=new_invite_token)
     annotator = models.OneToOneField(Annotator, on_delete=models.CASCADE, null=True, blank=True, related_name="invite")
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from annotation.judging.assignment import start_position
-from annotation.models import Annotator, Invite, Layout, Round
+from annotation.models import Annotator, Invite, Round
 from annotation.rounds.models import RoundNotOpen
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.throttle import check_attempt
@@ -57,7 +57,15 @@ def join_round(
     check_can_join(round)
     is_recruited = invite is not None or place_size is not None
     if user is None and not is_recruited:
-        _check_guest(round, name)
+        if not round.takes_guests:
+            raise DomainError("NoGuests", f"The round {round.name} requires an account. Log in first.")
+        if not _normalized(name):
+            raise DomainError("NameMissing", "Enter a name or code that identifies you.")
+        if len(_normalized(name)) > LONGEST_NAME:
+            raise DomainError("BadName", f"The name is longer than {LONGEST_NAME} characters. Enter a shorter name.")
+        scripts = {unicodedata.name(letter, "").partition(" ")[0] for letter in name}
+        if len(scripts & CONFUSABLE_SCRIPTS) > 1:
+            raise DomainError("BadName", "The name mixes alphabets with letters that look alike. Use one alphabet.")
     if round.consent and not agrees:
         raise DomainError("ConsentMissing", "You must agree to the consent text before you start.")
     with transaction.atomic():
@@ -86,18 +94,6 @@ def check_can_join(round: Round) -> None:
         raise DomainError("NotForPeople", f"Cannot join {round.name}: its judgments are {round.source}.")
     if round.status == Round.Status.CLOSED:
         raise RoundNotOpen(f"The round {round.name} is closed. You can no longer join it.")
-
-
-def _check_guest(round: Round, name: str) -> None:
-    if not round.takes_guests:
-        raise DomainError("NoGuests", f"The round {round.name} requires an account. Log in first.")
-    if not _normalized(name):
-        raise DomainError("NameMissing", "Enter a name or code that identifies you.")
-    if len(_normalized(name)) > LONGEST_NAME:
-        raise DomainError("BadName", f"The name is longer than {LONGEST_NAME} characters. Enter a shorter name.")
-    scripts = {unicodedata.name(letter, "").partition(" ")[0] for letter in name}
-    if len(scripts & CONFUSABLE_SCRIPTS) > 1:
-        raise DomainError("BadName", "The name mixes alphabets with letters that look alike. Use one alphabet.")
 
 
 def _create_annotator(round: Round, user, name: str, invite: Invite | None, place_size: int | None = None) -> Annotator:
@@ -132,10 +128,6 @@ def _normalized(name: str) -> str:
     """Return the name in Unicode form NFKC, without invisible characters and repeated spaces."""
     visible = (letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
     return " ".join("".join(visible).split())
-
-
-def choose_layout(annotator: Annotator, layout: str) -> None:
-    Annotator.objects.filter(pk=annotator.pk).update(layout=Layout(layout))
 
 
 def return_code(annotator: Annotator) -> str:
@@ -176,12 +168,6 @@ class InviteNotUsable(DomainError):
 def make_invites(round: Round, n: int, expires_at: datetime, by=None) -> list[Invite]:
     check_may(by, Action.WORK, round.project)
     return Invite.objects.bulk_create(Invite(round=round, expires_at=expires_at, created_by=by) for _ in range(n))
-
-
-def check_usable(invite: Invite, now: datetime) -> None:
-    """Raise InviteNotUsable, with the reason, unless a person can join with this invite."""
-    if invite.status(now) in NOT_USABLE:
-        raise InviteNotUsable(NOT_USABLE[invite.status(now)])
 
 
 def use_invite(invite: Invite, annotator: Annotator, now: datetime) -> None:

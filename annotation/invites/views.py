@@ -17,7 +17,7 @@ from django.views.decorators.debug import sensitive_variables
 from annotation.invites import services
 from annotation.invites.access import forget_guest, no_access, remember_guest, session_annotator, throttled
 from annotation.invites.erasure import erase_account
-from annotation.invites.services import BadReturnCode, InviteNotUsable, join_round
+from annotation.invites.services import BadReturnCode, join_round
 from annotation.models import Invite, Round
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.access import Action, researcher_required, visible_or_404
@@ -50,9 +50,7 @@ def round_invites(request: HttpRequest, path: str) -> HttpResponse:
         n_new = counted(len(new_invites), "invite")
         messages.success(request, f"{n_new} created. Download the CSV file and send one link to each person.")
         return redirect("annotation:round_invites", round.path)
-    invites = round.invites.select_related("annotator").order_by("-pk")
-    page = page_of(request, invites)
-    now = timezone.now()
+    page, now = page_of(request, round.invites.select_related("annotator").order_by("-pk")), timezone.now()
     context = {
         "round": round,
         "form": form,
@@ -123,10 +121,10 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
         return redirect("annotation:judge", round.pk)
     try:
         services.check_can_join(round)
-        if invite is not None:
-            services.check_usable(invite, timezone.now())
     except DomainError as refusal:
-        return no_access(request, str(refusal), 410 if isinstance(refusal, InviteNotUsable) else 409)
+        return no_access(request, str(refusal), 409)
+    if invite is not None and (invite_status := invite.status(timezone.now())) in services.NOT_USABLE:
+        return no_access(request, services.NOT_USABLE[invite_status], 410)
     asks_name = request.user.is_anonymous and invite is None
     form = JoinForm(request.POST if request.method == "POST" else None, asks_name=asks_name)
     if form.is_valid():
@@ -167,20 +165,19 @@ def return_by_code(request: HttpRequest, code: str = "") -> HttpResponse:
     """Let a guest continue with a return code. The link asks for confirmation, so that a GET changes nothing."""
     form = ReturnForm(request.POST if request.method == "POST" else None, initial={"code": code})
     code = form.cleaned_data["code"] if form.is_valid() else code
+    page = "annotation/invites/return_by_code.html"
     if not code:
-        return render(
-            request, "annotation/invites/return_by_code.html", {"form": form, "next": request.GET.get("next", "")}
-        )
+        return render(request, page, {"form": form, "next": request.GET.get("next", "")})
     try:
         annotator = services.find_by_return_code(code)
     except BadReturnCode as refusal:
         form = ReturnForm({"code": code})
         form.add_error("code", str(refusal))
-        return render(request, "annotation/invites/return_by_code.html", {"form": form}, status=404)
+        return render(request, page, {"form": form}, status=404)
     if request.method == "POST":
         remember_guest(request, annotator)
         return redirect("annotation:judge", annotator.round_id)
-    return render(request, "annotation/invites/return_by_code.html", {"form": form, "annotator": annotator})
+    return render(request, page, {"form": form, "annotator": annotator})
 
 
 @researcher_required
@@ -198,8 +195,7 @@ def person_erase(request: HttpRequest, slug: str) -> HttpResponse:
             if person is None:
                 raise NotFound(f"No account {name!r:.60} in this project. Check the spelling of the username.")
             n_rounds = erase_account(person, request.user)
-            text = f"Account erased. Its judgments in {counted(n_rounds, 'round')} are kept."
-            messages.success(request, text)
+            messages.success(request, f"Account erased. Its judgments in {counted(n_rounds, 'round')} are kept.")
             return redirect(project)
     return render(request, "annotation/invites/person_erase.html", {"project": project, "form": form})
 

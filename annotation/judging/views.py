@@ -26,7 +26,6 @@ from rest_framework.views import APIView
 
 from annotation.invites.access import SessionAnnotator
 from annotation.invites.recruitment import recruitment
-from annotation.invites.services import choose_layout
 from annotation.judging.api import CheckedSession, TaskSerializer, read_answer, statements_of, wants_json
 from annotation.judging.assignment import ComesFirst, QuestionsFirst, TrainingFirst, next_batch
 from annotation.judging.judgments import (
@@ -304,5 +303,5 @@ def offline_worker(request: HttpRequest) -> HttpResponse:
 def judge_layout(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     layout = request.POST.get("layout")
     if layout in Layout.values:
-        choose_layout(annotator, layout)
+        Annotator.objects.filter(pk=annotator.pk).update(layout=layout)
     return redirect("annotation:judge", annotator.round_id)

@@ -125,7 +125,7 @@ class QuestionnaireViewSet(RoundOperations):
     def questionnaire(self, request: Request, round_id: int) -> Response:
         """Questionnaire answers in groups of at least five people, and results of the comprehension check."""
         round = self.round()
-        check = check_counts(round)._asdict() if round.check_questions else None
+        check = check_counts(round) if round.check_questions else None
         return self.answer({"questions": questionnaire_groups(round), "check": check})
 
 

@@ -70,30 +70,21 @@ def questionnaire_groups(round: Round, until: datetime | None = None) -> list[Gr
     n = len(people) - len(people) % LEAST_PEOPLE
     if not n:
         return []
-    result = []
-    for question in questions:
-        answers = (person.get(question.key, "") for person in people[:n])
-        groups = groups_of(answers, all_answered=question.is_required)
-        result.append(Groups(question.key, question.text, n, groups))
-    return result
+    answers = {question.key: [person.get(question.key, "") for person in people[:n]] for question in questions}
+    return [
+        Groups(question.key, question.text, n, groups_of(answers[question.key], all_answered=question.is_required))
+        for question in questions
+    ]
 
 
-class CheckCounts(NamedTuple):
-    """Numbers of people who passed the comprehension check on the first or second attempt, or failed it."""
-
-    passed_first: int
-    passed_second: int
-    failed: int
-
-
-def check_counts(round: Round) -> CheckCounts:
+def check_counts(round: Round) -> dict[str, int]:
+    """Return how many people passed the comprehension check on the first or second attempt, or failed it."""
     is_passed = Q(n_right=F("n_questions"))
-    counts = CheckTry.objects.filter(annotator__round=round).aggregate(
-        first=Count("pk", filter=Q(number=1) & is_passed),
-        second=Count("pk", filter=Q(number=MOST_TRIES) & is_passed),
+    return CheckTry.objects.filter(annotator__round=round).aggregate(
+        passed_first=Count("pk", filter=Q(number=1) & is_passed),
+        passed_second=Count("pk", filter=Q(number=MOST_TRIES) & is_passed),
         failed=Count("pk", filter=Q(number=MOST_TRIES) & ~is_passed),
     )
-    return CheckCounts(counts["first"], counts["second"], counts["failed"])
 
 
 def in_words(groups: Sequence[Groups]) -> str:
@@ -101,7 +92,6 @@ def in_words(groups: Sequence[Groups]) -> str:
     if not groups:
         return ""
     sentences = [
-        f"{question.question} " + "; ".join(f"{answer}: {n}" for answer, n in question.groups) + "."
-        for question in groups
+        f"{question.question} {'; '.join(f'{answer}: {n}' for answer, n in question.groups)}." for question in groups
     ]
-    return f"Answers of {groups[0].n} people, in groups of at least {LEAST_PEOPLE}. " + " ".join(sentences)
+    return " ".join([f"Answers of {groups[0].n} people, in groups of at least {LEAST_PEOPLE}.", *sentences])

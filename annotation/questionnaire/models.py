@@ -1,11 +1,11 @@
 """Questionnaire answers, comprehension check attempts, and withdrawals."""
 
-from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
 from annotation.judging.models import Annotator
 from annotation.questionnaire.questions import OnWithdrawal
+from kgharvest.accounts.models import person_or_null
 
 MOST_TRIES = 2  # minimum that Prolific requires before a comprehension check can screen out a participant
 
@@ -63,7 +63,7 @@ class Withdrawal(models.Model):
 
     annotator = models.OneToOneField(Annotator, on_delete=models.CASCADE, related_name="withdrawal")
     on_withdrawal = models.CharField(max_length=6, choices=OnWithdrawal)
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    by = person_or_null()
     at = models.DateTimeField()
     done_at = models.DateTimeField(null=True, blank=True)
 

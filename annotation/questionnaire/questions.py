@@ -6,6 +6,7 @@ every question has choices, and the correct choice starts with "+".
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from django.db import models
@@ -77,18 +78,20 @@ def parse_questions(text: str, prefix: str, *, is_check: bool = False) -> list[Q
     """Parse the text of questions. Keys: `prefix` and number, such as own-1. Raises BadQuestions."""
     questions: list[Question] = []
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
-    for start, block in _blocks(lines):
-        for number, line in block:
+    for has_text, block in groupby(lines, key=lambda numbered_line: bool(numbered_line[1])):
+        if not has_text:
+            continue
+        (start, first), *rest = numbered_lines = list(block)
+        for number, line in numbered_lines:
             if len(line) > LONGEST_LINE:
                 raise BadQuestions(f"Line {number} has {len(line)} characters. The maximum is {LONGEST_LINE}.")
-        (_, first), *rest = block
         if first[0] in "-+":
             raise BadQuestions(
                 f"Line {start}: {first!r:.60} is a choice without a question above it. Add the question."
             )
         marks = [line[0] for _, line in rest]
         choices = tuple(line[1:].strip() for _, line in rest)
-        _check_choices(rest, marks, choices, is_check=is_check)
+        _check_choices(rest, choices, is_check=is_check)
         if is_check and (not choices or marks.count("+") != 1):
             raise BadQuestions(
                 f"Line {start}: {first!r:.60} needs at least two choices. Mark exactly one as correct with +."
@@ -104,27 +107,14 @@ def parse_questions(text: str, prefix: str, *, is_check: bool = False) -> list[Q
     return questions
 
 
-def _blocks(lines: Sequence[tuple[int, str]]) -> list[tuple[int, list[tuple[int, str]]]]:
-    """Return the blocks between blank lines, each with the number of its first line."""
-    blocks: list[list[tuple[int, str]]] = [[]]
-    for number, line in lines:
-        if line:
-            blocks[-1].append((number, line))
-        elif blocks[-1]:
-            blocks.append([])
-    return [(block[0][0], block) for block in blocks if block]
-
-
-def _check_choices(
-    lines: Sequence[tuple[int, str]], marks: Sequence[str], choices: Sequence[str], *, is_check: bool
-) -> None:
-    for (number, line), mark, choice in zip(lines, marks, choices, strict=True):
-        if mark not in "-+" or not choice:
+def _check_choices(lines: Sequence[tuple[int, str]], choices: Sequence[str], *, is_check: bool) -> None:
+    for (number, line), choice in zip(lines, choices, strict=True):
+        if line[0] not in "-+" or not choice:
             raise BadQuestions(
                 f"Line {number}: {line!r:.60} is not a choice. Start choices with -, and separate questions by blank "
                 "lines."
             )
-        if mark == "+" and not is_check:
+        if line[0] == "+" and not is_check:
             raise BadQuestions(f"Line {number}: + marks correct answers of a comprehension check. Use - instead.")
     if len(choices) == 1 or len(choices) > MOST_CHOICES:
         raise BadQuestions(f"Line {lines[0][0]}: enter 2 to {MOST_CHOICES} choices, or none for a short text.")

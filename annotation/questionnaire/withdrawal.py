@@ -32,7 +32,17 @@ def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
     """
     check_may(by, Action.WORK, annotator.round.project)
     now = timezone.now()
-    withdrawal = _store_withdrawal(annotator, now, by)
+    with transaction.atomic():
+        recruitment().withdraw(annotator, now)
+        Annotator.objects.lock(annotator.pk)
+        round = Round.objects.get(pk=annotator.round_id)
+        values = {"on_withdrawal": round.on_withdrawal, "by": by, "at": now}
+        withdrawal, is_new = Withdrawal.objects.get_or_create(annotator=annotator, defaults=values)
+        if is_new:
+            what = OnWithdrawal(withdrawal.on_withdrawal).label
+            Annotator.objects.filter(pk=annotator.pk).update(has_questions_left=True)  # stops further assignments
+            action = "annotator.withdrawn" if by else "annotator.withdrew"
+            record(action, withdrawal, by, round=round, annotator=annotator, what=what)
     if withdrawal.on_withdrawal == OnWithdrawal.DELETE:
         try:
             exclude_annotator(annotator, REASON, by)
@@ -49,21 +59,6 @@ def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
         forget(annotator, by)
         Withdrawal.objects.filter(pk=withdrawal.pk, done_at=None).update(done_at=now)
         return recruitment().forget(annotator)
-
-
-@transaction.atomic
-def _store_withdrawal(annotator: Annotator, now: datetime, by) -> Withdrawal:
-    recruitment().withdraw(annotator, now)
-    Annotator.objects.lock(annotator.pk)
-    round = Round.objects.get(pk=annotator.round_id)
-    values = {"on_withdrawal": round.on_withdrawal, "by": by, "at": now}
-    withdrawal, is_new = Withdrawal.objects.get_or_create(annotator=annotator, defaults=values)
-    if is_new:
-        what = OnWithdrawal(withdrawal.on_withdrawal).label
-        Annotator.objects.filter(pk=annotator.pk).update(has_questions_left=True)  # stops further assignments
-        action = "annotator.withdrawn" if by else "annotator.withdrew"
-        record(action, withdrawal, by, round=round, annotator=annotator, what=what)
-    return withdrawal
 
 
 def finish_withdrawals(now: datetime) -> None:

@@ -65,7 +65,7 @@ def record(
         texts=texts,
     )
     if event_type.topic and project_id is not None:
-        enabled = Webhook.objects.enabled().filter(project_id=project_id)
+        enabled = Webhook.objects.filter(project_id=project_id, disabled_at=None)
         if webhooks := [webhook for webhook in enabled if event_type.topic in webhook.events]:
             page = subject if hasattr(subject, "get_absolute_url") else round
             known_facts = {**event.known_facts, "url": f"{settings.ORIGIN}{path or page.get_absolute_url()}"}

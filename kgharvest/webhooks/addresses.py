@@ -32,8 +32,20 @@ class Target(NamedTuple):
 
 
 def resolve(url: str) -> Target:
-    """Resolve `url`. Raises BadAddress if its address is forbidden, OSError if the hostname is unknown."""
-    scheme, host, port, path = split(url)
+    """Resolve `url`. Raises BadAddress if it is malformed or forbidden, OSError if the hostname is unknown."""
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError as error:
+        raise BadAddress(f"Invalid URL {url!r:.80}: {error}.") from None
+    if len(url) > LONGEST_URL or not url.isprintable() or not url.isascii() or " " in url:
+        raise BadAddress(f"Invalid URL. Use at most {LONGEST_URL} printable ASCII characters without spaces.")
+    if scheme not in ("http", "https") or not host:
+        raise BadAddress(f"Invalid URL {url!r:.80}. Use the form https://host/path.")
+    if parts.username is not None or parts.password is not None:
+        raise BadAddress("Remove the username and password from the URL. They would be stored in plain text.")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    port = port or (443 if scheme == "https" else 80)
     try:
         results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError:  # an empty or too long label between two dots
@@ -50,23 +62,6 @@ def resolve(url: str) -> Target:
             "Use https. Plain http is for networks that the operator allows with KGHARVEST_WEBHOOK_NETWORKS."
         )
     return Target(scheme, host, port, path, addresses[0])
-
-
-def split(url: str) -> tuple[str, str, int, str]:
-    """Return scheme, host, port, and path with query. Raises BadAddress."""
-    try:
-        parts = urlsplit(url)
-        scheme, host, port = parts.scheme, parts.hostname, parts.port
-    except ValueError as error:
-        raise BadAddress(f"Invalid URL {url!r:.80}: {error}.") from None
-    if len(url) > LONGEST_URL or not url.isprintable() or not url.isascii() or " " in url:
-        raise BadAddress(f"Invalid URL. Use at most {LONGEST_URL} printable ASCII characters without spaces.")
-    if scheme not in ("http", "https") or not host:
-        raise BadAddress(f"Invalid URL {url!r:.80}. Use the form https://host/path.")
-    if parts.username is not None or parts.password is not None:
-        raise BadAddress("Remove the username and password from the URL. They would be stored in plain text.")
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return scheme, host, port or (443 if scheme == "https" else 80), path
 
 
 def is_allowed(address: Address) -> bool:

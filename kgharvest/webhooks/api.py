@@ -90,16 +90,15 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
     def get_queryset(self) -> QuerySet[Webhook]:
         return Webhook.objects.filter(project_id=self.project.pk)
 
-    def with_secret(self, new: outbox.NewSecret, status_code: int, location: str | None = None) -> Response:
-        new.webhook.secret = new.secret
+    def with_secret(self, webhook: Webhook, status_code: int, location: str | None = None) -> Response:
         self.serializer_class = NewWebhookSerializer
-        return self.answer(new.webhook, status_code, location)
+        return self.answer(webhook, status_code, location)
 
     @extend_schema(request=WebhookInput, responses={201: NewWebhookSerializer}, summary="Create a webhook")
     def create(self, request: Request, slug: str) -> Response:
         """The response contains the secret, which is shown only once."""
-        new = outbox.create_webhook(self.project.pk, **self.sent(WebhookInput), by=request.user)
-        return self.with_secret(new, status.HTTP_201_CREATED, self.address(new.webhook))
+        webhook = outbox.create_webhook(self.project.pk, **self.sent(WebhookInput), by=request.user)
+        return self.with_secret(webhook, status.HTTP_201_CREATED, self.address(webhook))
 
     @extend_schema(request=WebhookInput, summary="Change the URL or events of a webhook")
     def partial_update(self, request: Request, slug: str, pk: int) -> Response:

@@ -26,11 +26,6 @@ def new_secret_key() -> str:
     return STANDARD + secrets.token_hex(14)
 
 
-class WebhookQuerySet(models.QuerySet):
-    def enabled(self):
-        return self.filter(disabled_at=None)
-
-
 class Webhook(models.Model):
     """A URL to which events of a project are sent.
 
@@ -50,8 +45,6 @@ class Webhook(models.Model):
     created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects = WebhookQuerySet.as_manager()
-
     class Meta:
         ordering = ["pk"]
         constraints = [models.UniqueConstraint(fields=["project_id", "url"], name="webhook_project_url_unique")]
@@ -63,12 +56,10 @@ class Webhook(models.Model):
     def is_disabled_by_failures(self) -> bool:
         return self.disabled_at is not None and self.failing_since is not None
 
-    def secrets_at(self, now) -> list[str]:
-        """Return the valid signing secrets, the current one first."""
-        keys = [self.secret_key]
-        if self.old_secret_key and self.rotated_at and now < self.rotated_at + OLD_SECRET_LASTS:
-            keys.append(self.old_secret_key)
-        return [secret_of(key) for key in keys]
+    @property
+    def secret(self) -> str:
+        """The signing secret. Pages and API show it only once, after it was created."""
+        return secret_of(self.secret_key)
 
 
 def secret_of(secret_key: str) -> str:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -15,16 +15,9 @@ from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.events.types import TOPICS
 from kgharvest.webhooks.addresses import BadAddress, resolve
-from kgharvest.webhooks.models import GIVE_UP_AFTER, TEST, Delivery, Webhook, new_secret_key, secret_of
+from kgharvest.webhooks.models import GIVE_UP_AFTER, TEST, Delivery, Webhook, new_secret_key
 
 MOST_WEBHOOKS = 20  # per project
-
-
-class NewSecret(NamedTuple):
-    """A webhook and its secret, which is shown only once."""
-
-    webhook: Webhook
-    secret: str
 
 
 def send_test(webhook: Webhook, by=None) -> Delivery:
@@ -48,7 +41,7 @@ def send_again(delivery: Delivery, by=None) -> None:
     Delivery.objects.filter(pk=delivery.pk).exclude(state=Delivery.State.DELIVERED).update(**values)
 
 
-def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) -> NewSecret:
+def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) -> Webhook:
     """Create a webhook. Raises NotAllowed, BadAddress, BadWebhook."""
     _check_may_manage(project_id, by)
     _check(url, events)
@@ -58,7 +51,7 @@ def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) ->
             raise DomainError("BadWebhook", f"The project already has {MOST_WEBHOOKS} webhooks. Delete one first.")
         webhook = _save(Webhook(project_id=project_id, url=url, events=sorted(events), created_by=by))
         _record("made", webhook, by, events=webhook.events)
-    return NewSecret(webhook, secret_of(webhook.secret_key))
+    return webhook
 
 
 def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> None:
@@ -72,8 +65,11 @@ def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> 
         _record("changed", locked, by, events=locked.events)
 
 
-def rotate_secret(webhook: Webhook, by=None) -> NewSecret:
-    """Create a new secret. The old secret also signs for one day, so receivers can switch. Raises NotAllowed."""
+def rotate_secret(webhook: Webhook, by=None) -> Webhook:
+    """Create a new secret; return the webhook. The old secret also signs for one day, so receivers can switch.
+
+    Raises NotAllowed.
+    """
     _check_may_manage(webhook.project_id, by)
     with transaction.atomic():
         locked = _lock(webhook)
@@ -81,7 +77,7 @@ def rotate_secret(webhook: Webhook, by=None) -> NewSecret:
         locked.rotated_at = timezone.now()
         locked.save()
         _record("secret_rotated", locked, by)
-    return NewSecret(locked, secret_of(locked.secret_key))
+    return locked
 
 
 def disable_webhook(webhook: Webhook, by=None) -> None:
@@ -89,7 +85,9 @@ def disable_webhook(webhook: Webhook, by=None) -> None:
     _check_may_manage(webhook.project_id, by)
     with transaction.atomic():
         locked = _lock(webhook)
-        if Webhook.objects.enabled().filter(pk=locked.pk).update(disabled_at=timezone.now(), failing_since=None):
+        if Webhook.objects.filter(pk=locked.pk, disabled_at=None).update(
+            disabled_at=timezone.now(), failing_since=None
+        ):
             _record("disabled", locked, by)
 
 

@@ -42,7 +42,7 @@ def webhook_list(request: HttpRequest, slug: str) -> HttpResponse:
     """List and create webhooks. The response to the form shows the new secret."""
     project = find_visible(request, slug, Action.MANAGE)
     form = WebhookForm(request.POST or None, initial={"events": list(TOPICS)})
-    new: outbox.NewSecret | None = None
+    new: Webhook | None = None
     if form.is_valid():
         with refusal_in_form(form):
             new = outbox.create_webhook(project.pk, by=request.user, **form.cleaned_data)
@@ -90,9 +90,9 @@ def webhook_change(request: HttpRequest, slug: str, pk: int, change: Callable[..
 def webhook_rotate(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Rotate the secret; the response shows the new one."""
     project, webhook = _find(request, slug, pk)
-    new = outbox.rotate_secret(webhook, request.user)
+    webhook = outbox.rotate_secret(webhook, request.user)
     form = WebhookForm(initial={"url": webhook.url, "events": webhook.events})
-    return _show(request, project, new.webhook, form, new=new)
+    return _show(request, project, webhook, form, new=webhook)
 
 
 @researcher_required

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from annotation.invites.services import return_code
 from kgharvest.contrib.recruiting.panels.services import enter, finish, join
+from kgharvest.contrib.recruiting.pay.ledger import balance_of
 from tests import factories
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 
@@ -50,7 +51,7 @@ def test_from_the_entry_link_to_the_code(visit):
     expect(phone.get_by_label("Your code")).to_have_value("C0DE-4711")
     phone.get_by_role("button", name="Copy code").click()
     expect(phone.locator("[data-copied]")).not_to_be_empty()
-    assert panel.submissions.get().pay_entries.owed() == 250
+    assert balance_of(panel).owed == 250
     assert visitor.complaints == []
 
 

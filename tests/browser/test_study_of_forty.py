@@ -21,7 +21,7 @@ from kgharvest.contrib.recruiting.models import Submission as OwnSubmission
 from kgharvest.contrib.recruiting.panels.publishing import create_panel
 from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus
 from kgharvest.contrib.recruiting.pay.commands import ask
-from kgharvest.contrib.recruiting.pay.ledger import Balance, panel_balance
+from kgharvest.contrib.recruiting.pay.ledger import Balance, balance_of
 from kgharvest.contrib.recruiting.prolific.platform import STATUSES
 from kgharvest.contrib.recruiting.reconciliation import reconcile
 from kgharvest.jobs import ledger
@@ -228,7 +228,7 @@ def test_forty_people_are_paid_to_the_cent(study, fake, visit):
     done = [take_part(study) for _ in range(N_PEOPLE - 1)]
     done.append(take_part_in_a_browser(study, visit()))
     assert {submission.status for submission in done} == {"AWAITING REVIEW"}
-    assert panel_balance(panel) == Balance(N_PEOPLE * REWARD + SCREEN_OUT_REWARD, SCREEN_OUT_REWARD)
+    assert balance_of(panel) == Balance(N_PEOPLE * REWARD + SCREEN_OUT_REWARD, SCREEN_OUT_REWARD)
 
     # Pay: approved twice over, and bonuses, one of which Prolific does not answer.
     by = panel.created_by
@@ -256,7 +256,7 @@ def test_forty_people_are_paid_to_the_cent(study, fake, visit):
 def check_sums(panel: Panel, fake: FakeProlific, spent: int) -> None:
     """Fail unless nothing is open, nobody was paid twice, and the wallet has lost what the ledger says, and the fee."""
     paid = N_PEOPLE * REWARD + SCREEN_OUT_REWARD + N_WITH_BONUS * BONUS
-    assert panel_balance(panel) == Balance(paid, paid)
+    assert balance_of(panel) == Balance(paid, paid)
     assert not PlatformCommand.objects.exclude(state=PlatformCommand.State.DONE).exists()
     payments = PayEntry.objects.filter(side=PayEntry.Side.PAID).values_list("amount", flat=True)
     assert spent == sum(round(amount * (1 + FEE)) for amount in payments)

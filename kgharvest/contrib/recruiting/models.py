@@ -1,10 +1,10 @@
 """Events from platforms, commands to platforms, and the pay ledger. Panels and submissions: `panels.models`."""
 
-from django.conf import settings
 from django.db import models
-from django.db.models import Q, Sum
+from django.db.models import Q
 from django.utils import timezone
 
+from kgharvest.accounts.models import person_or_null
 from kgharvest.contrib.recruiting.panels.identifiers import decrypted
 from kgharvest.contrib.recruiting.panels.models import Panel, Platform, Submission
 
@@ -96,9 +96,7 @@ class PlatformCommand(models.Model):
     n_tries = models.PositiveIntegerField(default=0)
     next_try_at = models.DateTimeField(default=timezone.now)
     error = models.CharField(max_length=500, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
     done_at = models.DateTimeField(null=True, blank=True)
 
@@ -119,17 +117,6 @@ class PlatformCommand(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.pk}"
-
-
-class PayEntryQuerySet(models.QuerySet):
-    def owed(self) -> int:
-        return self._sum(PayEntry.Side.OWED)
-
-    def paid(self) -> int:
-        return self._sum(PayEntry.Side.PAID)
-
-    def _sum(self, side: str) -> int:
-        return self.filter(side=side).aggregate(sum=Sum("amount", default=0))["sum"]
 
 
 class PayEntry(models.Model):
@@ -158,10 +145,8 @@ class PayEntry(models.Model):
     reason = models.CharField(max_length=500)
     event = models.ForeignKey(PanelEvent, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     command = models.ForeignKey(PlatformCommand, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    by = person_or_null()
     at = models.DateTimeField(default=timezone.now)
-
-    objects = PayEntryQuerySet.as_manager()
 
     class Meta:
         db_table = "annotation_payentry"

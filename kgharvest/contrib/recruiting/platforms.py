@@ -6,7 +6,6 @@ All operations use the network: never call one in a transaction.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from django.utils.module_loading import import_string
 
@@ -33,36 +32,6 @@ class OutcomeUnknown(DomainError):
     """A payment was sent without an answer, so it may have been made. Reconcile before any retry."""
 
 
-class EntryRefused(DomainError):
-    """The entry link was not issued by the platform in this form."""
-
-
-class Can(StrEnum):
-    PUBLISH = "publish"
-    PAUSE = "pause"
-    STOP = "stop"
-    RECONCILE = "reconcile"
-    APPROVE = "approve"
-    APPROVE_ALL = "approve_all"
-    REJECT = "reject"
-    RETURN = "return"
-    SCREEN_OUT = "screen_out"
-    BONUS = "bonus"
-    STATUS = "status"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Cost of a panel in minor units of its currency. rewards: for all places. fee: platform fee including tax."""
-
-    rewards: int
-    fee: int
-
-    @property
-    def total(self) -> int:
-        return self.rewards + self.fee
-
-
 @dataclass(frozen=True)
 class RemoteSubmission:
     """Current state of a submission on the platform.
@@ -85,10 +54,10 @@ class RemoteSubmission:
 class RecruitingPlatform:
     """One panel on its platform. This base class serves platforms without an API.
 
-    can: operations that the platform supports. All methods raise the errors above.
+    All methods raise the errors above.
     """
 
-    can: frozenset[Can] = frozenset()
+    has_api = False
 
     def __init__(self, panel: Panel):
         self.panel = panel
@@ -96,7 +65,7 @@ class RecruitingPlatform:
     def check_entry(self, parameters: Mapping[str, str]) -> bool:
         """Return True if the platform signed the parameters of the entry link, False if there is no signature.
 
-        Raises EntryRefused if the signature is invalid or missing although required.
+        Raises BadEntryLink if the signature is invalid or missing although required.
         """
         return False
 
@@ -104,8 +73,8 @@ class RecruitingPlatform:
         """Yield one sentence per problem in panel.platform_options."""
         return iter(())
 
-    def cost(self) -> Cost | None:
-        """Return the cost of publishing, None if the platform does not state it."""
+    def cost(self) -> int | None:
+        """Return the cost of publishing with fees and tax, in minor units, None if the platform does not state it."""
         check_not_closed(self.panel)
         return None
 
@@ -135,7 +104,7 @@ class RecruitingPlatform:
         check_not_closed(self.panel)
 
     def approve_all(self, submissions: Sequence[Submission]) -> None:
-        """Start a bulk approval. Only called if `can` contains APPROVE_ALL."""
+        """Start a bulk approval. Only called for platforms with an API."""
         raise NotImplementedError
 
 
@@ -146,10 +115,6 @@ def check_not_closed(panel: Panel) -> None:
         raise PlatformRefused(f"{name} closed on 30 September 2026. Select another platform for new panels.")
 
 
-def platform_class(platform: str) -> type[RecruitingPlatform]:
-    path = PLATFORMS.get(Platform(platform))
-    return import_string(path) if path else RecruitingPlatform
-
-
 def platform_of(panel: Panel) -> RecruitingPlatform:
-    return platform_class(panel.platform)(panel)
+    path = PLATFORMS.get(Platform(panel.platform))
+    return (import_string(path) if path else RecruitingPlatform)(panel)

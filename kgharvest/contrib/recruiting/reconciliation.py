@@ -19,7 +19,7 @@ from kgharvest.contrib.recruiting.panels.identifiers import digest, encrypted, f
 from kgharvest.contrib.recruiting.panels.services import holds_another_place, leave, move
 from kgharvest.contrib.recruiting.pay import ledger as pay
 from kgharvest.contrib.recruiting.pay.commands import settle
-from kgharvest.contrib.recruiting.platforms import Can, RemoteSubmission, platform_class, platform_of
+from kgharvest.contrib.recruiting.platforms import PLATFORMS, RemoteSubmission, platform_of
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
@@ -90,7 +90,13 @@ def _submission_of(panel: Panel, remote: RemoteSubmission, now: datetime) -> Sub
 def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> bool:
     """Set the platform's status, unless the local status is more specific; return whether it changed."""
     before, status = Status(submission.status), remote.status
-    if before == status or status == Status.ACTIVE or _says_more(submission, status):
+    if before == status or status == Status.ACTIVE:
+        return False
+    # The local status says more if the platform has not learned of the end here yet, or never will.
+    if status == Status.COMPLETED and before in Submission.ENDED:
+        if submission.platform_status.casefold().replace("-", " ") != before:
+            return False
+    elif before == Status.SCREENED_OUT and status in (Status.RETURNED, Status.TIMED_OUT):
         return False
     if status in Submission.HOLDING and holds_another_place(submission):
         logger.warning("Submission %s is %s, but its participant holds another place.", submission.pk, status)
@@ -102,14 +108,6 @@ def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> boo
     return move(submission, before, to=status, ended_at=at)
 
 
-def _says_more(submission: Submission, status: Status) -> bool:
-    """Return whether the submission ended locally in a way the platform has not learned yet, or never will."""
-    if status == Status.COMPLETED:
-        ended_there = submission.platform_status.casefold().replace("-", " ") == submission.status
-        return submission.status in Submission.ENDED and not ended_there
-    return submission.status == Status.SCREENED_OUT and status in (Status.RETURNED, Status.TIMED_OUT)
-
-
 # Pay
 
 
@@ -118,31 +116,28 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
 
     An approval on the platform is a payment, even if the participant holds another place here by now.
     """
-    panel = submission.panel
+    panel, paid = submission.panel, remote.reward_paid
     status = remote.status if remote.status in (submission.status, Status.APPROVED) else None
     if status == Status.APPROVED:
-        if not pay.submission_balance(submission, pay.Purpose.REWARD).owed:
+        if not pay.balance_of(submission, pay.Purpose.REWARD).owed:
             pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "The platform approved it.", event=event)
-        _paid(submission, pay.Purpose.REWARD, pay.REWARD, remote.reward_paid, "Approved.", event)
+        if paid:
+            pay.record_paid(submission, pay.Purpose.REWARD, pay.REWARD, paid, "Approved.", event=event)
         # Settles bulk approvals, and repeated approvals that the platform rejected.
         decision = submission.commands.exclude(kind=PlatformCommand.Kind.BONUS).order_by("-pk").first()
-        if decision is not None and decision.kind == PlatformCommand.Kind.APPROVE and remote.reward_paid is not None:
+        if decision is not None and decision.kind == PlatformCommand.Kind.APPROVE and paid is not None:
             settle(decision, True, at)
     elif status == Status.SCREENED_OUT:
-        owed = remote.reward_paid or panel.screen_out_reward
+        owed = paid or panel.screen_out_reward
         pay.owe_in_all(submission, pay.Purpose.SCREEN_OUT, owed, "Screened out.", event=event)
-        _paid(submission, pay.Purpose.SCREEN_OUT, pay.SCREEN_OUT, remote.reward_paid, "Screened out.", event)
+        if paid:
+            pay.record_paid(submission, pay.Purpose.SCREEN_OUT, pay.SCREEN_OUT, paid, "Screened out.", event=event)
     elif status == Status.COMPLETED and submission.completed_at:
         pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "All statements of the place were judged.")
     if status in (Status.RETURNED, Status.REJECTED, Status.SCREENED_OUT):
         pay.owe_in_all(submission, pay.Purpose.REWARD, 0, f"Status on the platform: {status}.", event=event)
     if remote.paid_bonuses is not None:
         _match_bonuses(submission, remote.paid_bonuses, at, event)
-
-
-def _paid(submission: Submission, purpose: str, key: str, amount: int | None, reason: str, event) -> None:
-    if amount:
-        pay.record_paid(submission, purpose, key, amount, reason, event=event)
 
 
 def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, event: PanelEvent | None) -> None:
@@ -181,22 +176,17 @@ def reconcile(panel: Panel, now: datetime) -> int:
     n_changed = 0
     for remote in platform.submissions():
         submission = submissions.get(digest(remote.session))
-        if submission is None or not _is_up_to_date(submission, paid_bonuses[submission.pk], remote):
-            n_changed += apply_remote(panel, remote, now)
-    if Can.STATUS in platform.can:
-        apply_status(panel, platform.status(), now)
+        is_up_to_date = (  # most submissions then need no transaction
+            submission is not None
+            and submission.platform_status == remote.platform_status
+            and submission.approves_itself_at == remote.approves_itself_at
+            and remote.status in (submission.status, Status.ACTIVE)
+            and (remote.paid_bonuses is None or sorted(remote.paid_bonuses) == sorted(paid_bonuses[submission.pk]))
+        )
+        n_changed += not is_up_to_date and apply_remote(panel, remote, now)
+    apply_status(panel, platform.status(), now)
     Panel.objects.filter(pk=panel.pk).update(reconciled_at=now, reconcile_error="")
     return n_changed
-
-
-def _is_up_to_date(submission: Submission, bonuses: Sequence[int], remote: RemoteSubmission) -> bool:
-    """Return whether the remote state is already recorded: most submissions then need no transaction."""
-    return (
-        submission.platform_status == remote.platform_status
-        and submission.approves_itself_at == remote.approves_itself_at
-        and remote.status in (submission.status, Status.ACTIVE)
-        and (remote.paid_bonuses is None or sorted(remote.paid_bonuses) == sorted(bonuses))
-    )
 
 
 @transaction.atomic
@@ -221,9 +211,8 @@ def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
 def ask_reconciliation(panel: Panel, by=None) -> None:
     """Schedule a reconciliation within seconds. Raises NotAllowed, CannotReconcile."""
     check_may(by, Action.WORK, panel.project)
-    if not _with_platform(Panel.objects.filter(pk=panel.pk)).exists():
+    if not _with_study().filter(pk=panel.pk).update(reconciled_at=None):
         raise DomainError("CannotReconcile", f"Panel {panel.name} has no study on a platform. Publish it first.")
-    Panel.objects.filter(pk=panel.pk).update(reconciled_at=None)
     enqueue_due_reconciliations(timezone.now())
 
 
@@ -241,13 +230,11 @@ def due_panels(now: datetime) -> QuerySet[Panel]:
     )
     is_open = Q(status__in=[Panel.Status.PUBLISHED, Panel.Status.PAUSED])
     is_due = Q(reconciled_at=None) | Q(reconciled_at__lte=now - EVERY)
-    return _with_platform(Panel.objects.filter(is_open | Q(pk__in=pending.order_by().values("pk")), is_due))
+    return _with_study().filter(is_open | Q(pk__in=pending.order_by().values("pk")), is_due)
 
 
-def _with_platform(panels: QuerySet[Panel]) -> QuerySet[Panel]:
-    panels = panels.exclude(external_id="")
-    platforms = panels.order_by().values_list("platform", flat=True).distinct()
-    return panels.filter(platform__in=[name for name in platforms if Can.RECONCILE in platform_class(name).can])
+def _with_study() -> QuerySet[Panel]:
+    return Panel.objects.filter(platform__in=list(PLATFORMS)).exclude(external_id="")
 
 
 def run_reconciliation_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:

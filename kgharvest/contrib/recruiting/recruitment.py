@@ -17,7 +17,7 @@ from kgharvest.contrib.recruiting.panels.identifiers import Unreadable, encrypte
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.services import leave
 from kgharvest.contrib.recruiting.pay.hourly import pay_in_words
-from kgharvest.contrib.recruiting.pay.ledger import submission_balance
+from kgharvest.contrib.recruiting.pay.ledger import balance_of
 
 SUBMISSIONS_AT_ONCE = 100  # erased per call of the periodic task
 
@@ -68,7 +68,7 @@ def _reason_to_keep(submission: Submission) -> str:
     notice = f"The platform id in panel {panel.name} was not erased yet"
     if submission.status not in Submission.ENDED:
         return f"{notice}: the submission is {submission.get_status_display()}. Review it first."
-    if (owed := submission_balance(submission).open) > 0:
+    if (owed := balance_of(submission).open) > 0:
         return f"{notice}: {money(owed, panel.currency)} is owed. Pay it first."
     if submission.commands.unfinished().exists():
         return f"{notice}: a request to the platform is pending. Wait until it has finished."

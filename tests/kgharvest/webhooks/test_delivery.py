@@ -32,7 +32,7 @@ from kgharvest.jobs.outbox import wait_after
 from kgharvest.jobs.tasks import run_periodic_tasks
 from kgharvest.jobs.workers import WorkerSpec
 from kgharvest.models import Delivery, Job, Project, Webhook
-from kgharvest.webhooks.delivery import outbox
+from kgharvest.webhooks.delivery import headers_of, outbox
 from kgharvest.webhooks.models import SECRET_SALT, secret_of
 from kgharvest.webhooks.outbox import (
     create_webhook,
@@ -43,7 +43,6 @@ from kgharvest.webhooks.outbox import (
     send_again,
     send_test,
 )
-from kgharvest.webhooks.sending import headers_of
 from tests.kgharvest.webhooks.receiver import receiving
 from tests.postgres import on_postgresql, run_on_postgresql
 from tests.refusals import refused
@@ -66,7 +65,7 @@ def own_machine(settings):
 
 
 def make_webhook(url: str = "http://127.0.0.1:9/hook", events=(EVENT,)) -> Webhook:
-    return create_webhook(PROJECT, url, events).webhook
+    return create_webhook(PROJECT, url, events)
 
 
 def deliver(now=None) -> None:
@@ -226,11 +225,11 @@ def test_a_success_ends_a_series_of_failures():
 def test_both_secrets_sign_for_a_day_after_a_rotation():
     with receiving() as (url, receiver):
         old = create_webhook(PROJECT, url, [EVENT])
-        new = rotate_secret(old.webhook)
-        send_test(old.webhook)
+        new = rotate_secret(old)
+        send_test(old)
         deliver()
         Webhook.objects.update(rotated_at=timezone.now() - timedelta(hours=24))
-        send_test(old.webhook)
+        send_test(old)
         deliver()
 
     (first, second) = receiver.requests
@@ -279,7 +278,7 @@ def test_deleting_a_webhook_while_it_is_sent_to_troubles_no_other():
 
 
 def test_working_webhooks_do_not_wait_for_failing_ones():
-    failing, well = make_webhook(), create_webhook(PROJECT + 1, "http://127.0.0.1:9/well", [EVENT]).webhook
+    failing, well = make_webhook(), create_webhook(PROJECT + 1, "http://127.0.0.1:9/well", [EVENT])
     for _ in range(outbox.rows_at_once):
         tell()
     Webhook.objects.filter(pk=failing.pk).update(failing_since=timezone.now())

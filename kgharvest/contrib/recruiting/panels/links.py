@@ -22,7 +22,7 @@ ASK = "Open the study from the platform's page again. If this message reappears,
 
 
 class BadEntryLink(DomainError):
-    """A parameter of the entry link is missing, repeated, or not filled in."""
+    """The entry link was not issued by the platform, or a parameter is missing, repeated, or not filled in."""
 
 
 class Entry(NamedTuple):

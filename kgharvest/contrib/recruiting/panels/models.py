@@ -10,12 +10,9 @@ from django.urls import reverse
 
 from annotation.judging.models import Annotator
 from annotation.rounds.models import Round
-from kgharvest.access import visible
 from kgharvest.contrib.recruiting.panels.identifiers import decrypted
 from kgharvest.contrib.recruiting.panels.links import LONGEST_VALUE, check_return_address
 
-LONGEST_URL = 500  # characters
-LONGEST_CODE = 50
 MOST_PLACES = 100_000
 MOST_MONEY = 10_000_00  # minor units, per participant
 
@@ -28,6 +25,14 @@ code_of_letters = RegexValidator(r"\A[A-Za-z0-9_-]+\Z", "Use letters, digits, hy
 
 def new_entry_token() -> str:
     return secrets.token_urlsafe(16)
+
+
+def _code(**options: str) -> models.CharField:
+    return models.CharField(max_length=50, blank=True, validators=[code_of_letters], **options)
+
+
+def _url(**options: str) -> models.CharField:
+    return models.CharField(max_length=500, blank=True, validators=[check_return_address], **options)
 
 
 class Platform(models.TextChoices):
@@ -47,12 +52,6 @@ class Platform(models.TextChoices):
     @property
     def product_name(self) -> str:
         return self.label.removesuffix(" (closed)")
-
-
-class PanelQuerySet(models.QuerySet):
-    def visible_to(self, user):
-        """Return the panels of the user's projects; all panels for superusers and for the operator."""
-        return visible(self, user, "round__project")
 
 
 class Panel(models.Model):
@@ -118,31 +117,15 @@ class Panel(models.Model):
     participant_parameter = models.CharField(max_length=50, default="participant", validators=[parameter_name])
     study_parameter = models.CharField(max_length=50, blank=True, default="study", validators=[parameter_name])
     session_parameter = models.CharField(max_length=50, blank=True, default="session", validators=[parameter_name])
-    completion_code = models.CharField(
-        max_length=LONGEST_CODE,
-        blank=True,
-        validators=[code_of_letters],
-        help_text="Shown only after the participant has judged the last statement.",
-    )
-    screen_out_code = models.CharField(
-        "screen-out code", max_length=LONGEST_CODE, blank=True, validators=[code_of_letters]
-    )
-    quota_full_code = models.CharField(
-        "quota-full code", max_length=LONGEST_CODE, blank=True, validators=[code_of_letters]
-    )
-    completion_url = models.CharField(
-        "return URL",
-        max_length=LONGEST_URL,
-        blank=True,
-        validators=[check_return_address],
+    completion_code = _code(help_text="Shown only after the participant has judged the last statement.")
+    screen_out_code = _code(verbose_name="screen-out code")
+    quota_full_code = _code(verbose_name="quota-full code")
+    completion_url = _url(
+        verbose_name="return URL",
         help_text="URL opened on completion. Optional placeholders: {code}, {participant}, {study}, and {session}.",
     )
-    screen_out_url = models.CharField(
-        "screen-out URL", max_length=LONGEST_URL, blank=True, validators=[check_return_address]
-    )
-    quota_full_url = models.CharField(
-        "quota-full URL", max_length=LONGEST_URL, blank=True, validators=[check_return_address]
-    )
+    screen_out_url = _url(verbose_name="screen-out URL")
+    quota_full_url = _url(verbose_name="quota-full URL")
     is_sandbox = models.BooleanField(
         "sandbox", default=True, help_text="Trial run. On Mechanical Turk, sandbox participants were not paid."
     )
@@ -154,8 +137,6 @@ class Panel(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     reconciled_at = models.DateTimeField(null=True, blank=True, editable=False)
     reconcile_error = models.CharField(max_length=300, blank=True, editable=False)
-
-    objects = PanelQuerySet.as_manager()
 
     class Meta:
         db_table = "annotation_panel"
@@ -194,9 +175,6 @@ class SubmissionQuerySet(models.QuerySet):
     def holding_places(self):
         """Return submissions that occupy a place: active, completed, or approved."""
         return self.filter(status__in=Submission.HOLDING)
-
-    def to_review(self):
-        return self.filter(status=Submission.Status.COMPLETED)
 
 
 class Submission(models.Model):

@@ -5,22 +5,16 @@ import re
 from kgharvest.errors import DomainError
 
 # Currencies without exactly two decimal places (ISO 4217).
-NO_DECIMALS = {
+DECIMALS = dict.fromkeys(["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"], 3)
+DECIMALS |= dict.fromkeys([
     "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF",
     "XPF",
-}  # fmt: skip
-THREE_DECIMALS = {"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"}
-DECIMALS = dict.fromkeys(NO_DECIMALS, 0) | dict.fromkeys(THREE_DECIMALS, 3)
+], 0)  # fmt: skip
 AMOUNT = re.compile(r"(?P<whole>[0-9]{1,9})(?:\.(?P<part>[0-9]{1,3}))?")
 
 
 class BadMoney(DomainError):
     """The text is not an amount in this currency."""
-
-
-def decimals_of(currency: str) -> int:
-    """Return the number of decimal places of a currency."""
-    return DECIMALS.get(currency, 2)
 
 
 def money(amount: int, currency: str) -> str:
@@ -30,14 +24,14 @@ def money(amount: int, currency: str) -> str:
 
 def decimal_money(amount: int, currency: str) -> str:
     """Format an amount in minor units for programs, exactly: "12.34", "-1.50"."""
-    decimals = decimals_of(currency)
+    decimals = DECIMALS.get(currency, 2)
     whole, part = divmod(abs(amount), 10**decimals)
     return f"{'-' if amount < 0 else ''}{whole}" + (f".{part:0{decimals}d}" if decimals else "")
 
 
 def parse_money(text: str, currency: str) -> int:
     """Parse "12.34", "12", or "USD 12.34" into minor units. Raises BadMoney."""
-    decimals = decimals_of(currency)
+    decimals = DECIMALS.get(currency, 2)
     match = AMOUNT.fullmatch(text.strip().removeprefix(currency).strip())
     part = (match["part"] or "") if match else ""
     if match is None or len(part) > decimals:

@@ -18,26 +18,19 @@ from annotation.invites.views import WRONG_LINK, JoinForm
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.contrib.recruiting.models import Panel, Platform, Submission
+from kgharvest.contrib.recruiting.panels import services
 from kgharvest.contrib.recruiting.panels.identifiers import Unreadable, digest
 from kgharvest.contrib.recruiting.panels.links import BadEntryLink, Entry, read_entry, return_address
 from kgharvest.contrib.recruiting.panels.money import money
-from kgharvest.contrib.recruiting.panels.services import (
-    Browser,
-    PlaceOfAnother,
-    QuotaFull,
-    Status,
-    enter,
-    finish,
-    join,
-    leave,
-)
-from kgharvest.contrib.recruiting.platforms import EntryRefused, PlatformUnavailable, platform_of
+from kgharvest.contrib.recruiting.platforms import PlatformUnavailable, platform_of
 from kgharvest.errors import DomainError
 from kgharvest.pages.refusals import refusal_in_form
 
+Status = Submission.Status
 SENT_BY_PLATFORM = "sent_by_platform"  # session key: digest of the entry link whose signature was verified
 BROWSER_COOKIE = "participant_browser"  # a secret that binds a place to the browser and outlives the session
 BROWSER_COOKIE_AGE_S = 365 * 24 * 3600
+HTTP_STATUSES = {BadEntryLink: 400, services.PlaceOfAnother: 403, TooManyAttempts: 429}
 
 
 @dataclass(frozen=True)
@@ -94,28 +87,22 @@ def _answer(request: HttpRequest, token: str, browser_digest: str) -> HttpRespon
     try:
         entry = read_entry(panel, request.GET)
         guest = session_annotator(request, panel.round_id)
-        browser = Browser(browser_digest, guest and guest.pk, _is_signed(request, panel, entry))
+        browser = services.Browser(browser_digest, guest and guest.pk, _is_signed(request, panel, entry))
         now, address = timezone.now(), network_of(request)
-        submission = enter(panel, entry.participant, entry.session, now, entry.study, address, browser)
+        submission = services.enter(panel, entry.participant, entry.session, now, entry.study, address, browser)
         return _start_or_resume(request, submission, entry, browser)
-    except (BadEntryLink, EntryRefused) as refusal:
-        return no_access(request, str(refusal), 400)
     except PlatformUnavailable:
         return no_access(request, "Your link cannot be verified at the moment. Open it again in a minute.", 503)
-    except QuotaFull:
+    except services.QuotaFull:
         return show_end(request, QUOTA_FULL, panel, entry, 409)
-    except TooManyAttempts as refusal:
-        return no_access(request, str(refusal), 429)
-    except PlaceOfAnother as refusal:
-        return no_access(request, str(refusal), 403)
     except DomainError as refusal:
-        return no_access(request, str(refusal), 409)
+        return no_access(request, str(refusal), HTTP_STATUSES.get(type(refusal), 409))
 
 
 def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
     """Return whether the platform signed the link. Verified once per browser, as the signature expires.
 
-    Raises EntryRefused, PlatformUnavailable.
+    Raises BadEntryLink, PlatformUnavailable.
     """
     link_digest = digest(f"{panel.pk} {entry.participant} {entry.session}")
     if request.session.get(SENT_BY_PLATFORM) == link_digest:
@@ -126,10 +113,12 @@ def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
     return True
 
 
-def _start_or_resume(request: HttpRequest, submission: Submission, entry: Entry, browser: Browser) -> HttpResponse:
+def _start_or_resume(
+    request: HttpRequest, submission: Submission, entry: Entry, browser: services.Browser
+) -> HttpResponse:
     """Redirect to judging, or show the consent page to a participant who has not joined. Raises PlaceOfAnother."""
     if request.method == "POST" and "decline" in request.POST:
-        leave(submission, Status.RETURNED, timezone.now())
+        services.leave(submission, Status.RETURNED, timezone.now())
         return show_end(request, RETURNED, submission.panel, entry)
     round = submission.panel.round
     current = session_annotator(request, round.pk)
@@ -140,7 +129,7 @@ def _start_or_resume(request: HttpRequest, submission: Submission, entry: Entry,
     form = JoinForm(request.POST if request.method == "POST" else None, asks_name=False)
     if annotator is None and form.is_valid():
         with refusal_in_form(form):
-            annotator = join(submission, agrees=form.cleaned_data["agrees"], browser=browser)
+            annotator = services.join(submission, agrees=form.cleaned_data["agrees"], browser=browser)
     if annotator is not None:
         remember_guest(request, annotator)
         return redirect("annotation:judge" if submission.status == Status.ACTIVE else "recruiting:panel_done", round.pk)
@@ -164,7 +153,7 @@ def panel_done(request: HttpRequest, round_id: int) -> HttpResponse:
     """Complete the submission of an annotator who has judged all statements, and only then show the code."""
     annotator = session_annotator(request, round_id)
     submission = annotator and annotator.submissions.select_related("panel__round").order_by("-pk").first()
-    if submission is None or not finish(submission, timezone.now()):
+    if submission is None or not services.finish(submission, timezone.now()):
         return redirect("annotation:judge", round_id)
     end = ENDS[submission.status]
     if submission.status == Status.RETURNED and not (annotator.n_judged or submission.platform_status):

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, F, Q
@@ -92,8 +91,8 @@ def csv_rows(panel: Panel) -> Iterator[dict[str, Any]]:
         yield {
             **{name: row[name] for name in ("participant", "session", "study", "annotator", "platform_status")},
             "status": row["status_in_words"],
-            "entered": _iso(row["entered_at"]),
-            "completed": _iso(row["completed_at"]),
+            "entered": row["entered_at"].isoformat(),
+            "completed": row["completed_at"].isoformat() if row["completed_at"] else "",
             "active_minutes": "" if row["active_s"] is None else f"{row['active_s'] / 60:.1f}",
             "judgments": row["n_judged"],
             "gold_right": row["n_gold_right"],
@@ -102,7 +101,3 @@ def csv_rows(panel: Panel) -> Iterator[dict[str, Any]]:
             "owed": decimal_money(row["owed"], panel.currency),
             "paid": decimal_money(row["paid"], panel.currency),
         }
-
-
-def _iso(at: datetime | None) -> str:
-    return at.isoformat() if at else ""

@@ -55,11 +55,6 @@ PRESETS = {
 }
 
 
-def parameters_of(platform: str) -> dict[str, str]:
-    fields = ("participant_parameter", "study_parameter", "session_parameter")
-    return dict(zip(fields, PRESETS[Platform(platform)].names, strict=True))
-
-
 def entry_link(panel: Panel, address: str) -> str:
     """Return the link to paste at the platform. address: URL of the panel's entry page.
 
@@ -87,6 +82,7 @@ def default_options(round: Round, platform: str) -> dict[str, Any]:
     n = max(1, min(tens, round.most_by_one))  # statements, including gold
     minutes = READING_MINUTES + ceil((n + round.training_size) * seconds / 60)
     names = set(round.panels.values_list("name", flat=True))
+    fields = ("participant_parameter", "study_parameter", "session_parameter")
     return {
         "name": next(name for number in count(1) if (name := f"{platform}-{number}") not in names),
         "places": places_for(round, n),
@@ -95,7 +91,7 @@ def default_options(round: Round, platform: str) -> dict[str, Any]:
         "reward": 0 if platform == Platform.SONA else ceil(minutes * HOURLY_RATE / 60),  # SONA gives credits
         "completion_code": new_code(),
         "screen_out_code": new_code(),
-        **parameters_of(platform),
+        **dict(zip(fields, PRESETS[Platform(platform)].names, strict=True)),
     }
 
 

@@ -3,7 +3,7 @@
 The platform is called outside of transactions. If it refuses, the panel's status is reverted.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -15,7 +15,7 @@ from kgharvest.contrib.recruiting.models import Panel
 from kgharvest.contrib.recruiting.panels.links import parameters
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.presets import default_options
-from kgharvest.contrib.recruiting.platforms import Can, check_not_closed, platform_of
+from kgharvest.contrib.recruiting.platforms import check_not_closed, platform_of
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.pages.number_format import counted
@@ -49,9 +49,8 @@ def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
         panel = Panel.objects.select_for_update(of=("self",)).select_related("round__project").get(pk=panel.pk)
         changed = [name for name, value in options.items() if getattr(panel, name) != value]
         if panel.status != Status.DRAFT:
-            has_study = Can.PUBLISH in platform_of(panel).can
             for name in changed:
-                if name not in EDITED_LATER or (name == "places" and has_study):
+                if name not in EDITED_LATER or (name == "places" and platform_of(panel).has_api):
                     reason = f"Cannot change {name}: panel {panel.name} is {panel.status}. Create another panel."
                     raise DomainError("WrongPanelStatus", reason)
         for name in changed:
@@ -80,28 +79,22 @@ def check_options(panel: Panel) -> None:
     except ValidationError as error:
         name, [reason, *_] = next(iter(error.message_dict.items()))
         raise DomainError("BadPanel", f"{name}: {reason}") from None
-    for problem in (*platform_of(panel).option_problems(), *_conflicts(panel)):
-        raise DomainError("BadPanel", problem)
-
-
-def _conflicts(panel: Panel) -> Iterator[str]:
-    """Yield one sentence per invalid combination of options."""
+    problems = [*platform_of(panel).option_problems()]
     if panel.name == "new":
-        yield "name cannot be “new”, which is the URL of the form. Enter another name."
+        problems.append("name cannot be “new”, which is the URL of the form. Enter another name.")
     names = [name for name in parameters(panel) if name]
     if len(set(names)) < len(names):
-        yield "Two link parameters have the same name. Use a different name for each."
+        problems.append("Two link parameters have the same name. Use a different name for each.")
     if panel.completion_code and panel.completion_code in (panel.screen_out_code, panel.quota_full_code):
-        yield "The completion code equals another code of the panel. Enter a different code."
+        problems.append("The completion code equals another code of the panel. Enter a different code.")
     if panel.hourly_floor > panel.reward * 60 / panel.estimated_minutes:
-        yield (
-            f"The reward is {_hourly_in_words(panel)} by the estimated minutes, below the minimum hourly rate of "
-            f"{money(panel.hourly_floor, panel.currency)}. Increase the reward or reduce the statements and minutes."
+        problems.append(
+            f"The reward is {money(panel.hourly_reward, panel.currency)} per hour by the estimated minutes, below the "
+            f"minimum hourly rate of {money(panel.hourly_floor, panel.currency)}. Increase the reward or reduce the "
+            "statements and minutes."
         )
-
-
-def _hourly_in_words(panel: Panel) -> str:
-    return f"{money(panel.hourly_reward, panel.currency)} per hour"
+    if problems:
+        raise DomainError("BadPanel", problems[0])
 
 
 def delete_panel(panel: Panel, by=None) -> None:
@@ -122,15 +115,15 @@ def cost_in_words(panel: Panel) -> str:
         return f"The cost is currently unavailable: {reason}"
     n_places = counted(panel.places, "place")
     places = f"{n_places} at {money(panel.reward, panel.currency)}"
+    rewards = money(panel.places * panel.reward, panel.currency)
     if cost is not None:
-        total, fee = money(cost.total, panel.currency), money(cost.fee, panel.currency)
-        return f"{places} cost {total}: {money(cost.rewards, panel.currency)} in rewards and {fee} in fees."
+        fee = money(cost - panel.places * panel.reward, panel.currency)
+        return f"{places} cost {money(cost, panel.currency)}: {rewards} in rewards and {fee} in fees."
     if not panel.reward:
         return f"{n_places} without a reward. The platform states its own fees."
-    rewards = money(panel.places * panel.reward, panel.currency)
     screen_outs = f", plus {money(panel.screen_out_reward, panel.currency)} per screen-out"
     return (
-        f"{places} ({_hourly_in_words(panel)} by the estimate) cost {rewards} in rewards"
+        f"{places} ({money(panel.hourly_reward, panel.currency)} per hour by the estimate) cost {rewards} in rewards"
         f"{screen_outs if panel.screen_out_reward else ''}. The platform's fee comes on top."
     )
 
@@ -145,7 +138,7 @@ def publish_panel(panel: Panel, by=None) -> None:
     _check_ready(panel)
     platform = platform_of(panel)
     before = [Status.DRAFT]
-    if Can.PUBLISH in platform.can and not panel.external_id:
+    if platform.has_api and not panel.external_id:
         before.append(Status.PUBLISHED)
 
     def publish() -> None:
@@ -183,29 +176,20 @@ def stop_panel(panel: Panel, by=None) -> None:
     _change(panel, before, Status.STOPPED, platform_of(panel).stop, by, "Stopped by a researcher.")
 
 
-VERBS = {Status.PAUSED: "paused", Status.STOPPED: "stopped"}
-
-
 def _change(
-    panel: Panel,
-    before: Sequence[str],
-    to: Panel.Status,
-    call_platform: Callable[[], Any],
-    by,
-    reason: str = "",
-    **facts: Any,
+    panel: Panel, before: Sequence[str], to: Status, operation: Callable[[], Any], by, reason: str = "", **facts: Any
 ) -> None:
     """Update the status, then call the platform; revert if it refuses. The first participants find the panel open."""
     status, previous_reason = Panel.objects.values_list("status", "ended_reason").get(pk=panel.pk)
     if status not in before or not _move(panel, before, to, reason):
         raise DomainError("WrongPanelStatus", f"Panel {panel.name} is {status}. Reload its page.")
     try:
-        call_platform()
+        operation()
     except DomainError:
         _move(panel, [to], status, previous_reason)
         raise
     panel.refresh_from_db()
-    verb = VERBS.get(to) or ("resumed" if status == Status.PAUSED else "published")
+    verb = "resumed" if (status, to) == (Status.PAUSED, Status.PUBLISHED) else to.value
     texts = {"reason": reason} if reason else None
     record(f"panel.{verb}", panel, by, round=panel.round, texts=texts, panel=panel.name, **facts)
 

@@ -21,7 +21,7 @@ from kgharvest.accounts.throttle import check_attempt
 from kgharvest.contrib.recruiting.models import Panel, PayEntry, Submission
 from kgharvest.contrib.recruiting.panels.identifiers import digest, encrypted
 from kgharvest.contrib.recruiting.pay.ledger import owe_in_all
-from kgharvest.contrib.recruiting.platforms import Can, platform_of
+from kgharvest.contrib.recruiting.platforms import platform_of
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
@@ -35,11 +35,6 @@ TAKEN_ELSEWHERE = (
     "This place was taken in another browser. Open your link there, use your return code, "
     "or ask the researchers of the study for your return link."
 )
-OWED_REASONS = {
-    Status.COMPLETED: "All statements of the place were judged.",
-    Status.SCREENED_OUT: "Screened out.",
-    Status.RETURNED: "The place was returned.",
-}
 
 
 class QuotaFull(DomainError):
@@ -94,10 +89,12 @@ def enter(
     submission = lasting.first() or previous.filter(session_digest=digest(session or participant)).first()
     if submission is not None:
         _check_holds_place(submission, browser, session)
-    if submission is not None and not _can_resume(submission):
-        if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
-            raise DomainError("TookPart", "Your participation in this study has ended. You cannot take part again.")
-        return submission
+        is_unused = submission.status == Status.RETURNED and submission.annotator_id is None  # returned before consent
+        # Only a submission that the platform did not end can be resumed.
+        if submission.platform_status or not (submission.status == Status.TIMED_OUT or is_unused):
+            if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
+                raise DomainError("TookPart", "Your participation in this study has ended. You cannot take part again.")
+            return submission
     if panel.status != Panel.Status.PUBLISHED:
         raise DomainError("PanelNotOpen", "This study does not accept new participants at the moment.")
     check_can_join(panel.round)
@@ -119,12 +116,6 @@ def enter(
         entered_at=now,
         browser_digest=browser.digest if browser else "",
     )
-
-
-def _can_resume(submission: Submission) -> bool:
-    """Return whether the submission timed out here or was returned before consent, and the platform did not end it."""
-    is_unused = submission.status == Status.RETURNED and submission.annotator_id is None
-    return (submission.status == Status.TIMED_OUT or is_unused) and not submission.platform_status
 
 
 def _check_holds_place(submission: Submission, browser: Browser | None, session: str) -> None:
@@ -156,7 +147,7 @@ def _annotator_of_earlier(panel: Panel, participant: str, session: str, browser:
 
 def _free_abandoned_place(panel: Panel, now: datetime) -> bool:
     """Time out the abandoned submission that was entered first; return False if there is none."""
-    if Can.RECONCILE in platform_of(panel).can:
+    if platform_of(panel).has_api:
         return False
     since = now - max(MIN_HOLD, HOLD_FACTOR * timedelta(minutes=panel.estimated_minutes))
     recent = Judgment.objects.filter(annotator=OuterRef("annotator"), judged_at__gte=since)
@@ -212,29 +203,23 @@ def holds_another_place(submission: Submission) -> bool:
     return submissions.holding_places().exclude(pk=submission.pk).exists()
 
 
-def has_judged_all(annotator: Annotator, now: datetime) -> bool:
-    """Return whether the annotator has judged all statements of the place, or the round has none left for them.
-
-    Skipped statements that still need judgments count as left.
-    """
-    if annotator.has_judged_share or annotator.round.status == Round.Status.CLOSED:
-        return True
-    try:
-        return not next_batch(annotator, now) and not n_skipped(annotator)
-    except (RoundNotOpen, ComesFirst):
-        return False
-
-
 def finish(submission: Submission, now: datetime) -> bool:
     """Complete a submission without statements left to judge, or release its place if nothing was judged.
 
-    Return whether it has ended, regardless of the platform's status.
+    Skipped statements that still need judgments count as left. Return whether the submission has ended, regardless of
+    the platform's status.
     """
     if submission.status not in Submission.HOLDING or submission.completed_at:
         return True
     annotator = submission.annotator
-    if annotator is None or not has_judged_all(annotator, now):
+    if annotator is None:
         return False
+    if not annotator.has_judged_share and annotator.round.status != Round.Status.CLOSED:
+        try:
+            if next_batch(annotator, now) or n_skipped(annotator):
+                return False
+        except (RoundNotOpen, ComesFirst):
+            return False
     if annotator.judgments.filter(judged_at__gte=submission.entered_at).exists():
         complete(submission, now)
     else:
@@ -255,7 +240,7 @@ def complete(submission: Submission, now: datetime) -> bool:
             return False
     submission.refresh_from_db()
     panel = submission.panel
-    owe_in_all(submission, PayEntry.Purpose.REWARD, panel.reward, OWED_REASONS[Status.COMPLETED])
+    owe_in_all(submission, PayEntry.Purpose.REWARD, panel.reward, "All statements of the place were judged.")
     annotator = submission.annotator
     record("place.completed", submission, None, round=panel.round, annotator=annotator, panel=panel.name)
     return True
@@ -276,9 +261,10 @@ def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
         Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged)  # no further assignments
     panel = submission.panel
     if to in (Status.RETURNED, Status.SCREENED_OUT):
-        owe_in_all(submission, PayEntry.Purpose.REWARD, 0, OWED_REASONS[to])
+        reason = "Screened out." if to == Status.SCREENED_OUT else "The place was returned."
+        owe_in_all(submission, PayEntry.Purpose.REWARD, 0, reason)
     if to == Status.SCREENED_OUT:
-        owe_in_all(submission, PayEntry.Purpose.SCREEN_OUT, panel.screen_out_reward, OWED_REASONS[to])
+        owe_in_all(submission, PayEntry.Purpose.SCREEN_OUT, panel.screen_out_reward, "Screened out.")
     facts = {"panel": panel.name, "status": submission.get_status_display()}
     record("place.left", submission, None, round=panel.round, annotator=submission.annotator, **facts)
     return True
@@ -291,7 +277,7 @@ def free_place(submission: Submission, now: datetime, by=None) -> bool:
     """
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
-    if submission.annotator_id and Can.RECONCILE in platform_of(panel).can:
+    if submission.annotator_id and platform_of(panel).has_api:
         reason = f"{panel.get_platform_display()} reports departures. End the submission there."
         raise DomainError("PlatformTells", reason)
     with transaction.atomic():

@@ -1,24 +1,44 @@
-"""Bonuses: granting, files for manual payment, and recording manual payments."""
+"""Bonuses: granting, manual payment, and those missing to the minimum hourly rate ("floor").
 
+A panel whose median rate falls below its floor pauses and lists the missing bonuses.
+"""
+
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from math import ceil
 
-from django.db import transaction
+from django.core.cache import cache
+from django.db import IntegrityError, transaction
 
 from kgharvest.access import Action, check_may
 from kgharvest.contrib.recruiting.models import Panel, PayEntry, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.money import decimal_money, money
+from kgharvest.contrib.recruiting.panels.publishing import LONGEST_REASON, pause_panel, resume_panel
 from kgharvest.contrib.recruiting.pay import commands, ledger
-from kgharvest.contrib.recruiting.platforms import Can, check_not_closed, platform_of
+from kgharvest.contrib.recruiting.pay.hourly import HourlyPay, Work, hourly_pay
+from kgharvest.contrib.recruiting.platforms import check_not_closed, platform_of
+from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
+from kgharvest.jobs.ledger import Heartbeat, Store, enqueue
+from kgharvest.models import Job
+from kgharvest.pages.number_format import counted
 from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records
 
-KEY = "bonus:"
+logger = logging.getLogger(__name__)
+
+KEY, FLOOR_KEY = "bonus:", "bonus:floor:"
 PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # ids that need no quotes in a bulk payment file
 COLUMNS = ("submission", "participant", "session", "amount", "currency", "reason")
+
+JOB_KIND = "pause_panel"
+CHECK_EVERY_S = 60
+PAUSED_BY_FLOOR = "The median pay of "  # prefix of the stored reason
 
 Side, Purpose = PayEntry.Side, PayEntry.Purpose
 
@@ -41,7 +61,7 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
     Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
     n = submission.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).count()
     key = key or f"{KEY}{n + 1}"
-    if Can.BONUS in platform_of(panel).can:
+    if platform_of(panel).has_api:
         commands.ask(submission, PlatformCommand.Kind.BONUS, key, amount=amount, message=reason, by=by)
     else:
         commands.check_bonus(submission, amount)
@@ -78,7 +98,7 @@ def open_bonuses(panel: Panel) -> list[OpenBonus]:
     an API, screen-out rewards are included.
     """
     purposes = [Purpose.BONUS]
-    if Can.APPROVE not in platform_of(panel).can:
+    if not platform_of(panel).has_api:
         purposes.append(Purpose.SCREEN_OUT)
     paid = set(panel.pay_entries.filter(side=Side.PAID).values_list("submission", "key"))
     unfinished = PlatformCommand.objects.unfinished().filter(submission__panel=panel)
@@ -149,3 +169,90 @@ def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> 
         reason = f"Paid manually: {entry.reason}"[: commands.LONGEST_REASON]
         ledger.record_paid(entry.submission, entry.purpose, entry.key, entry.amount, reason, by=by)
     return len(bonuses)
+
+
+# Minimum hourly rate
+
+
+def bonus_to_floor(earned: int, active_s: float, floor: int) -> int:
+    """Return the smallest bonus in whole minor units with which an hour pays at least `floor`.
+
+    Uses exact fractions, as floating point could be a cent short.
+    """
+    return max(0, ceil(Fraction(active_s) * floor / 3600) - earned)
+
+
+def floor_bonuses(pay: HourlyPay, floor: int) -> list[tuple[Work, int]]:
+    """Return the smallest bonus, in minor units, that raises each place below the floor with a known rate to it."""
+    bonuses = ((work, bonus_to_floor(work.earned, work.active_s, floor)) for work in pay.works if work.active_s)
+    return [(work, amount) for work, amount in bonuses if amount]
+
+
+def is_below_floor(panel: Panel, pay: HourlyPay) -> bool:
+    """Return whether the median is known and below the floor; a floor of 0 means no minimum."""
+    return pay.median is not None and pay.median < panel.hourly_floor
+
+
+def floor_sentence(panel: Panel, pay: HourlyPay, bonuses: Sequence[tuple[Work, int]]) -> str:
+    """Return the reason for pausing: median, floor, and the missing bonuses, itemized if they fit LONGEST_REASON."""
+    total = money(sum(amount for _, amount in bonuses), panel.currency)
+    head = (
+        f"{PAUSED_BY_FLOOR}{counted(pay.n, 'participant')} is {money(int(pay.median or 0), panel.currency)} per hour, "
+        f"below the minimum of {money(panel.hourly_floor, panel.currency)}. Bonuses totaling {total} make up the "
+        "difference: "
+    )
+    amounts = ", ".join(f"{work.submission.annotator} {money(amount, panel.currency)}" for work, amount in bonuses)
+    if len(head) + len(amounts) < LONGEST_REASON:
+        return f"{head}{amounts}."
+    return f"{head}{counted(len(bonuses), 'participant')}, listed on the pay page."
+
+
+def pause_underpaid_panels(now: datetime) -> None:
+    """Queue a job that pauses each published panel whose median is below its floor. A periodic task of every worker.
+
+    Each panel is checked once per CHECK_EVERY_S seconds.
+    """
+    for panel in Panel.objects.filter(status=Panel.Status.PUBLISHED, hourly_floor__gt=0):
+        if not cache.add(f"hourly_floor:{panel.pk}", 1, CHECK_EVERY_S) or not is_below_floor(panel, hourly_pay(panel)):
+            continue
+        fields = {"project": panel.project, "unique_key": f"{JOB_KIND}:{panel.pk}", "payload": {"panel": panel.pk}}
+        try:
+            with transaction.atomic():
+                enqueue(Job.objects.create(kind=JOB_KIND, **fields))
+        except IntegrityError:
+            logger.debug("Another worker has queued the job to pause panel %s.", panel.pk)
+
+
+def run_pause_job(job: Job, heartbeat: Heartbeat) -> Store:
+    """Pause a panel, here and on its platform, if it is still below the floor. The runner of JOB_KIND."""
+    panel = Panel.objects.select_related("round__project").get(pk=job.payload["panel"])
+    pay = hourly_pay(panel)
+    if panel.status == Panel.Status.PUBLISHED and is_below_floor(panel, pay):
+        heartbeat(Progress("pausing the panel", 0, None))
+        pause_panel(panel, floor_sentence(panel, pay, floor_bonuses(pay, panel.hourly_floor)))
+    return lambda: None
+
+
+def make_good(panel: Panel, by=None) -> int:
+    """Grant the bonuses missing to the floor, and resume a panel that was paused by it; return their sum.
+
+    A bonus counts as pay once it is owed, so a repeated call grants nothing. Raises NotAllowed, NothingMissing, and the
+    platform's errors on resuming.
+    """
+    check_may(by, Action.WORK, panel.project)
+    with transaction.atomic():
+        Panel.objects.select_for_update(of=("self",), no_key=True).get(pk=panel.pk)  # a second click waits
+        bonuses = floor_bonuses(hourly_pay(panel), panel.hourly_floor)
+        if not bonuses:
+            raise DomainError("NothingMissing", "No participant with a measured active time is below the minimum rate.")
+        submissions = panel.submissions.filter(pk__in=[work.submission.pk for work, _ in bonuses])
+        # Lock all submissions before the first audit log entry, whose lock comes last.
+        list(submissions.select_for_update(of=("self",), no_key=True).order_by("pk"))
+        reason = f"Raises the pay to {money(panel.hourly_floor, panel.currency)} per hour of active time."
+        for work, amount in bonuses:
+            n_before = work.submission.pay_entries.filter(side=Side.OWED, key__startswith=FLOOR_KEY).count()
+            grant_bonus(work.submission, amount, reason, by, key=f"{FLOOR_KEY}{n_before + 1}")
+    panel.refresh_from_db()
+    if panel.status == Panel.Status.PAUSED and panel.ended_reason.startswith(PAUSED_BY_FLOOR):
+        resume_panel(panel, by)
+    return sum(amount for _, amount in bonuses)

@@ -16,20 +16,13 @@ from django.db.models import Count, Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from kgharvest.access import Action, check_may
+from kgharvest.contrib.recruiting import platforms
 from kgharvest.contrib.recruiting.models import LONGEST_MESSAGE, Panel, PayEntry, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.identifiers import Unreadable
 from kgharvest.contrib.recruiting.panels.models import MOST_MONEY
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.services import holds_another_place, leave, move
 from kgharvest.contrib.recruiting.pay import ledger as pay
-from kgharvest.contrib.recruiting.platforms import (
-    Can,
-    OutcomeUnknown,
-    PlatformRefused,
-    PlatformUnavailable,
-    check_not_closed,
-    platform_of,
-)
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.jobs.outbox import Outbox, Outcome, Result, wait_after
@@ -55,7 +48,6 @@ GROUNDS = {
     "NO_DATA": "judged nothing",
     "OTHER": "other, as explained in the message",
 }
-DISAGREEMENT = "disagreement"
 LONGEST_REASON = PayEntry._meta.get_field("reason").max_length
 
 # Submission statuses that allow each kind of command.
@@ -114,12 +106,12 @@ def reason_of(bonus: PlatformCommand) -> str:
 
 
 def _check(submission: Submission, kind: Kind, amount: int, message: str, category: str) -> None:
-    check_not_closed(submission.panel)
+    platforms.check_not_closed(submission.panel)
     if submission.status not in ALLOWED_STATUSES[kind]:
         raise NotAskable(f"Cannot {kind.label}: submission {submission.pk} is {submission.status}.")
     if kind == Kind.BONUS:
         check_bonus(submission, amount)
-        if Can.BONUS not in platform_of(submission.panel).can:
+        if not platforms.platform_of(submission.panel).has_api:
             raise NotAskable("This platform does not pay bonuses. Grant the bonus, pay it manually, then record it.")
         return
     decision = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED).first()
@@ -137,24 +129,24 @@ def check_bonus(submission: Submission, amount: int) -> None:
 
 def check_rejection(message: str, category: str) -> None:
     """Raise BadRejection for an invalid category or message."""
-    if category.strip().lower() == DISAGREEMENT:
-        raise DomainError(
-            "BadRejection",
-            "Disagreement is not a valid reason: other annotators' labels are not ground truth, and the round "
-            "measures disagreement. Approve the submission. For other reasons, exclude its judgments from the round.",
-        )
-    if category not in GROUNDS:
-        raise DomainError("BadRejection", f"Invalid category {category!r:.40}. Use one of {', '.join(GROUNDS)}.")
     length = len(" ".join(message.split()))
-    if length < SHORTEST_REJECTION:
-        raise DomainError(
-            "BadRejection",
-            f"Message too short: {length} characters. Explain the problem to the participant in at least "
-            f"{SHORTEST_REJECTION} characters.",
+    if category.strip().lower() == "disagreement":
+        reason = (
+            "Disagreement is not a valid reason: other annotators' labels are not ground truth, and the round "
+            "measures disagreement. Approve the submission. For other reasons, exclude its judgments from the round."
         )
-    if len(message) > LONGEST_MESSAGE:
+    elif category not in GROUNDS:
+        reason = f"Invalid category {category!r:.40}. Use one of {', '.join(GROUNDS)}."
+    elif length < SHORTEST_REJECTION:
+        reason = (
+            f"Message too short: {length} characters. Explain the problem to the participant in at least "
+            f"{SHORTEST_REJECTION} characters."
+        )
+    elif len(message) > LONGEST_MESSAGE:
         reason = f"Message too long: {len(message):,} characters. The maximum is {LONGEST_MESSAGE:,}."
-        raise DomainError("BadRejection", reason)
+    else:
+        return
+    raise DomainError("BadRejection", reason)
 
 
 # Sending
@@ -178,9 +170,7 @@ class CommandOutbox(Outbox):
         return PlatformCommand.objects.unfinished()
 
     def claim_fields(self, command: PlatformCommand, now: datetime) -> dict[str, Any]:
-        if command.kind == Kind.BONUS:
-            return {"state": State.UNCERTAIN, "next_try_at": now + SENDING_LASTS}
-        return {}
+        return {"state": State.UNCERTAIN, "next_try_at": now + SENDING_LASTS} if command.kind == Kind.BONUS else {}
 
     def claim(self, now: datetime) -> list[PlatformCommand]:
         return self.claim_approvals(now) or super().claim(now)
@@ -193,7 +183,7 @@ class CommandOutbox(Outbox):
         untried = self.due(now).filter(kind=Kind.APPROVE, n_tries=0)
         by_panel = untried.order_by().values("submission__panel").annotate(n=Count("pk")).filter(n__gte=FEWEST_AT_ONCE)
         for panel in Panel.objects.filter(pk__in=by_panel.values("submission__panel")):
-            if Can.APPROVE_ALL in platform_of(panel).can:
+            if platforms.platform_of(panel).has_api:
                 with transaction.atomic():
                     approvals = untried.filter(submission__panel=panel)
                     claimed = list(approvals.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
@@ -203,34 +193,32 @@ class CommandOutbox(Outbox):
         return []
 
     def send(self, commands: Sequence[PlatformCommand]) -> None:
-        if len(commands) > 1:
-            self.send_approvals(commands)
-        else:
-            super().send(commands)
-
-    def send_approvals(self, approvals: Sequence[PlatformCommand]) -> None:
-        """Send a bulk approval, which the platform executes in the background.
+        """Send a command, or a bulk approval, which the platform executes in the background.
 
         Reconciliation confirms each approval, or it is sent again individually.
         """
-        sent = PlatformCommand.objects.waiting().filter(pk__in=[approval.pk for approval in approvals], n_tries=1)
+        if len(commands) == 1:
+            super().send(commands)
+            return
+        sent = PlatformCommand.objects.waiting().filter(pk__in=[approval.pk for approval in commands], n_tries=1)
+        platform = platforms.platform_of(commands[0].submission.panel)
         try:
-            platform_of(approvals[0].submission.panel).approve_all([approval.submission for approval in approvals])
-        except PlatformUnavailable as reason:
+            platform.approve_all([approval.submission for approval in commands])
+        except platforms.PlatformUnavailable as reason:
             wait = max(wait_after(1), timedelta(seconds=reason.after_s or 0))
             sent.update(n_tries=0, next_try_at=timezone.now() + wait, error=str(reason)[:500])
         except DomainError as reason:
-            logger.warning("Bulk approval of %s failed; sending them individually: %s", len(approvals), reason)
+            logger.warning("Bulk approval of %s failed; sending them individually: %s", len(commands), reason)
             sent.update(next_try_at=timezone.now())
 
     def attempt(self, command: PlatformCommand) -> Outcome:
         try:
-            platform_of(command.submission.panel).execute(command)
-        except PlatformUnavailable as reason:
+            platforms.platform_of(command.submission.panel).execute(command)
+        except platforms.PlatformUnavailable as reason:
             return Outcome(Result.RETRY, str(reason), reason.after_s)
-        except (PlatformRefused, Unreadable) as reason:  # Unreadable: ids could not be decrypted, so nothing was sent
+        except (platforms.PlatformRefused, Unreadable) as reason:  # unreadable ids: nothing was sent
             return Outcome(Result.FAILED, str(reason))
-        except OutcomeUnknown as reason:
+        except platforms.OutcomeUnknown as reason:
             return Outcome(Result.UNCERTAIN, str(reason))
         return Outcome(Result.DONE)
 
@@ -259,20 +247,20 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
     if kind == Kind.APPROVE:
         if not holds_another_place(submission):  # the participant may have timed out and entered again
             move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
-        if not pay.submission_balance(submission, purpose.REWARD).owed:
+        if not pay.balance_of(submission, purpose.REWARD).owed:
             pay.owe_in_all(submission, purpose.REWARD, submission.panel.reward, "The place was approved.")
-        owed = pay.submission_balance(submission, purpose.REWARD).owed
+        owed = pay.balance_of(submission, purpose.REWARD).owed
         pay.record_paid(submission, purpose.REWARD, pay.REWARD, owed, "Approved.", command=command)
     elif kind == Kind.REJECT:
         move(submission, Status.COMPLETED, to=Status.REJECTED, ended_at=now)
         reason = f"Rejected: {GROUNDS.get(command.category, command.category)}."
         pay.owe_in_all(submission, purpose.REWARD, 0, reason, command=command, by=command.created_by)
     elif kind == Kind.RETURN:
-        if Can.RECONCILE not in platform_of(submission.panel).can:  # otherwise the platform reports the return
+        if not platforms.platform_of(submission.panel).has_api:  # otherwise the platform reports the return
             leave(submission, Status.RETURNED, now)
     elif kind == Kind.SCREEN_OUT:
         leave(submission, Status.SCREENED_OUT, now)
-        if owed := pay.submission_balance(submission, purpose.SCREEN_OUT).owed:
+        if owed := pay.balance_of(submission, purpose.SCREEN_OUT).owed:
             pay.record_paid(submission, purpose.SCREEN_OUT, pay.SCREEN_OUT, owed, "Screened out.", command=command)
     else:
         pay.record_paid(submission, purpose.BONUS, command.key, command.amount, reason_of(command), command=command)
@@ -323,7 +311,7 @@ def resend(command: PlatformCommand, by=None) -> None:
     NotAskable if it was paid or another decision was made in the meantime.
     """
     check_may(by, Action.WORK, command.submission.panel.project)
-    check_not_closed(command.submission.panel)
+    platforms.check_not_closed(command.submission.panel)
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)
     if submission.pay_entries.filter(side=pay.Side.PAID, key=command.key).exists():
         raise NotAskable(f"Request {command.pk} was paid in the meantime and cannot be retried.")
@@ -346,7 +334,7 @@ def to_review(panel: Panel) -> QuerySet[Submission]:
     if panel.is_platform_closed:
         return Submission.objects.none()
     decisions = PlatformCommand.objects.filter(submission=OuterRef("pk")).exclude(kind=Kind.BONUS)
-    undecided = panel.submissions.to_review().filter(~Exists(decisions.exclude(state=State.FAILED)))
+    undecided = panel.submissions.filter(~Exists(decisions.exclude(state=State.FAILED)), status=Status.COMPLETED)
     return undecided.select_related("annotator").order_by(
         F("approves_itself_at").asc(nulls_last=True), "completed_at", "pk"
     )
@@ -373,7 +361,7 @@ def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -
     Submissions with a decision are skipped. Raises NotAllowed, PlatformRefused.
     """
     check_may(by, Action.WORK, panel.project)
-    check_not_closed(panel)
+    platforms.check_not_closed(panel)
     undecided = to_review(panel).select_related("panel__round__project")
     if submissions is not None:
         undecided = undecided.filter(pk__in=submissions)

@@ -19,7 +19,7 @@ from annotation.judging.judgments import LONGEST_TIME_S
 from annotation.models import Round, Training
 from kgharvest.contrib.recruiting.models import Panel, Platform, Submission
 from kgharvest.contrib.recruiting.panels.money import money
-from kgharvest.contrib.recruiting.pay.ledger import Balance, balances, panel_balance
+from kgharvest.contrib.recruiting.pay.ledger import Balance, balance_of, balances
 from kgharvest.pages.number_format import counted
 
 FEWEST_PEOPLE = 5  # minimum number of measured participants for a median
@@ -123,23 +123,12 @@ MARGIN = 6  # half a dot
 FURTHEST = 4  # right end in multiples of the median or floor, so that outliers do not compress the figure
 
 
-@dataclass(frozen=True)
-class PayPicture:
-    """Dot plot. dots, lines: coordinates in WIDTH x HEIGHT and titles. most: hourly rate at the right end, formatted.
+def pay_picture(panel: Panel, pay: HourlyPay) -> dict[str, Any] | None:
+    """Return the dot plot of participants with measured time; None if there are none.
 
-    n_beyond: number of dots beyond the right end.
+    dots, lines: coordinates in width x height and titles. most: hourly rate at the right end, formatted. n_beyond:
+    number of dots beyond the right end.
     """
-
-    dots: Sequence[dict[str, Any]]
-    lines: Sequence[dict[str, Any]]
-    most: str
-    n_beyond: int
-    width: int = WIDTH
-    height: int = HEIGHT
-
-
-def pay_picture(panel: Panel, pay: HourlyPay) -> PayPicture | None:
-    """Return the dot plot of participants with measured time; None if there are none."""
     rates = sorted(
         (float(work.hourly), str(work.submission.annotator)) for work in pay.works if work.hourly is not None
     )
@@ -167,7 +156,8 @@ def pay_picture(panel: Panel, pay: HourlyPay) -> PayPicture | None:
         if value is not None
     ]
     n_beyond = sum(hourly > most for hourly, _ in rates)
-    return PayPicture(dots, lines, money(int(most), panel.currency), n_beyond)
+    size = {"width": WIDTH, "height": HEIGHT}
+    return {"dots": dots, "lines": lines, "most": money(int(most), panel.currency), "n_beyond": n_beyond, **size}
 
 
 # Sentences for papers
@@ -179,7 +169,7 @@ def pay_in_words(round: Round) -> str:
 
 
 def _sentences(panel: Panel) -> Iterator[str]:
-    balance, pay = panel_balance(panel), hourly_pay(panel)
+    balance, pay = balance_of(panel), hourly_pay(panel)
     total = max(balance.owed, balance.paid)
     if not total or (panel.is_sandbox and panel.platform == Platform.MTURK):  # MTurk's sandbox paid no one
         return

@@ -4,44 +4,35 @@ Entries are append-only, enforced by the database (migration pay_is_append_only)
 negative amount.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q, Sum
 
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.contrib.recruiting.models import Panel, PanelEvent, PayEntry, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.models import Panel, PayEntry, Submission
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.events.recording import record
 
 REWARD, SCREEN_OUT = "reward", "screen_out"  # keys of the entries that follow from a submission's status
 Purpose, Side = PayEntry.Purpose, PayEntry.Side
+SUMS = {side.value: Sum("amount", filter=Q(side=side), default=0) for side in Side}  # fields of Balance
 PAYMENTS = AuditedTable(
     PayEntry, "submission_id", "purpose", "key", "amount", "reason", "at", condition=Q(side=PayEntry.Side.PAID)
 )
 
 
-class Source(TypedDict, total=False):
-    """Event, command, or user that an entry follows from."""
-
-    event: PanelEvent | None
-    command: PlatformCommand | None
-    by: Any
-
-
-def owe(submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Unpack[Source]) -> bool:
+def owe(submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Any) -> bool:
     """Record an amount owed, in minor units; return False if an entry with this key exists.
 
-    Must be called in the transaction of its cause. amount: negative for a correction.
+    Must be called in the transaction of its cause. amount: negative for a correction. source: event, command, or user
+    (`by`) that the entry follows from.
     """
     return _add(submission, Side.OWED, purpose, key, amount, reason, **source)[1]
 
 
-def record_paid(
-    submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Unpack[Source]
-) -> bool:
+def record_paid(submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Any) -> bool:
     """Record a payment, in minor units; return False if an entry with this key exists, whoever wrote it."""
     entry, is_new = _add(submission, Side.PAID, purpose, key, amount, reason, **source)
     if is_new:
@@ -52,25 +43,24 @@ def record_paid(
 
 
 def _add(
-    submission: Submission, side: str, purpose: str, key: str, amount: int, reason: str, **source: Unpack[Source]
+    submission: Submission, side: str, purpose: str, key: str, amount: int, reason: str, **source: Any
 ) -> tuple[PayEntry, bool]:
     fields = {"panel_id": submission.panel_id, "purpose": purpose, "amount": amount, "reason": reason, **source}
     return PayEntry.objects.get_or_create(submission=submission, side=side, key=key, defaults=fields)
 
 
 @transaction.atomic
-def owe_in_all(submission: Submission, purpose: str, amount: int, reason: str, **source: Unpack[Source]) -> bool:
+def owe_in_all(submission: Submission, purpose: str, amount: int, reason: str, **source: Any) -> bool:
     """Bring the total owed for a reward or screen-out to `amount` with one entry for the difference, if any.
 
     Return whether an entry was written. Works after any history: a place that was completed, returned, and finally
     approved has the entries reward, reward:2, and reward:3.
     """
     Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
-    entries = submission.pay_entries.filter(side=Side.OWED, purpose=purpose)
-    difference = amount - entries.owed()
+    difference = amount - balance_of(submission, purpose).owed
     if not difference:
         return False
-    n = entries.count()
+    n = submission.pay_entries.filter(side=Side.OWED, purpose=purpose).count()
     return owe(submission, purpose, f"{purpose}:{n + 1}" if n else str(purpose), difference, reason, **source)
 
 
@@ -86,24 +76,12 @@ class Balance(NamedTuple):
         return self.owed - self.paid
 
 
-def panel_balance(panel: Panel) -> Balance:
-    return _balance(panel.pay_entries.all())
-
-
-def submission_balance(submission: Submission, *purposes: str) -> Balance:
-    """Return the balance of a submission, optionally restricted to some purposes."""
-    entries = submission.pay_entries.all()
-    return _balance(entries.filter(purpose__in=purposes) if purposes else entries)
-
-
-def _balance(entries: QuerySet[PayEntry]) -> Balance:
-    return Balance(**dict(entries.order_by().values_list("side").annotate(sum=Sum("amount"))))
+def balance_of(owner: Panel | Submission, *purposes: str) -> Balance:
+    """Return the balance of a panel or submission, optionally restricted to some purposes."""
+    return Balance(**owner.pay_entries.filter(Q(purpose__in=purposes) if purposes else Q()).aggregate(**SUMS))
 
 
 def balances(panel: Panel) -> Mapping[int, Balance]:
     """Return balances by submission id; submissions without entries are absent."""
-    rows = panel.pay_entries.order_by().values_list("submission", "side").annotate(sum=Sum("amount"))
-    sums: dict[int, dict[str, int]] = defaultdict(dict)
-    for pk, side, amount in rows:
-        sums[pk][side] = amount
-    return {pk: Balance(**by_side) for pk, by_side in sums.items()}
+    rows = panel.pay_entries.order_by().values_list("submission").annotate(**SUMS)
+    return {pk: Balance(owed, paid) for pk, owed, paid in rows}

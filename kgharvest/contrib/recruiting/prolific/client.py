@@ -6,7 +6,6 @@ response asks, otherwise twice as long each time.
 """
 
 import re
-import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -29,10 +28,7 @@ IDENTIFIER = re.compile(r"\b[0-9a-f]{24}\b")  # Prolific's ids of participants, 
 Document = dict[str, Any]
 
 
-@cache
-def ssl_context() -> ssl.SSLContext:
-    """Return one context per process: loading it takes longer than a request."""
-    return httpx.create_ssl_context()
+ssl_context = cache(httpx.create_ssl_context)  # one per process: loading it takes longer than a request
 
 
 class Client:

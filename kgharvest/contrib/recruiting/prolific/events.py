@@ -1,26 +1,38 @@
-"""Prolific webhook events: signature verification and handling.
+"""Prolific webhook events: signature verification, inbox, and handling.
 
 X-Prolific-Request-Signature: base64 of the HMAC-SHA256 of X-Prolific-Request-Timestamp and the raw body, keyed by the
 workspace's secret. Events are delivered at least once and in any order, so their content is not used: an event only
-triggers a query of the current state of its submission or study.
+triggers a query of the current state of its submission or study. An event is committed before it is acknowledged, once
+per id, and handled by a job until it succeeds.
 """
 
 import base64
 import hashlib
 import hmac
 import json
+import logging
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, Platform
+from kgharvest.contrib.recruiting.panels.identifiers import encrypted
 from kgharvest.contrib.recruiting.prolific.client import Client
 from kgharvest.contrib.recruiting.prolific.platform import Prolific, remote_submission
 from kgharvest.contrib.recruiting.reconciliation import apply_remote, apply_status
+from kgharvest.errors import DomainError
+from kgharvest.jobs import ledger
+from kgharvest.jobs.outbox import Outbox, Outcome, Result
+
+logger = logging.getLogger(__name__)
 
 OLDEST_S = 600  # maximum clock difference; older or later requests count as replays
 SUBMISSION_CHANGED, STUDY_CHANGED = "submission.status.change", "study.status.change"
+BODIES_LAST = timedelta(days=30)  # for handled events; ids are stored forever, so that a late copy is not a new event
+UNEXPECTED = "Unexpected error. See the worker log for details."
 
 
 def is_genuine(headers: Mapping[str, str], body: bytes, now_s: float) -> bool:
@@ -29,27 +41,58 @@ def is_genuine(headers: Mapping[str, str], body: bytes, now_s: float) -> bool:
     timestamp = headers.get("X-Prolific-Request-Timestamp", "")
     if not secret or not timestamp.isdecimal() or abs(now_s - int(timestamp)) > OLDEST_S:
         return False
-    signature = headers.get("X-Prolific-Request-Signature", "")
-    return hmac.compare_digest(signature.encode(), signed(secret, timestamp, body))
+    expected = base64.b64encode(hmac.new(secret.encode(), timestamp.encode() + body, hashlib.sha256).digest())
+    return hmac.compare_digest(headers.get("X-Prolific-Request-Signature", "").encode(), expected)
 
 
-def signed(secret: str, timestamp: str, body: bytes) -> bytes:
-    return base64.b64encode(hmac.new(secret.encode(), timestamp.encode() + body, hashlib.sha256).digest())
+def store(headers: Mapping[str, str], body: bytes) -> bool:
+    """Store and commit an event; return False for a duplicate. Must not be called in a transaction.
 
-
-def event_id(headers: Mapping[str, str], body: bytes) -> str:
-    """Return Prolific's event id; without one, a digest that identifies repeated requests."""
+    Without Prolific's event id, a digest identifies repeated requests. The type is empty if the body is not an event.
+    """
     timestamp = headers.get("X-Prolific-Request-Timestamp", "")
-    return headers.get("X-Event-ID") or hashlib.sha256(timestamp.encode() + body).hexdigest()
-
-
-def event_type(body: bytes) -> str:
-    """Return the event type in the body, empty if the body is not an event."""
+    event_id = headers.get("X-Event-ID") or hashlib.sha256(timestamp.encode() + body).hexdigest()
     try:
         kind = json.loads(body)["event_type"]
     except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
-    return kind if isinstance(kind, str) else ""
+        kind = ""
+    fields = {"event_id": event_id[:200], "event_type": kind[:100] if isinstance(kind, str) else ""}
+    try:
+        with transaction.atomic(durable=True):
+            text = encrypted(body.decode(errors="replace"))
+            PanelEvent.objects.create(platform=Platform.PROLIFIC, **fields, body=text)
+    except IntegrityError:
+        return False
+    outbox.enqueue_if_due(timezone.now())
+    return True
+
+
+class EventOutbox(Outbox):
+    """Handle events repeatedly and in any order, so handling is idempotent."""
+
+    job_kind = "panel_events"
+    model = PanelEvent
+    stage = "handling events"
+
+    def attempt(self, event: PanelEvent) -> Outcome:
+        try:
+            outcome = handle(event)
+        except DomainError as reason:
+            logger.warning("Event %s failed and will be retried: %s", event.pk, reason)
+            return Outcome(Result.RETRY, str(reason), getattr(reason, "after_s", None))
+        except ledger.DATABASE_IS_AWAY:
+            raise
+        except Exception:
+            logger.exception("Event %s failed unexpectedly and will be retried.", event.pk)
+            return Outcome(Result.RETRY, UNEXPECTED)
+        return Outcome(Result.DONE, fields={"handled_at": timezone.now(), "outcome": outcome})
+
+    def clean_up(self, now: datetime) -> None:
+        """Delete the bodies of old events."""
+        PanelEvent.objects.filter(handled_at__lt=now - BODIES_LAST).exclude(body="").update(body="")
+
+
+outbox = EventOutbox()
 
 
 def handle(event: PanelEvent) -> str:

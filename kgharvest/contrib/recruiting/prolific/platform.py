@@ -1,32 +1,79 @@
-"""Prolific as a recruiting platform: study, submissions, and pay of one panel."""
+"""Prolific as a recruiting platform: study, submissions, and pay of one panel.
 
+Options specific to Prolific are in `panel.platform_options`, by the names in STUDY_OPTIONS.
+"""
+
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+from django.conf import settings
+from django.core.cache import cache
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
+from joserfc import jwt
+from joserfc.errors import InvalidKeyIdError, JoseError
+from joserfc.jwk import KeySet
 
-from kgharvest.contrib.recruiting.models import Panel, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.panels.identifiers import digest
+from kgharvest.contrib.recruiting.panels.links import BadEntryLink, with_parameters
+from kgharvest.contrib.recruiting.panels.links import parameters as parameter_names
 from kgharvest.contrib.recruiting.panels.money import money
-from kgharvest.contrib.recruiting.pay.commands import SHORTEST_REJECTION
+from kgharvest.contrib.recruiting.panels.presets import PRESETS
 from kgharvest.contrib.recruiting.platforms import (
-    Can,
-    Cost,
     PlatformRefused,
     PlatformUnavailable,
     RecruitingPlatform,
     RemoteSubmission,
 )
 from kgharvest.contrib.recruiting.prolific.client import Client
-from kgharvest.contrib.recruiting.prolific.entry_token import check_entry
-from kgharvest.contrib.recruiting.prolific.study import check_ready, internal_name, option_problems, study_document
+
+CURRENCIES = {"USD": 800, "GBP": 600}  # Prolific's minimum hourly rates in minor units
+DEVICES = {"desktop": "computers", "tablet": "tablets", "mobile": "phones"}
+CONTENT_WARNINGS = {"": "none", "sensitive": "sensitive content", "explicit": "explicit content"}
+LONGEST_ALLOWED = 24 * 60 - 1  # minutes
+MOST_SLOTS = 100_000
+
+
+Rule = tuple[Callable[[Any], bool], str]  # predicate and description of valid values
+
+
+def _text(most: int) -> Rule:
+    return (
+        lambda value: isinstance(value, str) and len(value) <= most and "\0" not in value,
+        f"a text of at most {most:,} characters",
+    )
+
+
+def _number(most: int) -> Rule:
+    return (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most,
+        f"a whole number from 1 to {most:,}",
+    )
+
+
+STUDY_OPTIONS: dict[str, Rule] = {
+    "title": _text(120),
+    "description": _text(6000),
+    "devices": (
+        lambda value: isinstance(value, list) and all(device in list(DEVICES) for device in value),
+        f"a list of {', '.join(DEVICES)}",
+    ),
+    "content_warning": (lambda value: value in list(CONTENT_WARNINGS), "sensitive, explicit, or empty"),
+    "content_warning_details": _text(500),
+    "filters": (lambda value: not any(filter_problems(value)), "a list of filters"),
+    "maximum_minutes": _number(LONGEST_ALLOWED),
+    "screen_out_slots": _number(MOST_SLOTS),
+    "project": _text(50),
+    "signs_entry": (lambda value: isinstance(value, bool), "true or false"),
+}
 
 APPROVES_ITSELF_AFTER = timedelta(days=21)  # after completion
-REJECTION_CATEGORIES = (
-    "TOO_QUICKLY", "TOO_SLOWLY", "FAILED_INSTRUCTIONS", "INCOMP_LONGITUDINAL", "FAILED_CHECK", "LOW_EFFORT",
-    "MALINGERING", "NO_CODE", "BAD_CODE", "NO_DATA", "UNSUPP_DEVICE", "OTHER",
-)  # fmt: skip
 
 Status, Kind = Submission.Status, PlatformCommand.Kind
 
@@ -52,35 +99,69 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")  # valid submission ids; a forged lin
 SHOWS_WITHIN = timedelta(minutes=1)  # after this time, Prolific's API shows every participant who entered here
 GONE = "GONE"  # platform status of a submission that Prolific does not have
 
+# Signed entry token
+PARAMETER = "prolific_token"
+ISSUER = "https://www.prolific.com"
+LEEWAY_S = 60  # tolerated clock difference
+KEYS_LAST_S = 3600  # cache time; Prolific asks for a daily refresh
+BAD_LINK = "Prolific did not issue this link. Go back to Prolific and open the study from there again."
+
 
 class Prolific(RecruitingPlatform):
-    can = frozenset(Can)
+    has_api = True
 
-    def __init__(self, panel: Panel, client: Client | None = None):
-        super().__init__(panel)
-        self._given_client = client
-
-    @property
+    @cached_property
     def client(self) -> Client:
-        if self._given_client is None:
-            self._given_client = Client()
-        return self._given_client
+        return Client()
 
     def check_entry(self, parameters: Mapping[str, str]) -> bool:
-        return check_entry(self.panel, parameters)
+        """Return True if Prolific signed the parameters of the entry link, False if there is no signature.
+
+        The signature is a JWT by a key from /.well-known/study/jwks.json, valid for two minutes, for this host, the
+        link's parameters, and this submission (`is_external_study_url_secure` in Prolific's API documentation). Raises
+        BadEntryLink if it is invalid, or missing although the study requires one; PlatformUnavailable if Prolific's
+        keys cannot be fetched.
+        """
+        token = parameters.get(PARAMETER, "")
+        if not token:
+            if self.panel.platform_options.get("signs_entry"):
+                raise BadEntryLink(BAD_LINK)
+            return False
+        try:
+            claims = _claims(token)
+        except (JoseError, ValueError):
+            raise BadEntryLink(BAD_LINK) from None
+        signed, audience = claims.get("prolific"), claims.get("aud")
+        has_parameters = isinstance(signed, dict) and all(
+            signed.get(name, "") == parameters.get(name, "") for name in parameter_names(self.panel) if name
+        )
+        has_submission = claims.get("sub") == parameters.get(self.panel.session_parameter)
+        has_host = isinstance(audience, str) and urlsplit(audience).netloc == urlsplit(settings.ORIGIN).netloc
+        if not (has_parameters and has_submission and has_host):
+            raise BadEntryLink(BAD_LINK)
+        return True
 
     def option_problems(self) -> Iterator[str]:
-        return option_problems(self.panel)
+        for name, value in self.panel.platform_options.items():
+            if name not in STUDY_OPTIONS:
+                yield f"Unknown Prolific option {name!r:.50}. Use {', '.join(STUDY_OPTIONS)}."
+                continue
+            is_valid, description = STUDY_OPTIONS[name]
+            if not is_valid(value):
+                yield next(filter_problems(value)) if name == "filters" else f"{name} must be {description}."
 
-    def cost(self) -> Cost:
+    def cost(self) -> int:
         """Return the cost of the places by Prolific's calculator, without paid screen-outs and bonuses."""
-        rewards = self.panel.reward * self.panel.places
-        return Cost(rewards, self.client.cost(self.panel.reward, self.panel.places) - rewards)
+        return self.client.cost(self.panel.reward, self.panel.places)
 
     def publish(self) -> str:
         """Create the study or reuse its draft, and publish it; return its id. Idempotent."""
         document = study_document(self.panel)
-        study = self._existing_study() or self.client.create_study(document)
+        if self.panel.external_id:
+            study = self.client.study(self.panel.external_id)
+        else:  # a study whose creation was not confirmed is found by its internal name
+            drafts = [row for row in self.client.studies() if row.get("internal_name") == document["internal_name"]]
+            study = drafts[0] if drafts else self.client.create_study(document)
         if study["status"] == "UNPUBLISHED":
             self.client.update_study(study["id"], document)
             self._transition(study, "PUBLISH")
@@ -97,13 +178,6 @@ class Prolific(RecruitingPlatform):
         elif study["status"] == "COMPLETED":
             raise PlatformRefused("This study has ended on Prolific. Create another panel to recruit participants.")
         return study["id"]
-
-    def _existing_study(self) -> dict[str, Any] | None:
-        """Return the panel's study or None; a study whose creation was not confirmed is found by its internal name."""
-        if self.panel.external_id:
-            return self.client.study(self.panel.external_id)
-        name = internal_name(self.panel)
-        return next((study for study in self.client.studies() if study.get("internal_name") == name), None)
 
     def pause(self) -> None:
         self._move("PAUSE", "ACTIVE")
@@ -167,7 +241,8 @@ class Prolific(RecruitingPlatform):
         if command.kind == Kind.APPROVE:
             self._approve(session)
         elif command.kind == Kind.REJECT:
-            self._reject(command, session)
+            fields = {"message": command.message, "rejection_category": command.category}
+            self.client.move_submission(session, "REJECT", **fields)
         elif command.kind == Kind.RETURN:
             self.client.request_return(session, command.message or "Other")
         elif command.kind == Kind.SCREEN_OUT:
@@ -190,17 +265,6 @@ class Prolific(RecruitingPlatform):
             sentence = "The participant has not entered the code on Prolific yet. Approval follows once they have."
             raise PlatformUnavailable(sentence) from None
 
-    def _reject(self, command: PlatformCommand, session: str) -> None:
-        """Reject the submission. Raises PlatformRefused if the message or category is invalid on Prolific."""
-        if len(command.message) < SHORTEST_REJECTION:
-            raise PlatformRefused(
-                f"Rejection message too short: {len(command.message)} characters. Prolific requires at least "
-                f"{SHORTEST_REJECTION}."
-            )
-        if command.category not in REJECTION_CATEGORIES:
-            raise PlatformRefused(f"Invalid rejection category. Prolific accepts {', '.join(REJECTION_CATEGORIES)}.")
-        self.client.move_submission(session, "REJECT", message=command.message, rejection_category=command.category)
-
     def _pay_bonus(self, command: PlatformCommand, session: str) -> None:
         """Set up the bonus, store its id, then pay it: an interruption before the last step pays nothing."""
         if not command.external_id:
@@ -215,6 +279,28 @@ class Prolific(RecruitingPlatform):
                 raise PlatformRefused("Not paid: this bonus was sent or settled in the meantime.")
             command.external_id = bonus["id"]
         self.client.pay_bonus(command.external_id)
+
+
+def _claims(token: str) -> dict:
+    """Return the claims of a token with a valid signature and validity period. Raises JoseError, ValueError."""
+    try:
+        decoded = jwt.decode(token, _keys(), algorithms=["RS256"])
+    except InvalidKeyIdError:  # Prolific may have new keys
+        decoded = jwt.decode(token, _keys(refresh=True), algorithms=["RS256"])
+    jwt.JWTClaimsRegistry(
+        leeway=LEEWAY_S, iss={"essential": True, "value": ISSUER}, exp={"essential": True}, sub={"essential": True}
+    ).validate(decoded.claims)
+    return decoded.claims
+
+
+def _keys(refresh: bool = False) -> KeySet:
+    """Return Prolific's keys from the cache; `refresh` fetches them again, at most once a minute."""
+    keys, is_fresh = cache.get("prolific:keys"), cache.get("prolific:keys:fresh")
+    if keys is None or (refresh and not is_fresh):
+        keys = Client().keys()
+        cache.set("prolific:keys", keys, KEYS_LAST_S)
+        cache.set("prolific:keys:fresh", True, 60)
+    return KeySet.import_key_set(keys)
 
 
 def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked_at: datetime) -> RemoteSubmission:
@@ -235,3 +321,138 @@ def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked
         paid_bonuses=None if bonuses is None else [round(amount) for amount in bonuses],
         reward_paid=paid.get(status) if is_full else None,
     )
+
+
+# Studies
+
+
+def filter_problems(filters: Any) -> Iterator[str]:
+    """Yield one sentence per problem: a filter has either selected_values or a selected_range."""
+    if not isinstance(filters, list):
+        yield "The filters must be a list."
+        return
+    for number, filter_ in enumerate(filters, start=1):
+        if not isinstance(filter_, dict) or not isinstance(filter_.get("filter_id"), str):
+            yield f"Filter {number} has no filter_id."
+            continue
+        values, bounds = filter_.get("selected_values"), filter_.get("selected_range")
+        is_choice = isinstance(values, list) and values and all(isinstance(value, str) for value in values)
+        is_range = (
+            isinstance(bounds, dict)
+            and bounds
+            and all(name in ("lower", "upper") and type(bound) in (int, float) for name, bound in bounds.items())
+        )
+        if bool(is_choice) == bool(is_range) or len(filter_) != 2:
+            yield (
+                f"Filter {number} ({filter_['filter_id']:.40}) needs either selected_values (a list of texts) or "
+                "selected_range (lower, upper, or both, as numbers)."
+            )
+
+
+class Code(NamedTuple):
+    """Completion code. actions: Prolific's actions for it. kind, consequence: descriptions for researchers."""
+
+    code: str
+    code_type: str
+    actions: list[dict[str, Any]]
+    kind: str
+    consequence: str
+
+
+def study_document(panel: Panel) -> dict[str, Any]:
+    """Return the body of POST /studies/. Raises PlatformRefused if the panel is not ready."""
+    check_ready(panel)
+    options = panel.platform_options
+    address = settings.ORIGIN + reverse("recruiting:panel_enter", args=[panel.token])
+    document = {
+        "name": options["title"],
+        "internal_name": f"{panel.name} {digest(f'study:{panel.token}')[:16]}",  # unique; finds an unconfirmed draft
+        "description": options["description"],
+        "external_study_url": with_parameters(address, panel, PRESETS[Platform.PROLIFIC].values),
+        "prolific_id_option": "url_parameters",
+        "completion_codes": [
+            {"code": code.code, "code_type": code.code_type, "actions": code.actions, "actor": "participant"}
+            for code in codes(panel)
+        ],
+        "total_available_places": panel.places,
+        "estimated_completion_time": panel.estimated_minutes,
+        "maximum_allowed_time": options.get("maximum_minutes") or least_allowed_minutes(panel.estimated_minutes),
+        "reward": panel.reward,
+        "device_compatibility": options.get("devices") or list(DEVICES),
+        "filters": options.get("filters") or [],
+        "study_labels": ["annotation"],
+    }
+    if options.get("content_warning"):
+        document["content_warnings"] = [options["content_warning"]]
+        document["content_warning_details"] = options.get("content_warning_details", "")
+    if options.get("project"):
+        document["project"] = options["project"]
+    if options.get("signs_entry"):
+        document["is_external_study_url_secure"] = True
+    return document
+
+
+def codes(panel: Panel) -> Iterator[Code]:
+    """Yield the completion codes of the panel. Completed submissions are reviewed manually."""
+    review = "awaits your review, automatic approval after 21 days"
+    yield Code(panel.completion_code, "COMPLETED", [{"action": "MANUALLY_REVIEW"}], "all statements judged", review)
+    if panel.screen_out_code and panel.screen_out_reward:
+        payment = {
+            "action": "FIXED_SCREEN_OUT_PAYMENT",
+            "fixed_screen_out_reward": panel.screen_out_reward,
+            "slots": screen_out_slots(panel),
+        }
+        pays = f"pays {money(panel.screen_out_reward, panel.currency)} and releases the place"
+        yield Code(panel.screen_out_code, "FIXED_SCREENOUT", [payment], "screen-out", pays)
+    elif panel.screen_out_code:
+        yield _return_code(panel.screen_out_code, "You did not pass the comprehension check.", "screen-out")
+    if panel.quota_full_code:
+        yield _return_code(panel.quota_full_code, "All places of the study were taken.", "quota full")
+
+
+def _return_code(code: str, reason: str, kind: str) -> Code:
+    actions = [{"action": "REQUEST_RETURN", "return_reason": reason}]
+    return Code(code, "OTHER", actions, kind, "asks the participant to return the place")
+
+
+def screen_out_slots(panel: Panel) -> int:
+    """Return the maximum number of paid screen-outs, after which Prolific pauses the study."""
+    return panel.platform_options.get("screen_out_slots") or panel.places
+
+
+def least_allowed_minutes(estimated_minutes: int) -> int:
+    """Return Prolific's minimum time limit for an estimate e: 2 + 2 e + 2 sqrt(e) minutes."""
+    return min(math.ceil(2 + 2 * estimated_minutes + 2 * math.sqrt(estimated_minutes)), LONGEST_ALLOWED)
+
+
+def too_few_minutes(least: int) -> str:
+    return f"Prolific requires at least {least} minutes for this study. Increase the maximum allowed time."
+
+
+def check_ready(panel: Panel) -> None:
+    """Raise PlatformRefused with the first problem that prevents publication on Prolific."""
+    for problem in publication_problems(panel):
+        raise PlatformRefused(problem)
+
+
+def publication_problems(panel: Panel) -> Iterator[str]:
+    options = panel.platform_options
+    if not options.get("title") or not options.get("description"):
+        yield "Enter a title and a description of the study for participants."
+    if panel.currency not in CURRENCIES:
+        yield f"Prolific pays in {' or '.join(CURRENCIES)}, not in {panel.currency}. Change the panel's currency."
+    elif panel.hourly_reward < CURRENCIES[panel.currency]:
+        yield (
+            f"The reward is {panel.hourly_reward / 100:.2f} {panel.currency} per hour. Prolific requires at least "
+            f"{CURRENCIES[panel.currency] / 100:.2f}. Increase the reward."
+        )
+    if panel.screen_out_reward >= max(panel.reward, 1):
+        yield "The screen-out reward must be lower than the reward on Prolific. Reduce the screen-out reward."
+    panel_codes = [code.code for code in codes(panel)]
+    if not panel.completion_code or len(set(panel_codes)) < len(panel_codes):
+        yield "Prolific requires a completion code, and all codes must differ. Change the panel's codes."
+    if not (panel.study_parameter and panel.session_parameter):
+        yield "Link parameter missing: Prolific sends study and session. Enter names for both in the panel."
+    least = least_allowed_minutes(panel.estimated_minutes)
+    if options.get("maximum_minutes") and options["maximum_minutes"] < least:
+        yield too_few_minutes(least)

@@ -10,32 +10,20 @@ from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, RawPostDataException
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
 from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
-from kgharvest.contrib.recruiting.inbox import store
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, Platform
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.publishing import Status, cost_in_words, edit_panel, publish_panel
-from kgharvest.contrib.recruiting.panels.views import for_panel
-from kgharvest.contrib.recruiting.platforms import Can, platform_of
-from kgharvest.contrib.recruiting.prolific.events import event_id, event_type, is_genuine
-from kgharvest.contrib.recruiting.prolific.study import (
-    CONTENT_WARNINGS,
-    DEVICES,
-    LONGEST_ALLOWED,
-    MOST_SLOTS,
-    codes,
-    filter_problems,
-    least_allowed_minutes,
-    publication_problems,
-    screen_out_slots,
-    too_few_minutes,
-)
+from kgharvest.contrib.recruiting.platforms import platform_of
+from kgharvest.contrib.recruiting.prolific import platform as prolific
+from kgharvest.contrib.recruiting.prolific.events import is_genuine, store
 from kgharvest.contrib.recruiting.reconciliation import ask_reconciliation
+from kgharvest.contrib.recruiting.views import for_panel, panel_page
 from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import Panel as PagePanel
 from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
@@ -59,7 +47,7 @@ def take_event(request: HttpRequest) -> HttpResponse:
     if not is_genuine(request.headers, body, time.time()):
         count_attempt("forged_events", address, now)
         return HttpResponse(status=403)
-    store(Platform.PROLIFIC, event_id(request.headers, body), event_type(body), body.decode(errors="replace"))
+    store(request.headers, body)
     return HttpResponse(status=204)
 
 
@@ -82,24 +70,24 @@ def study(request: HttpRequest, panel: Panel) -> HttpResponse:
                 return redirect(panel)
             messages.success(request, "Draft saved. The study is not published yet.")
             return redirect("recruiting:prolific_study", panel.round.path, panel.name)
-    screen_out_cost = panel.screen_out_reward * screen_out_slots(panel)
+    screen_out_cost = panel.screen_out_reward * prolific.screen_out_slots(panel)
     folded_fields = [field for field in form if field.name in StudyForm.FOLDED]
-    context = {
-        "panel": panel,
-        "round": panel.round,
-        "form": form,
-        "first_fields": [field for field in form if field.name not in StudyForm.FOLDED],
-        "folded_fields": folded_fields,
-        "has_folded_errors": any(field.errors for field in folded_fields),
-        "cost": cost_in_words(panel),
-        "screen_out_cost": money(screen_out_cost, panel.currency) if screen_out_cost else "",
-        "hourly": money(panel.hourly_reward, panel.currency),
-        "reward": money(panel.reward, panel.currency),
-        "codes": list(codes(panel)),
-        "missing": [problem for problem in publication_problems(panel) if "title" not in problem],
-        "has_events": bool(settings.PROLIFIC["webhook_secret"]),
-    }
-    return render(request, "recruiting/prolific/study.html", context)
+    return panel_page(
+        request,
+        panel,
+        "prolific/study",
+        form=form,
+        first_fields=[field for field in form if field.name not in StudyForm.FOLDED],
+        folded_fields=folded_fields,
+        has_folded_errors=any(field.errors for field in folded_fields),
+        cost=cost_in_words(panel),
+        screen_out_cost=money(screen_out_cost, panel.currency) if screen_out_cost else "",
+        hourly=money(panel.hourly_reward, panel.currency),
+        reward=money(panel.reward, panel.currency),
+        codes=list(prolific.codes(panel)),
+        missing=[problem for problem in prolific.publication_problems(panel) if "title" not in problem],
+        has_events=bool(settings.PROLIFIC["webhook_secret"]),
+    )
 
 
 @for_panel
@@ -113,7 +101,7 @@ def panel_reconcile(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 def platform_state(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
     """Sync status on the panel page, once the panel has a study."""
-    if Can.RECONCILE not in platform_of(panel).can or not panel.external_id:
+    if not platform_of(panel).has_api or not panel.external_id:
         return
     failed = PanelEvent.objects.filter(platform=panel.platform, handled_at=None, n_tries__gt=1).order_by("-pk")
     newest = failed.first()
@@ -121,7 +109,6 @@ def platform_state(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
     yield PagePanel("recruiting/prolific/_panel.html", context)
 
 
-RANGE_FILTERS = ("age", "approval_rate")  # filters with separate form fields
 EXAMPLE = '[{"filter_id": "fluent-languages", "selected_values": ["19"]}]'
 
 
@@ -142,10 +129,10 @@ class StudyForm(forms.Form):
         help_text="Description shown before the study starts. Allowed HTML tags: p, b, i, ul, ol, li, h1, h2.",
     )
     devices = forms.MultipleChoiceField(
-        choices=list(DEVICES.items()), widget=forms.CheckboxSelectMultiple, initial=list(DEVICES)
+        choices=list(prolific.DEVICES.items()), widget=forms.CheckboxSelectMultiple, initial=list(prolific.DEVICES)
     )
     content_warning = forms.ChoiceField(
-        choices=list(CONTENT_WARNINGS.items()),
+        choices=list(prolific.CONTENT_WARNINGS.items()),
         required=False,
         help_text="Statements come from a language model, so some may be sensitive.",
     )
@@ -167,14 +154,14 @@ class StudyForm(forms.Form):
     )
     maximum_minutes = forms.IntegerField(
         min_value=1,
-        max_value=LONGEST_ALLOWED,
+        max_value=prolific.LONGEST_ALLOWED,
         required=False,
         label="Maximum allowed time (minutes)",
         help_text="After this time, the place is released. Default: Prolific's minimum for the estimated time.",
     )
     screen_out_slots = forms.IntegerField(
         min_value=1,
-        max_value=MOST_SLOTS,
+        max_value=prolific.MOST_SLOTS,
         required=False,
         label="Maximum paid screen-outs",
         help_text="Maximum number of paid screen-outs before Prolific pauses the study. Default: the number of places.",
@@ -190,15 +177,39 @@ class StudyForm(forms.Form):
 
     def __init__(self, panel: Panel, data: Any = None):
         self.panel = panel
-        super().__init__(data, initial=_initial(panel))
+        options = dict(panel.platform_options)
+        filters = options.pop("filters", [])
+        ranges = {row["filter_id"]: row["selected_range"] for row in filters if "selected_range" in row}
+        ranges = {name: ranges[name] for name in ("age", "approval_rate") if name in ranges}  # have separate fields
+        additional = [row for row in filters if row["filter_id"] not in ranges]
+        n, minutes = counted(panel.statements_per_place, "short statement"), counted(panel.estimated_minutes, "minute")
+        initial = {
+            "title": f"Judge {n}",
+            "description": f"<p>You read {n}, one at a time, and decide for each one if it is true. The study starts "
+            f"with instructions and takes about {minutes}.</p>",
+            **options,
+            "youngest": ranges.get("age", {}).get("lower"),
+            "oldest": ranges.get("age", {}).get("upper"),
+            "least_approved": ranges.get("approval_rate", {}).get("lower"),
+            "filters": json.dumps(additional) if additional else "",
+        }
+        super().__init__(data, initial=initial)
 
     def clean_filters(self) -> list[dict[str, Any]]:
-        return read_filters(self.cleaned_data["filters"])
+        text = self.cleaned_data["filters"]
+        try:
+            filters = json.loads(text) if text.strip() else []
+        except (ValueError, RecursionError) as error:
+            raise ValidationError(f"Invalid JSON ({error}). Example: {EXAMPLE}") from None
+        for problem in prolific.filter_problems(filters):
+            raise ValidationError(f"{problem} Example: {EXAMPLE}")
+        return filters
 
     def clean_maximum_minutes(self) -> int | None:
-        minutes, least = self.cleaned_data["maximum_minutes"], least_allowed_minutes(self.panel.estimated_minutes)
+        minutes = self.cleaned_data["maximum_minutes"]
+        least = prolific.least_allowed_minutes(self.panel.estimated_minutes)
         if minutes is not None and minutes < least:
-            raise ValidationError(too_few_minutes(least))
+            raise ValidationError(prolific.too_few_minutes(least))
         return minutes
 
     def clean(self) -> dict[str, Any]:
@@ -223,35 +234,3 @@ class StudyForm(forms.Form):
 def _range(name: str, lower: int | None, upper: int | None) -> dict[str, Any]:
     bounds = {"lower": lower, "upper": upper}
     return {"filter_id": name, "selected_range": {end: bound for end, bound in bounds.items() if bound is not None}}
-
-
-def _initial(panel: Panel) -> dict[str, Any]:
-    options = dict(panel.platform_options)
-    filters = options.pop("filters", [])
-    ranges = {row["filter_id"]: row["selected_range"] for row in filters if "selected_range" in row}
-    ranges = {name: ranges[name] for name in RANGE_FILTERS if name in ranges}
-    additional = [row for row in filters if row["filter_id"] not in ranges]
-    n, minutes = counted(panel.statements_per_place, "short statement"), counted(panel.estimated_minutes, "minute")
-    return {
-        "title": f"Judge {n}",
-        "description": f"<p>You read {n}, one at a time, and decide for each one if it is true. The study starts with "
-        f"instructions and takes about {minutes}.</p>",
-        **options,
-        "youngest": ranges.get("age", {}).get("lower"),
-        "oldest": ranges.get("age", {}).get("upper"),
-        "least_approved": ranges.get("approval_rate", {}).get("lower"),
-        "filters": json.dumps(additional) if additional else "",
-    }
-
-
-def read_filters(text: str) -> list[dict[str, Any]]:
-    """Parse the filters in a JSON text; blank text means none. Raises ValidationError."""
-    if not text.strip():
-        return []
-    try:
-        filters = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValidationError(f"Invalid JSON ({error}). Example: {EXAMPLE}") from None
-    for problem in filter_problems(filters):
-        raise ValidationError(f"{problem} Example: {EXAMPLE}")
-    return filters

@@ -17,13 +17,13 @@ from django.utils import timezone
 from annotation.models import Label, Round
 from evaluation.reports.services import create_report
 from kgharvest.contrib.publishing.packs.pack_jobs import queue_pack
-from kgharvest.contrib.recruiting.inbox import outbox as events
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, Platform
 from kgharvest.contrib.recruiting.panels import participant_views
 from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus, note_paid
 from kgharvest.contrib.recruiting.pay.commands import ask
 from kgharvest.contrib.recruiting.pay.commands import outbox as commands
 from kgharvest.contrib.recruiting.platforms import platform_of
+from kgharvest.contrib.recruiting.prolific.events import outbox as events
 from kgharvest.contrib.recruiting.reconciliation import reconcile
 from kgharvest.events.types import TOPICS
 from kgharvest.jobs import ledger
@@ -144,7 +144,7 @@ def take_part(study: Study, monkeypatch) -> None:
     wrong.open(wrong.link.replace(study.panel.token, "made-up"))
     failing = Person(study, participant=IDS["participant at a failure"], session="a-fourth")
     with monkeypatch.context() as patched:
-        patched.setattr(participant_views, "enter", lambda *ids, **more: {}["a bug"])
+        patched.setattr(participant_views.services, "enter", lambda *ids, **more: {}["a bug"])
         failing.open(failing.link)
 
 

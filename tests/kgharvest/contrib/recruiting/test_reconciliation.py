@@ -12,7 +12,7 @@ from django.utils import timezone
 from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.services import complete, enter
 from kgharvest.contrib.recruiting.pay.commands import ask, outbox
-from kgharvest.contrib.recruiting.pay.ledger import owe, submission_balance
+from kgharvest.contrib.recruiting.pay.ledger import balance_of, owe
 from kgharvest.contrib.recruiting.platforms import RemoteSubmission
 from kgharvest.contrib.recruiting.reconciliation import apply_remote, apply_status
 from tests import factories
@@ -89,7 +89,7 @@ def test_newest_platform_status_wins_in_any_order(panel):
             apply_remote(panel, replace(told, participant=person, session=f"{person}'s"), NOW)
 
         assert status_of(submission) == Status.APPROVED
-        assert submission_balance(submission) == (150, 150)
+        assert balance_of(submission) == (150, 150)
         assert submission.pay_entries.count() == 2
 
 
@@ -114,8 +114,8 @@ def test_completed_place_is_owed_after_a_timeout_but_not_after_a_return(panel):
     apply_remote(panel, remote(Status.RETURNED), NOW)
     apply_remote(panel, remote(Status.TIMED_OUT, "bea"), NOW)
 
-    assert submission_balance(returned).owed == 0
-    assert submission_balance(timed_out).owed == 150
+    assert balance_of(returned).owed == 0
+    assert balance_of(timed_out).owed == 150
 
 
 def test_completed_remote_submissions_are_created_and_active_ones_are_not(panel):
@@ -126,7 +126,7 @@ def test_completed_remote_submissions_are_created_and_active_ones_are_not(panel)
 
     noted = panel.submissions.get()
     assert (noted.status, noted.completed_at, noted.annotator) == (Status.COMPLETED, None, None)
-    assert submission_balance(noted).owed == 0
+    assert balance_of(noted).owed == 0
 
 
 def test_unconfirmed_payment_is_found_and_a_missing_one_waits_for_a_person(panel):
@@ -141,8 +141,8 @@ def test_unconfirmed_payment_is_found_and_a_missing_one_waits_for_a_person(panel
     apply_remote(panel, remote(Status.COMPLETED, "bea", days, paid_bonuses=[]), NOW)
 
     assert (made.commands.get().state, unmade.commands.get().state) == ("done", "uncertain")
-    assert submission_balance(made, "bonus") == (40, 40)
-    assert submission_balance(unmade, "bonus") == (40, 0)
+    assert balance_of(made, "bonus") == (40, 40)
+    assert balance_of(unmade, "bonus") == (40, 0)
 
 
 def test_unsent_bonus_is_not_matched_with_an_equal_manual_payment(panel):
@@ -152,7 +152,7 @@ def test_unsent_bonus_is_not_matched_with_an_equal_manual_payment(panel):
     apply_remote(panel, remote(Status.COMPLETED, paid_bonuses=[40]), NOW)
 
     assert submission.commands.get().state == PlatformCommand.State.WAITING
-    assert submission_balance(submission, "bonus") == (40, 40)
+    assert balance_of(submission, "bonus") == (40, 40)
 
 
 @pytest.mark.parametrize("state", ["waiting", "failed", "done"])
@@ -164,7 +164,7 @@ def test_approval_on_the_platform_settles_the_command(panel, state):
     apply_remote(panel, remote(Status.APPROVED, reward_paid=150), NOW)
 
     assert submission.commands.get().state == PlatformCommand.State.DONE
-    assert submission_balance(submission) == (150, 150)
+    assert balance_of(submission) == (150, 150)
 
 
 def test_approved_first_place_is_recorded_as_paid_after_a_second_entry(panel):
@@ -175,7 +175,7 @@ def test_approved_first_place_is_recorded_as_paid_after_a_second_entry(panel):
     apply_remote(panel, remote(Status.APPROVED, minutes=2, reward_paid=150), NOW)
 
     assert status_of(first) == Status.TIMED_OUT  # a person holds one place
-    assert submission_balance(first) == (150, 150)
+    assert balance_of(first) == (150, 150)
 
 
 def test_bonuses_paid_by_hand_at_the_platform_are_in_the_ledger_once(panel):
@@ -185,7 +185,7 @@ def test_bonuses_paid_by_hand_at_the_platform_are_in_the_ledger_once(panel):
         for _ in range(2):
             apply_remote(panel, remote(Status.COMPLETED, minutes=minutes, paid_bonuses=paid), NOW)
 
-    assert submission_balance(submission, "bonus").paid == 125
+    assert balance_of(submission, "bonus").paid == 125
 
 
 def test_a_study_that_ends_there_ends_here_and_is_not_reopened(panel):
@@ -210,4 +210,4 @@ def test_a_bonus_that_was_refused_and_then_paid_there_by_hand_is_paid_once(panel
 
     command.refresh_from_db()
     assert command.state == PlatformCommand.State.DONE
-    assert submission_balance(submission, "bonus") == (40, 40)
+    assert balance_of(submission, "bonus") == (40, 40)

@@ -237,7 +237,7 @@ def test_pending_commands_fail_without_being_sent(panel, researcher, researcher_
     bonus.refresh_from_db()
     assert bonus.state == "failed"
     researcher_client.post(f"{HERE}pay/noted/", {"submission": paid.pk, "total": 50})
-    assert pay.submission_balance(paid).open == 0
+    assert pay.balance_of(paid).open == 0
 
 
 def test_an_uncertain_bonus_is_settled_by_hand_and_never_sent(panel, researcher):
@@ -254,7 +254,7 @@ def test_an_uncertain_bonus_is_settled_by_hand_and_never_sent(panel, researcher)
     made.refresh_from_db()
     not_made.refresh_from_db()
     assert (made.state, not_made.state) == ("done", "failed")
-    assert pay.submission_balance(paid).open == 70
+    assert pay.balance_of(paid).open == 70
 
 
 def test_reconciliation_skips_it_and_it_is_paused_without_a_request(panel):

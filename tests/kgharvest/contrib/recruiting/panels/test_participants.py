@@ -16,6 +16,7 @@ from annotation.rounds.services import close_round
 from kgharvest.contrib.recruiting.models import Panel, Submission
 from kgharvest.contrib.recruiting.panels.identifiers import digest
 from kgharvest.contrib.recruiting.panels.services import Browser, PlaceOfAnother, QuotaFull, enter, finish, join, leave
+from kgharvest.contrib.recruiting.pay.ledger import balance_of
 from tests.factories import judge, judging_page, make_researcher, make_round, make_user
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 from tests.refusals import refused
@@ -418,7 +419,7 @@ def test_the_code_is_in_no_byte_before_the_last_answer_is_stored(client, is_scri
     assert end.redirect_chain == [(f"{here}done/", 302)]
     assert CODE in end.text
     assert panel.submissions.get().status == Submission.Status.COMPLETED
-    assert panel.submissions.get().pay_entries.owed() == panel.reward
+    assert balance_of(panel).owed == panel.reward
     assert CODE in client.get(link(panel), follow=True).text  # coming again
 
 
@@ -525,4 +526,4 @@ def test_each_end_has_its_page_and_code(client, status, words, code):
     assert words in page
     assert f'value="{code}"' in page or not code
     assert CODE not in page
-    assert submission.pay_entries.owed() == (25 if code else 0)
+    assert balance_of(submission).owed == (25 if code else 0)

@@ -17,7 +17,7 @@ from kgharvest.contrib.recruiting.panels.publishing import (
     resume_panel,
     stop_panel,
 )
-from kgharvest.contrib.recruiting.platforms import Can, Cost, PlatformUnavailable
+from kgharvest.contrib.recruiting.platforms import PlatformUnavailable
 from kgharvest.models import Event
 from tests.factories import judge_all, make_gold, make_round
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
@@ -31,12 +31,12 @@ Status = Panel.Status
 class StudyPlatform(platforms.RecruitingPlatform):
     """A platform with studies of its own, which is away when told to be."""
 
-    can = frozenset({Can.PUBLISH, Can.PAUSE, Can.STOP})
+    has_api = True
     is_away = False
 
-    def cost(self) -> Cost:
+    def cost(self) -> int:
         self._answer()
-        return Cost(rewards=2400, fee=800)
+        return 3200
 
     def publish(self) -> str:
         self._answer()
@@ -99,14 +99,12 @@ def test_each_platform_names_people_as_it_does(platform):
 
 
 def test_presets_of_connect_and_sona():
-    connect, sona = presets.parameters_of("connect"), presets.parameters_of("sona")
+    connect, sona = (presets.default_options(make_round(4), platform) for platform in ("connect", "sona"))
 
-    assert connect == {
-        "participant_parameter": "participantId",
-        "study_parameter": "projectId",
-        "session_parameter": "assignmentId",
-    }
-    assert sona == {"participant_parameter": "survey_code", "study_parameter": "", "session_parameter": ""}
+    assert connect["participant_parameter"] == "participantId"
+    assert connect["study_parameter"] == "projectId"
+    assert connect["session_parameter"] == "assignmentId"
+    assert [sona[f"{name}_parameter"] for name in ("participant", "study", "session")] == ["survey_code", "", ""]
 
 
 def test_the_link_is_as_the_platform_wants_it():

@@ -8,6 +8,7 @@ from django.utils import timezone
 from annotation.judging.assignment import next_batch
 from kgharvest.contrib.recruiting.models import Submission
 from kgharvest.contrib.recruiting.panels.services import complete, enter, finish, free_place, join, leave
+from kgharvest.contrib.recruiting.pay.ledger import balance_of
 from tests.factories import judge, make_round
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
@@ -68,7 +69,7 @@ def test_concurrent_finish_and_timeout_have_one_consistent_outcome():
 
     submission.refresh_from_db()
     assert submission.status == Status.RETURNED
-    assert submission.pay_entries.owed() == 0
+    assert balance_of(submission).owed == 0
 
 
 def test_participant_who_finishes_during_a_release_keeps_the_place():

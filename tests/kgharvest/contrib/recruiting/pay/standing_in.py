@@ -18,7 +18,7 @@ from annotation.models import Annotator
 from kgharvest.contrib.recruiting import platforms
 from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.services import complete, enter
-from kgharvest.contrib.recruiting.platforms import Can, RecruitingPlatform
+from kgharvest.contrib.recruiting.platforms import RecruitingPlatform
 
 DONE_AT = "KGHARVEST_TEST_PLATFORM"  # names the file
 DIES = "KGHARVEST_TEST_PLATFORM_DIES"  # "before" or "after": the process that sends is killed then
@@ -27,7 +27,7 @@ DIES = "KGHARVEST_TEST_PLATFORM_DIES"  # "before" or "after": the process that s
 class StandIn(RecruitingPlatform):
     """Does whatever it is asked, once for each time that it is asked. trouble: raised, in turn, instead."""
 
-    can = frozenset(Can)
+    has_api = True
     trouble: list[Exception] = []
     paused: list[int] = []
 
@@ -55,7 +55,7 @@ class StandIn(RecruitingPlatform):
 
 
 class ByHandStandIn(StandIn):
-    can = frozenset()
+    has_api = False
 
 
 def die(when: str) -> None:

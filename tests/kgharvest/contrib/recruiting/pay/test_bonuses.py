@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kgharvest.contrib.recruiting.models import Submission
 from kgharvest.contrib.recruiting.panels.services import enter
 from kgharvest.contrib.recruiting.pay.bonuses import bulk_lines, grant_bonus, note_paid, open_bonuses, table_lines
-from kgharvest.contrib.recruiting.pay.ledger import Balance, owe, panel_balance, submission_balance
+from kgharvest.contrib.recruiting.pay.ledger import Balance, balance_of, owe
 from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefused
 from tests.kgharvest.contrib.recruiting.pay.standing_in import StandIn, complete_place, payments
 from tests.kgharvest.contrib.recruiting.pay.test_commands import run_job
@@ -78,11 +78,11 @@ def test_the_sums_of_both_files_and_of_the_ledger_are_the_same(panel, grants, pa
         people = [complete_place(panel, name) for name in ("ada", "bea", "cem")]
         for person, amount in grants:
             grant_bonus(people[person], amount, "Thank you.")
-        theirs = submission_balance(people[paid], "bonus").open
+        theirs = balance_of(people[paid], "bonus").open
         if theirs:
             note_paid(panel, [people[paid].pk], theirs)
 
-        still_open = sum(submission_balance(person, "bonus").open for person in people)
+        still_open = sum(balance_of(person, "bonus").open for person in people)
         bulk = [line.split(",")[1] for line in bulk_lines(open_bonuses(panel)).splitlines()]
         assert sum(map(Decimal, bulk)) * 100 == still_open
         assert sum(Decimal(row["amount"]) for row in table(panel)) * 100 == still_open
@@ -106,7 +106,7 @@ def test_file_payments_are_recorded_and_no_longer_outstanding(panel, researcher)
     assert note_paid(panel, [submission.pk], 75, researcher) == 1
 
     assert open_bonuses(panel) == []
-    assert panel_balance(panel) == Balance(275, 75)
+    assert balance_of(panel) == Balance(275, 75)
     assert submission.pay_entries.get(side="paid").by == researcher
 
 
@@ -116,7 +116,7 @@ def test_screen_outs_are_paid_manually_without_a_platform_api(panel, make_panel,
 
     assert bulk_lines(open_bonuses(panel)) == "ada-session,0.30\n"
     assert note_paid(panel, [submission.pk], 30, researcher) == 1
-    assert panel_balance(panel) == Balance(30, 30)
+    assert balance_of(panel) == Balance(30, 30)
     assert submission.pay_entries.get(side="paid").purpose == "screen_out"
 
     elsewhere = enter(make_panel(external_id="another"), "bea", "bea-session", timezone.now())
@@ -132,7 +132,7 @@ def test_bonuses_granted_after_the_file_are_not_marked_as_paid(panel):
     with refused("NothingOpen", match=r"USD 0\.85, not USD 0\.75"):
         note_paid(panel, [submission.pk], 75)
 
-    assert submission_balance(submission, "bonus") == Balance(85, 0)
+    assert balance_of(submission, "bonus") == Balance(85, 0)
 
 
 def test_refused_payment_is_outstanding_and_uncertain_payment_is_not(make_panel):

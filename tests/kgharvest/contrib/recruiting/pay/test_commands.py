@@ -25,7 +25,7 @@ from kgharvest.contrib.recruiting.pay.commands import (
     settle,
     settle_by_hand,
 )
-from kgharvest.contrib.recruiting.pay.ledger import Balance, submission_balance
+from kgharvest.contrib.recruiting.pay.ledger import Balance, balance_of
 from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefused, PlatformUnavailable
 from kgharvest.events.models import Event
 from kgharvest.jobs import ledger
@@ -83,7 +83,7 @@ def test_an_approved_submission_is_paid_and_its_status_follows(submission, resea
 
     assert submission.status == Status.APPROVED
     assert submission.ended_at is not None
-    assert submission_balance(submission) == Balance(200, 200)
+    assert balance_of(submission) == Balance(200, 200)
     assert submission.pay_entries.get(side="paid").command == command
     sentences = [entry.sentence for entry in Event.objects.order_by("pk")][-2:]
     assert sentences == [
@@ -99,7 +99,7 @@ def test_a_rejected_submission_is_owed_nothing_any_more(submission):
     submission.refresh_from_db()
 
     assert submission.status == Status.REJECTED
-    assert submission_balance(submission) == Balance(0, 0)
+    assert balance_of(submission) == Balance(0, 0)
     assert submission.pay_entries.last().reason == "Rejected: too fast to have read the statements."
 
 
@@ -157,7 +157,7 @@ def test_a_screened_out_person_is_paid_for_the_time_it_took(make_panel, enqueued
     submission.refresh_from_db()
 
     assert submission.status == Status.SCREENED_OUT
-    assert submission_balance(submission, "screen_out") == Balance(30, 30)
+    assert balance_of(submission, "screen_out") == Balance(30, 30)
 
 
 @pytest.mark.django_db
@@ -195,7 +195,7 @@ def test_unavailable_platform_is_retried_after_the_requested_time(submission):
     time_passes()
     run_job()
     assert payments() == {(submission.pk, "bonus:1"): 1}
-    assert submission_balance(submission, "bonus") == Balance(150, 150)
+    assert balance_of(submission, "bonus") == Balance(150, 150)
 
 
 @pytest.mark.django_db
@@ -205,7 +205,7 @@ def test_refused_command_fails_with_its_reason_until_retried(submission):
     run_job()
 
     assert (state_of(command), command.error) == (State.FAILED, "Your wallet is empty.")
-    assert submission_balance(submission, "bonus") == Balance(150, 0)
+    assert balance_of(submission, "bonus") == Balance(150, 0)
     resend(command)
     run_job()
     assert payments() == {(submission.pk, "bonus:1"): 1}
@@ -259,7 +259,7 @@ def test_payment_is_recorded_if_made_and_retried_if_not(submission, researcher):
 
     assert payments() == {(submission.pk, "bonus:2"): 1}
     assert (state_of(made), state_of(lost)) == (State.DONE, State.DONE)
-    assert submission_balance(submission, "bonus") == Balance(300, 300)
+    assert balance_of(submission, "bonus") == Balance(300, 300)
 
 
 @pytest.mark.django_db
@@ -270,7 +270,7 @@ def test_settled_twice_is_paid_once(submission):
     assert settle(command, True, timezone.now())
     assert not settle(command, True, timezone.now())
 
-    assert submission_balance(submission, "bonus") == Balance(150, 150)
+    assert balance_of(submission, "bonus") == Balance(150, 150)
 
 
 @pytest.mark.django_db
@@ -317,7 +317,7 @@ def test_timed_out_first_place_is_paid_after_a_second_entry(panel, enqueued):
     first.refresh_from_db()
     assert state_of(command) == State.DONE
     assert first.status == Status.TIMED_OUT  # a person holds one place
-    assert submission_balance(first) == Balance(200, 200)
+    assert balance_of(first) == Balance(200, 200)
 
 
 # -- many approvals ----------------------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ def test_workers_that_send_at_once_pay_each_bonus_once(of_threads):
 
     assert sum(at_once(*[work] * 3)) == 8
     assert payments() == {(of_threads.pk, f"bonus:{number}"): 1 for number in range(8)}
-    assert submission_balance(of_threads, "bonus") == Balance(108, 108)
+    assert balance_of(of_threads, "bonus") == Balance(108, 108)
 
 
 # -- killed ------------------------------------------------------------------------------------------------------------
@@ -444,13 +444,13 @@ def test_a_worker_killed_while_it_pays_never_pays_twice(of_threads, monkeypatch,
     assert state_of(command) == State.UNCERTAIN
     assert work_in_a_process() == 0  # nothing is sent by whoever comes after
     assert payments().total() == was_paid
-    assert submission_balance(of_threads, "bonus") == Balance(150, 0)
+    assert balance_of(of_threads, "bonus") == Balance(150, 0)
 
     assert settle(command, was_paid, timezone.now() + SENDING_LASTS)
     time_passes()
     assert work_in_a_process() == 0
     assert payments() == {(of_threads.pk, "bonus:1"): 1}
-    assert submission_balance(of_threads, "bonus") == Balance(150, 150)
+    assert balance_of(of_threads, "bonus") == Balance(150, 150)
 
 
 @pytest.mark.timeout(120)

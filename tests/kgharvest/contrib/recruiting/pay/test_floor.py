@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from kgharvest.contrib.recruiting.models import Panel, Submission
 from kgharvest.contrib.recruiting.panels.money import money
-from kgharvest.contrib.recruiting.pay.bonuses import open_bonuses
-from kgharvest.contrib.recruiting.pay.floor import (
+from kgharvest.contrib.recruiting.pay.bonuses import (
     LONGEST_REASON,
     bonus_to_floor,
     floor_bonuses,
     floor_sentence,
     make_good,
+    open_bonuses,
     pause_underpaid_panels,
 )
 from kgharvest.contrib.recruiting.pay.hourly import HourlyPay, Work, hourly_pay
-from kgharvest.contrib.recruiting.pay.ledger import Balance, panel_balance
+from kgharvest.contrib.recruiting.pay.ledger import Balance, balance_of
 from kgharvest.contrib.recruiting.platforms import PlatformUnavailable
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
@@ -59,7 +59,7 @@ def test_a_bonus_reaches_the_floor_and_is_the_least_that_does(earned, active_s, 
 def test_bonuses_raise_all_participants_to_the_floor(people, floor):
     works = [Work(Submission(pk=pk), time, Balance(owed, 0)) for pk, (owed, time) in enumerate(people, start=1)]
 
-    bonuses = {bonus.work: bonus.amount for bonus in floor_bonuses(HourlyPay(works, None, len(works)), floor)}
+    bonuses = dict(floor_bonuses(HourlyPay(works, None, len(works)), floor))
 
     assert all(Fraction(work.earned + bonuses.get(work, 0)) * 3600 >= floor * Fraction(work.active_s) for work in works)
     assert all(amount > 0 and work.hourly < floor for work, amount in bonuses.items())
@@ -151,7 +151,7 @@ def test_one_click_owes_and_pays_the_bonuses_and_lets_people_in_again(make_panel
 
     assert panel.status == Panel.Status.PUBLISHED
     assert hourly_pay(panel).median == 900
-    assert panel_balance(panel) == Balance(5 * (5 + 4), 5 * 4)
+    assert balance_of(panel) == Balance(5 * (5 + 4), 5 * 4)
     assert set(panel.pay_entries.filter(purpose="bonus").values_list("key", flat=True)) == {"bonus:floor:1"}
 
 
@@ -163,7 +163,7 @@ def test_a_second_click_pays_nothing_more(make_panel, enqueued):
     with refused("NothingMissing"):
         make_good(panel)
 
-    assert panel_balance(panel).owed == 5 * 9
+    assert balance_of(panel).owed == 5 * 9
 
 
 @pytest.mark.django_db
@@ -184,5 +184,5 @@ def test_manual_bonuses_are_owed_until_recorded_as_paid(make_panel, enqueued):
     make_good(panel)
 
     assert sum(bonus.amount for bonus in open_bonuses(panel)) == 20
-    assert panel_balance(panel) == Balance(45, 0)
-    assert money(panel_balance(panel).open, panel.currency) == "USD 0.45"
+    assert balance_of(panel) == Balance(45, 0)
+    assert money(balance_of(panel).open, panel.currency) == "USD 0.45"

@@ -14,12 +14,11 @@ from kgharvest.audit.verification import Verification
 from kgharvest.contrib.recruiting.models import PayEntry
 from kgharvest.contrib.recruiting.pay.ledger import (
     Balance,
+    balance_of,
     balances,
     owe,
     owe_in_all,
-    panel_balance,
     record_paid,
-    submission_balance,
 )
 from kgharvest.events.models import Event
 from tests.factories import make_user
@@ -35,7 +34,7 @@ def test_ledger_entry_is_written_once_per_key_from_any_source(panel):
     assert not record_paid(submission, "reward", "reward", 200, "The platform approved it.")
 
     assert [entry.reason for entry in submission.pay_entries.filter(side="paid")] == ["Approved."]
-    assert submission_balance(submission) == Balance(200, 200)
+    assert balance_of(submission) == Balance(200, 200)
 
 
 def test_owed_and_paid_have_keys_of_their_own(panel):
@@ -44,7 +43,7 @@ def test_owed_and_paid_have_keys_of_their_own(panel):
     assert owe(submission, "bonus", "bonus:1", 50, "Thank you.")
     assert record_paid(submission, "bonus", "bonus:1", 50, "Thank you.")
 
-    assert submission_balance(submission, "bonus") == Balance(50, 50)
+    assert balance_of(submission, "bonus") == Balance(50, 50)
 
 
 def test_balances_are_of_each_person_and_of_the_panel(panel):
@@ -53,8 +52,8 @@ def test_balances_are_of_each_person_and_of_the_panel(panel):
     owe(bea, "bonus", "bonus:1", 35, "Thank you.")
 
     assert balances(panel) == {ada.pk: Balance(200, 200), bea.pk: Balance(235, 0)}
-    assert panel_balance(panel) == Balance(435, 200)
-    assert panel_balance(panel).open == 235
+    assert balance_of(panel) == Balance(435, 200)
+    assert balance_of(panel).open == 235
 
 
 def test_corrections_of_amounts_owed_are_separate_entries(panel):
@@ -76,7 +75,7 @@ def test_owe_in_all_sets_the_total_owed(panel, amounts):
         for amount in amounts:
             owe_in_all(submission, "reward", amount, "Somebody said so.")
 
-        assert submission_balance(submission).owed == (amounts[-1] if amounts else panel.reward)
+        assert balance_of(submission).owed == (amounts[-1] if amounts else panel.reward)
         transaction.set_rollback(True)
 
 
@@ -107,7 +106,7 @@ def test_the_database_refuses_to_change_or_delete_lines(panel, refused_changes, 
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(change)
 
-    assert panel_balance(panel) == Balance(200, 0)
+    assert balance_of(panel) == Balance(200, 0)
 
 
 def test_author_of_a_ledger_entry_can_be_cleared_but_not_replaced(panel, refused_changes):

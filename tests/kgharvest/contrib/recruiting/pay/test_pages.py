@@ -8,11 +8,10 @@ import pytest
 from django.utils import timezone
 
 from kgharvest.contrib.recruiting.models import Panel, Submission
-from kgharvest.contrib.recruiting.pay.bonuses import grant_bonus
+from kgharvest.contrib.recruiting.pay.bonuses import floor_sentence, grant_bonus
 from kgharvest.contrib.recruiting.pay.commands import ask
-from kgharvest.contrib.recruiting.pay.floor import floor_sentence
 from kgharvest.contrib.recruiting.pay.hourly import hourly_pay, pay_picture
-from kgharvest.contrib.recruiting.pay.ledger import submission_balance
+from kgharvest.contrib.recruiting.pay.ledger import balance_of
 from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefused
 from tests.kgharvest.contrib.recruiting.pay.standing_in import StandIn, complete_place, done
 from tests.kgharvest.contrib.recruiting.pay.test_commands import WHY, run_job, time_passes
@@ -112,7 +111,7 @@ def test_page_shows_next_steps_of_requests_and_executes_them(panel, researcher_c
     run_job()
 
     assert done().total() == 1
-    assert [submission_balance(person, "bonus") for person in (ada, bea)] == [(10, 10), (20, 20)]
+    assert [balance_of(person, "bonus") for person in (ada, bea)] == [(10, 10), (20, 20)]
     assert "Pending requests" not in text_of(researcher_client.get(address(panel)))
 
 
@@ -136,11 +135,11 @@ def test_the_picture_has_a_dot_for_each_person_and_lines_at_median_and_floor(mak
 
     picture = pay_picture(panel, hourly_pay(panel))
 
-    assert picture.most == "USD 40.00"  # four times the median
-    assert picture.n_beyond == 1
-    assert [(line["name"], line["x"]) for line in picture.lines] == [("minimum", "162.0"), ("median", "180.0")]
-    assert [dot["x"] for dot in picture.dots] == ["95.0", "95.0", "185.0", "275.0", "715.0"]
-    assert picture.dots[1]["y"] < picture.dots[0]["y"]
+    assert picture["most"] == "USD 40.00"  # four times the median
+    assert picture["n_beyond"] == 1
+    assert [(line["name"], line["x"]) for line in picture["lines"]] == [("minimum", "162.0"), ("median", "180.0")]
+    assert [dot["x"] for dot in picture["dots"]] == ["95.0", "95.0", "185.0", "275.0", "715.0"]
+    assert picture["dots"][1]["y"] < picture["dots"][0]["y"]
 
 
 # -- one person --------------------------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ def test_a_bonus_is_granted_in_the_panels_currency(panel, researcher_client):
     researcher_client.post(page, {"verb": "bonus", "amount": "1.50", "message": "Thank you."})
 
     assert "Invalid amount in USD" in text_of(wrong)
-    assert submission_balance(submission, "bonus").owed == 150
+    assert balance_of(submission, "bonus").owed == 150
 
 
 @pytest.mark.parametrize("verb", ["", "pay", "reject"])
@@ -256,7 +255,7 @@ def test_bonuses_are_downloaded_paid_and_noted(make_panel, researcher_client):
 
     assert b"".join(bulk.streaming_content) == b"ada-session,0.75\n"
     assert b"Thank you." in b"".join(table.streaming_content)
-    assert submission_balance(submission, "bonus") == (75, 75)
+    assert balance_of(submission, "bonus") == (75, 75)
 
 
 def test_the_ledger_is_a_table_whose_amounts_are_numbers(panel, researcher_client):

@@ -14,19 +14,19 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand, Submission
+from kgharvest.contrib.recruiting.panels.links import BadEntryLink
 from kgharvest.contrib.recruiting.panels.services import complete, enter
 from kgharvest.contrib.recruiting.pay import commands
 from kgharvest.contrib.recruiting.pay.commands import SENDING_LASTS, ask, outbox, settle
+from kgharvest.contrib.recruiting.pay.ledger import balance_of
 from kgharvest.contrib.recruiting.platforms import (
-    EntryRefused,
     PlatformRefused,
     PlatformUnavailable,
     platform_of,
 )
 from kgharvest.contrib.recruiting.prolific.client import Client, retry_after_s
 from kgharvest.contrib.recruiting.prolific.events import is_genuine
-from kgharvest.contrib.recruiting.prolific.platform import SHOWS_WITHIN, STATUSES
-from kgharvest.contrib.recruiting.prolific.study import least_allowed_minutes
+from kgharvest.contrib.recruiting.prolific.platform import SHOWS_WITHIN, STATUSES, least_allowed_minutes
 from kgharvest.contrib.recruiting.reconciliation import reconcile
 from tests import factories
 from tests.kgharvest.contrib.recruiting.prolific.api_fields import faults_of_request
@@ -150,9 +150,7 @@ def test_a_study_has_moved_though_the_answer_was_lost_and_the_second_try_refused
 
 
 def test_the_cost_is_known_before(fake, panel):
-    cost = platform_of(panel).cost()
-
-    assert (cost.rewards, cost.fee, cost.total) == (450, 180, 630)
+    assert platform_of(panel).cost() == 630  # 450 in rewards and 180 in fees
     assert fake.studies == {}
 
 
@@ -423,7 +421,7 @@ def test_many_are_approved_in_one_request_and_reconciliation_finds_them_approved
     assert set(sent["submission_ids"]) == {ours.session_id for ours in people}
     assert [row.n_payments for row in fake.submissions.values()] == [1, 1, 1]
     assert {command.state for command in PlatformCommand.objects.all()} == {"done"}
-    assert panel.pay_entries.paid() == panel.pay_entries.owed() == 450
+    assert balance_of(panel) == (450, 450)
 
 
 # -- submissions -------------------------------------------------------------------------------------------------------
@@ -513,7 +511,7 @@ def test_prolifics_signature_on_an_entry_link_is_checked(fake):
         ),
     ]
     for parameters in forged:
-        with pytest.raises(EntryRefused):
+        with pytest.raises(BadEntryLink):
             platform_of(panel).check_entry(parameters)
 
 
@@ -523,7 +521,7 @@ def test_unsigned_algorithms_are_no_signature(fake, panel):
     header, claims = ({"alg": "none", "kid": "key-1"}, {"sub": theirs.id, "exp": 9_999_999_999})
     parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)]
 
-    with pytest.raises(EntryRefused):
+    with pytest.raises(BadEntryLink):
         platform_of(panel).check_entry(parameters_of(address) | {"prolific_token": ".".join([*parts, ""])})
 
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 from kgharvest.contrib.recruiting.models import Panel, PanelEvent, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.services import complete, enter
 from kgharvest.contrib.recruiting.pay.commands import ask
+from kgharvest.contrib.recruiting.pay.ledger import balance_of
 from kgharvest.contrib.recruiting.platforms import platform_of
 from kgharvest.contrib.recruiting.prolific.platform import STATUSES
 from tests import factories
@@ -146,7 +147,7 @@ def test_thirteen_deliveries_in_any_order_to_servers_and_workers_that_are_killed
     assert ours == {theirs.id: STATUSES[theirs.status] for theirs in fake.submissions.values()}
     paid = [fake.submissions[submission.session_id] for submission in waiting]
     assert [(row.status, row.n_payments, row.bonuses) for row in paid] == [("APPROVED", 1, [BONUS])] * len(waiting)
-    assert panel.pay_entries.paid() == panel.pay_entries.owed() == len(waiting) * (150 + BONUS)
+    assert balance_of(panel) == (len(waiting) * (150 + BONUS),) * 2
     assert fake.violations == []
     log = (tmp_path / "worker.log").read_text()
     assert not [name for name, row in fake.submissions.items() if name in log or row.participant in log]
