@@ -235,7 +235,7 @@ def it(tmp_path) -> SimpleNamespace:
         submission=submission,
         command=submission.commands.create(kind="bonus", key="bonus:1", amount=10),
         report=report,
-        share=share_report(report, "Reviewers", 1, NOW).share,
+        share=share_report(report, "Reviewers", 1, NOW),
         relation=relation,
         launch=launch,
         worker=factories.make_worker(timezone.now()),
