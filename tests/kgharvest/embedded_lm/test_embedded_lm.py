@@ -448,5 +448,5 @@ class TestCommand:
     def test_an_output_that_is_no_folder_is_refused_before_training(self, tmp_path):
         (tmp_path / "file").write_text("")
 
-        with pytest.raises(CommandError, match="name another one with --output"):
+        with pytest.raises(CommandError, match="another folder with --output"):
             call_command("train_embedded_lm", model="embedded-small", output=tmp_path / "file")

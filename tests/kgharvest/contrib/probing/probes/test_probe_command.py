@@ -232,5 +232,5 @@ def test_nothing_but_objects_of_several_tokens_is_refused_in_a_sentence(capitals
 def test_a_template_without_each_slot_once_is_refused_in_a_sentence(capitals, tmp_path, template):
     (tmp_path / "prompts.jsonl").write_text(json.dumps({"template": template}))
 
-    with pytest.raises(CommandError, match=r"prompts.jsonl: .*line 1: has \[Y\] (nowhere|twice)"):
+    with pytest.raises(CommandError, match=r"prompts.jsonl: .*line 1: .*\[Y\]"):
         probed(tmp_path, "manual", prompts=tmp_path / "prompts.jsonl")
