@@ -200,7 +200,7 @@ ASK_THOSE_WITH_A_ROW = {
 WRITE_NOTHING = {
     "may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_can_edit",
     "freeze_round", "plan_round", "estimated_usage", "populations", "default_instructions", "compute_report",
-    "facts_of_content", "parts_of", "role_in_words", "check_harvest", "check_endpoint", "score_request",
+    "facts_of_content", "parts_of", "check_harvest", "check_endpoint", "score_request",
 }  # fmt: skip
 FOR_EVERYBODY = {"remove"}  # one's own second factor
 WITHIN_SERVICES = {  # the audit trail; with a draft; erasing and withdrawing
@@ -232,7 +232,7 @@ def it(tmp_path) -> SimpleNamespace:
         submission=submission,
         command=submission.commands.create(kind="bonus", key="bonus:1", amount=10),
         report=report,
-        share=share_report(report, "Reviewers", 1, NOW).share,
+        share=share_report(report, "Reviewers", 1, NOW),
         relation=relation,
         launch=launch,
         worker=factories.make_worker(timezone.now()),

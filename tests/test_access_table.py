@@ -353,13 +353,13 @@ def places(db) -> dict[str, object]:
     report = create_report(round)
     pack = PaperPack.objects.create(kind=PaperPack.KIND, report=report, project=project)
     submission = enter(make_panel(round, name="paying"), "person", "", timezone.now())
-    share, shared = share_report(report, "Reviewers", 1, timezone.now(), password="correct horse")
+    share = share_report(report, "Reviewers", 1, timezone.now(), password="correct horse")
     make_panel(round, "draft", name="study", platform="prolific")
     return {
         "pack": pack.pk,
         "upload": make_uploaded_kg("a\tr\tb\n").pk,
         "share": share.pk,
-        "shared": shared,
+        "shared": share.secret,
         "webhook": webhook.pk,
         "delivery": send_test(webhook).pk,
         "relation": relation.pk,

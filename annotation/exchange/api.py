@@ -3,10 +3,8 @@
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from django.core.files.uploadedfile import UploadedFile
-from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
+from django.db.models import Max, Min, QuerySet
 from django.http import HttpResponse
 from django.urls import reverse
 from rest_framework import serializers
@@ -14,9 +12,9 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.exchange.judgment_export import FILE_FORMATS, judgments_file
+from annotation.exchange.judgment_export import FILE_FORMATS, current_judgments, judgments_file
 from annotation.exchange.judgment_import import DUPLICATES, import_judgments
-from annotation.models import Adjudication, Judgment, Label
+from annotation.models import Judgment, Label
 from annotation.rounds.api import RoundOperations, RoundPartViewSet
 from kgharvest.api.input import Filters, IdField, StrictSerializer
 from kgharvest.api.views import PagedList, file_operation, operation
@@ -60,11 +58,8 @@ class JudgmentViewSet(PagedList, RoundPartViewSet):
     def get_queryset(self) -> QuerySet:
         round = self.round()
         ends = round.tasks.aggregate(first=Min("pk"), last=Max("pk"))  # limits the scan to one index range
-        current = Judgment.objects.current().not_withdrawn().filter(task__round=round)
-        current = current.filter(task_id__gte=ends["first"] or 0, task_id__lte=ends["last"] or 0)
-        adjudication = Adjudication.objects.current().filter(task=OuterRef("task")).values("label")
-        related = current.select_related("annotator", "task__knowledge_tuple__relation")
-        return related.annotate(adjudication=Subquery(adjudication))
+        current = current_judgments(round).filter(task_id__gte=ends["first"] or 0, task_id__lte=ends["last"] or 0)
+        return current.select_related("annotator", "task__knowledge_tuple__relation")
 
 
 class ImportInput(StrictSerializer):
@@ -106,14 +101,11 @@ class ExchangeViewSet(RoundOperations):
     def import_judgments(self, request: Request) -> Response:
         """Imports all rows of the file or none. ImportRefused names each invalid line."""
         sent = self.sent(ImportInput)
-        summary = import_file(sent.pop("file"), sent.pop("round"), sent, request.user)
+        file, name = sent.pop("file"), sent.pop("round")
+        with TemporaryDirectory() as folder:
+            # Error messages show the original name.
+            path = Path(folder) / (re.sub(r"[^\w.-]", "_", file.name)[-100:].lstrip(".") or "judgments.csv")
+            with path.open("wb") as copy:
+                copy.writelines(file.chunks())
+            summary = import_judgments(path, name, **sent, by=request.user)
         return self.created(summary, reverse("annotation:api_round", args=[summary.round.pk]))
-
-
-def import_file(file: UploadedFile, round_name: str, options: dict[str, Any], by):
-    """Import an uploaded file under its original name, which error messages show."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / (re.sub(r"[^\w.-]", "_", file.name)[-100:].lstrip(".") or "judgments.csv")
-        with path.open("wb") as copy:
-            copy.writelines(file.chunks())
-        return import_judgments(path, round_name, **options, by=by)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpResponse
 
 from annotation.models import Adjudication, Judgment, Label, Round
@@ -32,16 +32,20 @@ COLUMNS = (Column("source"), *(Column(name, kind) for name, (_, kind) in FIELDS.
 LABEL, ADJUDICATION = (1 + list(FIELDS).index(name) for name in ("label", "adjudication"))
 
 
+def current_judgments(round: Round) -> QuerySet[Judgment]:
+    """Return the current judgments of a round, with the label given by an expert as `adjudication`."""
+    adjudication = Adjudication.objects.current().filter(task=OuterRef("task")).values("label")
+    current = Judgment.objects.current().not_withdrawn().filter(task__round=round)
+    return current.annotate(adjudication=Subquery(adjudication))
+
+
 def judgment_table(round: Round) -> Table:
     """Return the current judgments of a round, ordered by statement and time. Rows are read lazily."""
     return Table("judgments", "Judgments", COLUMNS, _rows(round))
 
 
 def _rows(round: Round) -> Iterator[Row]:
-    current = Judgment.objects.current().not_withdrawn().filter(task__round=round)
-    adjudication = Adjudication.objects.current().filter(task=OuterRef("task")).values("label")
-    current = current.annotate(adjudication=Subquery(adjudication))
-    ordered = current.order_by("task__position", "judged_at", "client_uuid")
+    ordered = current_judgments(round).order_by("task__position", "judged_at", "client_uuid")
     labels = {label.value: label.label for label in Label}
     for values in ordered.values_list(*(path for path, _ in FIELDS.values())).iterator(chunk_size=ROWS_AT_ONCE):
         row = [round.source, *values]

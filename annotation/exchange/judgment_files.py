@@ -26,9 +26,6 @@ LONGEST_NAME = 200  # characters of an annotator's name
 CACHED_VALUES = 10_000  # parsed values cached per column, as values often repeat
 
 
-ValueReader = Callable[[str], Any]  # raises BadValue
-
-
 class ImportedRow(NamedTuple):
     """One row of the file. Missing values are empty or None."""
 
@@ -55,9 +52,8 @@ def read_rows(path: Path) -> list[ImportedRow]:
     for n_rows, row in enumerate(read_judgments(read_lines(path)), start=1):
         if n_rows > MOST_ROWS:
             where = row.where.partition(",")[0] if isinstance(row, BadEntry) else f"line {row.line}"
-            raise ImportRefused(
-                path.name, [BadEntry(where, f"exceeds the limit of {MOST_ROWS:,} rows; split the file")]
-            )
+            reason = f"exceeds the limit of {MOST_ROWS:,} rows; split the file"
+            raise ImportRefused(path.name, [BadEntry(where, reason)])
         if isinstance(row, BadEntry):
             faults.add(row)
         else:
@@ -86,10 +82,8 @@ class _FaultsByReason:
 
     def refuse(self, source: str) -> None:
         if self._first:
-            faults = []
-            for reason, fault in self._first.items():
-                more = f" (and {self._n[reason] - 1} more)" if self._n[reason] > 1 else ""
-                faults.append(fault._replace(reason=f"{reason}{more}"))
+            more = {reason: f" (and {n - 1} more)" if n > 1 else "" for reason, n in self._n.items()}
+            faults = [fault._replace(reason=f"{reason}{more[reason]}") for reason, fault in self._first.items()]
             raise ImportRefused(source, faults)
 
 
@@ -103,8 +97,11 @@ def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
     reader = csv.reader(chain([heading], lines), delimiter=max(",;\t", key=heading.count))
     try:
         columns = [name.strip().casefold() for name in next(reader, [])]
-        if fault := _fault_of_heading(columns):
-            yield BadEntry("line 1", fault)
+        if missing := [name for name in REQUIRED if name not in columns]:
+            yield BadEntry("line 1", f"has no column {' or '.join(missing)}")
+            return
+        if duplicates := [name for name in READERS if columns.count(name) > 1]:
+            yield BadEntry("line 1", f"has the column {' and '.join(duplicates)} twice")
             return
         readers = {name: lru_cache(CACHED_VALUES)(read) for name, read in READERS.items()}
         for values in reader:
@@ -112,14 +109,6 @@ def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
                 yield _row(reader.line_num, columns, values, readers)
     except csv.Error as error:
         yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
-
-
-def _fault_of_heading(columns: list[str]) -> str | None:
-    if missing := [name for name in REQUIRED if name not in columns]:
-        return f"has no column {' or '.join(missing)}"
-    if duplicates := [name for name in READERS if columns.count(name) > 1]:
-        return f"has the column {' and '.join(duplicates)} twice"
-    return None
 
 
 def _row(
@@ -137,17 +126,13 @@ def _row(
     return ImportedRow(line, **values_by_name)
 
 
-def _name(longest: int) -> Callable[[str], str]:
+def _name(longest: int, shortest: int = 1) -> Callable[[str], str]:
     def read(text: str) -> str:
-        if not 0 < len(text) <= longest:
+        if not shortest <= len(text) <= longest:
             raise BadValue(f"must have 1 to {longest} characters")
         return _without_nul(text)
 
     return read
-
-
-def _optional_name(longest: int) -> Callable[[str], str]:
-    return lambda text: _name(longest)(text) if text else ""
 
 
 def _entities(text: str) -> tuple[str, ...]:
@@ -204,13 +189,13 @@ def _moment(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-READERS: dict[str, ValueReader] = {
+READERS: dict[str, Callable[[str], Any]] = {  # raise BadValue
     "relation": _name(200),
     "entities": _entities,
     "annotator": _name(LONGEST_NAME),
     "label": _label,
-    "model": _optional_name(500),
-    "setting": _optional_name(30),
+    "model": _name(500, shortest=0),
+    "setting": _name(30, shortest=0),
     "seconds": _seconds,
     "judged_at": _moment,
     "comment": _comment,

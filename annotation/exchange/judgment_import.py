@@ -46,13 +46,7 @@ class ImportSummary(NamedTuple):
     n_duplicates: int
 
 
-class TupleKey(NamedTuple):
-    """Key of a row's tuple, independent of the relation name used in the file."""
-
-    relation_id: int
-    key: str
-
-
+TupleKey = tuple[int, str]  # relation id and key of the tuple, independent of the relation name used in the file
 JudgmentKey = tuple[str, int]  # annotator code and task id, unique among current judgments
 
 
@@ -79,8 +73,7 @@ def import_judgments(
     if set_name is not None:
         relations_of_set(set_name)  # raises if the set does not exist
     with transaction.atomic():
-        round = _create_round(round_name, project, by) if create else find_round(round_name, by)
-        work = _Import(_locked(round, by), create, set_name, duplicates, by)
+        work = _Import(_locked_round(round_name, create, project, by), create, set_name, duplicates, by)
         n_judgments = work.store(rows)
         if work.faults:
             raise ImportRefused(path.name, work.faults)
@@ -93,8 +86,17 @@ def import_judgments(
         return ImportSummary(work.round, n_judgments, work.n_duplicates)
 
 
-def _locked(round: Round, by) -> Round:
-    """Lock the round, so that concurrent imports run one at a time. Raises NotAllowed or NotForImports."""
+def _locked_round(name: str, create: bool, project: Project | str | None, by) -> Round:
+    """Lock the round, so that concurrent imports run one at a time. Raises NotFound, NotAllowed or NotForImports."""
+    if create:
+        slug, _, name = name.rpartition("/")
+        if not NAME.fullmatch(name):
+            raise NotFound(f"Invalid round name {name!r}. Use up to 100 letters, digits, - and _.")
+        new = {"status": Round.Status.CLOSED, "source": Round.Source.IMPORTED}
+        new |= {"created_by": by, "closed_at": timezone.now()}
+        round, _ = project_for(by, slug or project).rounds.get_or_create(name=name, defaults=new)
+    else:
+        round = find_round(name, by)
     check_may(by, Action.WORK, round.project)
     round = Round.objects.select_for_update(of=("self",)).select_related("project").get(pk=round.pk)
     if round.source != Round.Source.IMPORTED:
@@ -103,19 +105,6 @@ def _locked(round: Round, by) -> Round:
             f"Round {round.name} has source {round.source} and accepts no imports. Import into another round.",
         )
     return round
-
-
-def _create_round(name: str, project: Project | str | None, by) -> Round:
-    slug, _, name = name.rpartition("/")
-    if not NAME.fullmatch(name):
-        raise NotFound(f"Invalid round name {name!r}. Use up to 100 letters, digits, - and _.")
-    new = {
-        "status": Round.Status.CLOSED,
-        "source": Round.Source.IMPORTED,
-        "created_by": by,
-        "closed_at": timezone.now(),
-    }
-    return project_for(by, slug or project).rounds.get_or_create(name=name, defaults=new)[0]
 
 
 class _Import:
@@ -196,7 +185,7 @@ class _Import:
         for row in rows:  # tuples are identified as in stored harvests
             canonical = forms[row.relation]
             entities = row.entities if canonical is None else [canonical(entity.casefold()) for entity in row.entities]
-            keys.append(TupleKey(relations[row.relation].pk, tuple_key(entities)))
+            keys.append((relations[row.relation].pk, tuple_key(entities)))
         tasks = self._existing_tasks(relations)
         missing = {key: row for key, row in zip(reversed(keys), reversed(rows), strict=True) if key not in tasks}
         if missing and self.create:
@@ -211,10 +200,17 @@ class _Import:
     def _existing_tasks(self, relations: dict[str, Relation]) -> dict[TupleKey, int]:
         existing = self.round.tasks.without_gold().filter(knowledge_tuple__relation__in=relations.values())
         columns = existing.values_list("knowledge_tuple__relation", "knowledge_tuple__key", "pk")
-        return {TupleKey(relation, key): pk for relation, key, pk in columns.iterator()}
+        return {(relation, key): pk for relation, key, pk in columns.iterator()}
 
     def _create_tasks(self, missing: dict[TupleKey, ImportedRow], relations: dict[str, Relation]) -> None:
-        tuples = _find_or_create_tuples(missing)
+        new = (
+            KnowledgeTuple(relation_id=relation, key=key, entities=key.split(KEY_SEPARATOR))
+            for relation, key in missing
+        )
+        KnowledgeTuple.objects.bulk_create(new, batch_size=ROWS_AT_ONCE, ignore_conflicts=True)
+        existing = KnowledgeTuple.objects.filter(relation__in={relation for relation, _ in missing})
+        columns = existing.values_list("relation", "key", "pk")
+        tuples = {(relation, key): pk for relation, key, pk in columns.iterator()}
         statements = (
             (position, key, row, freeze_statement(relations[row.relation].statement, row.entities))
             for position, (key, row) in enumerate(missing.items(), start=self.round.n_tasks)
@@ -233,7 +229,9 @@ class _Import:
         self, rows: Sequence[ImportedRow], tasks: Sequence[int], stored: Container[JudgmentKey]
     ) -> dict[JudgmentKey, ImportedRow]:
         """Return the row of each judgment to store, applying the policy for duplicates."""
-        codes = {name: pseudonym(self.round, name) for name in {row.annotator for row in rows}}
+        codes = {}  # pseudonyms, the same in every import
+        for name in {row.annotator for row in rows}:
+            codes[name] = f"i-{hmac.new(self.round.join_token.encode(), name.encode(), 'sha256').hexdigest()[:12]}"
         accepted: dict[JudgmentKey, ImportedRow] = {}
         for row, task in zip(rows, tasks, strict=True):
             key = (codes[row.annotator], task)
@@ -303,43 +301,17 @@ class _Import:
 
     def _strata(self, row: ImportedRow, relation: Relation) -> list[Stratum]:
         """Return the strata of the row's cell, created if missing, or [] for an unknown LM."""
-        language_model = self._language_model(row)
-        if row.model and language_model is None:
-            return []
+        language_model = None
+        if row.model:
+            existing = LanguageModel.objects.filter(name=row.model)
+            language_model = name_language_model(row.model) if self.create else existing.first()
+            if language_model is None:
+                self._fault(row, f"unknown LM {row.model!r}; import with --create to add it")
+                return []
         cell = {"relation": relation, "language_model": language_model, "setting": row.setting}
         strata = list(self.round.strata.filter(**cell).select_related("job__relation", "job__language_model"))
         return strata or [Stratum.objects.create(round=self.round, **cell, sample_size=0)]
 
-    def _language_model(self, row: ImportedRow) -> LanguageModel | None:
-        if not row.model:
-            return None
-        if self.create:
-            return name_language_model(row.model)
-        language_model = LanguageModel.objects.filter(name=row.model).first()
-        if language_model is None:
-            self._fault(row, f"unknown LM {row.model!r}; import with --create to add it")
-        return language_model
-
 
 def _tuple_text(entities: Sequence[str]) -> str:
     return f"({', '.join(entities)})"
-
-
-def _find_or_create_tuples(missing: dict[TupleKey, ImportedRow]) -> dict[TupleKey, int]:
-    KnowledgeTuple.objects.bulk_create(
-        (
-            KnowledgeTuple(relation_id=key.relation_id, key=key.key, entities=key.key.split(KEY_SEPARATOR))
-            for key, row in missing.items()
-        ),
-        batch_size=ROWS_AT_ONCE,
-        ignore_conflicts=True,
-    )
-    relations = {key.relation_id for key in missing}
-    tuples = KnowledgeTuple.objects.filter(relation__in=relations).values_list("relation", "key", "pk")
-    return {TupleKey(relation, key): pk for relation, key, pk in tuples.iterator()}
-
-
-def pseudonym(round: Round, annotator: str) -> str:
-    """Return the annotator's code, the same in every import. It does not reveal the annotator."""
-    digest = hmac.new(round.join_token.encode(), annotator.encode(), "sha256")
-    return f"i-{digest.hexdigest()[:12]}"

@@ -20,7 +20,7 @@ class ReportShareSerializer(serializers.ModelSerializer):
     """A share link. has_password: True if it requires a password."""
 
     status = serializers.SerializerMethodField()
-    has_password = serializers.SerializerMethodField()
+    has_password = serializers.BooleanField(source="password", read_only=True)
 
     class Meta:
         model = ReportShare
@@ -29,9 +29,6 @@ class ReportShareSerializer(serializers.ModelSerializer):
     @extend_schema_field(serializers.ChoiceField(["open", "revoked", "over"]))
     def get_status(self, share: ReportShare) -> str:
         return share.status(timezone.now())
-
-    def get_has_password(self, share: ReportShare) -> bool:
-        return bool(share.password)
 
 
 class NewReportShareSerializer(ReportShareSerializer):
@@ -62,10 +59,10 @@ class ShareViewSet(PagedList, ReportPartViewSet):
 
     @extend_schema(summary="Share a report", request=ShareInput, responses={201: NewReportShareSerializer})
     def create(self, request: Request, report_id: int) -> Response:
-        new = share_report(self.report(), **self.sent(ShareInput), now=timezone.now(), by=request.user)
-        new.share.link = link_of(request, new)
+        share = share_report(self.report(), **self.sent(ShareInput), now=timezone.now(), by=request.user)
+        share.link = link_of(request, share)
         self.serializer_class = NewReportShareSerializer
-        return self.created(new.share, self.address(new.share))
+        return self.created(share, self.address(share))
 
     @extend_schema(summary="Get a link to a report")
     def retrieve(self, request: Request, report_id: int, pk: int) -> Response:

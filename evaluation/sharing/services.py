@@ -1,9 +1,7 @@
 """Share links: let reviewers and co-authors read a frozen report without an account."""
 
-import hashlib
 import secrets
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from django.contrib.auth.hashers import check_password, make_password
 from django.db import transaction
@@ -11,6 +9,7 @@ from django.db import transaction
 from evaluation.models import Report, ReportShare
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.throttle import TooManyAttempts, check_attempt, count_attempt, forget_attempts, is_exhausted
+from kgharvest.audit.tables import sha256
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.names import check_name
@@ -25,16 +24,12 @@ class WrongPassword(DomainError):
     """Incorrect password for a link."""
 
 
-class NewShare(NamedTuple):
-    """A new link. `secret` is the last part of its URL and is not stored."""
-
-    share: ReportShare
-    secret: str
-
-
 @transaction.atomic
-def share_report(report: Report, name: str, days: int, now: datetime, *, password: str = "", by=None) -> NewShare:
-    """Create a link that expires after `days`. name: the recipient. Raises NotAllowed, BadShare, or BadName."""
+def share_report(report: Report, name: str, days: int, now: datetime, *, password: str = "", by=None) -> ReportShare:
+    """Create a link that expires after `days`. name: the recipient. Raises NotAllowed, BadShare, or BadName.
+
+    Its attribute `secret` is the last part of its URL and is not stored.
+    """
     check_may(by, Action.WORK, report.project)
     check_name(name, ReportShare._meta.get_field("name").max_length, "link")
     if not 1 <= days <= LONGEST_DAYS:
@@ -48,13 +43,14 @@ def share_report(report: Report, name: str, days: int, now: datetime, *, passwor
     secret = secrets.token_urlsafe(32)
     share = report.shares.create(
         name=name,
-        token_hash=_hash(secret),
+        token_hash=sha256(secret),
         password=make_password(password) if password else "",
         expires_at=now + timedelta(days=days),
         created_by=by,
     )
     record("report.shared", report, by, round=report.round, report=report.pk, days=days)
-    return NewShare(share, secret)
+    share.secret = secret
+    return share
 
 
 @transaction.atomic
@@ -69,7 +65,7 @@ def revoke_share(share: ReportShare, now: datetime, by=None) -> None:
 def find_share(secret: str, now: datetime) -> ReportShare | None:
     """Return the active link with this secret, or None if it is wrong, expired, or revoked."""
     shares = ReportShare.objects.usable(now).select_related("report__round")
-    return shares.defer("report__document", "report__abridged").filter(token_hash=_hash(secret)).first()
+    return shares.defer("report__document", "report__abridged").filter(token_hash=sha256(secret)).first()
 
 
 def open_share(share: ReportShare, password: str, network: str | None, now: datetime) -> None:
@@ -84,7 +80,3 @@ def open_share(share: ReportShare, password: str, network: str | None, now: date
         count_attempt("share_passwords_everywhere", str(share.pk), now)
         raise WrongPassword("Incorrect password.")
     forget_attempts("share_passwords", who)
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

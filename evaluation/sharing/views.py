@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
-from evaluation.models import Report
+from evaluation.models import Report, ReportShare
 from evaluation.reports.files import DOCUMENT_FORMATS
 from evaluation.sharing import services
 from kgharvest import code_version
@@ -52,8 +52,8 @@ def shares(request: HttpRequest, pk: int) -> HttpResponse:
     link = None
     if form.is_valid():
         with refusal_in_form(form):
-            new = services.share_report(report, **form.cleaned_data, now=timezone.now(), by=request.user)
-            link, form = link_of(request, new), ShareForm()
+            share = services.share_report(report, **form.cleaned_data, now=timezone.now(), by=request.user)
+            link, form = link_of(request, share), ShareForm()
     now = timezone.now()
     rows = [(share, share.status(now)) for share in report.shares.select_related("created_by")]
     return render(
@@ -61,8 +61,8 @@ def shares(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-def link_of(request: HttpRequest, new: services.NewShare) -> str:
-    return request.build_absolute_uri(reverse("evaluation:shared_report", args=[new.secret]))
+def link_of(request: HttpRequest, new_share: ReportShare) -> str:
+    return request.build_absolute_uri(reverse("evaluation:shared_report", args=[new_share.secret]))
 
 
 @researcher_required
@@ -92,26 +92,23 @@ def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
             return closed(request, {"error": refusal}, 403)
         except TooManyAttempts as refusal:
             return closed(request, {"refusal": refusal}, 429)
-    return frozen_page(share.report)
-
-
-def closed(request: HttpRequest, context: dict, status: int = 200) -> HttpResponse:
-    context |= {"is_researcher": False}  # no navigation, even for researchers
-    return kept_out_of_sight(render(request, "evaluation/sharing/closed.html", context, status=status))
-
-
-def frozen_page(report: Report) -> HttpResponse:
-    """Return the report's HTML file. Its Content-Security-Policy allows only its own style and data images."""
+    report = share.report
     key = f"shared-report-{report.pk}-{report.created_at.timestamp()}-{code_version()}"
     content = cache.get_or_set(key, lambda: DOCUMENT_FORMATS["html"].bytes_of(report.document), PAGE_CACHE_S)
     response = HttpResponse(content, content_type=FORMATS["html"].content_type)
     [style] = STYLE.findall(content.decode())
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    # Allow only the style of the page and data images.
     response["Content-Security-Policy"] = (
         f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; frame-ancestors 'none'; base-uri 'none'; "
         "form-action 'none'"
     )
     return kept_out_of_sight(response)
+
+
+def closed(request: HttpRequest, context: dict, status: int = 200) -> HttpResponse:
+    context |= {"is_researcher": False}  # no navigation, even for researchers
+    return kept_out_of_sight(render(request, "evaluation/sharing/closed.html", context, status=status))
 
 
 def kept_out_of_sight(response: HttpResponse) -> HttpResponse:

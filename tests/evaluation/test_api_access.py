@@ -216,7 +216,7 @@ def made(db) -> dict[str, Any]:
         "candidate": second.code,
         "decision": relation.gold_decisions.get().pk,
         "report": report.pk,
-        "share": share_report(report, "Reviewers", 1, timezone.now()).share.pk,
+        "share": share_report(report, "Reviewers", 1, timezone.now()).pk,
         "scores": scores.pk,
     }
 

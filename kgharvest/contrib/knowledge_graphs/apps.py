@@ -10,4 +10,4 @@ class KnowledgeGraphsConfig(OptionalApp):
         "harvest_list_actions": ["kgharvest.contrib.knowledge_graphs.panels.kg_import"],
         "report_actions": ["kgharvest.contrib.knowledge_graphs.panels.judged_kg"],
     }
-    periodic_tasks = ["kgharvest.contrib.knowledge_graphs.imports.uploads.delete_expired_uploads"]
+    periodic_tasks = ["kgharvest.contrib.knowledge_graphs.imports.kg_import.delete_expired_uploads"]

@@ -12,10 +12,7 @@ class PublishingConfig(OptionalApp):
         "round_actions": ["kgharvest.contrib.publishing.panels.preregister_round"],
         "round_badges": ["kgharvest.contrib.publishing.panels.badge"],
         "round": ["kgharvest.contrib.publishing.panels.versions"],
-        "report_actions": [
-            "kgharvest.contrib.publishing.panels.paper_pack",
-            "kgharvest.contrib.publishing.panels.paper_statements",
-        ],
+        "report_actions": ["kgharvest.contrib.publishing.panels.paper"],
     }
     report_sections = ["kgharvest.contrib.publishing.preregistration.report_section.SECTION"]
     draft_deleted = ["kgharvest.contrib.publishing.preregistration.services.note_deletion"]

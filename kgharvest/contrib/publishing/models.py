@@ -1,6 +1,6 @@
 """Preregistrations, paper metadata, and replication packages."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 from django.conf import settings
 from django.db import models
@@ -13,7 +13,10 @@ from kgharvest.errors import DomainError
 from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job
 
-NEVER = "A preregistration cannot be changed or deleted. Freeze a new version before the first judgment."
+
+def refuse_change(*args: Any, **kwargs: Any) -> NoReturn:
+    message = "A preregistration cannot be changed or deleted. Freeze a new version before the first judgment."
+    raise DomainError("Frozen", message)
 
 
 class PreregistrationQuerySet(models.QuerySet):
@@ -21,11 +24,7 @@ class PreregistrationQuerySet(models.QuerySet):
         """Return preregistrations in the user's projects, or all for a superuser and the operator."""
         return visible(self, user, "round__project")
 
-    def update(self, **fields: Any) -> int:
-        raise DomainError("Frozen", NEVER)
-
-    def delete(self) -> tuple[int, dict[str, int]]:
-        raise DomainError("Frozen", NEVER)
+    update = delete = refuse_change
 
 
 class Preregistration(models.Model):
@@ -59,11 +58,10 @@ class Preregistration(models.Model):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         if self.pk is not None:
-            raise DomainError("Frozen", NEVER)
+            refuse_change()
         super().save(*args, **kwargs)
 
-    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        raise DomainError("Frozen", NEVER)
+    delete = refuse_change
 
     def get_absolute_url(self) -> str:
         return reverse("publishing:preregistration", args=[self.round.path, self.version])

@@ -11,11 +11,8 @@ from kgharvest.contrib.publishing.preregistration.report_section import in_a_bad
 from kgharvest.pages.panels import Panel, button
 
 
-def paper_pack(request: HttpRequest, report: Report) -> Iterator[Panel]:
+def paper(request: HttpRequest, report: Report) -> Iterator[Panel]:
     yield button("Replication package", reverse("publishing:pack", args=[report.pk]))
-
-
-def paper_statements(request: HttpRequest, report: Report) -> Iterator[Panel]:
     yield button("Paper metadata", reverse("publishing:paper_statements", args=[report.pk]))
 
 

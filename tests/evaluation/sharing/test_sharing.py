@@ -58,7 +58,7 @@ def test_the_page_is_kept_nowhere_and_runs_nothing(client, report):
 def test_wrong_expired_and_revoked_links_are_answered_alike(client, report):
     expired = share_report(report, "Past", 1, NOW - timedelta(days=2))
     revoked = share_report(report, "Revoked", 7, NOW)
-    revoke_share(revoked.share, NOW)
+    revoke_share(revoked, NOW)
 
     answers = [client.get(path) for path in ("/shared/made-up/", path_of(expired), path_of(revoked))]
 
@@ -102,7 +102,7 @@ def test_passwords_are_tried_a_few_times_only(client, report, settings):
 
 
 def test_a_link_without_a_password_lets_in_at_once(report):
-    assert open_share(share_report(report, "Open", 1, NOW).share, "", None, NOW) is None
+    assert open_share(share_report(report, "Open", 1, NOW), "", None, NOW) is None
 
 
 @pytest.mark.parametrize(("days", "password"), [(0, ""), (367, ""), (7, "short")])
@@ -127,7 +127,7 @@ def test_links_are_made_shown_once_and_revoked_on_their_page(researcher_client, 
 
 
 def test_links_of_a_report_are_its_own(client, report):
-    share = share_report(report, "Reviewers", 7, NOW).share
+    share = share_report(report, "Reviewers", 7, NOW)
     other = create_report(make_round(1, name="other"))
     client.force_login(make_researcher())
 

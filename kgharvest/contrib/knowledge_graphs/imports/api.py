@@ -1,7 +1,6 @@
 """API of the KG import."""
 
 from pathlib import Path
-from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
@@ -11,14 +10,12 @@ from rest_framework.response import Response
 
 from kgharvest.api.input import ProjectField, StrictSerializer
 from kgharvest.api.views import ApiView
-from kgharvest.bulk.file_reading import upload_limit
-from kgharvest.contrib.knowledge_graphs.imports.kg_import import prepared_kg
+from kgharvest.contrib.knowledge_graphs.imports.kg_import import ImportedKG, prepared_kg, staged_upload
 from kgharvest.contrib.knowledge_graphs.imports.mapping import read_mapping, targets_by_name
 from kgharvest.contrib.knowledge_graphs.imports.statements import FORMATS
-from kgharvest.contrib.knowledge_graphs.imports.uploads import staged_content
+from kgharvest.contrib.knowledge_graphs.imports.views import check_file_size
+from kgharvest.contrib.knowledge_graphs.models import UploadedKG
 from kgharvest.models import Relation
-
-check_file_size = upload_limit("import it with the command import_kg")
 
 
 class KGFileInput(StrictSerializer):
@@ -46,15 +43,12 @@ class ImportedKGSerializer(serializers.Serializer):
 
     launch = serializers.IntegerField(source="launch.pk")
     harvests = serializers.SerializerMethodField()
-    n_tuples = serializers.SerializerMethodField()
+    n_tuples = serializers.IntegerField(read_only=True)
     n_repeated = serializers.IntegerField()
     n_left_out = serializers.IntegerField()
 
-    def get_harvests(self, imported: Any) -> list[int]:
+    def get_harvests(self, imported: ImportedKG) -> list[int]:
         return [job.pk for job in imported.jobs]
-
-    def get_n_tuples(self, imported: Any) -> int:
-        return sum(job.n_tuples for job in imported.jobs)
 
 
 class KGImport(ApiView):
@@ -68,9 +62,13 @@ class KGImport(ApiView):
         """Each mapped relation becomes a finished harvest. If a statement is invalid, nothing is stored."""
         sent = self.sent(KGFileInput)
         relations = Relation.objects.visible_to(request.user)
-        name = Path(sent["file"].name).name or "kg"
-        labels = sent["labels"].read() if "labels" in sent else None
-        with staged_content(name, sent["file"].read(), labels, sent["format"]) as staged:
+        upload = UploadedKG(
+            file_name=Path(sent["file"].name).name or "kg",
+            content=sent["file"].read(),
+            labels=sent["labels"].read() if "labels" in sent else None,
+            file_format=sent["format"],
+        )
+        with staged_upload(upload) as staged:
             if "mapping" in sent:
                 targets = read_mapping(sent["mapping"], "mapping", relations)
             else:

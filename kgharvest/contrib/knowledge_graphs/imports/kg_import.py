@@ -1,11 +1,16 @@
-"""Import of a KG: each mapped relation becomes a finished harvest, all in one transaction."""
+"""Import of a KG: each mapped relation becomes a finished harvest, all in one transaction.
 
-import hashlib
+Uploaded files are stored until a researcher has mapped their relations.
+"""
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.utils import timezone
@@ -13,11 +18,13 @@ from django.utils.text import slugify
 
 from kgharvest import code_version
 from kgharvest.accounts.projects import project_for
+from kgharvest.audit.tables import sha256
 from kgharvest.bulk.file_reading import entities_error
-from kgharvest.contrib.knowledge_graphs.imports.mapping import BadMapping, Target, check_templates
-from kgharvest.contrib.knowledge_graphs.imports.staging import StagedKG
+from kgharvest.contrib.knowledge_graphs.imports.mapping import BadMapping, Target
+from kgharvest.contrib.knowledge_graphs.imports.statements import StagedKG
+from kgharvest.contrib.knowledge_graphs.models import UploadedKG
 from kgharvest.entities.tables import canonicalizer, with_canonical_entities
-from kgharvest.errors import BadEntry, Faults, ImportRefused
+from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.knowledge.tuple_files import ExternalSort
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
@@ -27,6 +34,8 @@ from kgharvest.relations.services import save_relation
 
 SETTING = "imported"
 MOST_JOBS = 1000  # per import
+MOST_PER_PERSON = 5  # pending files; the oldest is deleted
+LONGEST_NAME = 200  # bytes of the temporary file's name; file systems allow 255
 
 
 class ImportedKG(NamedTuple):
@@ -34,6 +43,7 @@ class ImportedKG(NamedTuple):
 
     launch: Launch
     jobs: Sequence[HarvestJob]
+    n_tuples: int
     n_left_out: int
     n_repeated: int
 
@@ -87,11 +97,12 @@ def _parts(staged: StagedKG, targets: Mapping[str, Target]) -> list[_Part]:
         raise BadMapping(f"{staged.source} has no relation {unknown[0]!r:.80}. Use the names in the file.")
     if not targets:
         raise BadMapping(f"No relation of {staged.source} is mapped. Map at least one relation.")
-    check_templates(targets.values())
     parts: dict[object, _Part] = {}
     for name, target in targets.items():
-        key = target.relation.pk if target.relation else target.name
-        parts.setdefault(key, _Part()).targets[name] = target
+        part = parts.setdefault(target.relation.pk if target.relation else target.name, _Part())
+        part.targets[name] = target
+        if part.target.statement != target.statement:
+            raise BadMapping(f"The new relation {target.name!r} has two templates. Use the same template.")
     if len(parts) > MOST_JOBS:
         raise BadMapping(f"{len(parts):,} relations are mapped. Map at most {MOST_JOBS:,} relations per import.")
     return list(parts.values())
@@ -107,7 +118,12 @@ def _sort(staged: StagedKG, part: _Part, rows: ExternalSort, number: int, faults
         for name, target in part.targets.items():
             for statement in staged.statements(name):
                 entities = target.entities_of(statement)
-                if reason := _entities_error(entities, target.slots):
+                if None in entities:
+                    slot = target.slots[entities.index(None)]
+                    reason = f"has no value for {slot!r:.60}, which the relation requires"
+                elif not (reason := entities_error(entities, len(entities))) and "\n" in "".join(entities):
+                    reason = "has an entity with a line break"
+                if reason:
                     faults.add(BadEntry(f"line {statement.line}", reason))
                     continue
                 order += 1
@@ -123,20 +139,9 @@ def _sort(staged: StagedKG, part: _Part, rows: ExternalSort, number: int, faults
     part.n_rows = rows.add(with_canonical_entities(checked(), canonical), number)
     part.is_scored = n_scored > 0
     if n_scored and first_unscored:
-        relation = next(iter(part.targets))
-        reason = (
-            f"has no score, but other statements of {relation!r:.60} have; score all statements of a relation or none"
-        )
+        others = f"other statements of {next(iter(part.targets))!r:.60}"
+        reason = f"has no score, but {others} have; score all statements of a relation or none"
         faults.add(BadEntry(f"line {first_unscored}", reason))
-
-
-def _entities_error(entities: Sequence[str | None], slots: Sequence[str]) -> str | None:
-    if None in entities:
-        return f"has no value for {slots[entities.index(None)]!r:.60}, which the relation requires"
-    reason = entities_error(list(entities), len(slots))
-    if reason is None and any("\n" in entity for entity in entities if entity):
-        return "has an entity with a line break"
-    return reason
 
 
 @transaction.atomic
@@ -160,7 +165,7 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
             score_scale=HarvestJob.ScoreScale.OWN if part.is_scored else HarvestJob.ScoreScale.ORDER,
             summary={"source": staged.source, "rows": part.n_rows, "code_version": code_version()},
             n_tuples=rows.size_of(number),
-            fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:16],
+            fingerprint=sha256(identity)[:16],
             created_by=by,
             started_at=now,
             finished_at=now,
@@ -170,9 +175,9 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
             part_rows = (row._replace(score=-float(rank)) for rank, row in enumerate(part_rows, start=1))
         store_tuples(job, part_rows)
         jobs.append(job)
-    n_rows = sum(part.n_rows for part in parts)
+    n_rows, n_tuples = sum(part.n_rows for part in parts), sum(job.n_tuples for job in jobs)
     n_statements = sum(relation.n_statements for relation in staged.relations())
-    return ImportedKG(launch, jobs, n_statements - n_rows, n_rows - sum(job.n_tuples for job in jobs))
+    return ImportedKG(launch, jobs, n_tuples, n_statements - n_rows, n_rows - n_tuples)
 
 
 def _relation(target: Target, name: str, by, project: Project) -> Relation:
@@ -187,3 +192,65 @@ def _relation(target: Target, name: str, by, project: Project) -> Relation:
         reason = f"exists in the set {set_name} with another statement"
         raise ImportRefused("mapping", [BadEntry(f"relation {target.entry.name!r:.80}", reason)])
     return relation
+
+
+# Uploaded files
+
+
+def store_upload(
+    system: str, file: Any, labels: Any, file_format: str, now: datetime, *, by, project: Project | None = None
+) -> UploadedKG:
+    """Validate and store a file. file, labels: objects with `name` and `read`; labels may be None.
+
+    Raises ImportRefused, BadName, NotAllowed or ProjectNotNamed.
+    """
+    project = project_for(by, project)
+    check_name(system, LanguageModel._meta.get_field("name").max_length, "system")
+    upload = UploadedKG(
+        project=project,
+        uploaded_by=by,
+        uploaded_at=now,
+        system=system,
+        file_name=(Path(file.name).name or "kg")[:255],
+        file_format=file_format,
+        content=file.read(),
+        labels=labels.read() if labels else None,
+    )
+    with staged_upload(upload) as staged:
+        upload.file_format = staged.file_format
+    with transaction.atomic():
+        UploadedKG.objects.expired(now).delete()
+        pending = UploadedKG.objects.filter(uploaded_by=by).order_by("-pk").values_list("pk", flat=True)
+        UploadedKG.objects.filter(pk__in=list(pending[MOST_PER_PERSON - 1 :])).delete()
+        upload.save()
+    return upload
+
+
+@contextmanager
+def staged_upload(upload: UploadedKG) -> Iterator[StagedKG]:
+    """Yield the statements of an uploaded file, stored or not. Raises ImportRefused."""
+    with TemporaryDirectory() as file_folder, TemporaryDirectory() as labels_folder:
+        path = Path(file_folder) / upload.file_name.encode()[:LONGEST_NAME].decode(errors="ignore")
+        path.write_bytes(upload.content)
+        labels = None
+        if upload.labels is not None:
+            labels = Path(labels_folder) / "labels"
+            labels.write_bytes(upload.labels)
+        with StagedKG(path, upload.file_format, labels) as staged:
+            yield staged
+
+
+def import_upload(upload: UploadedKG, staged: StagedKG, targets: Mapping[str, Target], by) -> ImportedKG:
+    """Import the file and delete it. Raises ImportedAlready if it has been deleted, or errors of `import_kg`."""
+    with prepared_kg(staged, upload.system, targets, by, upload.project) as store, transaction.atomic():
+        n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()  # first, so that concurrent requests wait here
+        if not n_deleted:
+            raise DomainError("ImportedAlready", f"{upload.file_name} has been imported or deleted. See the harvests.")
+        return store()
+
+
+def delete_expired_uploads(now: datetime) -> None:
+    """Delete expired uploads. Does not open a write transaction if there are none."""
+    expired = UploadedKG.objects.expired(now)
+    if expired.exists():
+        expired.delete()

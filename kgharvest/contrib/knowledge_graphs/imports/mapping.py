@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
@@ -24,21 +23,14 @@ class BadMapping(DomainError):
     """Invalid mapping of a relation."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Target of a file's relation: an existing `relation`, or an `entry` to create. slots: HEAD, TAIL, other names."""
 
-    relation: Relation | None
-    entry: RelationEntry | None
+    name: str
+    statement: str
     slots: Sequence[str]
-
-    @property
-    def statement(self) -> str:
-        return self.relation.statement if self.relation else self.entry.statement
-
-    @property
-    def name(self) -> str:
-        return self.relation.path if self.relation else self.entry.name
+    relation: Relation | None = None
+    entry: RelationEntry | None = None
 
     def entities_of(self, statement: Statement) -> list[str | None]:
         """Return the entities by slot, None for slots without a value in the statement."""
@@ -56,7 +48,7 @@ def existing_target(name: str, relations: QuerySet[Relation], others: Sequence[s
     others = others or [f"ENT{slot}" for slot in range(2, relation.arity)]
     if len(others) != n_others:
         raise BadMapping(f"{relation.path} needs the names of {n_others} values besides head and tail.")
-    return Target(relation, None, (HEAD, TAIL, *others))
+    return Target(relation.path, relation.statement, (HEAD, TAIL, *others), relation=relation)
 
 
 def new_target(name: str, template: str) -> Target:
@@ -69,7 +61,7 @@ def new_target(name: str, template: str) -> Target:
     entry = RelationEntry(f"relation {name!r}", name, [sentence], [], statement=sentence, needs_seeds=False)
     if errors := list(relation_errors(entry)) or list(authoring_errors(entry)):
         raise BadMapping(f"Cannot create the relation {name!r:.80}: {errors[0].reason}.")
-    return Target(None, entry, slots)
+    return Target(name, sentence, slots, entry=entry)
 
 
 def default_name(file_relation: str) -> str:
@@ -126,13 +118,3 @@ def _target(name: str, entry: Any, relations: QuerySet[Relation]) -> Target:
 
 
 TEXTS = ("relation", "name", "template")
-
-
-def check_templates(targets: Iterable[Target]) -> None:
-    """Raise BadMapping if a new relation has two different templates."""
-    statements: dict[str, str] = {}
-    for target in targets:
-        if target.entry:
-            first = statements.setdefault(target.entry.name, target.statement)
-            if first != target.statement:
-                raise BadMapping(f"The new relation {target.entry.name!r} has two templates. Use the same template.")

@@ -1,15 +1,22 @@
-"""Streaming readers of KG files: TSV, CSV, N-Triples, and JSON Lines."""
+"""Statements of KG files: streaming readers of TSV, CSV, N-Triples, and JSON Lines, and a temporary table on disk."""
+
+from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import re
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import isfinite
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from kgharvest.bulk.file_reading import Line, read_json_objects
+from kgharvest.bulk.file_reading import Line, opened, read_json_objects, read_lines
 from kgharvest.bulk.file_writing import FORMULA_STARTS
-from kgharvest.errors import BadEntry
+from kgharvest.errors import BadEntry, Faults, ImportRefused
 
 ROLES: Mapping[str, Sequence[str]] = {
     "relation": ("relation", "predicate", "rel", "label", "r", "p"),
@@ -239,17 +246,12 @@ def _is_value(value: Any) -> bool:
 
 # Formats
 
-FORMATS: Mapping[str, Callable[[Iterable[str], LabelOf], Iterator[Statement | BadEntry]]] = {
-    "tsv": read_tsv,
-    "csv": read_csv,
-    "nt": read_ntriples,
-    "jsonl": read_jsonl,
-}
-FORMAT_LABELS = {
-    "tsv": "TSV: head, relation, tail, optional score",
-    "csv": "CSV: head, relation, tail, optional score",
-    "nt": "N-Triples",
-    "jsonl": "JSON lines",
+# Label and reader of each
+FORMATS: Mapping[str, tuple[str, Callable[[Iterable[str], LabelOf], Iterator[Statement | BadEntry]]]] = {
+    "tsv": ("TSV: head, relation, tail, optional score", read_tsv),
+    "csv": ("CSV: head, relation, tail, optional score", read_csv),
+    "nt": ("N-Triples", read_ntriples),
+    "jsonl": ("JSON lines", read_jsonl),
 }
 
 
@@ -261,3 +263,121 @@ def guess_format(lines: Iterable[str]) -> str:
     if first.lstrip().startswith(("<", "_:", "#")):
         return "nt"
     return "tsv" if "\t" in first else "csv"
+
+
+# Temporary table
+
+CACHE_KB = 8192
+CACHED_LABELS = 20_000
+MOST_RELATIONS = 100_000  # more relations indicate a wrong relation column
+TABLES = """
+CREATE TABLE statement
+    (line INTEGER PRIMARY KEY, relation INTEGER, head TEXT, tail TEXT, score REAL, others TEXT);
+CREATE TABLE label (id TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID;
+"""
+TableRow = tuple[object, ...]
+
+
+class FileRelation(NamedTuple):
+    """Relation of the file. others: names of further values of its statements, besides head and tail."""
+
+    name: str
+    n_statements: int
+    others: tuple[str, ...]
+
+
+class StagedKG:
+    """Statements of a file in a table on disk, so that memory does not grow with it. Leaving the context deletes it."""
+
+    def __init__(self, path: Path, file_format: str = "auto", labels: Path | None = None):
+        """Read the file. Raises ImportRefused with all errors, or NoSuchFile."""
+        # "" opens a private temporary database on disk, which SQLite deletes when the connection closes.
+        self._database = sqlite3.connect("", isolation_level=None)
+        self.source = path.name
+        self._names: dict[str, int] = {}
+        with opened(path) as file:
+            self.digest = hashlib.file_digest(file, "sha256").hexdigest()
+        try:
+            self._database.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+            self._database.execute("PRAGMA journal_mode = OFF")
+            self._database.executescript(TABLES)
+            if labels:
+                self._fill("INSERT OR IGNORE INTO label VALUES (?, ?)", _labels(labels), labels.name)
+            self.file_format = guess_format(read_lines(path)) if file_format == "auto" else file_format
+
+            @lru_cache(CACHED_LABELS)
+            def label_of(name: str, default: str) -> str:
+                row = self._database.execute("SELECT text FROM label WHERE id = ?", [name]).fetchone()
+                return row[0] if row else default
+
+            _, read = FORMATS[self.file_format]
+            statements = read(read_lines(path), label_of if labels else lambda name, default: default)
+            insert = "INSERT OR REPLACE INTO statement VALUES (?, ?, ?, ?, ?, ?)"
+            self._fill(insert, map(self._row, statements), path.name)
+            self._database.execute("CREATE INDEX statement_relation ON statement (relation, line)")
+            if not self._database.execute("SELECT 1 FROM statement LIMIT 1").fetchone():
+                raise ImportRefused(self.source, [BadEntry("file", "has no statements")])
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> StagedKG:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    def _row(self, statement: Statement | BadEntry) -> TableRow | BadEntry:
+        if isinstance(statement, BadEntry):
+            return statement
+        line, relation, head, tail, score, others = statement
+        number = self._names.setdefault(relation, len(self._names))
+        if number == MOST_RELATIONS:
+            reason = f"more than {MOST_RELATIONS:,} relations; check the order of the columns"
+            raise ImportRefused(self.source, [BadEntry(f"line {line}", reason)])
+        return line, number, head, tail, score, json.dumps(others, ensure_ascii=False) if others else None
+
+    def _fill(self, insert: str, rows: Iterable[TableRow | BadEntry], source: str) -> None:
+        """Insert the rows of a file. Raises ImportRefused if any of them are errors."""
+        faults = Faults()
+
+        def valid() -> Iterator[TableRow]:
+            for row in rows:
+                if isinstance(row, BadEntry):
+                    faults.add(row)
+                else:
+                    yield row
+
+        self._database.execute("BEGIN")
+        self._database.executemany(insert, valid())
+        self._database.execute("COMMIT")
+        faults.refuse(source)
+
+    def relations(self) -> list[FileRelation]:
+        """Return the relations of the file, most frequent first."""
+        names = list(self._names)
+        counts = self._database.execute("SELECT relation, count(*) FROM statement GROUP BY relation ORDER BY 2 DESC, 1")
+        return [FileRelation(names[number], n, ()) for number, n in counts]
+
+    def with_others(self, relation: FileRelation) -> FileRelation:
+        """Return the relation with `others` set from its first statements."""
+        names = dict.fromkeys(name for statement in self.statements(relation.name, 20) for name in statement.others)
+        return relation._replace(others=tuple(name for name in names if name != "score"))
+
+    def statements(self, relation: str, most: int = -1) -> Iterator[Statement]:
+        """Yield up to `most` statements of a relation in file order. -1: no limit."""
+        if relation not in self._names:
+            return
+        query = "SELECT line, head, tail, score, others FROM statement WHERE relation = ? ORDER BY line LIMIT ?"
+        for line, head, tail, score, others in self._database.execute(query, [self._names[relation], most]):
+            yield Statement(line, relation, head, tail, score, json.loads(others) if others else {})
+
+
+def _labels(path: Path) -> Iterator[tuple[str, str] | BadEntry]:
+    """Yield id and label, or an error, for each non-blank line."""
+    for number, line in enumerate(read_lines(path), start=1):
+        name, tab, label = line.rstrip("\r\n").partition("\t")
+        if tab and name and label.strip():
+            yield name.removeprefix("<").removesuffix(">"), label.strip()
+        elif line.strip():
+            yield BadEntry(f"line {number}", "expected an id and a label, separated by a tab")

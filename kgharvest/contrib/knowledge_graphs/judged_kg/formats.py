@@ -7,7 +7,6 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,9 +22,11 @@ from kgharvest.errors import DomainError
 from kgharvest.knowledge import rdf
 from kgharvest.tables.formats import parquet_of
 
+File = tuple[str, Iterable[bytes]]  # name and content; read the content before you request the next file
 
-def judged_kg_as_rdf(file_format: str, kg: JudgedKG, rows: Iterable[Row]) -> Iterator[str]:
-    """Yield the text of a file in N-Triples ("nt") or Turtle ("ttl")."""
+
+def rdf_file(file_format: str, kg: JudgedKG, rows: Counted) -> Iterator[File]:
+    """Yield a file in N-Triples ("nt") or Turtle ("ttl")."""
 
     def statements(name: rdf.Name) -> Iterator[list[rdf.Triple]]:
         yield list(_about_round(kg, name))
@@ -33,11 +34,11 @@ def judged_kg_as_rdf(file_format: str, kg: JudgedKG, rows: Iterable[Row]) -> Ite
         for row in rows:
             if row.source is not source:  # identity is faster than comparing models
                 source = row.source
-                triples_of = _JudgedTriples(source, _round_iri(kg.round), name)
+                triples_of = _judged_triples(source, _round_iri(kg.round), name)
                 yield list(_about_source(source, name))
             yield triples_of(row)
 
-    return rdf.as_rdf(file_format, statements)
+    yield f"{kg.round.name}.{file_format}", _encoded(rdf.as_rdf(file_format, statements))
 
 
 def _round_iri(round: Round) -> str:
@@ -77,45 +78,39 @@ def _about_source(source: Source, name: rdf.Name) -> Iterator[rdf.Triple]:
         yield model, name("rdfs:label"), rdf.literal(source.model)
 
 
-class _JudgedTriples:
-    """Triples about the tuples of one source."""
+def _judged_triples(source: Source, judging: str, name: rdf.Name) -> Callable[[Row], list[rdf.Triple]]:
+    """Return a function that returns the triples about a tuple of the source."""
+    subject = rdf.harvest_iri(source.job) if source.job else f"<{rdf.BASE}draws>"
+    tuples = rdf.TupleTriples(source.relation, subject, name)
+    verdict, probability, judged_in = map(name, ("kgh:verdict", "kgh:inclusionProbability", "kgh:judgedIn"))
+    counts = [name(f"kgh:{count}") for count in ("nTrue", "nFalse", "nUnjudgeable")]
+    harvest, double, integer = map(name, ("kgh:harvest", "xsd:double", "xsd:integer"))
+    cell = (("kgh:model", source.model), ("kgh:setting", source.setting))
+    origin = [(name(predicate), rdf.literal(value)) for predicate, value in cell if value]
+    if source.job:
+        origin = [(name("prov:wasGeneratedBy"), subject)]
 
-    def __init__(self, source: Source, judging: str, name: rdf.Name):
-        self._is_harvest = source.job is not None
-        subject = rdf.harvest_iri(source.job) if source.job else f"<{rdf.BASE}draws>"
-        self._tuples = rdf.TupleTriples(source.relation, subject, name)
-        self._round = (name("kgh:judgedIn"), judging)
-        self._generated = (name("prov:wasGeneratedBy"), subject)
-        self._verdict, self._probability = name("kgh:verdict"), name("kgh:inclusionProbability")
-        self._counts = [name(f"kgh:{count}") for count in ("nTrue", "nFalse", "nUnjudgeable")]
-        self._double, self._integer = name("xsd:double"), name("xsd:integer")
-        cell = (("kgh:model", source.model), ("kgh:setting", source.setting))
-        self._cell = [(name(predicate), rdf.literal(value)) for predicate, value in cell if value]
-        self._harvest = name("kgh:harvest")
-
-    def __call__(self, row: Row) -> list[rdf.Triple]:
+    def triples_of(row: Row) -> list[rdf.Triple]:
         terms = {"entities": row.canonical, "ids": row.ids, "surface": row.entities}
         terms |= {"rank": row.rank, "score": row.score, "mtl": row.mtl}
-        subject = self._tuples.iri_of(row.number)
-        triples = self._tuples.about(subject, terms)
-        if self._is_harvest:
-            triples.append((subject, *self._generated))
-        else:  # imported judgments have no harvest, but possibly an LM and setting
-            triples = [triple for triple in triples if triple[1] != self._harvest]
-            triples += ((subject, *pair) for pair in self._cell)
-        triples.append((subject, self._verdict, f'"{row.verdict}"'))
+        iri = tuples.iri_of(row.number)
+        triples = tuples.about(iri, terms)
+        if not source.job:  # imported judgments have no harvest, but possibly an LM and setting
+            triples = [triple for triple in triples if triple[1] != harvest]
+        triples += ((iri, *pair) for pair in origin)
+        triples.append((iri, verdict, f'"{row.verdict}"'))
         if row.verdict != NOT_JUDGED:
-            triples.append((subject, *self._round))
-            for predicate, n in zip(self._counts, row.counts, strict=True):
-                triples.append((subject, predicate, f'"{n}"^^{self._integer}'))
+            triples.append((iri, judged_in, judging))
+            for predicate, n in zip(counts, row.counts, strict=True):
+                triples.append((iri, predicate, f'"{n}"^^{integer}'))
         if row.probability is not None:
-            triples.append((subject, self._probability, f'"{row.probability!r}"^^{self._double}'))
-        if row.verdict == "accepted" and self._tuples.is_binary:
-            triples.append(self._tuples.plain(terms))
+            triples.append((iri, probability, f'"{row.probability!r}"^^{double}'))
+        if row.verdict == "accepted" and tuples.is_binary:
+            triples.append(tuples.plain(terms))
         return triples
 
+    return triples_of
 
-File = tuple[str, Iterable[bytes]]  # name and content; read the content before you request the next file
 
 COLUMNS = {
     "relation": (pa.string(), "relation, as set/name"),
@@ -138,8 +133,7 @@ SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
 def values_of(row: Row) -> tuple[object, ...]:
     """Return a row's values by COLUMNS."""
-    source = row.source
-    relation = source.relation
+    source, relation = row.source, row.source.relation
     cell = (relation.path, relation.statement, row.entities, row.ids or None, source.model, source.setting)
     job = source.job.fingerprint if source.job else None
     return *cell, job, row.rank, row.score, row.verdict, *row.counts, row.probability
@@ -201,10 +195,6 @@ def as_pykeen(kg: JudgedKG, rows: Counted) -> Iterator[File]:
     yield f"{kg.round.name}.tsv", _encoded(lines)
 
 
-def rdf_file(file_format: str, kg: JudgedKG, rows: Counted) -> Iterator[File]:
-    yield f"{kg.round.name}.{file_format}", _encoded(judged_kg_as_rdf(file_format, kg, rows))
-
-
 def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
     return (piece.encode() for piece in in_chunks(lines))
 
@@ -221,7 +211,7 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "hf": Format("Hugging Face data set", "application/zip", "zip", as_hugging_face, is_folder=True),
+    "hf": Format("Hugging Face data set", "application/zip", "hf.zip", as_hugging_face, is_folder=True),
     "pykeen": Format(
         "PyKEEN triples", "text/tab-separated-values; charset=utf-8", "pykeen.tsv", as_pykeen, Selection.ACCEPTED
     ),
@@ -230,33 +220,22 @@ FORMATS = {
 }
 
 
-@dataclass
 class Export:
     """Export of a judged KG. rows: rows with counts, which are complete after the files are written."""
 
-    kg: JudgedKG
-    file_format: str
-    selection: Selection | None = None
-
-    def __post_init__(self) -> None:
-        self.format = FORMATS[self.file_format]
-        self.selection = Selection(self.selection or self.format.selection)
-        self.rows = Counted(self.kg.rows(self.selection))
-
-    @property
-    def file_name(self) -> str:
-        suffix = f"{self.file_format}.zip" if self.format.is_folder else self.format.suffix
-        return f"{self.kg.round.name}-{self.selection}.{suffix}"
-
-    def files(self) -> Iterator[File]:
-        return self.format.write(self.kg, self.rows)
+    def __init__(self, kg: JudgedKG, file_format: str, selection: str | None = None):
+        self.format = FORMATS[file_format]
+        selection = Selection(selection or self.format.selection)
+        self.file_name = f"{kg.round.name}-{selection}.{self.format.suffix}"
+        self.rows = Counted(kg.rows(selection))
+        self.files = self.format.write(kg, self.rows)
 
     def download(self) -> Iterator[bytes]:
         """Stream the file, or the archive with the files."""
         if self.format.is_folder:
-            yield from _zipped(self.files())
+            yield from _zipped(self.files)
         else:
-            for _, pieces in self.files():
+            for _, pieces in self.files:
                 yield from pieces
 
     def write_to(self, path: Path) -> None:
@@ -267,7 +246,7 @@ class Export:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise DomainError("NotWritable", f"{path} already exists. Choose a new folder.")
         check_writable(path.parent / "new")
-        for name, pieces in self.files():
+        for name, pieces in self.files:
             target = path / name
             target.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(target, pieces)

@@ -5,12 +5,12 @@ of the report. A tuple that was judged only for another harvest has no verdict.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import cached_property
+from heapq import merge
 from operator import attrgetter
 from typing import NamedTuple
 
-from django.db.models import Q
+from django.db.models import Q, TextChoices
 
 from annotation.models import Draw, Round
 from evaluation.reports.drawn_tuples import INCOMPLETE, OUTCOMES, count_outcomes
@@ -22,19 +22,12 @@ VERDICTS = (*OUTCOMES, NOT_JUDGED)
 ROWS_AT_ONCE = 2000
 
 
-class Selection(StrEnum):
+class Selection(TextChoices):
     """Tuples to export. JUDGED: tuples with a verdict, including undecided tuples."""
 
-    ACCEPTED = "accepted"
-    JUDGED = "judged"
-    ALL = "all"
-
-
-SELECTION_LABELS = {
-    Selection.ACCEPTED: "accepted tuples",
-    Selection.JUDGED: "judged tuples (accepted, rejected, undecided)",
-    Selection.ALL: "all tuples of the harvests",
-}
+    ACCEPTED = "accepted", "accepted tuples"
+    JUDGED = "judged", "judged tuples (accepted, rejected, undecided)"
+    ALL = "all", "all tuples of the harvests"
 
 
 class Source(NamedTuple):
@@ -128,20 +121,12 @@ class JudgedKG:
 
         Both are sorted by rank, so that the rows are streamed.
         """
-        remaining_draws = iter(draws)
-        draw = next(remaining_draws, None)
-        for row in self._tuples_of(source):
-            while draw and (draw.rank or 0) < row.number:
-                yield draw
-                draw = next(remaining_draws, None)
-            if draw and draw.rank == row.number:
-                yield draw
-                draw = next(remaining_draws, None)
-            else:
+        drawn_rank = None
+        for row in merge(draws, self._tuples_of(source), key=lambda row: row.rank or 0):  # a draw before its tuple
+            if row.verdict != NOT_JUDGED:
+                drawn_rank = row.rank or drawn_rank  # unranked draws can follow
+            if row.verdict != NOT_JUDGED or row.rank != drawn_rank:
                 yield row
-        if draw:
-            yield draw
-        yield from remaining_draws
 
     def _tuples_of(self, source: Source) -> Iterator[Row]:
         presentable = source.job.tuples.presentable(include_sensitive=self.round.include_sensitive)
@@ -174,9 +159,7 @@ class Counted:
         self.n_left_out = 0
 
     def __iter__(self) -> Iterator[Row]:
-        for row in self._rows:
-            self.by_verdict[row.verdict] += 1
-            yield row
+        return self.only(lambda row: True)
 
     def only(self, is_representable: Callable[[Row], bool]) -> Iterator[Row]:
         """Yield and count the representable rows. Other rows are counted in `n_left_out`."""

@@ -7,7 +7,7 @@ from annotation.models import Round
 from evaluation.reports.views import find_report
 from kgharvest.access import researcher_required
 from kgharvest.contrib.knowledge_graphs.judged_kg.formats import FORMATS, Export
-from kgharvest.contrib.knowledge_graphs.judged_kg.rows import SELECTION_LABELS, JudgedKG, Selection
+from kgharvest.contrib.knowledge_graphs.judged_kg.rows import JudgedKG, Selection
 from kgharvest.tables.downloads import download
 
 
@@ -22,7 +22,7 @@ def judged_kg(request: HttpRequest, pk: int) -> HttpResponse:
         "sources": kg.sources,
         "n_tuples": sum(source.job.n_tuples for source in kg.sources if source.job),
         "formats": FORMATS.items(),
-        "selections": [(selection.value, label) for selection, label in SELECTION_LABELS.items()],
+        "selections": Selection.choices,
     }
     return render(request, "knowledge_graphs/judged_kg/judged_kg.html", context)
 
@@ -32,7 +32,7 @@ def judged_kg_file(request: HttpRequest, pk: int) -> HttpResponse:
     """Download the judged KG. Parameters: "format" and "verdict"."""
     report = find_report(request, pk)
     selection = request.GET.get("verdict") or None
-    if request.GET.get("format") not in FORMATS or selection not in (None, *(choice.value for choice in Selection)):
+    if request.GET.get("format") not in FORMATS or selection not in (None, *Selection.values):
         raise Http404(f"Choose a format ({', '.join(FORMATS)}) and a verdict ({', '.join(Selection)}).")
     return kg_download(report.round, request.GET["format"], selection)
 

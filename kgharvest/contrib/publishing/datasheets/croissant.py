@@ -1,7 +1,7 @@
 """Croissant 1.1 description of a study's data, with the responsible AI fields (RAI 1.0) of MLCommons."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -11,7 +11,6 @@ from kgharvest.contrib.publishing.packs.archive import PackFile
 from kgharvest.contrib.publishing.statements.services import QUESTIONS
 from kgharvest.tables.latex import latex_text
 
-CONFORMS_TO = ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"]
 CONTEXT = json.loads(Path(__file__).with_name("croissant_context.json").read_text(encoding="utf-8"))
 DATA_TYPES = {
     "string": "sc:Text",
@@ -25,44 +24,54 @@ MANY = frozenset({  # fields of RAI that take a list
     "dataAnnotationAnalysis", "dataReleaseMaintenancePlan", "personalSensitiveInformation", "dataBiases",
     "dataLimitations", "dataUseCases", "annotatorDemographics", "machineAnnotationTools",
 })  # fmt: skip
-PARQUET, JSON_LINES = "application/x-parquet", "application/jsonlines"
-ENCODINGS = {".parquet": PARQUET, ".jsonl": JSON_LINES}  # names that Croissant readers support
+# Names that Croissant readers support
+ENCODINGS = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines"}
 
 
 def croissant_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
     answers = study["answers"]
+    stated: dict[str, Any] = {}  # by the authors only; a missing answer has no field
+    if authors := study["authors"]:
+        stated["creator"] = [{"@type": "sc:Person", "name": author.name} for author in authors]
+        names = latex_text(" and ".join(f"{author.family}, {author.given}" for author in authors))
+        title = latex_text(answers.get("title") or missing_answer("Title of the data"))
+        year = study["created_at"][:4]
+        stated["citeAs"] = f"@misc{{study, author = {{{names}}}, title = {{{title}}}, year = {{{year}}}}}"
+    if study["licence_url"]:
+        stated["license"] = study["licence_url"]
+    if address := answers.get("resources_url") or answers.get("paper_url"):
+        stated["url"] = address
+    with_rows = [file for file in files if file.columns and PurePosixPath(file.path).suffix in ENCODINGS]
+    with_rows.sort(key=lambda file: file.path.endswith(".parquet"))  # preferred if a table is in both formats
+    by_table = {PurePosixPath(file.path).stem: file for file in with_rows}
     described = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
-        "conformsTo": CONFORMS_TO,
+        "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": answers.get("title") or f"Judgments of the round {study['round']}",
         "description": " ".join(study["rai"]["description"]),
         "datePublished": study["created_at"][:10],
         "version": f"{study['report']}.0.0",
         "isLiveDataset": False,
-        **_stated(study),
+        **stated,
         **{f"rai:{field}": text for field, text in responsible_ai(study).items()},
-        "distribution": [_file_object(file) for file in files],
-        "recordSet": [_record_set(file) for file in _with_records(files)],
+        "distribution": [
+            {
+                "@type": "cr:FileObject",
+                "@id": file.path,
+                "name": file.path,
+                "description": file.description,
+                "contentUrl": file.path,
+                "contentSize": f"{len(file.content)} B",
+                "encodingFormat": ENCODINGS.get(PurePosixPath(file.path).suffix, file.media_type),
+                "sha256": file.sha256,
+            }
+            for file in files
+        ],
+        "recordSet": [_record_set(name, file) for name, file in by_table.items()],
     }
     content = json.dumps(described, ensure_ascii=False, indent=1) + "\n"
     return PackFile("croissant.json", content.encode(), "application/ld+json", "Croissant 1.1 with RAI 1.0.")
-
-
-def _stated(study: Facts) -> dict[str, Any]:
-    """Return the fields that only the authors can fill. A missing answer has no field."""
-    fields: dict[str, Any] = {}
-    if authors := study["authors"]:
-        fields["creator"] = [{"@type": "sc:Person", "name": author.name} for author in authors]
-        names = latex_text(" and ".join(f"{author.family}, {author.given}" for author in authors))
-        title = latex_text(study["answers"].get("title") or missing_answer("Title of the data"))
-        year = study["created_at"][:4]
-        fields["citeAs"] = f"@misc{{study, author = {{{names}}}, title = {{{title}}}, year = {{{year}}}}}"
-    if study["licence_url"]:
-        fields["license"] = study["licence_url"]
-    if address := study["answers"].get("resources_url") or study["answers"].get("paper_url"):
-        fields["url"] = address
-    return fields
 
 
 def responsible_ai(study: Facts) -> dict[str, Any]:
@@ -78,33 +87,7 @@ def responsible_ai(study: Facts) -> dict[str, Any]:
     return {field: texts if field in MANY else " ".join(texts) for field, texts in sorted(fields.items())}
 
 
-# Files and records
-
-
-def _file_object(file: PackFile) -> dict[str, Any]:
-    return {
-        "@type": "cr:FileObject",
-        "@id": file.path,
-        "name": file.path,
-        "description": file.description,
-        "contentUrl": file.path,
-        "contentSize": f"{len(file.content)} B",
-        "encodingFormat": ENCODINGS.get(PurePosixPath(file.path).suffix, file.media_type),
-        "sha256": file.sha256,
-    }
-
-
-def _with_records(files: Sequence[PackFile]) -> Iterator[PackFile]:
-    """Yield files of rows. If a table is in two formats, yield its Parquet file."""
-    with_columns = [file for file in files if file.columns and PurePosixPath(file.path).suffix in ENCODINGS]
-    in_parquet = {PurePosixPath(file.path).stem for file in with_columns if file.path.endswith(".parquet")}
-    for file in with_columns:
-        if file.path.endswith(".parquet") or PurePosixPath(file.path).stem not in in_parquet:
-            yield file
-
-
-def _record_set(file: PackFile) -> dict[str, Any]:
-    name = PurePosixPath(file.path).stem
+def _record_set(name: str, file: PackFile) -> dict[str, Any]:
     return {
         "@type": "cr:RecordSet",
         "@id": name,

@@ -75,7 +75,11 @@ def _text_documents(study: Facts) -> list[PackFile]:
         tables.append(exclusion_table(study["document"]))
     contexts = {
         "methods.tex": {"tables": latex_of(study["round"], tables)},
-        "heds.md": heds.page_context(study["heds"]),
+        "heds.md": {
+            "coverage": heds.coverage(study["heds"]),
+            "sections": heds.SECTIONS,
+            "answered": [(question, study["heds"][question.number]) for question in heds.QUESTIONS],
+        },
     }
 
     def file(path: str, media_type: str, description: str, template: str = "") -> PackFile:

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from django.db.models import QuerySet
-
 from annotation.judging.models import Judgment, Label
 from annotation.models import Annotator, JudgeRun, JudgmentTask, Round
 from annotation.rounds.instructions import instructions_markdown
@@ -48,6 +46,11 @@ def gather_facts(report: Report) -> dict[str, Any]:
     round = report.round
     scrub = scrubber(round, report)
     instructions = instructions_markdown(round)
+    relations = JudgmentTask.objects.filter(round=round).order_by().values("knowledge_tuple__relation")
+    guides = [
+        {"name": scrub(relation.name), "guide": scrub(round.relation_instructions.get(str(relation.pk), ""))}
+        for relation in Relation.objects.filter(pk__in=relations).order_by("name", "pk")
+    ]
     return {
         "report": report.pk,
         "round": scrub(round.name),
@@ -58,7 +61,7 @@ def gather_facts(report: Report) -> dict[str, Any]:
         "instructions_sha256": sha256(instructions),
         "consent": scrub(round.consent),
         "consent_sha256": sha256(round.consent) if round.consent else "",
-        "guides": _guides(round, scrub),
+        "guides": [guide for guide in guides if guide["guide"]],
         "judges": _judges(round, report, scrub),
         "recruited": _recruited(report),
         "n_sensitive": round.tasks.without_gold().filter(knowledge_tuple__is_sensitive=True).count(),
@@ -94,7 +97,6 @@ def with_derived(facts: Facts) -> dict[str, Any]:
     rules = dict(row.values[:2] for row in design_table(document).rows)
     medians = [a["median_seconds"] for a in document["annotators"] if a.get("median_seconds") is not None]
     alpha, licence = document["alpha"], answers.get("licence")
-    recorded = {"preregistration"} if document.get("preregistration") else set()
     in_force = [exclusion for exclusion in conduct["exclusions"] if exclusion["reinstated_at"] is None]
     has_gold = bool(conduct["gold"]["n_true"] + conduct["gold"]["n_false"])
     checks = {  # by option of HEDS 3.3.3.1
@@ -145,7 +147,7 @@ def with_derived(facts: Facts) -> dict[str, Any]:
         "plans": [
             plan["sentence"] for plan in (document.get("planner") or {}).get("totals", []) if plan.get("sentence")
         ],
-        "missing": [question for question in missing(answers) if question.key not in recorded],
+        "missing": missing(answers, document),
         "authors": authors_of(answers),
         "licence_url": f"{SPDX}{licence}" if licence else "",
     }  # fmt: skip
@@ -216,16 +218,6 @@ def scrubbed_report(document: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]
 # Rows
 
 
-def _guides(round: Round, scrub: Scrub) -> list[dict[str, str]]:
-    """Return the instructions for single relations."""
-    relations = JudgmentTask.objects.filter(round=round).order_by().values("knowledge_tuple__relation")
-    guides = [
-        {"name": scrub(relation.name), "guide": scrub(round.relation_instructions.get(str(relation.pk), ""))}
-        for relation in Relation.objects.filter(pk__in=relations).order_by("name", "pk")
-    ]
-    return [guide for guide in guides if guide["guide"]]
-
-
 def _judges(round: Round, report: Report, scrub: Scrub) -> list[dict[str, Any]]:
     """Return the judge runs that the sample or the report uses. ended_at: empty for an unfinished run."""
     card = report.document.get("judge_card") or {}
@@ -245,14 +237,10 @@ def _judges(round: Round, report: Report, scrub: Scrub) -> list[dict[str, Any]]:
     ]
 
 
-def _judgments(report: Report) -> QuerySet[Judgment]:
-    """Return the judgments that existed when the report was created."""
-    return Judgment.objects.filter(annotator__round=report.round_id, judged_at__lte=report.created_at).order_by()
-
-
 def _recruited(report: Report) -> dict[str, int]:
     """Return numbers of annotators who judged. n_members: accounts of the project; n_guests: without an account."""
-    judged = Annotator.objects.filter(round=report.round_id, pk__in=_judgments(report).values("annotator"))
+    judgments = Judgment.objects.filter(annotator__round=report.round_id, judged_at__lte=report.created_at).order_by()
+    judged = Annotator.objects.filter(round=report.round_id, pk__in=judgments.values("annotator"))
     members = ProjectMember.objects.filter(project=report.round.project_id).values("user")
     return {
         "n_accounts": judged.exclude(user=None).count(),

@@ -46,7 +46,6 @@ class HedsQuestion(NamedTuple):
 DATA = json.loads(Path(__file__).with_name("heds_questions.json").read_text(encoding="utf-8"))
 SECTIONS: Mapping[str, str] = DATA["sections"]
 QUESTIONS = tuple(HedsQuestion(**question) for question in DATA["questions"])
-BY_NUMBER: Mapping[str, HedsQuestion] = {question.number: question for question in QUESTIONS}
 
 
 class Source(StrEnum):
@@ -73,7 +72,13 @@ class Answer(NamedTuple):
 def heds_answers(study: Facts, texts: Mapping[str, str]) -> dict[str, Answer]:
     """Return the answer to each question by number. texts: recorded answers, from the template heds_answers.txt."""
     texts = {**texts, "4.3.2": study["instructions"]}  # verbatim, with its line breaks
-    options = recorded_options(study)
+    recruited = study["recruited"]
+    options = {  # that depend on the records
+        "3.1.2": [1 if study["draw"] == "simple" else 2],
+        "3.2.2.4": [1 if recruited["n_members"] else 3 if recruited["n_guests"] else 2],
+        "3.3.1": [1],
+        "3.3.3.1": study["checks"] or [6 if study["design"]["judgments_per_task"] > 1 else 7],
+    }
     return {question.number: _answer(study, question, texts, options) for question in QUESTIONS}
 
 
@@ -110,41 +115,16 @@ def _labelled(question: HedsQuestion, chosen: Sequence[int]) -> dict[int, str]:
     return {option: question.options[str(option)] for option in chosen}
 
 
-def recorded_options(study: Facts) -> dict[str, Sequence[int]]:
-    """Return the options that depend on the records, by question."""
-    recruited = study["recruited"]
-    without_checks = [6] if study["design"]["judgments_per_task"] > 1 else [7]
-    return {
-        "3.1.2": [1 if study["draw"] == "simple" else 2],
-        "3.2.2.4": [1 if recruited["n_members"] else 3 if recruited["n_guests"] else 2],
-        "3.3.1": [1],
-        "3.3.3.1": study["checks"] or without_checks,
+def coverage(answers: Mapping[str, Answer]) -> dict[str, list[str]]:
+    """Return the numbers of the questions by source of their answers, and of those that are applicable."""
+    numbers = {
+        source.name.lower(): [number for number, answer in answers.items() if answer.source == source]
+        for source in Source
     }
-
-
-class Coverage(NamedTuple):
-    """Numbers of applicable questions, of answers from the records and by the authors, and missing answers."""
-
-    n_applicable: int
-    n_from_records: int
-    n_stated: int
-    missing: Sequence[str]
-
-
-def coverage(answers: Mapping[str, Answer]) -> Coverage:
-    records, people, missing, inapplicable = (
-        [number for number, answer in answers.items() if answer.source == source] for source in Source
-    )
-    return Coverage(len(answers) - len(inapplicable), len(records), len(people), missing)
+    return numbers | {"applicable": [number for number in answers if number not in numbers["not_applicable"]]}
 
 
 # Files
-
-
-def page_context(answers: Mapping[str, Answer]) -> dict[str, Any]:
-    """Return the context of heds.md."""
-    answered = [(question, answers[question.number]) for question in QUESTIONS]
-    return {"coverage": coverage(answers), "sections": SECTIONS, "answered": answered}
 
 
 def form_file(answers: Mapping[str, Answer]) -> PackFile:

@@ -18,22 +18,13 @@ Entity = Mapping[str, Any]
 def ro_crate_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
     """Describe `files`, all other files of the package."""
     descriptor = {"@id": PATH, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": SPECIFICATION}}
-    graph = [descriptor, _root(study, files), *_steps(study, files), *map(_file, files), *_others(study)]
-    content = json.dumps({"@context": CONTEXT, "@graph": graph}, ensure_ascii=False, indent=1) + "\n"
-    return PackFile(PATH, content.encode(), "application/ld+json", "Provenance of the files: RO-Crate with PROV.")
-
-
-def _named(*ids: str) -> list[dict[str, str]]:
-    return [{"@id": name} for name in ids]
-
-
-def _root(study: Facts, files: Sequence[PackFile]) -> Entity:
     stated: dict[str, Any] = {}
     if authors := study["authors"]:
         stated["author"] = _named(*(f"#author-{number}" for number, _ in enumerate(authors, start=1)))
     if funding := study["answers"].get("funding"):
         stated["funding"] = funding
-    return {
+    steps = _steps(study, files)
+    root = {
         "@id": "./",
         "@type": "Dataset",
         "name": study["answers"].get("title") or f"Judgments of the round {study['round']}",
@@ -41,22 +32,29 @@ def _root(study: Facts, files: Sequence[PackFile]) -> Entity:
         "datePublished": study["created_at"],
         "license": {"@id": study["licence_url"] or "LICENSE"},
         "hasPart": _named(*(file.path for file in files)),
-        "mentions": _named(*(step["@id"] for step in _steps(study, files))),
+        "mentions": _named(*(step["@id"] for step in steps)),
         **stated,
     }
+    described = [
+        {
+            "@id": file.path,
+            "@type": ["File", "prov:Entity"],
+            "name": file.path,
+            "description": file.description,
+            "encodingFormat": file.media_type,
+            "contentSize": str(len(file.content)),
+            "sha256": file.sha256,
+            "prov:wasGeneratedBy": {"@id": "#pack"},
+        }
+        for file in files
+    ]
+    graph = [descriptor, root, *steps, *described, *_others(study)]
+    content = json.dumps({"@context": CONTEXT, "@graph": graph}, ensure_ascii=False, indent=1) + "\n"
+    return PackFile(PATH, content.encode(), "application/ld+json", "Provenance of the files: RO-Crate with PROV.")
 
 
-def _file(file: PackFile) -> Entity:
-    return {
-        "@id": file.path,
-        "@type": ["File", "prov:Entity"],
-        "name": file.path,
-        "description": file.description,
-        "encodingFormat": file.media_type,
-        "contentSize": str(len(file.content)),
-        "sha256": file.sha256,
-        "prov:wasGeneratedBy": {"@id": "#pack"},
-    }
+def _named(*ids: str) -> list[dict[str, str]]:
+    return [{"@id": name} for name in ids]
 
 
 # Actions

@@ -132,20 +132,20 @@ def _read_zip(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or path.as_posix() != name:
             raise BadPack(f"Invalid file name in the package: {name!r:.100}. Download the package again.")
-    _check_number(len(names))
+    _check_limits(len(names), 0)
     if len(set(names)) < len(names):
         raise BadPack("Duplicate file names in the package. Download the package again.")
-    left = LARGEST_PACK
+    n_bytes = 0
     for name, entry in zip(names, entries, strict=True):
         with archive.open(entry) as file:
-            content = file.read(left + 1)  # the declared size is untrusted
-        left -= len(content)
-        _check_left(left)
+            content = file.read(LARGEST_PACK - n_bytes + 1)  # the declared size is untrusted
+        n_bytes += len(content)
+        _check_limits(len(names), n_bytes)
         yield name, content
 
 
 def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
-    left, n_files = LARGEST_PACK, 0
+    n_files = n_bytes = 0
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
@@ -153,19 +153,15 @@ def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
             if path.is_symlink() or not path.is_file():
                 raise BadPack(f"{path} is not a regular file. A package contains only regular files.")
             n_files += 1
-            _check_number(n_files)
-            left -= path.stat().st_size
-            _check_left(left)
+            n_bytes += path.stat().st_size
+            _check_limits(n_files, n_bytes)
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
-def _check_number(n_files: int) -> None:
+def _check_limits(n_files: int, n_bytes: int) -> None:
     if n_files > MOST_FILES:
         raise BadPack(f"The package has more than {MOST_FILES:,} files.")
-
-
-def _check_left(left: int) -> None:
-    if left < 0:
+    if n_bytes > LARGEST_PACK:
         raise BadPack(f"The files of the package exceed {LARGEST_PACK_GB} GB.")
 
 

@@ -5,12 +5,19 @@ than the frozen report, creation fails.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib import metadata
 from typing import Any
+
+from django.conf import settings
 
 from evaluation.evidence.rows import rows_of_round
 from evaluation.evidence.tables import Rows
 from evaluation.models import Report
+from evaluation.rendering.documents import Document
+from evaluation.rendering.figures.drawing import FIGURE_FORMATS
+from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.services import one_moment
 from kgharvest import code_version
 from kgharvest.contrib.publishing.datasheets.documents import card_file, datasheets
@@ -24,15 +31,13 @@ from kgharvest.contrib.publishing.datasheets.facts import (
 )
 from kgharvest.contrib.publishing.packs import row_files
 from kgharvest.contrib.publishing.packs.archive import PackFile, sums_of
-from kgharvest.contrib.publishing.packs.audit_chain import audit_files
-from kgharvest.contrib.publishing.packs.companions import rendered_figures, rendered_tables, requirements_file
-from kgharvest.contrib.publishing.packs.verification import REPORT, verify_contents
+from kgharvest.contrib.publishing.packs.verification import REPORT, rendered_tables, verify_contents
 from kgharvest.engine.types import OnProgress, Progress, ignore
 from kgharvest.errors import DomainError
-from kgharvest.tables.formats import json_text
+from kgharvest.tables.formats import FORMATS, json_text
 
-STAGES = ("reading the rows", "drawing tables and figures", "computing the report again", "writing the files")
 ABOUT_FACTS = "Rules, dates, and log of the round, which are not in the rows."
+REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def pack_files(
@@ -42,10 +47,10 @@ def pack_files(
 
     licence: an SPDX identifier. authors: "Family, Given" each. Both default to the paper metadata of the round.
     """
-    on_progress(Progress(STAGES[0], 0))
+    on_progress(Progress("reading the rows", 0))
     scrub = scrubber(report.round, report)
     document, rows, facts = _scrubbed_source(report, scrub)
-    on_progress(Progress(STAGES[1], 0))
+    on_progress(Progress("drawing tables and figures", 0))
     files = [
         PackFile(REPORT, json_text(document).encode(), "application/json", "The frozen report."),
         *rendered_tables(document),
@@ -53,11 +58,11 @@ def pack_files(
         *row_files.row_files(rows),
         PackFile(row_files.FACTS, json_text(facts).encode(), "application/json", ABOUT_FACTS),
         *row_files.preregistration_files(facts),
-        *audit_files(report.round, document["audit"], scrub),
+        *row_files.audit_files(report.round, document["audit"], scrub),
     ]
-    on_progress(Progress(STAGES[2], 0))
+    on_progress(Progress("computing the report again", 0))
     check_unchanged(report, files)
-    on_progress(Progress(STAGES[3], 0))
+    on_progress(Progress("writing the files", 0))
     study = with_answers(gather_facts(report), licence, authors)
     files.append(requirements_file())
     files += datasheets(study, files)
@@ -71,9 +76,8 @@ def _scrubbed_source(report: Report, scrub: Scrub) -> tuple[dict[str, Any], Rows
     Raises RoundChanged for a report of an older version, or if its judge run was deleted.
     """
     document, round = report.document, report.round
-    if missing := {"conduct", "audit", "equivalence_margin"} - {
-        name for name in document if document[name] is not None
-    }:
+    recorded = {name for name, value in document.items() if value is not None}
+    if missing := {"conduct", "audit", "equivalence_margin"} - recorded:
         raise DomainError(
             "RoundChanged",
             f"Report {report.pk} was created by kgharvest {report.code_version}, which did not record {min(missing)}. "
@@ -99,14 +103,41 @@ def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:
         return
     first, *others = verification.problems
     more = f" and {len(others):,} more differences" if others else ""
-    since = (
-        "" if report.code_version == code_version() else f", or kgharvest {report.code_version} computed it otherwise"
-    )
+    other = report.code_version if report.code_version != code_version() else ""
+    since = f", or kgharvest {other} computed it otherwise" if other else ""
     raise DomainError(
         "RoundChanged",
         f"Round {report.round} has changed since report {report.pk} was created{since} ({first}{more}). Create a new "
         "report.",
     )
+
+
+def rendered_figures(document: Document) -> Iterator[PackFile]:
+    for figure in figures_of(document):
+        about = f"{figure.title}; its numbers are in tables/{figure.table}.csv."
+        for suffix in FIGURE_FORMATS:
+            content = figure.render(document, suffix)
+            yield PackFile(f"figures/{figure.name}.{suffix}", content, FORMATS[suffix].content_type, about)
+
+
+def requirements_file() -> PackFile:
+    """Pin the packages of requirements.txt and their dependencies to the installed versions."""
+    pending = (settings.BASE_DIR / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    versions: dict[str, str] = {}
+    while pending:
+        match = REQUIREMENT_NAME.match(pending.pop())  # None for a comment
+        name = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
+        if name and name not in ("torch", *versions):
+            with suppress(metadata.PackageNotFoundError):  # optional
+                package = metadata.distribution(name)
+                versions[name] = package.version
+                pending += [line for line in package.requires or [] if "extra ==" not in line]
+    lines = [
+        f"# kgharvest {code_version()}: with the source at this version, `python manage.py verify` needs these.",
+        *(f"{name}=={version}" for name, version in sorted(versions.items())),
+    ]
+    about = "Versions of the packages that created this package."
+    return PackFile("requirements.txt", ("\n".join(lines) + "\n").encode(), "text/plain", about)
 
 
 # License and authors
@@ -116,19 +147,13 @@ MOST_AUTHORS = 200
 LONGEST_NAME = 200  # characters
 
 
-def check_licence(licence: str) -> str:
-    """Return the SPDX identifier. Raises BadPackOption."""
+def check_options(licence: str, authors: Sequence[str]) -> None:
+    """Raise BadPackOption for an invalid SPDX identifier or names."""
     if licence and not SPDX.fullmatch(licence):
         message = f"Invalid license: {licence!r:.80}. Use an SPDX identifier, for example CC-BY-4.0."
         raise DomainError("BadPackOption", message)
-    return licence
-
-
-def check_authors(authors: Sequence[str]) -> Sequence[str]:
-    """Return the names. Raises BadPackOption."""
     if len(authors) > MOST_AUTHORS:
         raise DomainError("BadPackOption", f"Too many authors: {len(authors)}. The maximum is {MOST_AUTHORS}.")
     for author in authors:
         if not author.strip() or len(author) > LONGEST_NAME or not author.isprintable():
             raise DomainError("BadPackOption", f'Invalid author: {author!r:.80}. Use "Family, Given" on one line.')
-    return authors

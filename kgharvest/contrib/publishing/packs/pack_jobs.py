@@ -42,8 +42,7 @@ def queue_pack(report: Report, by=None) -> PaperPack:
     check_may(by, Action.WORK, report.project)
     with transaction.atomic():
         Report.objects.select_for_update(no_key=True).only("pk").get(pk=report.pk)  # two clicks create one package
-        under_way = PaperPack.objects.unfinished().filter(report=report).first()
-        if under_way:
+        if under_way := PaperPack.objects.unfinished().filter(report=report).first():
             return under_way
         pack = PaperPack.objects.create(kind=PaperPack.KIND, project=report.project, report=report, created_by=by)
         ledger.enqueue(pack)

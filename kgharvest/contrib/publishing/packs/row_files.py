@@ -1,11 +1,10 @@
-"""Raw data of a package: rows as JSONL and Parquet files, facts about the round, and the report recomputed from them.
+"""Raw data of a package: rows as JSONL and Parquet files, facts about the round, the audit log, recomputed report.
 
 Annotators appear under the round's pseudonyms. Files contain no comments, names, invites, database ids, panel ids, or
 texts of hidden tuples. docs/paper-pack.md describes each table and the excluded data.
 """
 
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite, log
@@ -22,17 +21,19 @@ from evaluation.evidence.rows import FLOAT, LOGARITHMS, WHOLE, coded, conduct_fa
 from evaluation.evidence.tables import COUNTED, HIDDEN, SENSITIVE, TABLES, Columns, RowColumn, Rows, RowTable, n_rows
 from evaluation.reports.document import document_of_rows
 from evaluation.reports.report_sections import sections_of
-from kgharvest.audit.tables import canonical_json
+from kgharvest.audit.tables import canonical_json, sha256
 from kgharvest.bulk.file_reading import parse_json
+from kgharvest.contrib.publishing.datasheets.facts import Facts, Scrub
 from kgharvest.contrib.publishing.packs.archive import BadPack, PackFile
 from kgharvest.errors import DomainError
-from kgharvest.statistics.arrays import LABELS
+from kgharvest.events.chain import hashed_text
+from kgharvest.events.models import Event
+from kgharvest.statistics.arrays import LABELS, VERDICTS
+from kgharvest.tables.formats import to_json
 
 LARGEST_NUMBER = 2**63 - 1  # of a Parquet column
 ROWS_AT_ONCE = 20_000
 SMALL = 1_000_000  # bytes that any Parquet file may decompress to
-
-Facts = Mapping[str, Any]
 
 
 # Facts about the round
@@ -47,6 +48,12 @@ REPEATED_OF = {
     "judgments": ("n_skipped", "n_reports"),
     "adjudications": ("n_superseded", "n_blind", "n_experts"),
 }
+REPEATED_PATHS = (  # of the document, including novelty, whose reference is not in the package
+    "novelty",
+    "preregistration.deviations",
+    *(f"conduct.{name}" for name in REPEATED),
+    *(f"conduct.{part}.{name}" for part, names in REPEATED_OF.items() for name in names),
+)
 
 
 def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,21 +77,7 @@ def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
     return [PackFile(PREREGISTRATION, canonical_json(registered["document"]).encode(), "application/json", about)]
 
 
-def repeated_paths() -> list[str]:
-    """Return the document paths of repeated values, including novelty, whose reference is not in the package."""
-    of_parts = [f"conduct.{part}.{name}" for part, names in REPEATED_OF.items() for name in names]
-    return ["novelty", "preregistration.deviations", *(f"conduct.{name}" for name in REPEATED), *of_parts]
-
-
 # Values
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 class _Type(NamedTuple):
@@ -96,8 +89,8 @@ class _Type(NamedTuple):
 
 TYPES = {
     "string": _Type(pa.string(), lambda value: isinstance(value, str)),
-    "integer": _Type(pa.int64(), _is_integer),
-    "number": _Type(pa.float64(), _is_number),
+    "integer": _Type(pa.int64(), lambda value: type(value) is int and abs(value) <= LARGEST_NUMBER),
+    "number": _Type(pa.float64(), lambda value: type(value) in (int, float) and isfinite(value)),
     "boolean": _Type(pa.bool_(), lambda value: isinstance(value, bool)),
     "datetime": _Type(pa.timestamp("us", "UTC"), lambda value: isinstance(value, str)),
 }
@@ -160,16 +153,18 @@ def _jsonl(table: RowTable, columns: Columns) -> bytes:
     names = [column.name for column in table.columns]
     buffer = io.BytesIO()
     for values in zip(*(columns[name] for name in names), strict=True):
-        row = dict(zip(names, values, strict=True))
-        buffer.write(json.dumps(row, ensure_ascii=False, default=datetime.isoformat).encode() + b"\n")
+        buffer.write(to_json(dict(zip(names, values, strict=True))).encode() + b"\n")
     return buffer.getvalue()
 
 
 def _parquet(table: RowTable, columns: Columns) -> bytes:
-    schema = pa.schema([(column.name, TYPES[column.type].arrow) for column in table.columns])
-    buffer = io.BytesIO()
-    pq.write_table(pa.table({column.name: columns[column.name] for column in table.columns}, schema), buffer)
+    schema, buffer = _schema(table), io.BytesIO()
+    pq.write_table(pa.table({name: columns[name] for name in schema.names}, schema), buffer)
     return buffer.getvalue()
+
+
+def _schema(table: RowTable) -> pa.Schema:
+    return pa.schema([(column.name, TYPES[column.type].arrow) for column in table.columns])
 
 
 # Reading
@@ -217,15 +212,12 @@ def parquet_differences(
     Raises BadPack, also if the file decompresses to more than its rows can contain.
     """
     try:
-        file = pq.ParquetFile(io.BytesIO(contents[table.parquet]))
-        names = [column.name for column in table.columns]
-        if file.schema_arrow.names != names:
-            yield "columns", ", ".join(names), ", ".join(file.schema_arrow.names)
-            return
-        types = [TYPES[column.type].arrow for column in table.columns]
-        if file.schema_arrow.types != types:
-            yield "types", ", ".join(map(str, types)), ", ".join(map(str, file.schema_arrow.types))
-            return
+        file, schema = pq.ParquetFile(io.BytesIO(contents[table.parquet])), _schema(table)
+        for place in ("names", "types"):
+            expected, actual = getattr(schema, place), getattr(file.schema_arrow, place)
+            if actual != expected:
+                yield place.replace("names", "columns"), ", ".join(map(str, expected)), ", ".join(map(str, actual))
+                return
         if file.metadata.num_rows != n_rows(columns):
             yield "number of rows", n_rows(columns), file.metadata.num_rows
             return
@@ -234,7 +226,7 @@ def parquet_differences(
             raise BadPack(f"{table.parquet} decompresses to {n_bytes:,} bytes, more than the same rows take as JSON.")
         start = 0
         for batch in file.iter_batches(ROWS_AT_ONCE):
-            for name in names:
+            for name in schema.names:
                 expected = columns[name][start : start + batch.num_rows]
                 values = zip(expected, batch.column(name).to_pylist(), strict=False)
                 for place, (value, other) in enumerate(values, start):
@@ -278,8 +270,12 @@ def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[st
     facts: of `round_facts`. Verdicts: location, value in the file, value from the judgments. Raises BadPack.
     """
     try:
-        rows = rows_of_values(values, facts["quorum"])
-        return _document(rows, facts), list(_verdict_differences(values, rows))
+        rows, differences = rows_of_values(values, facts["quorum"])
+        times, conduct = rows["judgments"]["judged_at"], facts["conduct"]
+        ends = (end(times).isoformat(timespec="seconds") if times else None for end in (min, max))
+        dates = conduct["dates"] | dict(zip(("first_judgment_at", "last_judgment_at"), ends, strict=True))
+        facts = {**facts, "conduct": {**conduct, "dates": dates}}
+        return document_of_rows(rows, facts, section_facts=facts), differences
     except BadPack:
         raise
     except (DomainError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
@@ -287,27 +283,10 @@ def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[st
         raise BadPack(f"The rows of this package do not give a report ({reason:.150}). They may be altered.") from error
 
 
-def _document(rows: Rows, facts: Facts) -> dict[str, Any]:
-    times, conduct = rows["judgments"]["judged_at"], facts["conduct"]
-    ends = (end(times).isoformat(timespec="seconds") if times else None for end in (min, max))
-    dates = conduct["dates"] | dict(zip(("first_judgment_at", "last_judgment_at"), ends, strict=True))
-    return document_of_rows(rows, {**facts, "conduct": {**conduct, "dates": dates}}, section_facts=facts)
+def rows_of_values(values: Rows, quorum: int) -> tuple[dict[str, Columns], list[tuple[str, str, str]]]:
+    """Return the columns of evaluation.evidence.tables, and verdicts that do not match the counted judgments.
 
-
-def _verdict_differences(values: Rows, rows: Rows) -> Iterator[tuple[str, str, str]]:
-    verdict = next(column for column in TABLES[0].columns if column.name == "verdict")
-    recorded = (value or "" for value in values["statements"]["verdict"])
-    counted = (value or "" for value in _values(verdict, rows["statements"]["verdict"], None))
-    is_gold = values["statements"]["is_gold"]
-    for number, (of_file, of_judgments, gold) in enumerate(zip(recorded, counted, is_gold, strict=True), start=1):
-        if of_file != of_judgments and not gold:
-            yield f"rows/statements.jsonl, line {number}, verdict", of_file, of_judgments
-
-
-def rows_of_values(values: Rows, quorum: int) -> dict[str, Columns]:
-    """Return the columns of evaluation.evidence.tables, with verdicts from the counted judgments.
-
-    values: of `read_rows`. Raises BadPack.
+    values: of `read_rows`. Verdicts: as of `recompute`. Raises BadPack.
     """
     _check_references(values)
     rows: dict[str, dict[str, Any]] = {
@@ -322,15 +301,17 @@ def rows_of_values(values: Rows, quorum: int) -> dict[str, Columns]:
     is_counted = judgments["status"] == COUNTED
     place = (judgments["statement"][is_counted] - 1) * len(LABELS) + judgments["label"][is_counted]
     counts = np.bincount(place, minlength=n_rows(statements) * len(LABELS)).reshape(-1, len(LABELS)).tolist()
-    verdicts = (task_verdict(*row, n, quorum) for row, n in zip(counts, statements["n_wanted"].tolist(), strict=True))
-    words = next(column.values for column in TABLES[0].columns if column.name == "verdict")
-    statements["verdict"] = np.where(
-        statements["is_gold"], coded([None] * len(counts), ()), coded(list(verdicts), words)
-    )
+    verdicts, differences = [], []
+    columns = (counts, statements["n_wanted"].tolist(), statements["is_gold"], values["statements"]["verdict"])
+    for number, (row, n, is_gold, recorded) in enumerate(zip(*columns, strict=True), start=1):
+        verdicts.append("" if is_gold else str(task_verdict(*row, n, quorum) or ""))
+        if verdicts[-1] != (recorded or "") and not is_gold:
+            differences.append((f"rows/statements.jsonl, line {number}, verdict", recorded or "", verdicts[-1]))
+    statements["verdict"] = coded(verdicts, VERDICTS)
     if not n_rows(rows["judge_runs"]):
         rows["judge_runs"] = rows["judge_answers"] = {}
     _derive_from_harvested(rows)
-    return rows
+    return rows, differences
 
 
 def _column(table: RowTable, column: RowColumn, values: Sequence[Any]) -> Any:
@@ -377,3 +358,64 @@ def _check_references(rows: Rows) -> None:
     for table, column in (("statements", "statement"), ("harvests", "harvest"), ("strata", "stratum")):
         if list(rows[table][column]) != list(range(1, n_rows(rows[table]) + 1)):
             raise BadPack(f"rows/{table}.jsonl: {column} must be numbered from 1.")
+
+
+# Audit log
+
+# Hashes of the round's entries, up to the head that the report names. The hashed text is included for entries that
+# identify nobody. An entry with an actor, whose code the operators of the installation could look up, or with a name or
+# email address is included as a hash only.
+AUDIT = "audit.jsonl"
+ACTIONS = ("judgments.sealed", "round.opened", "round.imported", "round.closed", "round.reopened")
+
+
+def audit_files(round: Round, head: Mapping[str, Any], scrub: Scrub) -> list[PackFile]:
+    """Return the audit file, or none for a report without an audit head. Raises OtherTrail."""
+    if not head["number"]:
+        return []
+    last = Event.objects.filter(number=head["number"]).first()
+    if last is None or last.hash != head["hash"]:
+        raise DomainError(
+            "OtherTrail",
+            f"The audit log has no entry {head['number']} with the hash in the report. Run "
+            "python manage.py audit verify to find altered entries.",
+        )
+    about = Event.objects.sealed().filter(project_id=round.project_id, action__in=ACTIONS, number__lt=last.number)
+    entries = [entry for entry in about.iterator() if entry.known_facts.get("round") == round.name]
+    lines = ""
+    for entry in (*entries, last):
+        text = hashed_text(entry)
+        names_nobody = entry.action in ACTIONS and not entry.actor and scrub(text) == text
+        chain = {"number": entry.number, "previous_hash": entry.previous_hash, "hash": entry.hash}
+        lines += to_json(chain | {"hashed": text if names_nobody else None}) + "\n"
+    return [PackFile(AUDIT, lines.encode(), "application/jsonl", "Hashes of the audit log up to the report's head.")]
+
+
+class Chain:
+    """Verification of a package's audit log. problems: sentences; n_recomputed: entries with a recomputed hash."""
+
+    def __init__(self, content: bytes, head: Mapping[str, Any]) -> None:
+        self.n_recomputed = 0
+        self.is_head_recomputed = False
+        self.problems = list(self._problems(content, head))
+
+    def _problems(self, content: bytes, head: Mapping[str, Any]) -> Iterator[str]:
+        try:
+            lines = [parse_json(line) for line in content.decode().splitlines()]
+            number = digest = None
+            for line in lines:
+                if number is not None and line["number"] <= number:
+                    yield f"{AUDIT}, entry {line['number']}: out of order after entry {number}"
+                if number is not None and line["number"] == number + 1 and line["previous_hash"] != digest:
+                    yield f"{AUDIT}, entry {line['number']}: previous hash does not match the entry before"
+                number, digest, text = line["number"], line["hash"], line["hashed"]
+                self.is_head_recomputed = text is not None
+                if text is not None:
+                    self.n_recomputed += 1
+                    if sha256(text) != digest or parse_json(text)[:2] != [line["previous_hash"], number]:
+                        yield f"{AUDIT}, entry {number}: hash does not match the text"
+            if (number or 0) != head["number"] or (number and digest != head["hash"]):
+                named = f"{head['number']} with {head['hash']:.16}…"
+                yield f"{AUDIT}: ends in entry {number or 0}; the report names {named}"
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            yield f"{AUDIT}: cannot be read ({error!s:.100})"

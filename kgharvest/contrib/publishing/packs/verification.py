@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.evidence.tables import TABLES, Rows, n_rows
+from evaluation.rendering.documents import Document
+from evaluation.reports.document import report_tables, tables_to_read
 from kgharvest import code_version
 from kgharvest.bulk.file_reading import parse_json
-from kgharvest.contrib.publishing.packs import audit_chain, row_files
-from kgharvest.contrib.publishing.packs.archive import BadPack, checksum_differences, read_pack
-from kgharvest.contrib.publishing.packs.companions import rendered_tables
+from kgharvest.contrib.publishing.packs import row_files
+from kgharvest.contrib.publishing.packs.archive import BadPack, PackFile, checksum_differences, read_pack
 from kgharvest.contrib.publishing.packs.row_files import parquet_differences, read_rows, recompute
 from kgharvest.pages.number_format import counted
+from kgharvest.tables.formats import csv_text, markdown_of
+from kgharvest.tables.latex import latex_of
 
 # Linear algebra libraries sum in different orders on different machines.
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
@@ -71,25 +74,19 @@ class DocumentComparison:
             for number, values in enumerate(zip(packed, recomputed, strict=False)):
                 self._compare(f"{path}[{number}]", *values, is_repeated)
         else:
-            is_wording = not self._same_wording and _is_sentence(packed) and _is_sentence(recomputed)
+            is_wording = not self._same_wording and all(
+                isinstance(value, str) and " " in value and value.endswith(".") for value in (packed, recomputed)
+            )
             if not is_wording and not _are_equal(packed, recomputed):
                 self.differences.append(Difference(path, packed, recomputed))
-            if _is_number(packed) or _is_number(recomputed):
+            if {type(packed), type(recomputed)} & {int, float}:
                 self.n_repeated += is_repeated
                 self.n_numbers += not is_repeated
 
 
-def _is_sentence(value: Any) -> bool:
-    return isinstance(value, str) and " " in value and value.endswith(".")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _are_equal(packed: Any, recomputed: Any) -> bool:
     """Compare two JSON values; floats with a tolerance."""
-    if float in (type(packed), type(recomputed)) and _is_number(packed) and _is_number(recomputed):
+    if {type(packed), type(recomputed)} in ({float}, {int, float}):
         try:
             return isclose(packed, recomputed, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
         except OverflowError:  # an integer beyond the range of floats
@@ -153,20 +150,28 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
     packed = {name: value for name, value in document.items() if name not in STAMP}
     recomputed["novelty"] = packed.get("novelty")  # its reference is not in the package
     same_wording = document.get("code_version") in (None, code_version())
-    compared = DocumentComparison(packed, recomputed, row_files.repeated_paths(), same_wording=same_wording)
+    compared = DocumentComparison(packed, recomputed, row_files.REPEATED_PATHS, same_wording=same_wording)
     head = document.get("audit")
     if not isinstance(head, dict) or not isinstance(head.get("number"), int) or not isinstance(head.get("hash"), str):
         raise BadPack(f"{REPORT} does not name the head of an audit log.")
-    chain = audit_chain.Chain(contents.get(audit_chain.PATH, b""), head)
+    chain = row_files.Chain(contents.get(row_files.AUDIT, b""), head)
     problems = [
         *map(str, compared.differences),
         *(str(Difference(*verdict)) for verdict in verdicts),
         *map(str, _probabilities(rows)),
-        *(line for table in TABLES for line in _parquet(table, rows, contents)),
-        *_tables(document, contents, same_wording),
-        *_preregistration(facts, contents),
-        *chain.problems,
     ]
+    for table in TABLES:
+        if table.parquet in contents:
+            for place, expected, other in parquet_differences(table, rows[table.name], contents):
+                problems.append(f"{table.parquet}, {place}: {other!r:.80}, in {table.jsonl} {expected!r:.80}")
+        elif n_rows(rows[table.name]):
+            problems.append(f"{table.parquet}: missing")
+    problems += _tables(document, contents, same_wording)
+    frozen = {file.path: file.content for file in row_files.preregistration_files(facts)}
+    path = row_files.PREREGISTRATION
+    if contents.get(path) != frozen.get(path):
+        problems.append(f"{path}: is not the frozen document, whose hash {REPORT} names")
+    problems += chain.problems
     notes = list(_notes(document, compared, chain))
     if not same_wording:
         notes.append(f"Not compared: wording, as kgharvest {document['code_version']} created the package.")
@@ -185,7 +190,7 @@ def _object(contents: Mapping[str, bytes], path: str) -> dict[str, Any]:
     return value
 
 
-def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: audit_chain.Chain) -> Iterator[str]:
+def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: row_files.Chain) -> Iterator[str]:
     """Yield sentences about parts that were not recomputed."""
     yield (
         f"Repeated from {row_files.FACTS}, as no row contains them: {counted(compared.n_repeated, 'number')} on the "
@@ -215,23 +220,15 @@ def _probabilities(rows: Rows) -> Iterator[Difference]:
                 yield Difference(f"rows/draws.jsonl, line {number}, inclusion_probability", probability, expected)
 
 
-def _parquet(table: Any, rows: Rows, contents: Mapping[str, bytes]) -> Iterator[str]:
-    if table.parquet in contents:
-        for place, expected, other in parquet_differences(table, rows[table.name], contents):
-            yield f"{table.parquet}, {place}: {other!r:.80}, in {table.jsonl} {expected!r:.80}"
-    elif n_rows(rows[table.name]):
-        yield f"{table.parquet}: missing"
-
-
-def _preregistration(facts: Mapping[str, Any], contents: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield an error if the file is not the document whose hash the report names."""
-    frozen = {file.path: file.content for file in row_files.preregistration_files(facts)}
-    path = row_files.PREREGISTRATION
-    if contents.get(path) != frozen.get(path):
-        yield f"{path}: is not the frozen document, whose hash {REPORT} names"
-
-
 # Tables
+
+
+def rendered_tables(document: Document) -> Iterator[PackFile]:
+    for table in report_tables(document):
+        yield PackFile(f"tables/{table.name}.csv", csv_text(table).encode(), "text/csv", table.caption)
+    title, tables = document["round"], tables_to_read(document)
+    yield PackFile("tables/tables.tex", latex_of(title, tables).encode(), "application/x-tex", "Tables for LaTeX.")
+    yield PackFile("tables/tables.md", markdown_of(title, tables).encode(), "text/markdown", "Tables as text.")
 
 
 def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes], same_wording: bool) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Pages of replication packages."""
 
-from django.contrib import messages
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -10,9 +9,10 @@ from evaluation.models import Report
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
 from kgharvest.contrib.publishing.models import PaperPack
 from kgharvest.contrib.publishing.packs.pack_jobs import has_file, open_file, queue_pack
-from kgharvest.errors import DomainError, NotFound
+from kgharvest.errors import NotFound
 from kgharvest.jobs import ledger, workers
 from kgharvest.operations.files import FilesUnavailable
+from kgharvest.pages.refusals import refusal_as_message
 
 
 @researcher_required
@@ -50,21 +50,18 @@ def pack_of(request: HttpRequest, pk: int, number: int, action: Action = Action.
 @require_POST
 def pack_cancel(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     pack = pack_of(request, pk, number, Action.WORK)
-    try:
+    with refusal_as_message(request):
         ledger.cancel(pack, request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
     return redirect("publishing:pack", pk)
 
 
 @researcher_required
 @require_GET
 def pack_file(request: HttpRequest, pk: int, number: int) -> HttpResponse:
-    try:
-        return pack_download(pack_of(request, pk, number))
-    except FilesUnavailable as reason:
-        messages.error(request, str(reason))
-        return redirect("publishing:pack", pk)
+    pack = pack_of(request, pk, number)
+    with refusal_as_message(request):
+        return pack_download(pack)
+    return redirect("publishing:pack", pk)
 
 
 def pack_download(pack: PaperPack) -> FileResponse:

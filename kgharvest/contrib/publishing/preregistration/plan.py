@@ -115,11 +115,6 @@ def sides_of_plan(entry: Mapping[str, Any]) -> frozenset[Side]:
     return frozenset(Side(entry[side]["model"], entry[side]["setting"]) for side in SIDES)
 
 
-def planned_sides(document: Mapping[str, Any]) -> frozenset[frozenset[Side]]:
-    """Return the sides of each planned comparison of a frozen document."""
-    return frozenset(map(sides_of_plan, document["plan"]["comparisons"]))
-
-
 def _with_sides(entry: Mapping[str, Any], pairs: Sequence[Pair], path: str) -> dict[str, Any]:
     models = {str(side.model) for pair in pairs for side in (pair.a, pair.b)}
     named = dict(entry)

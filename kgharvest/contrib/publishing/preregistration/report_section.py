@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from annotation.models import Round
 from evaluation.evidence.evidence import Evidence
@@ -11,17 +11,15 @@ from evaluation.rendering.documents import Document, lm_and_setting
 from evaluation.reports.report_sections import Facts, ReportSection
 from evaluation.reports.sections.comparisons import sides_of
 from kgharvest.audit.tables import canonical_json, sha256
-from kgharvest.contrib.publishing.preregistration.deviations import deviations
 from kgharvest.contrib.publishing.preregistration.plan import (
     SIDES,
     TEXTS,
     Expects,
     PlanSerializer,
-    planned_sides,
     sides_of_plan,
     whole_hypothesis,
 )
-from kgharvest.contrib.publishing.preregistration.round_state import state_of, stored_parts
+from kgharvest.contrib.publishing.preregistration.services import state_of, stored_parts
 from kgharvest.pages.number_format import counted
 from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.tables.table import Column, Kind, Row, Table
@@ -41,6 +39,108 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 NOT_COMPARED = "Not compared: too few shared relations have a verdict."
 
 
+# Deviations, computed from documents without a database
+
+# Hashes of texts that are also included as values: one change is one deviation.
+HASH_OF = {"instructions.round_sha256": "options.instructions", "instructions.consent_sha256": "options.consent"}
+# Earlier wordings of the same method: a preregistration that froze one of them does not deviate.
+METHOD_PATH = "analysis.method_sha256"
+EARLIER_WORDINGS = {"c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4"}
+LONGEST = 300  # maximum characters of a displayed value
+
+
+class Deviation(NamedTuple):
+    """path: of the value, for example options.closes_when. planned, actual: as text, None if absent."""
+
+    path: str
+    planned: str | None
+    actual: str | None
+
+
+def deviations(planned: Mapping[str, Any], state: Mapping[str, Any], conduct: Mapping[str, Any]) -> list[Deviation]:
+    """Return all deviations. planned: frozen document. state: of the round at the report. conduct: of the report."""
+    changed_values = [
+        deviation
+        for deviation in differences(planned["state"], state)
+        if deviation.path != METHOD_PATH or deviation.planned not in EARLIER_WORDINGS
+    ]
+    paths = {deviation.path for deviation in changed_values}
+    return [
+        *(deviation for deviation in changed_values if HASH_OF.get(deviation.path) not in paths),
+        *_exclusions(planned, conduct),
+        *_stopping(planned["state"]["options"], state["options"], conduct),
+    ]
+
+
+def differences(planned: Any, actual: Any, path: str = "") -> Iterator[Deviation]:
+    """Yield each different value with its path: keys separated by dots, list positions in brackets."""
+    if planned == actual:
+        return
+    if isinstance(planned, Mapping) and isinstance(actual, Mapping):
+        for key in sorted({*planned, *actual}):  # databases store keys in different orders
+            yield from differences(planned.get(key), actual.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(planned, list) and isinstance(actual, list) and len(planned) == len(actual):
+        for place, (before, after) in enumerate(zip(planned, actual, strict=True)):
+            yield from differences(before, after, f"{path}[{place}]")
+    else:
+        yield Deviation(path, in_words(planned), in_words(actual))
+
+
+def in_words(value: Any) -> str | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        value = ", ".join(f"{key}: {in_words(inner) or 'none'}" for key, inner in sorted(value.items()))
+    if isinstance(value, list):
+        value = "; ".join(in_words(inner) or "none" for inner in value)
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _exclusions(planned: Mapping[str, Any], conduct: Mapping[str, Any]) -> Iterator[Deviation]:
+    """Yield exclusions of annotators whom no limit had paused. Readers decide if the exclusion rule covers them."""
+    crossings = [line for line in conduct["timeline"] if line["kind"] == "limit_crossed"]
+    paused = {line["annotator"]: line["at"] for line in reversed(crossings)}  # first time
+    for exclusion in conduct["exclusions"]:
+        code = exclusion["annotator"]
+        if code in paused and paused[code] <= exclusion["at"]:
+            continue
+        undone = f", reinstated {exclusion['reinstated_at'][:10]}" if exclusion["reinstated_at"] else ""
+        actual = f"excluded {exclusion['at'][:10]} manually, before a limit paused them: {exclusion['reason']}{undone}"
+        yield Deviation(f"exclusions.{code}", in_words(planned["plan"]["exclusion_rules"]), in_words(actual))
+
+
+STOPS = {
+    "manual": "closed by a researcher",
+    "complete": "closed when every statement has its judgments",
+    "date": "closed at {closes_at}",
+    "narrow": "closed at a half-width of {closes_at_half_width}",
+}
+
+
+def _stopping(planned: Mapping[str, Any], actual: Mapping[str, Any], conduct: Mapping[str, Any]) -> Iterator[Deviation]:
+    """Yield a deviation if the report was created, or the round closed, before its closing rule applied."""
+    rule, closed_at = planned["closes_when"], conduct["dates"]["closed_at"]
+    incomplete = conduct["statements"]["incomplete"]
+    path, in_the_plan = "stopping_rule", STOPS[rule].format(**planned)
+    if closed_at is None:
+        yield Deviation(path, in_the_plan, f"report on a round that is not closed, {_left(incomplete)}")
+    elif rule == "complete" and incomplete:
+        yield Deviation(path, in_the_plan, f"closed {closed_at[:10]}, {_left(incomplete)}")
+    elif rule == "date" and closed_at[:19] < planned["closes_at"][:19]:
+        yield Deviation(path, in_the_plan, f"closed {closed_at[:16]}, before this time")
+    elif rule == "narrow":
+        closings = [line["by"] for line in conduct["timeline"] if line["kind"] == "closed"]
+        if closings and (role := closings[-1]):  # None: the system
+            yield Deviation(path, in_the_plan, f"closed {closed_at[:10]} by the {role}, not by the rule")
+
+
+def _left(incomplete: int) -> str:
+    return f"{counted(incomplete, 'statement')} incomplete" if incomplete else "every statement complete"
+
+
 # Hypotheses
 
 
@@ -53,39 +153,27 @@ def hypothesis_outcome(hypothesis: Mapping[str, Any], comparisons: Sequence[Mapp
     if compared is None:
         nothing = dict.fromkeys(("comparison", "difference", "low", "high", "p_holm", "smallest_margin"))
         return entry | nothing | {"outcome": UNDECIDED, "reason": NOT_COMPARED}
-    numbers = {
-        **_from_first(compared, tuple(hypothesis["first"].values())),
-        "p_holm": compared["p_holm"],
-        "smallest_margin": (compared.get("equivalence") or {}).get("smallest_margin"),
-    }
-    expects = Expects(hypothesis["expects"])
-    outcome = _alike(numbers, hypothesis["margin"]) if expects == Expects.ALIKE else _ahead(numbers, expects)
-    return entry | {"comparison": number, **numbers, "outcome": outcome, "reason": None}
-
-
-def _from_first(compared: Mapping[str, Any], first: tuple[str, ...]) -> dict[str, float | None]:
-    """Return the difference and its interval with the sign relative to the hypothesis's first side."""
     difference, low, high = (compared[key] for key in ("difference", "low", "high"))
-    if sides_of(compared)[0] != first:
+    if sides_of(compared)[0] != tuple(hypothesis["first"].values()):  # the sign is that of first minus second
         difference, low, high = (None if end is None else 0.0 - end for end in (difference, high, low))
-    return {"difference": difference, "low": low, "high": high}
+    numbers = {"difference": difference, "low": low, "high": high, "p_holm": compared["p_holm"]}
+    numbers["smallest_margin"] = (compared.get("equivalence") or {}).get("smallest_margin")
+    return entry | {"comparison": number, **numbers, "outcome": _outcome(hypothesis, numbers), "reason": None}
 
 
-def _ahead(numbers: Mapping[str, Any], expects: Expects) -> str:
+def _outcome(hypothesis: Mapping[str, Any], numbers: Mapping[str, Any]) -> str:
+    expects, low, high = Expects(hypothesis["expects"]), numbers["low"], numbers["high"]
+    if expects == Expects.ALIKE:
+        smallest, within = numbers["smallest_margin"], hypothesis["margin"] / 100  # from percentage points
+        if smallest is not None and smallest < within:
+            return SUPPORTED
+        is_beyond = low is not None and high is not None and (low > within or high < -within)
+        return NOT_SUPPORTED if is_beyond else UNDECIDED
     if numbers["p_holm"] is None or numbers["p_holm"] >= SIGNIFICANCE:
         return UNDECIDED
     is_first = numbers["difference"] > 0
     expected = {Expects.FIRST: is_first, Expects.SECOND: not is_first, Expects.DIFFERENT: True}
     return SUPPORTED if expected[expects] else NOT_SUPPORTED
-
-
-def _alike(numbers: Mapping[str, Any], margin: float) -> str:
-    """margin: in percentage points."""
-    smallest, low, high, within = numbers["smallest_margin"], numbers["low"], numbers["high"], margin / 100
-    if smallest is not None and smallest < within:
-        return SUPPORTED
-    is_beyond = low is not None and high is not None and (low > within or high < -within)
-    return NOT_SUPPORTED if is_beyond else UNDECIDED
 
 
 # Tables
@@ -98,9 +186,9 @@ def preregistration_table(document: Document) -> Table:
     return Table("preregistration", "Preregistration", (Column("item"), Column("value")), rows, notes)
 
 
-def _facts(registered: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    yield "frozen", _minute(registered["frozen_at"])
-    yield "first judgment", _minute(registered["first_judgment_at"]) or "none yet"
+def _facts(registered: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "frozen", registered["frozen_at"][:16].replace("T", " ")
+    yield "first judgment", (registered["first_judgment_at"] or "none yet")[:16].replace("T", " ")
     yield "version", str(registered["version"])
     yield "SHA-256", registered["sha256"]
     yield "written by", registered["written_by"]
@@ -109,10 +197,6 @@ def _facts(registered: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     judges = [f"{run['name']} ({counted(run['n_answers'], 'answer')})" for run in registered["judges_before"]]
     yield "earlier LM judge runs", ", ".join(judges)
     yield "deviations", counted(len(registered["deviations"]), "deviation") if registered["deviations"] else "none"
-
-
-def _minute(at: str | None) -> str | None:
-    return at[:16].replace("T", " ") if at else None
 
 
 def hypothesis_table(document: Document) -> Table:
@@ -174,7 +258,7 @@ class PreregistrationSection(ReportSection):
         return {"document": frozen.document, "deviations": entry["deviations"]}
 
     def prepared(self, evidence: Evidence, facts: Facts) -> Evidence:
-        return replace(evidence, planned=planned_sides(facts["document"]))
+        return replace(evidence, planned=frozenset(map(sides_of_plan, facts["document"]["plan"]["comparisons"])))
 
     def entry(self, document: Document, facts: Facts) -> dict[str, Any]:
         planned, entries = facts["document"], facts.get("deviations")

@@ -1,30 +1,41 @@
-"""Freeze preregistrations."""
+"""Freeze preregistrations: a plan, and the state of its round as JSON, which reports compare.
 
+A draft has the state that it would have after opening, so drafts and opened rounds can be compared.
+"""
+
+import hashlib
 import json
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import Count
+from django.utils import timezone
 
 from annotation.judging.assignment import wait_for_answers
-from annotation.models import Round
+from annotation.models import Limits, Round, Stratum
 from annotation.rounds.builder import freeze_round
+from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
+from annotation.rounds.models import OPTIONS
+from annotation.rounds.serializers import LimitsSerializer, ModelDescription
+from evaluation.evidence.rows import cells_of_strata, harvest_entry
 from evaluation.reports.document import METHOD
+from kgharvest import code_version
 from kgharvest.access import Action, User, check_may
 from kgharvest.audit.tables import AuditedTable, canonical_json, sha256
 from kgharvest.contrib.publishing.models import Preregistration
 from kgharvest.contrib.publishing.preregistration.plan import completed_plan, pairs_compared
-from kgharvest.contrib.publishing.preregistration.round_state import RoundParts, draft_parts, state_of, stored_parts
 from kgharvest.errors import DomainError
 from kgharvest.events.models import Event
 from kgharvest.events.recording import record
 from kgharvest.models import ProjectMember
+from kgharvest.statistics.paired_tests import CellKey
 
 FORMAT = "kgharvest preregistration 1"
 MOST_VERSIONS = 100
-OPERATOR = "operator"  # user of a command, or a superuser outside the project
+STATEMENTS_AT_ONCE = 2000
+STRATUM = ("rank_from", "rank_to", "judge_label", "population", "sample_size")
 
 
 class PreregistrationTable(AuditedTable):
@@ -55,12 +66,14 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
         if versions >= MOST_VERSIONS:
             message = f"Round {round.name} already has {versions} preregistrations, the maximum."
             raise DomainError("TooLate", message)
+        members = ProjectMember.objects.filter(project=round.project, user=by)
         document = {
             "format": FORMAT,
             "version": versions + 1,
             "frozen_at": now.isoformat(timespec="seconds"),
             "round": {"name": round.name, "project": round.project.slug, "status": round.status},
-            "written_by": role_in_words(round, by),
+            # The role in the project, which identifies nobody. Operator: of a command, or a superuser outside it.
+            "written_by": members.values_list("role", flat=True).first() or "operator",
             "plan": completed_plan(plan, pairs_compared(parts.cells)),
             "state": state_of(parts),
             # LMs that labeled tuples of the round before the first judgment
@@ -85,31 +98,115 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
 
 def check_unjudged(round: Round) -> None:
     """Raise TooLate if the round is closed or has judgments."""
+    rule = "A round can only be preregistered before its first judgment."
     if round.status == Round.Status.CLOSED:
-        message = f"Round {round.name} is closed. A round can only be preregistered before its first judgment."
-        raise DomainError("TooLate", message)
+        raise DomainError("TooLate", f"Round {round.name} is closed. {rule}")
     if round.is_judged:
-        raise DomainError(
-            "TooLate",
-            f"Round {round.name} has judgments. A round can only be preregistered before its first judgment. Clone it "
-            "and preregister the draft.",
-        )
-
-
-def parts_of(round: Round, by: User = None) -> RoundParts:
-    """Return the parts of a round, for a draft as if it were opened. Raises errors of freeze_round."""
-    if round.status == Round.Status.DRAFT:
-        return draft_parts(round, freeze_round(round, by))
-    return stored_parts(round)
-
-
-def role_in_words(round: Round, by: User) -> str:
-    """Return the user's role in the project, which identifies nobody."""
-    role = by and ProjectMember.objects.filter(project=round.project_id, user=by).values_list("role", flat=True).first()
-    return role or OPERATOR
+        raise DomainError("TooLate", f"Round {round.name} has judgments. {rule} Clone it and preregister the draft.")
 
 
 def note_deletion(draft: Round, by: User) -> None:
     """Record the deletion of the draft's preregistrations (registries.DRAFT_DELETED)."""
     for frozen in draft.preregistrations.order_by("version"):
         record("preregistration.deleted", frozen, by, round=draft, version=frozen.version, sha256=frozen.sha256)
+
+
+# State of a round
+
+
+class OptionsSerializer(ModelDescription):
+    """Options of a round, as in its description."""
+
+    class Meta:
+        model = Round
+        fields = OPTIONS
+
+
+class RoundParts(NamedTuple):
+    """Parts of a draft or stored round. statements: texts by position, including gold.
+
+    relation_instructions: by the relation's id as text.
+    """
+
+    round: Round
+    strata: Sequence[Stratum]
+    statements: Iterable[str]
+    relation_instructions: Mapping[str, str]
+    limits: Limits
+    n_gold: int
+    n_training: int
+
+    @property
+    def cells(self) -> dict[CellKey, list[Stratum]]:
+        return cells_of_strata(self.strata)
+
+
+def parts_of(round: Round, by: User = None) -> RoundParts:
+    """Return the parts of a round, for a draft as if it were opened. Raises errors of freeze_round."""
+    if round.status != Round.Status.DRAFT:
+        return stored_parts(round)
+    frozen = freeze_round(round, by)
+    return RoundParts(
+        round,
+        [sample.stratum for sample in frozen.samples],
+        (task.statement for task in frozen.tasks),
+        frozen.relation_instructions,
+        Limits(**round.spec.get("limits", {})),
+        sum(task.is_gold for task in frozen.tasks),
+        len(frozen.training),
+    )
+
+
+def stored_parts(round: Round) -> RoundParts:
+    """Return the parts of an opened round."""
+    strata = round.strata.exclude(job=None).select_related("relation__relation_set", "job__language_model")
+    statements = round.tasks.order_by("position").values_list("statement", flat=True)
+    return RoundParts(
+        round,
+        list(strata.order_by("rank_from", "pk")),
+        statements.iterator(STATEMENTS_AT_ONCE),
+        round.relation_instructions,
+        Limits.objects.filter(round=round).first() or Limits(),
+        round.n_gold,
+        round.training_statements.count(),
+    )
+
+
+def state_of(parts: RoundParts) -> dict[str, Any]:
+    """Return options, limits, cells, statements, instructions, and analysis as plain JSON."""
+    round, digest, n = parts.round, hashlib.sha256(), 0
+    # A list of statements would be long and reveal gold statements.
+    for statement in parts.statements:
+        digest.update(f"{json.dumps(statement)}\n".encode())
+        n += 1
+    paths = {str(stratum.relation_id): stratum.relation.path for stratum in parts.strata}
+    texts = parts.relation_instructions.items()
+    with timezone.override(UTC):
+        options = dict(OptionsSerializer().to_representation(round))
+    state = {
+        "options": options,
+        "limits": dict(LimitsSerializer().to_representation(parts.limits)),
+        "cells": {" · ".join(map(str, key)): _cell(strata) for key, strata in parts.cells.items()},
+        "statements": {"n": n, "sha256": digest.hexdigest()},
+        "known_answers": {"n_gold": parts.n_gold, "n_training": parts.n_training},
+        "instructions": {
+            "round_sha256": sha256(round.instructions or DEFAULT_INSTRUCTIONS),
+            "consent_sha256": sha256(round.consent) if round.consent else None,
+            "relations_sha256": {paths[number]: sha256(text) for number, text in texts if number in paths},
+        },
+        "analysis": {"quorum": round.quorum, "method_sha256": sha256(METHOD), "code_version": code_version()},
+    }
+    return json.loads(canonical_json(state))
+
+
+def _cell(strata: Sequence[Stratum]) -> dict[str, Any]:
+    return {
+        "harvest": harvest_entry(strata[0].job),
+        "cut": strata[0].cut,
+        "population": sum(stratum.population for stratum in strata),
+        "sample_size": sum(stratum.sample_size for stratum in strata),
+        "strata": [
+            {name: getattr(stratum, name) for name in STRATUM}
+            for stratum in sorted(strata, key=lambda stratum: (stratum.rank_from, stratum.judge_label))
+        ],
+    }

@@ -15,7 +15,6 @@ from evaluation.rendering.documents import lm_and_setting
 from kgharvest.access import Action, researcher_required
 from kgharvest.audit.tables import canonical_json
 from kgharvest.contrib.publishing.models import Preregistration
-from kgharvest.contrib.publishing.preregistration.deviations import in_words
 from kgharvest.contrib.publishing.preregistration.plan import (
     LONGEST_HYPOTHESIS,
     SIDES,
@@ -26,8 +25,10 @@ from kgharvest.contrib.publishing.preregistration.plan import (
     pairs_compared,
     whole_hypothesis,
 )
+from kgharvest.contrib.publishing.preregistration.report_section import in_words
 from kgharvest.contrib.publishing.preregistration.services import check_unjudged, freeze_preregistration, parts_of
 from kgharvest.errors import DomainError
+from kgharvest.pages.refusals import refusal_in_form
 from kgharvest.statistics.paired_tests import Pair, Side
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import markdown_text
@@ -35,7 +36,6 @@ from kgharvest.tables.formats import markdown_text
 # Form
 
 MOST_ROWS = 60  # further comparisons can be planned through the API
-NO_HYPOTHESIS = ("", "no hypothesis")
 NO_LIMITS = "none"  # annotation.models.Limits.sentence without limits
 
 
@@ -61,19 +61,18 @@ class PlanForm(forms.Form):
         self.n_left_out = len(pairs) - len(self.pairs)
         texts = PlanSerializer().fields
         for name in TEXTS:
-            self.fields[name] = forms.CharField(
-                label=texts[name].label,
-                help_text=texts[name].help_text,
-                max_length=texts[name].max_length,
-                widget=forms.Textarea(attrs={"rows": 3}),
-            )
+            options = {option: getattr(texts[name], option) for option in ("label", "help_text", "max_length")}
+            self.fields[name] = forms.CharField(**options, widget=forms.Textarea(attrs={"rows": 3}))
         margin = HypothesisSerializer().fields["margin"]
         for number, pair in enumerate(self.pairs):
-            names = pair_in_words(pair)
+            first, second = pair.names
+            labels = {Expects.FIRST: f"{first} is more accurate", Expects.SECOND: f"{second} is more accurate"}
+            choices = [(expects.value, labels.get(expects, expects.label)) for expects in Expects]
+            names = " and ".join(lm_and_setting(_side(side)) for side in (pair.a, pair.b))
             self.fields |= {
                 f"planned_{number}": forms.BooleanField(required=False, label=f"Plan {names}"),
                 f"expects_{number}": forms.ChoiceField(
-                    choices=[NO_HYPOTHESIS, *expectations(pair)], required=False, label=f"Hypothesis on {names}"
+                    choices=[("", "no hypothesis"), *choices], required=False, label=f"Hypothesis on {names}"
                 ),
                 f"margin_{number}": forms.FloatField(
                     required=False,
@@ -124,17 +123,6 @@ def _side(side: Side) -> dict[str, str]:
     return {"model": str(side.model), "setting": str(side.setting)}
 
 
-def expectations(pair: Pair) -> list[tuple[str, str]]:
-    """Return the possible hypotheses on a pair as choices, with its names."""
-    first, second = pair.names
-    ahead = {Expects.FIRST: f"{first} is more accurate", Expects.SECOND: f"{second} is more accurate"}
-    return [(expects.value, ahead.get(expects, expects.label)) for expects in Expects]
-
-
-def pair_in_words(pair: Pair) -> str:
-    return f"{lm_and_setting(_side(pair.a))} and {lm_and_setting(_side(pair.b))}"
-
-
 FILE_FORMATS = ("json", "md")
 
 
@@ -154,14 +142,11 @@ def preregister(request: HttpRequest, path: str) -> HttpResponse:
         words |= {name: last.document["plan"][name] for name in TEXTS}
     form = PlanForm(request.POST or None, pairs=pairs_compared(parts.cells), initial=words)
     if form.is_valid():
-        try:
+        with refusal_in_form(form):
             plan = PlanSerializer(data=form.document())
             if not plan.is_valid():
                 raise DomainError("BadPlan", f"Invalid plan: {plan.errors}")
             frozen = freeze_preregistration(round, plan.validated_data, timezone.now(), request.user)
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
-        else:
             messages.success(request, "Preregistration frozen. Cite its SHA-256 when you announce the study.")
             return redirect(frozen)
     return render(request, "publishing/preregistration/preregister.html", {"round": round, "form": form, "last": last})
@@ -169,8 +154,7 @@ def preregister(request: HttpRequest, path: str) -> HttpResponse:
 
 def find_preregistration(request: HttpRequest, path: str, version: int) -> Preregistration:
     versions = visible_round(request, path).preregistrations.select_related("round__project")
-    frozen: Preregistration = get_object_or_404(versions, version=version)
-    return frozen
+    return get_object_or_404(versions, version=version)
 
 
 @researcher_required

@@ -11,15 +11,7 @@ from evaluation.models import Report
 from evaluation.reports.api import ReportOperations
 from kgharvest.api.input import StrictSerializer
 from kgharvest.api.views import operation
-from kgharvest.contrib.publishing.statements.services import (
-    LONGEST_ANSWER,
-    QUESTIONS,
-    BadStatement,
-    Question,
-    save_statements,
-    statements_on,
-    unsaid_on,
-)
+from kgharvest.contrib.publishing.statements import services
 
 EXAMPLE = {"languages": "English", "pay": "money", "pay_adequacy": "15 EUR an hour; the minimum wage is 12.82 EUR."}
 
@@ -44,19 +36,18 @@ class StatementsSerializer(serializers.Serializer):
     missing = serializers.ListField(child=serializers.CharField(), help_text="Keys of unanswered required questions.")
 
 
-def statement_field(question: Question) -> serializers.Field:
-    if question.choices:
-        return serializers.ChoiceField(
-            [value for value, _ in question.choices], required=False, allow_blank=True, help_text=question.label
-        )
-    return serializers.CharField(required=False, allow_blank=True, max_length=LONGEST_ANSWER, help_text=question.label)
-
-
 class StatementsInput(StrictSerializer):
     """Answers by key. Omitted answers stay unchanged; an empty text deletes an answer."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
-        return {question.key: statement_field(question) for question in QUESTIONS}
+        fields: dict[str, serializers.Field] = {}
+        for question in services.QUESTIONS:
+            options = {"required": False, "allow_blank": True, "help_text": question.label}
+            if question.choices:
+                fields[question.key] = serializers.ChoiceField([value for value, _ in question.choices], **options)
+            else:
+                fields[question.key] = serializers.CharField(max_length=services.LONGEST_ANSWER, **options)
+        return fields
 
 
 class StatementsViewSet(ReportOperations):
@@ -78,13 +69,13 @@ class StatementsViewSet(ReportOperations):
         """Answers that only the authors can give, for the documents that accompany a paper."""
         report = self.get_object()
         try:
-            save_statements(report.round, self.sent(StatementsInput), by=request.user)
-        except BadStatement as refusal:
+            services.save_statements(report.round, self.sent(StatementsInput), by=request.user)
+        except services.BadStatement as refusal:
             raise serializers.ValidationError({key: [reason] for key, reason in refusal.reasons.items()}) from None
         return self.answer(self.said(report))
 
     def said(self, report: Report) -> dict[str, Any]:
-        answers = statements_on(report.round)
+        answers = services.statements_on(report.round)
         rows = [
             {
                 **question._asdict(),
@@ -92,6 +83,6 @@ class StatementsViewSet(ReportOperations):
                 "choices": [value for value, _ in question.choices],
                 "answer": answers.get(question.key, ""),
             }
-            for question in QUESTIONS
+            for question in services.QUESTIONS
         ]
-        return {"statements": rows, "missing": [question.key for question in unsaid_on(report)]}
+        return {"statements": rows, "missing": [question.key for question in services.unsaid_on(report)]}

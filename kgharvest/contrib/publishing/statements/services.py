@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -22,11 +22,8 @@ MAIL = re.compile(r"[^\s<>()\[\]\"',;:]+@[^\s<>()\[\]\"',;:]+\.[^\s<>()\[\]\"',;
 WEB = re.compile(r"https?://\S+\.\S+")
 
 YES_OR_NO = (("yes", "Yes"), ("no", "No"))
-LICENCES = tuple(
-    (name, name)
-    for name in (
-        "CC0-1.0", "CC-BY-4.0", "CC-BY-SA-4.0", "CC-BY-NC-4.0", "CC-BY-NC-SA-4.0", "ODC-By-1.0", "ODbL-1.0", "PDDL-1.0",
-    )
+LICENCES = (
+    "CC0-1.0", "CC-BY-4.0", "CC-BY-SA-4.0", "CC-BY-NC-4.0", "CC-BY-NC-SA-4.0", "ODC-By-1.0", "ODbL-1.0", "PDDL-1.0",
 )  # fmt: skip
 
 
@@ -43,13 +40,9 @@ class Places(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        parts = [
-            *(f"HEDS {number}" for number in self.heds),
-            *(f"rai:{field}" for field in self.rai),
-            *self.checklist,
-            *([f"CITATION.cff {self.citation}"] if self.citation else []),
-        ]
-        return ", ".join(parts)
+        heds, rai = (f"HEDS {number}" for number in self.heds), (f"rai:{field}" for field in self.rai)
+        citation = [f"CITATION.cff {self.citation}"] if self.citation else []
+        return ", ".join([*heds, *rai, *self.checklist, *citation])
 
 
 class Question(NamedTuple):
@@ -181,7 +174,7 @@ QUESTIONS = (
     ),
     Question(
         "licence", DATA, "License of the data", "SPDX identifier of the license.", Places(citation="license"),
-        choices=LICENCES,
+        choices=tuple(zip(LICENCES, LICENCES, strict=True)),
     ),
 )  # fmt: skip
 BY_KEY: Mapping[str, Question] = {question.key: question for question in QUESTIONS}
@@ -189,17 +182,11 @@ BY_KEY: Mapping[str, Question] = {question.key: question for question in QUESTIO
 Answers = Mapping[str, str]  # by key; unanswered questions are absent
 
 
-def groups() -> Mapping[str, list[Question]]:
-    """Return the questions by group, in the order of the form."""
-    by_group: dict[str, list[Question]] = {}
-    for question in QUESTIONS:
-        by_group.setdefault(question.group, []).append(question)
-    return by_group
-
-
-def missing(answers: Answers) -> Sequence[Question]:
-    """Return the required questions without an answer."""
-    return [question for question in QUESTIONS if not question.is_optional and not answers.get(question.key)]
+def missing(answers: Answers, document: Mapping[str, Any]) -> Sequence[Question]:
+    """Return the required questions without an answer. document: of a report; a preregistration in it is an answer."""
+    recorded = {"preregistration"} if document.get("preregistration") else set()
+    required = [question for question in QUESTIONS if not question.is_optional]
+    return [question for question in required if not answers.get(question.key) and question.key not in recorded]
 
 
 def complaint_about(question: Question, answer: str) -> str:
@@ -274,9 +261,7 @@ def proposed_on(report: Report) -> dict[str, str]:
 
 def unsaid_on(report: Report) -> list[Question]:
     """Return the required questions without an answer from the authors, the preregistration, or the records."""
-    recorded = {"preregistration"} if report.document.get("preregistration") else set()
-    answers = proposed_on(report) | statements_on(report.round)
-    return [question for question in missing(answers) if question.key not in recorded]
+    return missing(proposed_on(report) | statements_on(report.round), report.document)
 
 
 @transaction.atomic

@@ -14,7 +14,7 @@ class Command(DomainCommand):
         format_help = "file format; hf writes a folder"
         parser.add_argument("--format", dest="file_format", required=True, choices=list(FORMATS), help=format_help)
         verdict_help = "tuples to export (default: all; accepted for pykeen)"
-        parser.add_argument("--verdict", choices=[selection.value for selection in Selection], help=verdict_help)
+        parser.add_argument("--verdict", choices=Selection.values, help=verdict_help)
         parser.add_argument("--output", required=True, type=Path, metavar="PATH", help="output file or folder")
 
     def handle(self, *, round, file_format, verdict, output, **options):

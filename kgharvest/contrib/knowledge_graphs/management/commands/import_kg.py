@@ -4,8 +4,7 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import read_text
 from kgharvest.contrib.knowledge_graphs.imports.kg_import import import_kg
 from kgharvest.contrib.knowledge_graphs.imports.mapping import BadMapping, read_mapping, targets_by_name
-from kgharvest.contrib.knowledge_graphs.imports.staging import StagedKG
-from kgharvest.contrib.knowledge_graphs.imports.statements import FORMATS
+from kgharvest.contrib.knowledge_graphs.imports.statements import FORMATS, StagedKG
 from kgharvest.management.command import DomainCommand, add_project_argument
 from kgharvest.models import Relation
 from kgharvest.pages.number_format import counted

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from evaluation.models import Report
 from kgharvest.contrib.publishing.packs.archive import check_output
-from kgharvest.contrib.publishing.packs.pack import check_authors, check_licence, pack_files
+from kgharvest.contrib.publishing.packs.pack import check_options, pack_files
 from kgharvest.contrib.publishing.packs.pack_jobs import pack_now
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand, ProgressBar
@@ -28,8 +28,8 @@ class Command(DomainCommand):
             raise NotFound(f"Report {report} not found. The reports page lists report IDs.")
         output = output or Path(f"{packed.round.name}-report-{packed.pk}.zip")
         check_output(output)
-        licence, authors = check_licence(licence), check_authors(author)
+        check_options(licence, author)
         with ProgressBar("pack") as bar:
-            files = pack_files(packed, licence, authors, bar)
+            files = pack_files(packed, licence, author, bar)
         pack_now(packed, output, files)
         self.stdout.write(f"{output}: {len(files)} files")

@@ -16,8 +16,7 @@ from kgharvest.contrib.knowledge_graphs.imports.mapping import (
     read_mapping,
     targets_by_name,
 )
-from kgharvest.contrib.knowledge_graphs.imports.staging import StagedKG
-from kgharvest.contrib.knowledge_graphs.imports.statements import read_ntriples
+from kgharvest.contrib.knowledge_graphs.imports.statements import StagedKG, read_ntriples
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple, LanguageModel, Launch, Relation
 from tests import factories

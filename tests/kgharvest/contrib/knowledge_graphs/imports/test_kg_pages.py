@@ -10,12 +10,12 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
 from kgharvest.accounts.tokens import create_token
-from kgharvest.contrib.knowledge_graphs.imports.mapping import new_target
-from kgharvest.contrib.knowledge_graphs.imports.uploads import (
+from kgharvest.contrib.knowledge_graphs.imports.kg_import import (
     delete_expired_uploads,
     import_upload,
     staged_upload,
 )
+from kgharvest.contrib.knowledge_graphs.imports.mapping import new_target
 from kgharvest.contrib.knowledge_graphs.models import LIFETIME, UploadedKG
 from kgharvest.models import HarvestJob
 from tests import factories
@@ -161,7 +161,7 @@ def test_workers_delete_expired_files(researcher, settings):
     make_uploaded_kg(KG, uploaded_at=now - LIFETIME - timedelta(seconds=1))
     kept = make_uploaded_kg(KG, uploaded_at=now)
 
-    assert "kgharvest.contrib.knowledge_graphs.imports.uploads.delete_expired_uploads" in settings.PERIODIC_TASKS
+    assert "kgharvest.contrib.knowledge_graphs.imports.kg_import.delete_expired_uploads" in settings.PERIODIC_TASKS
     delete_expired_uploads(now)
 
     assert UploadedKG.objects.get() == kept

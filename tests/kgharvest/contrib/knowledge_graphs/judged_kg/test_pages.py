@@ -15,7 +15,7 @@ from evaluation.reports.services import compute_report, create_report
 from kgharvest.accounts.projects import default_project
 from kgharvest.contrib.knowledge_graphs.imports.kg_import import import_kg
 from kgharvest.contrib.knowledge_graphs.imports.mapping import new_target
-from kgharvest.contrib.knowledge_graphs.imports.staging import StagedKG
+from kgharvest.contrib.knowledge_graphs.imports.statements import StagedKG
 from kgharvest.contrib.knowledge_graphs.judged_kg.formats import FORMATS, Export
 from kgharvest.contrib.knowledge_graphs.judged_kg.rows import JudgedKG
 from tests import factories

@@ -12,9 +12,15 @@ from evaluation.reports.document import method_of, report_tables
 from evaluation.reports.files import DOCUMENT_FORMATS as FORMATS
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.services import create_report
-from kgharvest.contrib.publishing.preregistration.deviations import Deviation, deviations, differences
 from kgharvest.contrib.publishing.preregistration.report_section import METHOD as PREREGISTERED
-from kgharvest.contrib.publishing.preregistration.report_section import SECTION, deviation_table, hypothesis_outcome
+from kgharvest.contrib.publishing.preregistration.report_section import (
+    SECTION,
+    Deviation,
+    deviation_table,
+    deviations,
+    differences,
+    hypothesis_outcome,
+)
 from kgharvest.statistics.paired_tests import CellKey, Pair, Side, holm, holm_by_family
 from tests.factories import judge_all
 from tests.kgharvest.contrib.publishing.preregistration.planning import SIDES, freeze, make_draft, planned
