@@ -71,7 +71,11 @@ class InTurn:
         report = Reporter(self.on_progress, stage, sum(part.size for part in parts))
         results, n_before = [], 0
         for part in parts:
-            results.append(do(part, lambda n_done, n_before=n_before: report(n_before + n_done)))
+
+            def report_part(n_done: int, n_before: int = n_before) -> None:
+                report(n_before + n_done)
+
+            results.append(do(part, report_part))
             n_before += part.size
             report(n_before)
         return results
