@@ -191,7 +191,7 @@ CALLS: dict[Callable, Callable] = {
 
 # What needs no row, by why.
 ASK_PROJECT_FOR = {
-    "plan_launch", "create_harvest_job", "queue_harvest", "import_tuples", "prepared_import", "import_relation_file",
+    "plan_launch", "create_harvest_job", "queue_harvest", "prepared_import", "import_relation_file",
     "import_kg", "prepared_kg", "store_upload", "save_relation", "queue_score_job", "create_probe", "queue_probe",
 }  # fmt: skip
 ASK_THOSE_WITH_A_ROW = {

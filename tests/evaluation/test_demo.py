@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,11 @@ from evaluation.models import Report
 from kgharvest.access import Action, may_anywhere
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams
-from kgharvest.harvests.runner import queue_harvest
+from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.runner import HarvestRequest, queue_harvest
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job
+from kgharvest.relations.names import resolve_relation
 from kgharvest.relations.services import load_shipped_sets
 from tests.factories import make_harvest
 
@@ -93,7 +94,8 @@ def test_harvests_that_are_there_or_under_way_are_not_queued_again(shipped, logi
 
 
 def test_somebody_elses_harvest_of_a_cell_is_not_the_demos(shipped, logins, enqueued):
-    request = replace(next(demo._requests()), params=HarvestParams(candidates=1200))
+    relation, lm = resolve_relation(f"demo/{demo.RELATIONS[0]}"), get_language_model(demo.MODEL)
+    request = HarvestRequest(relation, lm, demo.SETTINGS[0], HarvestParams(candidates=1200))
     other = queue_harvest(request)
 
     assert demo.queue_missing_harvests()[0] != other
